@@ -1,0 +1,177 @@
+"""Configuration: one flat dataclass a family, and its named architectures as a table.
+
+fairseq reads a model's options in three ways: command line (``--arch``), hydra, and a checkpoint's stored
+configuration. A *flat* dataclass is the one form that reaches the model through all three and is stored as a
+plain dict, which loads with ``weights_only=True``. It is derived from fairseq's nested ``TransformerConfig``, so
+that every stock flag stays.
+"""
+
+import argparse
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, field, fields, is_dataclass, make_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Optional
+
+import yaml
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model_architecture
+from fairseq.models.transformer import TransformerConfig
+from omegaconf import OmegaConf
+
+# Stock fairseq declares these as lists, then splits them as strings; and interpolates these from a nested config.
+_TYPES = {
+    "encoder_layers_to_keep": (Optional[str], None),
+    "decoder_layers_to_keep": (Optional[str], None),
+    "decoder_input_dim": (Optional[int], None),
+    "decoder_output_dim": (Optional[int], None),
+}
+
+
+def _flat_fields() -> Iterable[tuple[str, type, Field]]:
+    """The fields of ``TransformerConfig``, nested ones with their prefix: ``encoder.layers`` -> ``encoder_layers``."""
+    config = TransformerConfig()
+    for outer in fields(config):
+        value = getattr(config, outer.name)
+        nested = [(outer, config)]
+        if is_dataclass(value):
+            nested = [(inner, value) for inner in fields(value)]
+        for inner, owner in nested:
+            if inner.name == "_name":
+                continue
+            name = inner.name if owner is config else f"{outer.name}_{inner.name}"
+            type_, default = _TYPES.get(name, (inner.type, getattr(owner, inner.name)))
+            help_ = inner.metadata.get("help") or name.replace("_", " ")
+            yield name, type_, field(default=default, metadata={"help": help_})
+
+
+FlatTransformerConfig = make_dataclass(
+    "FlatTransformerConfig",
+    [
+        *_flat_fields(),
+        (
+            "arch",
+            Optional[str],
+            field(default=None, metadata={"help": "architecture named on the command line; set by fairseq"}),
+        ),
+    ],
+    bases=(FairseqDataclass,),
+    namespace={"__module__": __name__},
+)
+"""All options of fairseq's Transformer, flat, with its defaults; the families' configurations extend it."""
+
+
+def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> None:
+    """Add a flag for every field, without defaults: those come from the architecture, then from the dataclass.
+
+    Every switch gets a ``--no-`` twin, so that a flag can turn off what an architecture turns on
+    (``--no-encoder-normalize-before``).
+    """
+    for f in fields(config):
+        if f.type is bool and not f.name.startswith("no_"):
+            parser.add_argument(
+                "--" + f.name.replace("_", "-"),
+                action=argparse.BooleanOptionalAction,
+                default=argparse.SUPPRESS,
+                help=f.metadata.get("help"),
+            )
+    # Passes over the flags that are already there.
+    gen_parser_from_dataclass(parser, config, delete_default=True)
+
+
+def register_architectures(model: str, architectures: Mapping[str, Mapping[str, Any]]) -> None:
+    """Register each named row of fields as an architecture (``--arch``) of a registered model."""
+    for name, preset in architectures.items():
+        register_model_architecture(model, name)(partial(_apply_preset, model, name, preset))
+
+
+def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any) -> None:
+    """Give ``config`` the values of a named architecture wherever the user gave none.
+
+    fairseq calls this on the command line's ``Namespace``, and once more when it builds the model, with every field
+    filled in. In hydra only the second call happens, too late to tell the user's values from defaults: refused.
+    """
+    if not isinstance(config, argparse.Namespace):
+        if config.arch != name:
+            raise ValueError(
+                f"model._name={name} is an architecture of the command line (--arch {name}), which hydra would "
+                f"build with the defaults of model '{model}'. Under hydra say model={name} together with "
+                f'--config-dir "$(ode-transformer path)/hydra", or model._name={model} and every field'
+            )
+        return
+
+    def default(key, value):
+        if not hasattr(config, key):
+            setattr(config, key, value)
+
+    if hasattr(config, "relu_dropout"):  # the old name of --activation-dropout
+        default("activation_dropout", config.relu_dropout)
+    for key, value in preset.items():
+        default(key, value)
+    # As in fairseq's Transformer, the decoder follows the encoder's sizes unless told otherwise.
+    for key in ("embed_dim", "ffn_embed_dim"):
+        if hasattr(config, f"encoder_{key}"):
+            default(f"decoder_{key}", getattr(config, f"encoder_{key}"))
+
+
+def resolve(preset: Mapping[str, Any], config_class: type) -> dict[str, Any]:
+    """Every field of a named architecture with its value, as a plain dict."""
+    namespace = argparse.Namespace(**preset)
+    _apply_preset("", "", {}, namespace)
+    return _plain(config_class.from_namespace(namespace))
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    if OmegaConf.is_config(config):
+        return OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    return {f.name: getattr(config, f.name) for f in fields(config)}
+
+
+def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
+    """Turn a flat configuration into the nested one that fairseq's Transformer is built from.
+
+    Args:
+        config: an instance of ``config_class``, or what fairseq or hydra made of one.
+        config_class: the family's dataclass.
+
+    Returns:
+        A ``TransformerConfig``; the family's own fields are plain attributes of it.
+
+    Raises:
+        ValueError: if a field is missing, unknown or has no value though it needs one.
+    """
+    values = _plain(config)
+    values.pop("_name", None)
+    known = {f.name: f for f in fields(config_class) if f.name != "_name"}
+    if unknown := sorted(set(values) - set(known)):
+        raise ValueError(f"{config_class.__name__} has no field {unknown}; it has: {sorted(known)}")
+    # A legacy model under hydra finds None where a field is missing, and silently builds something else.
+    missing = [n for n, f in known.items() if values.get(n) is None and not _is_optional(f.type)]
+    if missing:
+        raise ValueError(f"{config_class.__name__} needs a value for {missing}, got none")
+    for key in ("input_dim", "output_dim"):
+        if values[f"decoder_{key}"] is None:
+            values[f"decoder_{key}"] = values["decoder_embed_dim"]
+    return TransformerConfig.from_namespace(argparse.Namespace(**values))
+
+
+def _is_optional(type_: Any) -> bool:
+    return type(None) in typing.get_args(type_) or type_ is types.NoneType
+
+
+def write_hydra_presets(directory: Path, model: str, config_class: type, architectures: Mapping) -> None:
+    """Write every named architecture as a YAML file with all fields for ``fairseq-hydra-train model=NAME``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, preset in architectures.items():
+        (directory / f"{name}.yaml").write_text(hydra_preset(model, config_class, preset), encoding="utf-8")
+
+
+def hydra_preset(model: str, config_class: type, preset: Mapping[str, Any]) -> str:
+    """The YAML text of one architecture."""
+    values = {"_name": model, **{k: v for k, v in resolve(preset, config_class).items() if k != "_name"}}
+    return "# @package _group_\n# Generated by `make hydra`; edit the table of the family instead.\n" + yaml.safe_dump(
+        values, sort_keys=False
+    )

@@ -1,0 +1,92 @@
+"""Macaron Net: a Transformer layer as a Strang-Marchuk splitting, half FFN - attention - half FFN.
+
+Lu et al. 2019, "Understanding and Improving Transformer From a Multi-Particle Dynamic System Point of View",
+equations 17 to 19::
+
+    x1 = x  + 1/2 FFN_a(x)
+    x2 = x1 + Attention(x1)            (decoder: then cross-attention, a whole step)
+    y  = x2 + 1/2 FFN_b(x2)
+
+FFN_a and FFN_b have their own weights and half the Transformer's inner size, so that parameters match but for one
+norm and one bias a layer (3 C). Each sub-layer acts on LN(x), which the equations leave out.
+
+Where paper and released code disagree, or the paper is silent:
+
+- Norms: the released architectures that were trained are pre-norm, with a third norm a layer; ours too.
+  ``--no-encoder-normalize-before --no-decoder-normalize-before`` gives post-norm.
+- Attention scores are scaled by head_dim**-0.5 (code), not d_model**-0.5 (paper, equation 9).
+- ``macaron_iwslt_de_en`` has an inner size of 2 C in all (code), not 4 C (paper).
+- The decoder's FFN_a takes the decoder's inner size; the released code takes the encoder's.
+- Theorem 1's third order is that of exact sub-flows. With Euler sub-steps, which the network takes, the scheme is
+  of second order like the Transformer's (``numerics/splitting.py``; measured in the tests).
+
+The ablations of Table 3, at the same number of parameters as Macaron but for norms and biases:
+
+- two attentions and one FFN: ``--splitting strang-swapped``, half attention - FFN - half attention. The paper gives
+  no step sizes; halves keep the total time of attention at 1 and are absorbed by the output projection (footnote 2).
+  The decoder's second attention is self-attention.
+- one FFN with two hidden layers of the same inner size, no residual between them: ``--splitting lie-trotter
+  --ffn-hidden-layers 2``.
+"""
+
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import ChoiceEnum
+from fairseq.models import register_model
+
+from ..config import FlatTransformerConfig, register_architectures
+from ..numerics.splitting import SPLITTINGS
+from .transformer import SplitTransformerModel
+
+
+@dataclass
+class MacaronConfig(FlatTransformerConfig):
+    """All options of fairseq's Transformer and those of the splitting; the defaults are Macaron base."""
+
+    encoder_ffn_embed_dim: int = field(default=1024, metadata={"help": "inner size of each encoder FFN"})
+    decoder_ffn_embed_dim: int = field(default=1024, metadata={"help": "inner size of each decoder FFN"})
+    encoder_normalize_before: bool = field(default=True, metadata={"help": "pre-norm in the encoder"})
+    decoder_normalize_before: bool = field(default=True, metadata={"help": "pre-norm in the decoder"})
+    attention_dropout: float = field(default=0.1, metadata={"help": "dropout of attention weights"})
+    activation_dropout: float = field(default=0.1, metadata={"help": "dropout after the activation in an FFN"})
+    splitting: ChoiceEnum(list(SPLITTINGS)) = field(
+        default="strang",
+        metadata={
+            "help": "how attention and feed-forward take turns: lie-trotter (the Transformer), strang (Macaron), "
+            "strang-swapped (half attention, FFN, half attention)"
+        },
+    )
+    ffn_hidden_layers: int = field(
+        default=1, metadata={"help": "hidden layers of an FFN, without residual between them: 1 or 2"}
+    )
+
+
+@register_model("macaron", dataclass=MacaronConfig)
+class MacaronModel(SplitTransformerModel):
+    """Macaron Net (``--arch macaron_*``)."""
+
+    config_class = MacaronConfig
+
+
+def _size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more) -> dict:
+    return {
+        "encoder_embed_dim": embed_dim,
+        "encoder_ffn_embed_dim": ffn_embed_dim,
+        "encoder_attention_heads": heads,
+        "decoder_attention_heads": heads,
+        "encoder_layers": layers,
+        "decoder_layers": layers,
+        **more,
+    }
+
+
+# Inner size is that of each FFN. Released: transformer_iwslt_de_en_macaron_v2 (dropout .3 was passed by its script),
+# transformer_wmt_en_de_macaron_v2, transformer_wmt_en_de_big_t2t_macaron.
+ARCHITECTURES = {
+    "macaron_tiny": _size(128, 128, 4, layers=4, dropout=0.3),
+    "macaron_iwslt_de_en": _size(512, 512, 4, dropout=0.3),
+    "macaron_wmt_en_de": _size(512, 1024, 8),
+    "macaron_wmt_en_de_big": _size(1024, 2048, 16, dropout=0.3),
+}
+
+register_architectures("macaron", ARCHITECTURES)

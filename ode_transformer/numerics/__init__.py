@@ -1,0 +1,1 @@
+"""The mathematics: plain Python and PyTorch, no fairseq."""

