@@ -1,3 +1,172 @@
+"""Checkpoints: loaded without running their code, averaged one at a time, written whole or not at all."""
+
 import argparse
+import os
+import pickle
+import re
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
 import torch
+from torch import Tensor
+
+# Checkpoints of stock fairseq's architectures hold an argparse.Namespace, which torch's weights-only loading refuses
+# until it is allowed. It has no code of its own. Here rather than in a scope of ours, because fairseq does the loading
+# in fairseq-generate, in resuming and in --finetune-from-model.
 torch.serialization.add_safe_globals([argparse.Namespace])
+
+# What an averaged checkpoint does not carry on: it is for decoding, or to start from with a fresh optimiser.
+_DROPPED = ("model", "criterion", "last_optimizer_state")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used; the message names the file and the reason."""
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """Load a fairseq checkpoint on the CPU without running code from it.
+
+    Tensors are mapped from the file, so that only those that are used come into memory.
+
+    Raises:
+        CheckpointError: no such file, truncated or not a checkpoint, or a pickle with more than plain data.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except pickle.UnpicklingError as error:
+        reason = str(error).split("\n")[0]
+        if match := re.search(r"GLOBAL (\S+)", str(error)):
+            reason = f"it would import {match[1]}"
+        raise CheckpointError(f"{path}: refused, holds more than tensors and plain data: {reason}") from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        reason = str(error).split("\n")[0]
+        raise CheckpointError(f"{path}: not a readable checkpoint, truncated or damaged? ({reason})") from error
+    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+        raise CheckpointError(f"{path}: not a fairseq checkpoint, it has no 'model'")
+    return state
+
+
+def save(state: dict[str, Any], path: str | Path) -> None:
+    """Write a checkpoint beside its place, then rename: an old file survives whatever goes wrong.
+
+    Raises:
+        CheckpointError: it could not be written, for instance on a full disk.
+    """
+    path = Path(path)
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            temporary = Path(file.name)
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # as if opened plainly; a temporary file is the owner's alone
+        temporary.replace(path)
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: cannot be written: {error}") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def select(
+    directory: str | Path,
+    *,
+    last_epochs: Optional[int] = None,
+    last_updates: Optional[int] = None,
+    best: Optional[int] = None,
+) -> list[Path]:
+    """The checkpoints that fairseq-train left in a folder, oldest (or worst) first.
+
+    Args:
+        directory: the ``--save-dir``.
+        last_epochs: this many of ``checkpointN.pt``, the newest.
+        last_updates: this many of ``checkpoint_E_U.pt``, the newest.
+        best: this many of ``checkpoint.best_*.pt`` (``--keep-best-checkpoints``); 1 is ``checkpoint_best.pt``.
+
+    Raises:
+        CheckpointError: not exactly one of the three is given, or there are too few.
+    """
+    given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
+    ((kind, count),) = [(k, n) for k, n in given.items() if n is not None] or [("", 0)]
+    if count < 1:
+        raise CheckpointError(f"--{kind} {count}: must be at least 1")
+    pattern = {
+        "last-epochs": r"checkpoint(\d+)\.pt",
+        "last-updates": r"checkpoint_\d+_(\d+)\.pt",
+        "best": r"checkpoint_best\.pt()" if count == 1 else r"checkpoint\.best_.+?_(-?\d+\.\d+)\d?\.pt",
+    }[kind]
+    found = [(m[1], p) for p in Path(directory).glob("*.pt") if (m := re.fullmatch(pattern, p.name))]
+    found.sort(key=lambda pair: float(pair[0] or 0))
+    paths = [path for _, path in found]
+    if len(paths) < count:
+        names = ", ".join(sorted(p.name for p in Path(directory).glob("*.pt"))) or "no checkpoints"
+        raise CheckpointError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names})")
+    if kind == "best" and count > 1 and not _maximised(paths[0]):
+        paths.reverse()
+    return paths[-count:]
+
+
+def _maximised(path: Path) -> bool:
+    state = load(path)
+    if state.get("cfg"):
+        return bool(state["cfg"]["checkpoint"]["maximize_best_checkpoint_metric"])
+    return bool(getattr(state.get("args"), "maximize_best_checkpoint_metric", False))
+
+
+def average(paths: Sequence[str | Path], output: str | Path) -> None:
+    """Average the parameters of checkpoints, holding one of them at a time besides the sum.
+
+    Floating-point tensors are summed in double precision and stored in their own; others, and everything besides the
+    model, are those of the last checkpoint, without the optimiser's state. Tied parameters stay tied.
+
+    Raises:
+        CheckpointError: none given, one cannot be read, they do not match, or the result cannot be written.
+    """
+    if not paths:
+        raise CheckpointError("no checkpoints to average")
+    state = load(paths[-1])
+    tied: dict[tuple, str] = {}
+    alias = {name: tied.setdefault(_identity(t), name) for name, t in state["model"].items()}
+    total = {name: t.double() for name, t in state["model"].items() if alias[name] == name and t.is_floating_point()}
+    for path in paths[:-1]:
+        model = load(path)["model"]
+        _check_match(model, path, state["model"], paths[-1])
+        for name, sum_ in total.items():
+            sum_ += model[name]
+    mean = {
+        name: (total[name] / len(paths)).to(state["model"][name].dtype) if name in total else state["model"][name]
+        for name in tied.values()
+    }
+    averaged = {k: v for k, v in state.items() if k not in _DROPPED}
+    averaged["model"] = {name: mean[alias[name]] for name in state["model"]}
+    averaged["averaged_from"] = [Path(path).name for path in paths]
+    save(averaged, output)
+
+
+def _identity(t: Tensor) -> tuple:
+    return t.untyped_storage().data_ptr(), t.storage_offset(), tuple(t.shape), t.stride()
+
+
+def _check_match(model: dict[str, Tensor], path: Any, other: dict[str, Tensor], other_path: Any) -> None:
+    names = sorted(set(model) ^ set(other))
+    if names:
+        raise CheckpointError(
+            f"{path} and {other_path} are of different architectures: "
+            f"{len(names)} tensors are in one of them only, e.g. {', '.join(names[:4])}"
+        )
+    for name, tensor in model.items():
+        if tensor.shape != other[name].shape:
+            raise CheckpointError(
+                f"{path} and {other_path} do not match: {name} is {tuple(tensor.shape)} in the first, "
+                f"{tuple(other[name].shape)} in the second"
+            )

@@ -80,8 +80,7 @@ def _size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **mor
     }
 
 
-# Inner size is that of each FFN. Released: transformer_iwslt_de_en_macaron_v2 (dropout .3 was passed by its script),
-# transformer_wmt_en_de_macaron_v2, transformer_wmt_en_de_big_t2t_macaron.
+# Inner sizes are those of each FFN. The released script of iwslt_de_en passes --dropout 0.3.
 ARCHITECTURES = {
     "macaron_tiny": _size(128, 128, 4, layers=4, dropout=0.3),
     "macaron_iwslt_de_en": _size(512, 512, 4, dropout=0.3),
@@ -89,4 +88,19 @@ ARCHITECTURES = {
     "macaron_wmt_en_de_big": _size(1024, 2048, 16, dropout=0.3),
 }
 
-register_architectures("macaron", ARCHITECTURES)
+# The released code's names, so that its checkpoints load wherever fairseq loads one; the first two are post-norm.
+_POST_NORM = {
+    "encoder_normalize_before": False,
+    "decoder_normalize_before": False,
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+}
+RELEASED = {
+    "transformer_iwslt_de_en_macaron": _size(512, 512, 4, **_POST_NORM),
+    "transformer_wmt_en_de_macaron": _size(512, 1024, 8, **_POST_NORM),
+    "transformer_iwslt_de_en_macaron_v2": _size(512, 512, 4),
+    "transformer_wmt_en_de_macaron_v2": _size(512, 1024, 8),
+    "transformer_wmt_en_de_big_t2t_macaron": _size(1024, 2048, 16, dropout=0.3),
+}
+
+register_architectures("macaron", ARCHITECTURES | RELEASED)

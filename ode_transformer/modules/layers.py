@@ -17,14 +17,14 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from ..numerics.splitting import SPLITTINGS, split_step
+from ..numerics.splitting import get_splitting, split_step
 
 
 class SplitLayer:
     """What the encoder's and the decoder's layer share: the sub-layers that a splitting asks for, and one substep."""
 
     def _build_sublayers(self, cfg: TransformerConfig, ffn_embed_dim: int) -> None:
-        self.splitting = SPLITTINGS[str(cfg.splitting)]
+        self.splitting = get_splitting(str(cfg.splitting))
         size, noise = self.embed_dim, (self.quant_noise, self.quant_noise_block_size)
         if cfg.ffn_hidden_layers == 2:
             self.fc_hidden = self.build_fc1(ffn_embed_dim, ffn_embed_dim, *noise)
@@ -32,9 +32,7 @@ class SplitLayer:
             raise ValueError(f"--ffn-hidden-layers {cfg.ffn_hidden_layers}: must be 1 or 2")
         if self.splitting.flows.count("G") == 2:
             if cfg.ffn_hidden_layers == 2:
-                raise ValueError(
-                    f"--ffn-hidden-layers 2 needs a splitting with one feed-forward, got {cfg.splitting}"
-                )
+                raise ValueError(f"--ffn-hidden-layers 2 needs a splitting with one feed-forward, got {cfg.splitting}")
             self.macaron_fc1 = self.build_fc1(size, ffn_embed_dim, *noise)
             self.macaron_fc2 = self.build_fc2(ffn_embed_dim, size, *noise)
             self.macaron_layer_norm = LayerNorm(size, export=cfg.export)
@@ -68,7 +66,10 @@ class SplitLayer:
         hidden = [self.fc_hidden] if hasattr(self, "fc_hidden") else []
         feed_forwards = [(lambda x: self._feed_forward(x, self.fc1, *hidden, self.fc2), self.final_layer_norm)]
         if hasattr(self, "macaron_fc1"):
-            first = (lambda x: self._feed_forward(x, self.macaron_fc1, self.macaron_fc2), self.macaron_layer_norm)
+            first = (
+                lambda x: self._feed_forward(x, self.macaron_fc1, self.macaron_fc2),
+                self.macaron_layer_norm,
+            )
             feed_forwards.insert(0, first)
         sublayers = {"F": iter(attentions), "G": iter(feed_forwards)}
         substeps = [(next(sublayers[flow]), fraction) for flow, fraction in self.splitting]

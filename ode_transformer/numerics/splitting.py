@@ -63,6 +63,17 @@ STRANG_SWAPPED = Splitting("FGF", (0.5, 1.0, 0.5))
 SPLITTINGS = {"lie-trotter": LIE_TROTTER, "strang": STRANG, "strang-swapped": STRANG_SWAPPED}
 
 
+def get_splitting(name: str) -> Splitting:
+    """The splitting of that name.
+
+    Raises:
+        ValueError: there is none; names the ones that there are.
+    """
+    if name not in SPLITTINGS:
+        raise ValueError(f"splitting {name!r}: must be one of {', '.join(SPLITTINGS)}")
+    return SPLITTINGS[name]
+
+
 def euler(f: Field, y: Any, h: float) -> Any:
     """One explicit Euler step, y + h f(y)."""
     return y + h * f(y)

@@ -1,0 +1,60 @@
+"""The command ``ode-transformer``: thin; each sub-command is a function of another module."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from . import __version__, checkpoints, corpus, recipes, results
+
+
+def _path(args: argparse.Namespace) -> int:
+    print(Path(__file__).resolve().parent)
+    return 0
+
+
+def _average_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", help="the --save-dir of fairseq-train")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--last-epochs", type=int, metavar="N", help="the newest N of checkpointE.pt")
+    which.add_argument("--last-updates", type=int, metavar="N", help="the newest N of checkpoint_E_U.pt")
+    which.add_argument(
+        "--best", type=int, metavar="N", help="the best N of --keep-best-checkpoints; 1 is checkpoint_best.pt"
+    )
+    parser.add_argument("--output", required=True, help="the file to write")
+
+
+def _average(args: argparse.Namespace) -> int:
+    paths = checkpoints.select(
+        args.directory, last_epochs=args.last_epochs, last_updates=args.last_updates, best=args.best
+    )
+    print(f"averaging {', '.join(p.name for p in paths)} -> {args.output}")
+    checkpoints.average(paths, args.output)
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; the exit status is 0, or 1 after a named error."""
+    parser = argparse.ArgumentParser(prog="ode-transformer", description=__doc__.split(";")[0])
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def add(name, help_, arguments, run):
+        command = commands.add_parser(name, help=help_, description=help_)
+        arguments(command)
+        command.set_defaults(run=run)
+
+    add("path", "print the folder to give to fairseq's --user-dir", lambda parser: None, _path)
+    add("recipe", "list, check and show recipes", recipes.add_arguments, recipes.main)
+    add("average", "average checkpoints", _average_arguments, _average)
+    add("corpus", "write the generated German-English corpus", corpus.add_arguments, corpus.main)
+    add("record", "write the record of a finished run", results.add_arguments, results.main)
+    args = parser.parse_args(argv)
+    try:
+        return args.run(args)
+    except checkpoints.CheckpointError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

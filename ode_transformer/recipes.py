@@ -1,0 +1,328 @@
+"""Recipes: a YAML file that says how a number is made, and the plain commands it stands for.
+
+A recipe names data, training, averaging, decoding, scoring and the number that the paper prints. ``extends`` names
+one or more files to start from (relative to the recipe); what the recipe itself says wins, key by key. Files whose
+name begins with an underscore are such beginnings and no recipes.
+
+Imports neither torch nor fairseq, and runs as a program (``python ode_transformer/recipes.py --help``), so that
+scripts pay no start-up time for it.
+"""
+
+import argparse
+import shlex
+import sys
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIGS = ROOT / "configs"
+STEPS = ("prepare", "train", "average", "generate", "score")
+PRECISIONS = ("fp32", "fp16", "bf16", "amp")
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be followed; the message names the file, the key, the value and the valid set."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where the binarised data lie and what makes them."""
+
+    prepare: str  # the command, from the top of the repository
+    directory: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Train:
+    """``fairseq-train``: the architecture, the size of an update, and flags as fairseq spells them, without dashes."""
+
+    arch: str
+    devices: int  # batches of max-tokens in an update: devices times --update-freq
+    flags: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Average:
+    """Which checkpoints are averaged; exactly one of the three."""
+
+    last_epochs: Optional[int] = None
+    last_updates: Optional[int] = None
+    best: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Generate:
+    """``fairseq-generate``: subsets with the test set each of them is, and flags."""
+
+    subsets: dict[str, str]
+    beam: int
+    lenpen: float
+    flags: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How the score is taken."""
+
+    lowercase: bool = False
+    compound_split: bool = False
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The number that the paper prints."""
+
+    table: str
+    row: str
+    bleu: float
+    metric: str
+    subset: str = "test"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a number is made."""
+
+    name: str
+    description: str
+    data: Data
+    train: Train
+    average: Average
+    generate: Generate
+    score: Score = Score()
+    paper: Optional[Paper] = None
+    note: str = ""  # what the paper leaves open and what we chose
+
+
+def names(configs: Path = CONFIGS) -> list[str]:
+    """The names of all recipes, e.g. ``multi30k-short/macaron-tiny``."""
+    paths = configs.rglob("*.yaml")
+    return sorted(p.relative_to(configs).with_suffix("").as_posix() for p in paths if not p.name.startswith("_"))
+
+
+def load(name: str, configs: Path = CONFIGS) -> Recipe:
+    """Read and check a recipe.
+
+    Args:
+        name: its name below ``configs``, or the path of a YAML file.
+        configs: the folder of recipes.
+
+    Raises:
+        RecipeError: no such recipe, an unknown or missing key, a value of the wrong type, a contradiction.
+    """
+    path = Path(name) if name.endswith((".yaml", ".yml")) else configs / f"{name}.yaml"
+    if not path.is_file() or path.name.startswith("_"):
+        raise RecipeError(f"no recipe {name!r}; there are: {', '.join(names(configs))}")
+    tree = _read(path)
+    title = path.relative_to(configs).with_suffix("").as_posix() if path.is_relative_to(configs) else path.stem
+    recipe = _build(Recipe, {"name": title, **tree}, str(path), "")
+    chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(recipe.average, k) is not None]
+    if len(chosen) != 1 or getattr(recipe.average, chosen[0]) < 1:
+        raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {chosen}")
+    if recipe.train.devices < 1:
+        raise RecipeError(f"{path}: train.devices must be at least 1, got {recipe.train.devices}")
+    if recipe.score.compound_split and recipe.data.target != "de":
+        raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
+    if recipe.paper and recipe.paper.subset not in recipe.generate.subsets:
+        raise RecipeError(f"{path}: paper.subset {recipe.paper.subset!r} is none of {list(recipe.generate.subsets)}")
+    return recipe
+
+
+def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict:
+    if path in seen:
+        raise RecipeError(f"{path}: extends itself through {' -> '.join(map(str, seen))}")
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise RecipeError(f"{path}: {error}") from error
+    if not isinstance(tree, dict):
+        raise RecipeError(f"{path}: must be a mapping, got {type(tree).__name__}")
+    bases = tree.pop("extends", [])
+    merged: dict = {}
+    for base in [bases] if isinstance(bases, str) else bases:
+        merged = _merge(merged, _read((path.parent / base).resolve(), (*seen, path)))
+    return _merge(merged, tree)
+
+
+def _merge(old: Mapping, new: Mapping) -> dict:
+    both = {k: _merge(old[k], v) if isinstance(v, dict) and isinstance(old.get(k), dict) else v for k, v in new.items()}
+    return {**old, **both}
+
+
+def _build(type_: Any, value: Any, path: str, key: str) -> Any:
+    """Make ``type_`` of what YAML holds, checking every key and type on the way."""
+    options = [t for t in typing.get_args(type_) if t is not type(None)]
+    if typing.get_origin(type_) is typing.Union:
+        return None if value is None else _build(options[0], value, path, key)
+    if is_dataclass(type_):
+        if not isinstance(value, dict):
+            raise RecipeError(f"{path}: {key} must be a mapping, got {value!r}")
+        known = {f.name: f for f in fields(type_)}
+        prefix = f"{key}." if key else ""
+        for k in value:
+            if k not in known:
+                raise RecipeError(f"{path}: unknown key {prefix}{k}; known: {', '.join(known)}")
+        for k, f in known.items():
+            if k not in value and f.default is MISSING and f.default_factory is MISSING:
+                raise RecipeError(f"{path}: {prefix}{k} is missing")
+        return type_(**{k: _build(known[k].type, v, path, prefix + k) for k, v in value.items()})
+    expected = typing.get_origin(type_) or type_
+    if expected is float and type(value) is int:
+        value = float(value)
+    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
+        raise RecipeError(f"{path}: {key} must be {expected.__name__}, got {value!r}")
+    return value
+
+
+def _flags(values: Mapping[str, Any]) -> list[str]:
+    out = []
+    for key, value in values.items():
+        if value is True:
+            out.append(f"--{key}")
+        elif value is not False and value is not None:
+            out += [f"--{key}", str(value)]
+    return out
+
+
+def commands(
+    recipe: Recipe,
+    step: str,
+    *,
+    run_dir: str = "",
+    devices: int = 1,
+    precision: str = "fp32",
+    extra: Sequence[str] = (),
+) -> list[list[str]]:
+    """The plain commands of one step, to be run from the top of the repository.
+
+    Args:
+        recipe: what to do.
+        step: one of ``STEPS``.
+        run_dir: where checkpoints, translations and scores go; default ``runs/<recipe>``.
+        devices: the number of devices that train together; the update frequency follows from it.
+        precision: one of ``PRECISIONS``.
+        extra: flags appended to every command of the step.
+
+    Raises:
+        RecipeError: unknown step or precision; a number of devices that does not divide the recipe's.
+    """
+    run_dir = run_dir or f"runs/{recipe.name}"
+    average = f"{run_dir}/average.pt"
+    if step not in STEPS:
+        raise RecipeError(f"step {step!r}: must be one of {', '.join(STEPS)}")
+    if precision not in PRECISIONS:
+        raise RecipeError(f"precision {precision!r}: must be one of {', '.join(PRECISIONS)}")
+    data = ["--source-lang", recipe.data.source, "--target-lang", recipe.data.target]
+    if step == "prepare":
+        result = [shlex.split(recipe.data.prepare)]
+    elif step == "train":
+        if devices < 1 or recipe.train.devices % devices:
+            raise RecipeError(
+                f"{recipe.name}: {devices} devices do not divide the {recipe.train.devices} batches of an update; "
+                f"take one of {[d for d in range(1, recipe.train.devices + 1) if recipe.train.devices % d == 0]}"
+            )
+        result = [
+            [
+                *("fairseq-train", recipe.data.directory, "--user-dir", "ode_transformer"),
+                *("--task", "translation", *data, "--arch", recipe.train.arch),
+                *_flags(recipe.train.flags),
+                *("--update-freq", str(recipe.train.devices // devices), "--save-dir", run_dir),
+                *("--log-format", "json", "--log-interval", "50", "--no-progress-bar"),
+                *([f"--{precision}"] if precision != "fp32" else []),
+            ]
+        ]
+    elif step == "average":
+        ((key, count),) = [(k, v) for k, v in vars(recipe.average).items() if v is not None]
+        which = [f"--{key.replace('_', '-')}", str(count)]
+        result = [["python", "-m", "ode_transformer.cli", "average", run_dir, *which, "--output", average]]
+    elif step == "generate":
+        result = [
+            [
+                *("fairseq-generate", recipe.data.directory, "--user-dir", "ode_transformer"),
+                *("--task", "translation", *data, "--gen-subset", subset, "--path", average),
+                *("--beam", str(recipe.generate.beam), "--lenpen", str(recipe.generate.lenpen)),
+                *_flags(recipe.generate.flags),
+                *("--results-path", f"{run_dir}/generate"),
+            ]
+            for subset in recipe.generate.subsets
+        ]
+    else:
+        result = [
+            [
+                *("scripts/score.sh", "--generate-output", f"{run_dir}/generate/generate-{subset}.txt"),
+                *("--target-lang", recipe.data.target),
+                *(["--lowercase"] if recipe.score.lowercase else []),
+                *(["--compound-split"] if recipe.score.compound_split else []),
+                *_raw_reference(recipe, subset),
+            ]
+            for subset in recipe.generate.subsets
+        ]
+    return [[*command, *extra] for command in result]
+
+
+def _raw_reference(recipe: Recipe, subset: str) -> list[str]:
+    path = f"{recipe.data.directory}/raw/{subset}.{recipe.data.target}"
+    return ["--reference", path] if (ROOT / path).is_file() else []
+
+
+def show(recipe: Recipe, **options: Any) -> str:
+    """The recipe as a person reads it: what it is, the paper's number, and the commands of every step."""
+    lines = [f"# {recipe.name}: {recipe.description}"]
+    if recipe.paper:
+        paper = recipe.paper
+        lines.append(f"# paper: {paper.bleu} {paper.metric} on {paper.subset} ({paper.table}, {paper.row})")
+    lines += [f"# note: {line}" for line in recipe.note.splitlines()]
+    for step in STEPS:
+        lines.append(f"\n# {step}")
+        lines += [shlex.join(command) for command in commands(recipe, step, **options)]
+    return "\n".join(lines)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer recipe``."""
+    actions = parser.add_subparsers(dest="action", required=True)
+    actions.add_parser("list", help="print the names of all recipes")
+    actions.add_parser("check", help="read every recipe; the exit status says whether all are sound")
+    shown = actions.add_parser("show", help="print what a recipe is and the commands of its steps")
+    shown.add_argument("name")
+    command = actions.add_parser("command", help="print the commands of one step, one a line")
+    command.add_argument("name")
+    command.add_argument("step", choices=STEPS)
+    for sub in (shown, command):
+        sub.add_argument("--run-dir", default="", help="where the run's files go (default: runs/<recipe>)")
+        sub.add_argument("--devices", type=int, default=1, help="devices that train together (default: 1)")
+        sub.add_argument("--precision", choices=PRECISIONS, default="fp32")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer recipe``; the exit status."""
+    try:
+        if args.action == "list":
+            print("\n".join(names()))
+        elif args.action == "check":
+            for name in names():
+                print(load(name).name)
+        else:
+            options = {"run_dir": args.run_dir, "devices": args.devices, "precision": args.precision}
+            recipe = load(args.name)
+            if args.action == "show":
+                print(show(recipe, **options))
+            else:
+                print("\n".join(map(shlex.join, commands(recipe, args.step, **options))))
+    except RecipeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    _parser = argparse.ArgumentParser(prog="recipe", description=__doc__.split("\n", 1)[0])
+    add_arguments(_parser)
+    sys.exit(main(_parser.parse_args()))

@@ -1,0 +1,173 @@
+"""Records of runs: what was run, on what, with which versions, and what came out.
+
+A record is a small JSON file that is written from the files of a finished run: its log, its scores, its data's
+manifest. Nothing in it is typed by hand.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import __version__, checkpoints, recipes
+
+PACKAGES = ("torch", "fairseq-fixed", "numpy", "sacrebleu", "sacremoses", "subword-nmt", "sentencepiece")
+
+
+class RecordError(ValueError):
+    """A run without what a record needs; the message names the file and what it lacks."""
+
+
+def read_log(path: Path) -> dict[str, Any]:
+    """Read a log of ``fairseq-train --log-format json``.
+
+    Returns:
+        ``parameters``; ``curve``, a list with an entry an epoch (training and validation loss and perplexity,
+        gradient norm, words a second, updates, wall seconds since the process began); ``seconds``, the processes'
+        wall time in all.
+
+    Raises:
+        RecordError: it is no such log, or no epoch ended.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror}") from error
+    parameters = re.search(r"num\. shared model params: ([\d,]+) \(num\. trained: ([\d,]+)\)", text)
+    curve: dict[int, dict[str, Any]] = {}
+    seconds, wall = 0.0, 0.0
+    for kind, body in re.findall(r"\| INFO \| (train|valid|train_inner) \| (\{.*\})", text):
+        values = {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
+        if "wall" in values:
+            if float(values["wall"]) < wall:  # a resumed run counts from zero again
+                seconds += wall
+            wall = float(values["wall"])
+        if kind != "train_inner":
+            entry = curve.setdefault(int(values["epoch"]), {"epoch": int(values["epoch"])})
+            for key in ("loss", "ppl", "gnorm", "wps", "wall", "num_updates"):
+                if key in values and not (kind == "valid" and key in ("wps", "num_updates")):
+                    name = key if key == "num_updates" else f"{kind}_{key}"
+                    entry[name] = float(values[key]) if key != "num_updates" else int(values[key])
+    if parameters is None or not curve:
+        raise RecordError(f"{path}: no log of fairseq-train --log-format json with a finished epoch")
+    count, trained = (int(n.replace(",", "")) for n in parameters.groups())
+    return {
+        "parameters": count,
+        "trained_parameters": trained,
+        "curve": [curve[epoch] for epoch in sorted(curve)],
+        "seconds": seconds + wall,
+    }
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores, memory in GiB, and GPUs of this machine."""
+    import torch
+
+    model = re.search(r"model name\s*: (.*)", _text("/proc/cpuinfo"))
+    memory = re.search(r"MemTotal:\s*(\d+)", _text("/proc/meminfo"))
+    return {
+        "processor": model[1] if model else platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(int(memory[1]) / 2**20) if memory else None,
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+    }
+
+
+def versions() -> dict[str, str]:
+    """Python, this package (with its commit, ``+`` if the tree differs from it) and what numbers depend on."""
+
+    def git(*command):
+        done = subprocess.run(["git", "-C", recipes.ROOT, *command], capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    dirty = "+" if git("status", "--porcelain", "--untracked-files=no") else ""
+    found = {"python": platform.python_version(), "ode_transformer": __version__}
+    if commit := git("rev-parse", "--short", "HEAD"):
+        found["commit"] = commit + dirty
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def record(recipe: recipes.Recipe, run_dir: Path, *, precision: str = "fp32", devices: int = 1) -> dict[str, Any]:
+    """Gather the record of a finished run.
+
+    Args:
+        recipe: what was run.
+        run_dir: its folder, with ``train.log``, ``average.pt`` and ``scores/SUBSET.json``.
+        precision, devices: as given to the training.
+
+    Raises:
+        RecordError: a score is missing, or the log cannot be read.
+        CheckpointError: the averaged checkpoint cannot be read.
+    """
+    scores = {}
+    for subset, test_set in recipe.generate.subsets.items():
+        path = run_dir / "scores" / f"{subset}.json"
+        try:
+            scores[test_set] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RecordError(f"{path}: no score of subset {subset}: {error}") from error
+    manifest = recipes.ROOT / recipe.data.directory / "manifest.json"
+    command = recipes.commands(recipe, "train", precision=precision, devices=devices)[0]
+    averaged = checkpoints.load(run_dir / "average.pt").get("averaged_from", [])
+    return {
+        "recipe": recipe.name,
+        "description": recipe.description,
+        "arch": recipe.train.arch,
+        "seeds": [recipe.train.flags.get("seed", 1)],
+        "precision": precision,
+        "devices": devices,
+        "scores": scores,
+        "paper": vars(recipe.paper) if recipe.paper else None,
+        "averaged": averaged,
+        "training": read_log(run_dir / "train.log"),
+        "command": shlex.join(command),
+        "data": json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else None,
+        "hardware": hardware(),
+        "versions": versions(),
+    }
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer record``."""
+    parser.add_argument("recipe")
+    parser.add_argument("--run-dir", help="the run's folder (default: runs/<recipe>)")
+    parser.add_argument("--precision", choices=recipes.PRECISIONS, default="fp32")
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--output", required=True, help="the JSON file to write")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer record``; the exit status."""
+    try:
+        recipe = recipes.load(args.recipe)
+        run_dir = Path(args.run_dir or recipes.ROOT / "runs" / recipe.name)
+        content = record(recipe, run_dir, precision=args.precision, devices=args.devices)
+    except (recipes.RecipeError, RecordError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    output = Path(args.output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    temporary = output.with_name(f".{output.name}.tmp")
+    temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.replace(output)
+    print(output)
+    return 0

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Translate the test sets of a recipe with its averaged checkpoint.
+#
+# Usage: scripts/generate.sh RECIPE [options] [-- more flags of fairseq-generate]
+#   RECIPE             a name that `ode-transformer recipe list` prints, or a YAML file
+#   --run-dir DIR      where average.pt is and generate/ goes (default: runs/RECIPE)
+#   --checkpoint FILE  another checkpoint, or an ensemble a.pt:b.pt
+#
+# Translations end up in DIR/generate/generate-SUBSET.txt.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+recipe='' run_dir='' checkpoint=''
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    -h | --help) usage; exit 0 ;;
+    --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
+    --checkpoint) checkpoint=$(argument --checkpoint "$@"); shift ;;
+    --) shift; break ;;
+    -*) die "unknown option $1; see --help" ;;
+    *) [[ -z $recipe ]] || die "one recipe, got $recipe and $1"; recipe=$(recipe_name "$1") ;;
+    esac
+    shift
+done
+[[ -n $recipe ]] || die "a recipe is needed; see --help"
+if [[ -n $checkpoint ]]; then
+    IFS=: read -ra files <<<"$checkpoint"
+    paths=()
+    for file in "${files[@]}"; do
+        [[ -f $file ]] || die "--checkpoint $checkpoint: no file $file"
+        paths+=("$(absolute "$file")")
+    done
+    set -- --path "$(IFS=:; echo "${paths[*]}")" "$@"
+fi
+cd "$root"
+text=$(recipe_commands "$recipe" generate ${run_dir:+--run-dir "$run_dir"})
+run_dir=${run_dir:-runs/$recipe}
+[[ -n $checkpoint || -f $run_dir/average.pt ]] || die "$run_dir/average.pt is not there; run scripts/average.sh first"
+while read -r line; do
+    command=()
+    eval "command=($line)"
+    run "${command[@]}" "$@" </dev/null
+done <<<"$text"
+for file in "$run_dir"/generate/generate-*.txt; do echo "$file"; done

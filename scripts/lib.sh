@@ -1,0 +1,39 @@
+# shellcheck shell=bash
+# Shared by the scripts: where things are, saying what is run, and errors. To be sourced.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# The environment that `make` creates serves where none is active.
+if [[ -z ${VIRTUAL_ENV:-} && -x $root/.venv/bin/python ]]; then PATH=$root/.venv/bin:$PATH; fi
+if ! command -v python >/dev/null; then python() { python3 "$@"; }; fi
+
+# Leave with a message: the option, the value, the valid set.
+die() {
+    echo "error: $*" >&2
+    exit 1
+}
+
+# Print the header comment of the calling script: its usage.
+usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"; }
+
+# Print a plain command as one could type it, then run it.
+run() {
+    printf '+ %s\n' "${*@Q}" | sed "s/'\([A-Za-z0-9_.,:=/@%+-]*\)'/\1/g" >&2
+    "$@"
+}
+
+# The value of an option, or an error that names it: value=$(argument --name "$@")
+argument() {
+    [[ $# -ge 3 && $3 != --* ]] || die "$1 needs a value"
+    printf '%s' "$3"
+}
+
+# An absolute path, so that it stays the same after `cd "$root"`.
+absolute() { realpath -m -- "$1"; }
+
+# A recipe given as a path keeps its meaning; a name stays a name.
+recipe_name() { if [[ $1 == *.y?(a)ml ]]; then absolute "$1"; else printf '%s' "$1"; fi; }
+
+# The plain commands of a step: recipe_commands NAME STEP [options], one a line, quoted for the shell.
+recipe_commands() { python "$root/ode_transformer/recipes.py" command "$@"; }
+shopt -s extglob

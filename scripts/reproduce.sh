@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Run a whole recipe: data, training, averaging, decoding, scoring, and a record of all of it.
+#
+# Usage: scripts/reproduce.sh RECIPE [options] [-- more flags of fairseq-train]
+#   RECIPE             a name that `ode-transformer recipe list` prints, or a YAML file
+#   --run-dir DIR      where the run's files go (default: runs/RECIPE)
+#   --record FILE      where the record goes (default: DIR/record.json)
+#   --devices N, --cpu, --fp16, --bf16, --amp, --torchrun   as for scripts/train.sh
+#   --dry-run          print the commands only
+#
+# Steps that are done are not done again: a run that was stopped goes on where it was.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+recipe='' run_dir='' record='' dry_run=0 devices=1 precision=fp32 train_options=()
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    -h | --help) usage; exit 0 ;;
+    --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
+    --record) record=$(absolute "$(argument --record "$@")"); shift ;;
+    --devices) devices=$(argument --devices "$@"); train_options+=(--devices "$devices"); shift ;;
+    --fp16 | --bf16 | --amp) precision=${1#--}; train_options+=("$1") ;;
+    --cpu | --torchrun) train_options+=("$1") ;;
+    --dry-run) dry_run=1 ;;
+    --) shift; break ;;
+    -*) die "unknown option $1; see --help" ;;
+    *) [[ -z $recipe ]] || die "one recipe, got $recipe and $1"; recipe=$(recipe_name "$1") ;;
+    esac
+    shift
+done
+[[ -n $recipe ]] || die "a recipe is needed; see --help"
+cd "$root"
+if [[ $dry_run -eq 1 ]]; then
+    exec python ode_transformer/recipes.py show "$recipe" --devices "$devices" --precision "$precision" \
+        ${run_dir:+--run-dir "$run_dir"}
+fi
+prepare=$(recipe_commands "$recipe" prepare)
+run_dir=${run_dir:-$root/runs/$recipe}
+mkdir -p "$run_dir/scores"
+
+step() { printf '\n== %s: %s\n' "$recipe" "$1" >&2; }
+
+# A finished step leaves a stamp that is younger than everything it was made from.
+finished() { [[ -f $run_dir/.$1 ]]; }
+finish() { touch "$run_dir/.$1"; }
+
+step data
+eval "run $prepare"
+
+step training
+if ! finished train; then
+    scripts/train.sh "$recipe" --run-dir "$run_dir" "${train_options[@]}" -- "$@"
+    finish train
+fi
+step averaging
+if ! finished average; then
+    scripts/average.sh "$recipe" --run-dir "$run_dir"
+    finish average
+fi
+step decoding
+if ! finished generate; then
+    scripts/generate.sh "$recipe" --run-dir "$run_dir"
+    finish generate
+fi
+step scoring
+while read -r line; do
+    command=()
+    eval "command=($line)"
+    file=${command[2]##*/generate-} # --generate-output DIR/generate/generate-SUBSET.txt
+    run "${command[@]}"
+    run "${command[@]}" --json >"$run_dir/scores/${file%.txt}.json.tmp"
+    mv "$run_dir/scores/${file%.txt}.json.tmp" "$run_dir/scores/${file%.txt}.json"
+done < <(recipe_commands "$recipe" score --run-dir "$run_dir")
+run python -m ode_transformer.cli record "$recipe" --run-dir "$run_dir" --precision "$precision" \
+    --devices "$devices" --output "${record:-$run_dir/record.json}"

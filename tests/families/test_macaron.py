@@ -1,0 +1,252 @@
+"""Macaron Net: counts, the released code's checkpoint, decoding, gradients, and the stock flags that must keep working."""
+
+import argparse
+import copy
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.sequence_generator import SequenceGenerator
+
+from ode_transformer.families.macaron import ARCHITECTURES, RELEASED, MacaronModel
+from tests.helpers import FIXTURES, POST_NORM, SMALL, VARIANTS, batch, model, small, task
+
+SHARED = {"share-all-embeddings": True}
+STOCK_TINY = {
+    **SHARED,
+    **{f"{side}-{k}": v for side in ("encoder", "decoder") for k, v in {
+        "embed-dim": 128, "ffn-embed-dim": 256, "layers": 4, "attention-heads": 4}.items()},
+}  # fmt: skip
+
+
+def count(arch, values, symbols):
+    with torch.device("meta"):
+        return sum(p.numel() for p in model(arch, values, symbols).parameters())
+
+
+# Parameter counts (spec section 2, counted on the released code)
+
+
+def test_tiny_counts():
+    stock = count("transformer", STOCK_TINY, 9712)
+    assert stock == 2_568_192
+    assert count("macaron_tiny", SHARED | POST_NORM, 9712) == stock + 3_072
+    assert count("macaron_tiny", SHARED, 9712) == stock + 3_072 + 512
+
+
+@pytest.mark.parametrize(
+    ("arch", "stock", "symbols", "millions"),
+    [
+        ("macaron_iwslt_de_en", "transformer_iwslt_de_en", 10_000, 36.68),
+        ("macaron_wmt_en_de", "transformer", 37_000, 63.10),
+        ("macaron_wmt_en_de_big", "transformer_wmt_en_de_big_t2t", 37_000, 214.29),
+    ],
+)
+def test_counts(arch, stock, symbols, millions):
+    macaron = count(arch, SHARED, symbols)
+    assert round(macaron / 1e6, 2) == millions
+    pre_norm = {"encoder-normalize-before": True, "decoder-normalize-before": True}
+    # A norm and one more bias a layer, in twelve layers.
+    width = ARCHITECTURES[arch]["encoder_embed_dim"]
+    assert macaron == count(stock, SHARED | pre_norm, symbols) + 12 * 3 * width
+
+
+@pytest.mark.parametrize("ablation", ["attention-twice", "two-hidden-layers"])
+def test_the_ablations_of_table_3_have_as_many_parameters(ablation):
+    """At big size 213 M; they differ from Macaron by norms and biases alone."""
+    macaron = count("macaron_wmt_en_de_big", SHARED, 36_000)
+    other = count("macaron_wmt_en_de_big", SHARED | VARIANTS[ablation], 36_000)
+    assert abs(macaron - other) < 1e-3 * macaron
+    assert macaron // 10**6 == other // 10**6 == 213
+
+
+def test_every_architecture_is_registered():
+    for arch in ARCHITECTURES | RELEASED:
+        assert ARCH_MODEL_REGISTRY[arch] is MacaronModel
+
+
+# The released code's checkpoint
+
+
+@pytest.fixture
+def released():
+    return torch.load(FIXTURES / "macaron_prenorm.pt", weights_only=True)
+
+
+def released_model(fixture, **more):
+    sizes = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
+    values = {f"{s}-{k.replace('_', '-')}": fixture["args"][f"{s}_{k}"] for s in ("encoder", "decoder") for k in sizes}
+    return model(fixture["arch"], SHARED | values | more).eval()
+
+
+def test_the_released_checkpoint_gives_the_released_logits_and_gradients(released):
+    m = released_model(released)
+    m.load_state_dict(dict(released["model"]))
+    prev = released["prev_output_tokens"]
+    logits, _ = m(released["src_tokens"], released["src_lengths"], prev)
+    weights = torch.linspace(-1, 1, logits.numel()).view_as(logits) * (prev != 1)[..., None]
+    (logits.log_softmax(-1) * weights).sum().backward()
+    torch.testing.assert_close(logits[prev != 1], released["logits"][prev != 1], atol=1e-5, rtol=0)
+    states = m.encoder(released["src_tokens"])["encoder_out"][0]
+    real = released["src_tokens"].t() != 1
+    torch.testing.assert_close(states[real], released["encoder_out"][real], atol=1e-5, rtol=0)
+
+    norms = {name: p.grad.norm() for name, p in m.named_parameters()}
+    renamed = {"layer_norms.0": "self_attn_layer_norm", "layer_norms.1": "final_layer_norm"}
+    renamed["layer_norms.2"] = "macaron_layer_norm"
+    for name, expected in released["grad_norms"].items():
+        for old, new in renamed.items():
+            name = name.replace(old, new)
+        if "in_proj_" in name:
+            parts = [norms.pop(name.replace("in_proj_", f"{x}_proj.")) for x in "qkv"]
+            ours = torch.stack(parts).norm()
+        else:
+            ours = norms.pop(name)
+        torch.testing.assert_close(ours, torch.as_tensor(expected), atol=1e-6, rtol=1e-4, msg=name)
+    assert not norms, f"parameters without a counterpart: {list(norms)}"
+
+
+def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse(released):
+    """Stock fairseq drops the decoder's final norm without a word, and decodes wrongly."""
+    with pytest.raises(RuntimeError, match="layer_norm"):
+        released_model(released, **POST_NORM).load_state_dict(dict(released["model"]))
+    headless = {k: v for k, v in released["model"].items() if not k.startswith("decoder.layer_norm")}
+    with pytest.raises(RuntimeError, match=r"decoder\.layer_norm"):
+        released_model(released).load_state_dict(headless)
+
+
+def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(released, tmp_path):
+    args = argparse.Namespace(
+        **released["args"], task="translation", source_lang="xx", target_lang="yy", criterion="cross_entropy",
+        optimizer="adam", adam_betas="(0.9, 0.98)", lr=[0.0015], lr_scheduler="inverse_sqrt", data=["none"],
+    )  # fmt: skip
+    state = {
+        "args": args,
+        "model": released["model"],
+        "optimizer_history": [{"criterion_name": "x", "optimizer_name": "FairseqAdam", "lr_scheduler_state": {},
+                               "num_updates": 1}],
+        "extra_state": {"epoch": 1, "batch_offset": 0, "val_loss": 1.0},
+        "last_optimizer_state": {},
+    }  # fmt: skip
+    torch.save(state, tmp_path / "released.pt")
+    (m,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task(50))
+    prev = released["prev_output_tokens"]
+    logits, _ = m.eval()(released["src_tokens"], released["src_lengths"], prev)
+    torch.testing.assert_close(logits[prev != 1], released["logits"][prev != 1], atol=1e-5, rtol=0)
+
+
+# Properties of every variant
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_decoding_step_by_step_equals_decoding_at_once(variant):
+    m = small(variant)
+    src, lengths, prev = batch(sizes=(6, 6, 6))
+    encoder_out = m.encoder(src, lengths)
+    at_once, _ = m.decoder(prev, encoder_out)
+    state = {}
+    steps = [m.decoder(prev[:, : t + 1], encoder_out, incremental_state=state)[0] for t in range(prev.size(1))]
+    torch.testing.assert_close(torch.cat(steps, 1), at_once, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_beam_search_with_the_cache_equals_beam_search_without(variant):
+    m = small(variant)
+    src, lengths, _ = batch(sizes=(4, 6, 5))
+    sample = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
+    hypotheses = []
+    for cached in (True, False):
+        generator = SequenceGenerator([m], task().target_dictionary, beam_size=4, max_len_a=0, max_len_b=8)
+        generator.model.has_incremental = cached
+        hypotheses.append(generator.generate([m], copy.deepcopy(sample)))
+    for ours, reference in zip(*hypotheses, strict=True):
+        assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in reference]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_parameter_gets_a_gradient(variant):
+    m = small(variant).train()
+    src, lengths, prev = batch()
+    m(src, lengths, prev)[0].log_softmax(-1)[..., 7].sum().backward()
+    assert not [n for n, p in m.named_parameters() if p.grad is None or not p.grad.any()]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_padding_does_not_matter(variant):
+    m = small(variant)
+    src, lengths, prev = batch(sizes=(5, 3, 6))
+    together, _ = m(src, lengths, prev)
+    for row, size in enumerate((5, 3, 6)):
+        alone, _ = m(src[row : row + 1, -size - 1 :], lengths[row : row + 1], prev[row : row + 1, :size])
+        torch.testing.assert_close(together[row, :size], alone[0], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_future_is_unseen(variant):
+    m = small(variant)
+    src, lengths, prev = batch(sizes=(6, 6, 6))
+    changed = prev.clone()
+    changed[:, 3:] = 9
+    a, b = m(src, lengths, prev)[0], m(src, lengths, changed)[0]
+    assert torch.equal(a[:, :3], b[:, :3])
+    assert not torch.equal(a[:, 3:], b[:, 3:])
+
+
+# Stock flags
+
+
+def test_recomputed_activations_change_no_gradient():
+    src, lengths, prev = batch()
+    gradients = []
+    plain = small("macaron").train()
+    for more in ({}, {"checkpoint-activations": True}, {"offload-activations": True}):
+        m = small("macaron", **more).train()
+        m.load_state_dict(plain.state_dict())
+        m(src, lengths, prev)[0].log_softmax(-1)[..., 7].sum().backward()
+        gradients.append({n: p.grad for n, p in m.named_parameters()})
+    for other in gradients[1:]:
+        for name, gradient in gradients[0].items():
+            torch.testing.assert_close(other[name], gradient)
+
+
+def test_layer_drop_drops_layers():
+    m = small("macaron", **{"encoder-layers": 8, "encoder-layerdrop": 0.5}).train()
+    torch.manual_seed(0)
+    assert {len(list(m.encoder.layers)) for _ in range(20)} != {8}
+    assert len(list(m.eval().encoder.layers)) == 8
+
+
+def test_layers_can_be_pruned_at_loading():
+    """As fairseq does it with --model-overrides; it wants the layers of both sides named."""
+    full = small("macaron", **{"encoder-layers": 4})
+    keep = {"encoder-layers-to-keep": "0,2", "decoder-layers-to-keep": "1"}
+    pruned = small("macaron", **{"encoder-layers": 4}, **keep)
+    cfg = argparse.Namespace(arch="macaron_tiny", **{k.replace("-", "_"): v for k, v in keep.items()})
+    pruned.load_state_dict(checkpoint_utils.prune_state_dict(full.state_dict(), cfg))
+    assert (len(pruned.encoder.layers), len(pruned.decoder.layers)) == (2, 1)
+    assert torch.equal(pruned.encoder.layers[1].macaron_fc1.weight, full.encoder.layers[2].macaron_fc1.weight)
+    assert torch.equal(pruned.decoder.layers[0].macaron_fc1.weight, full.decoder.layers[1].macaron_fc1.weight)
+
+
+def test_embeddings_may_be_apart():
+    m = small("macaron", **{"share-all-embeddings": None})
+    assert m.encoder.embed_tokens is not m.decoder.embed_tokens
+    tied = small("macaron", **{"share-all-embeddings": None, "share-decoder-input-output-embed": True})
+    assert tied.decoder.output_projection.weight is tied.decoder.embed_tokens.weight
+
+
+def test_the_decoders_first_ffn_takes_the_decoders_inner_size():
+    m = small("macaron", **{"decoder-ffn-embed-dim": 40})
+    assert m.decoder.layers[0].macaron_fc1.out_features == 40
+    assert m.encoder.layers[0].macaron_fc1.out_features == SMALL["encoder-ffn-embed-dim"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_precisions(dtype):
+    src, lengths, prev = batch()
+    m = small("macaron")
+    reference, _ = m(src, lengths, prev)
+    logits, _ = m.to(dtype)(src, lengths, prev)
+    tolerance = 0.1 if dtype is torch.bfloat16 else 1e-5
+    torch.testing.assert_close(logits[prev != 1].float(), reference[prev != 1], atol=tolerance, rtol=tolerance)

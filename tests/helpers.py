@@ -1,0 +1,117 @@
+"""What the tests share: tasks without data, models by name, tiny data, fairseq's commands in this process."""
+
+import os
+import random
+import string
+from pathlib import Path
+
+import torch
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import build_model
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+import ode_transformer  # noqa: F401  registers the architectures
+
+ROOT = Path(__file__).resolve().parent.parent
+FIXTURES = Path(__file__).resolve().parent / "fixtures"
+USER_DIR = str(ROOT / "ode_transformer")
+
+# The architectures that every general property is tested on, with flags of a size for tests.
+SMALL = {
+    "encoder-embed-dim": 16,
+    "encoder-ffn-embed-dim": 24,
+    "encoder-attention-heads": 2,
+    "decoder-attention-heads": 2,
+    "encoder-layers": 2,
+    "decoder-layers": 2,
+    "dropout": 0.0,
+    "attention-dropout": 0.0,
+    "activation-dropout": 0.0,
+}
+POST_NORM = {"no-encoder-normalize-before": True, "no-decoder-normalize-before": True}
+VARIANTS = {
+    "macaron": {},
+    "macaron-post-norm": POST_NORM,
+    "attention-twice": {"splitting": "strang-swapped"},
+    "two-hidden-layers": {"splitting": "lie-trotter", "ffn-hidden-layers": 2},
+    "learned-positions": {"encoder-learned-pos": True, "decoder-learned-pos": True},
+    "cross-self-attention": {"cross-self-attention": True, "no-cross-attention": True},
+    "cross-self-attention-twice": {
+        "splitting": "strang-swapped",
+        "cross-self-attention": True,
+        "no-cross-attention": True,
+    },
+}
+
+
+def dictionary(symbols: int) -> Dictionary:
+    """A dictionary of so many symbols, the four special ones included."""
+    d = Dictionary()
+    for i in range(symbols - len(d)):
+        d.add_symbol(f"w{i}")
+    return d
+
+
+def task(symbols: int = 50) -> TranslationTask:
+    """A translation task without data, with one joined dictionary."""
+    d = dictionary(symbols)
+    return TranslationTask(TranslationConfig(source_lang="xx", target_lang="yy"), d, d)
+
+
+def flags(values: dict) -> list[str]:
+    """``{"dropout": 0.1, "fp16": True}`` as command-line words."""
+    return [word for k, v in values.items() for word in ([f"--{k}"] if v is True else [f"--{k}", str(v)])]
+
+
+def parse(arch: str, values: dict | None = None, positional: str = "data"):
+    """What fairseq-train makes of a command line, as its configuration."""
+    parser = options.get_training_parser()
+    words = [positional, "--arch", arch, "--user-dir", USER_DIR, *flags(values or {})]
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
+
+
+def model(arch: str, values: dict | None = None, symbols: int = 50):
+    """The model that fairseq-train would build from these flags."""
+    return build_model(parse(arch, values).model, task(symbols))
+
+
+def small(variant: str, symbols: int = 50, **more):
+    """A small model of a variant, in evaluation mode, with shared embeddings unless ``more`` says otherwise."""
+    values = {**SMALL, "share-all-embeddings": True, **VARIANTS[variant], **more}
+    return model("macaron_tiny", {k: v for k, v in values.items() if v is not None}, symbols).eval()
+
+
+def batch(symbols: int = 50, sizes=(5, 3, 6), seed: int = 0, pad: int = 1, eos: int = 2):
+    """Sources (left padded), their lengths and previous outputs (right padded), for a model's forward."""
+    g = torch.Generator().manual_seed(seed)
+    width = max(sizes)
+    src = torch.full((len(sizes), width + 1), pad)
+    prev = torch.full((len(sizes), width), pad)
+    for row, size in enumerate(sizes):
+        words = torch.randint(4, symbols, (size,), generator=g)
+        src[row, width - size : width] = words
+        src[row, width] = eos
+        prev[row, 0] = eos
+        prev[row, 1:size] = torch.randint(4, symbols, (size - 1,), generator=g)
+    return src, torch.tensor([s + 1 for s in sizes]), prev
+
+
+def write_parallel(directory: Path, splits=(("train", 60), ("valid", 12), ("test", 12)), seed: int = 0) -> Path:
+    """Raw text of a tiny task, target is source reversed, as files split.xx and split.yy."""
+    rng = random.Random(seed)
+    directory.mkdir(parents=True, exist_ok=True)
+    for split, count in splits:
+        lines = [[rng.choice(string.ascii_lowercase) for _ in range(rng.randint(2, 7))] for _ in range(count)]
+        (directory / f"{split}.xx").write_text("".join(" ".join(line) + "\n" for line in lines))
+        (directory / f"{split}.yy").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
+    return directory
+
+
+def environment() -> dict[str, str]:
+    """The environment for a command in a process of its own: quiet, two threads, the root on the path."""
+    import sys
+
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}

@@ -1,0 +1,174 @@
+"""The layers against fairseq's own and against the equations written out."""
+
+import copy
+
+import pytest
+import torch
+from fairseq.models.transformer import TransformerConfig
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
+
+from ode_transformer.modules.layers import DecoderLayer, EncoderLayer
+
+
+def config(splitting="lie-trotter", pre_norm=True, hidden=1, **more):
+    cfg = TransformerConfig()
+    for side in (cfg.encoder, cfg.decoder):
+        side.embed_dim, side.ffn_embed_dim, side.attention_heads = 16, 24, 2
+        side.normalize_before = pre_norm
+    cfg.splitting, cfg.ffn_hidden_layers = splitting, hidden
+    cfg.dropout = cfg.attention_dropout = cfg.activation_dropout = 0.0
+    for key, value in more.items():
+        setattr(cfg, key, value)
+    return cfg
+
+
+def perturb(module):
+    """Norms and biases away from their initial values, so that no term hides."""
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+
+
+@pytest.fixture
+def data():
+    torch.manual_seed(0)
+    x, enc = torch.randn(5, 3, 16), torch.randn(7, 3, 16)
+    x_mask, enc_mask = torch.zeros(3, 5, dtype=torch.bool), torch.zeros(3, 7, dtype=torch.bool)
+    x_mask[1, 4:] = enc_mask[2, 5:] = True
+    future = torch.triu(torch.full((5, 5), float("-inf")), 1)
+    return x, enc, x_mask, enc_mask, future
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_lie_trotter_is_fairseqs_encoder_layer_bit_for_bit(data, pre_norm, dropout):
+    x, _, mask, _, _ = data
+    cfg = config(pre_norm=pre_norm, dropout=dropout, activation_dropout=dropout)
+    ours, stock = EncoderLayer(cfg), TransformerEncoderLayerBase(cfg)
+    perturb(stock)
+    ours.load_state_dict(stock.state_dict())
+    outputs, gradients = [], []
+    for layer in (ours, stock):
+        torch.manual_seed(1)
+        y = layer(x, mask)
+        (y * torch.arange(y.numel()).view_as(y)).sum().backward()
+        outputs.append(y)
+        gradients.append({n: p.grad for n, p in layer.named_parameters()})
+    assert torch.equal(*outputs)
+    assert all(torch.equal(g, gradients[1][n]) for n, g in gradients[0].items())
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize("need_head_weights", [True, False])
+def test_lie_trotter_is_fairseqs_decoder_layer_bit_for_bit(data, pre_norm, need_head_weights):
+    x, enc, x_mask, enc_mask, future = data
+    cfg = config(pre_norm=pre_norm)
+    ours, stock = DecoderLayer(cfg).eval(), TransformerDecoderLayerBase(cfg).eval()
+    perturb(stock)
+    ours.load_state_dict(stock.state_dict())
+    keywords = {"self_attn_mask": future, "self_attn_padding_mask": x_mask, "need_head_weights": need_head_weights}
+    (y, attn, _), (y_stock, attn_stock, _) = (layer(x, enc, enc_mask, **keywords) for layer in (ours, stock))
+    assert torch.equal(y, y_stock)
+    assert torch.equal(attn, attn_stock)
+    assert attn.dim() == (4 if need_head_weights else 3)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_macaron_is_equations_17_to_19(data, pre_norm):
+    x, enc, x_mask, enc_mask, future = data
+    encoder, decoder = EncoderLayer(config("strang", pre_norm)), DecoderLayer(config("strang", pre_norm))
+    for layer in (encoder, decoder):
+        perturb(layer)
+
+        def sub(f, norm, y, h):
+            return y + h * f(norm(y)) if pre_norm else norm(y + h * f(y))
+
+        def first(z, layer=layer):
+            return layer.macaron_fc2(torch.relu(layer.macaron_fc1(z)))
+
+        def last(z, layer=layer):
+            return layer.fc2(torch.relu(layer.fc1(z)))
+
+        def attention(z, layer=layer):
+            mask, padding = (None, x_mask) if layer is encoder else (future, None)
+            return layer.self_attn(z, z, z, key_padding_mask=padding, attn_mask=mask)[0]
+
+        def cross(z, layer=layer):
+            return layer.encoder_attn(z, enc, enc, key_padding_mask=enc_mask, static_kv=True)[0]
+
+        y = sub(first, layer.macaron_layer_norm, x, 0.5)
+        y = sub(attention, layer.self_attn_layer_norm, y, 1)
+        if layer is decoder:
+            y = sub(cross, layer.encoder_attn_layer_norm, y, 1)
+        y = sub(last, layer.final_layer_norm, y, 0.5)
+        ours = layer(x, x_mask) if layer is encoder else layer(x, enc, enc_mask, self_attn_mask=future)[0]
+        torch.testing.assert_close(ours, y)
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_macaron_without_its_first_ffn_is_a_transformer_with_half_an_ffn(data, pre_norm):
+    """With FFN_a = 0: exactly the Transformer with W2 and b2 halved; post-norm after the norm that stays (spec 5e)."""
+    x, _, mask, _, _ = data
+    macaron, transformer = EncoderLayer(config("strang", pre_norm)), EncoderLayer(config(pre_norm=pre_norm))
+    perturb(macaron)
+    with torch.no_grad():
+        macaron.macaron_fc2.weight.zero_()
+        macaron.macaron_fc2.bias.zero_()
+        halved = {n: p for n, p in macaron.state_dict().items() if "macaron" not in n}
+        halved |= {n: p / 2 for n, p in halved.items() if n.startswith("fc2")}
+        transformer.load_state_dict(halved)
+    expected = transformer(x if pre_norm else macaron.macaron_layer_norm(x), mask)
+    assert torch.equal(macaron(x, mask), expected)
+
+
+def test_attention_twice_is_two_halves_around_a_feed_forward(data):
+    x, _, mask, _, _ = data
+    layer = EncoderLayer(config("strang-swapped"))
+    perturb(layer)
+
+    def attention(attn, norm, y):
+        z = norm(y)
+        return y + 0.5 * attn(z, z, z, key_padding_mask=mask)[0]
+
+    y = attention(layer.macaron_attn, layer.macaron_attn_layer_norm, x)
+    y = y + layer.fc2(torch.relu(layer.fc1(layer.final_layer_norm(y))))
+    y = attention(layer.self_attn, layer.self_attn_layer_norm, y)
+    torch.testing.assert_close(layer(x, mask), y)
+
+
+def test_two_hidden_layers_without_residual(data):
+    x, _, mask, _, _ = data
+    layer = EncoderLayer(config(hidden=2))
+    perturb(layer)
+    y = layer.self_attn_layer_norm(x)
+    y = x + layer.self_attn(y, y, y, key_padding_mask=mask)[0]
+    z = torch.relu(layer.fc_hidden(torch.relu(layer.fc1(layer.final_layer_norm(y)))))
+    torch.testing.assert_close(layer(x, mask), y + layer.fc2(z))
+
+
+@pytest.mark.parametrize(("splitting", "hidden"), [("strang", 2), ("lie-trotter", 3), ("lie-trotter", 0)])
+def test_hidden_layers_out_of_their_set_are_refused(splitting, hidden):
+    with pytest.raises(ValueError, match="--ffn-hidden-layers"):
+        EncoderLayer(config(splitting, hidden=hidden))
+
+
+def test_initial_values_are_those_of_the_papers_code():
+    layer = EncoderLayer(config("strang"))
+    for name, p in layer.named_parameters():
+        if name.endswith("bias"):
+            assert not p.any(), name
+        if "fc" in name and name.endswith("weight"):
+            bound = (6 / sum(p.shape)) ** 0.5  # Xavier
+            assert 0.9 * bound < p.abs().max() <= bound, name
+        if "q_proj.weight" in name:
+            bound = (6 / (16 + 3 * 16)) ** 0.5  # Xavier of the fused projection
+            assert 0.9 * bound < p.abs().max() <= bound
+
+
+def test_quantisation_noise_reaches_the_extra_sublayers():
+    cfg = config("strang")
+    cfg.quant_noise.pq, cfg.quant_noise.pq_block_size = 0.5, 8
+    layer = copy.deepcopy(EncoderLayer(cfg)).train()
+    before = layer.macaron_fc1.weight.clone()
+    layer(torch.randn(4, 2, 16), None)
+    assert (layer.macaron_fc1.weight == 0).sum() > (before == 0).sum()

@@ -1,0 +1,109 @@
+"""Orders of the splittings, measured on problems whose sub-flows are known; invariants; no fairseq inside."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ode_transformer import numerics
+from ode_transformer.numerics.splitting import LIE_TROTTER, SPLITTINGS, STRANG, STRANG_SWAPPED, Splitting, split_step
+
+RNG = np.random.default_rng(0)
+A, B = RNG.normal(size=(2, 4, 4))
+Y0 = RNG.normal(size=4)
+STEPS = 0.1 * 0.5 ** np.arange(5)
+
+
+def exact(matrix, y, h):
+    return scipy.linalg.expm(h * matrix) @ y
+
+
+def euler(matrix, y, h):
+    return y + h * matrix @ y
+
+
+def heun(matrix, y, h):
+    k = matrix @ y
+    return y + h / 2 * (k + matrix @ (y + h * k))
+
+
+def local_order(splitting, step):
+    """Slope of log error against log step, after one step of dy/dt = Ay + By."""
+    matrices = {"F": A, "G": B}
+    errors = [
+        np.linalg.norm(
+            split_step([(matrices[flow], part) for flow, part in splitting], Y0, h, step)
+            - scipy.linalg.expm(h * (A + B)) @ Y0
+        )
+        for h in STEPS
+    ]
+    return np.polyfit(np.log(STEPS), np.log(errors), 1)[0]
+
+
+@pytest.mark.parametrize(
+    ("splitting", "step", "order"),
+    [
+        (LIE_TROTTER, exact, 2),
+        (STRANG, exact, 3),
+        (STRANG_SWAPPED, exact, 3),
+        (LIE_TROTTER, euler, 2),  # the Transformer
+        (STRANG, euler, 2),  # the Macaron Net: the commutator is gone, the terms of Euler's method stay
+        (STRANG, heun, 3),
+        (LIE_TROTTER, heun, 2),
+    ],
+)
+def test_order_of_the_local_error(splitting, step, order):
+    assert local_order(splitting, step) == pytest.approx(order, abs=0.2)
+
+
+def test_strang_leaves_less_error_than_lie_trotter_but_not_with_euler_substeps():
+    """Theorem 1 is about exact sub-flows: the leading commutator [F, G] goes, the terms of Euler's method do not."""
+    h = 0.01
+    commutator = h**2 / 2 * (A @ B - B @ A) @ Y0
+    truth = scipy.linalg.expm(h * (A + B)) @ Y0
+    lie = split_step([(A, 1.0), (B, 1.0)], Y0, h, exact)
+    assert np.allclose(truth - lie, commutator, atol=h**3 * 20)
+
+
+def test_numbers_and_default_step():
+    halve = [(lambda y: -y, 1.0)]
+    assert split_step(halve, 8.0, 0.5) == 4.0
+    assert split_step([], 8.0) == 8.0
+
+
+def test_the_named_splittings():
+    assert list(STRANG) == [("G", 0.5), ("F", 1.0), ("G", 0.5)]
+    assert list(LIE_TROTTER) == [("F", 1.0), ("G", 1.0)]
+    assert set(SPLITTINGS) == {"lie-trotter", "strang", "strang-swapped"}
+
+
+@given(st.text("FGH", max_size=5), st.lists(st.sampled_from([-0.5, 0.0, 0.25, 0.5, 0.75, 1.0]), max_size=5))
+def test_an_inconsistent_splitting_is_refused(flows, fractions):
+    sums = {f: sum(h for g, h in zip(flows, fractions, strict=False) if f == g) for f in "FG"}
+    consistent = (
+        set(flows) == {"F", "G"}
+        and len(flows) == len(fractions)
+        and all(h > 0 for h in fractions)
+        and sums == {"F": 1.0, "G": 1.0}
+    )
+    if consistent:
+        assert [f for f, _ in Splitting(flows, tuple(fractions))] == list(flows)
+    else:
+        with pytest.raises(ValueError, match="flows|fractions"):
+            Splitting(flows, tuple(fractions))
+
+
+def test_the_numerics_import_no_fairseq():
+    sources = list(Path(numerics.__file__).parent.glob("*.py"))
+    assert sources
+    for source in sources:
+        for node in ast.walk(ast.parse(source.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+                assert node.level < 2, f"{source} reaches out of the numerics"
+            assert not [n for n in names if n.split(".")[0] in ("fairseq", "omegaconf", "hydra", "ode_transformer")]

@@ -1,0 +1,112 @@
+"""Options reach the model through the command line, hydra's files and Python; what is wrong is named."""
+
+import argparse
+from dataclasses import fields
+
+import pytest
+import yaml
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import build_model
+from fairseq.models.transformer import TransformerConfig
+from omegaconf import OmegaConf
+
+import ode_transformer
+from ode_transformer import config
+from ode_transformer.families import macaron
+from tests.helpers import USER_DIR, model, parse, task
+
+
+def test_every_stock_flag_is_there():
+    stock, ours = argparse.ArgumentParser(), argparse.ArgumentParser()
+    gen_parser_from_dataclass(stock, TransformerConfig(), delete_default=True, with_prefix="")
+    config.add_flags(ours, macaron.MacaronConfig())
+    missing = set(stock._option_string_actions) - set(ours._option_string_actions)
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "read"),
+    [
+        ("encoder-embed-dim", 32, lambda m: m.encoder.layers[0].embed_dim),
+        ("encoder-layers", 3, lambda m: len(m.encoder.layers)),
+        ("decoder-attention-heads", 2, lambda m: m.decoder.layers[0].self_attn.num_heads),
+        ("dropout", 0.25, lambda m: m.encoder.layers[0].dropout_module.p),
+        ("activation-dropout", 0.35, lambda m: m.decoder.layers[0].activation_dropout_module.p),
+        ("relu-dropout", 0.35, lambda m: m.decoder.layers[0].activation_dropout_module.p),
+        ("attention-dropout", 0.45, lambda m: m.encoder.layers[0].self_attn.dropout_module.p),
+        ("activation-fn", "gelu", lambda m: m.encoder.layers[0].activation_fn.__name__),
+        ("max-source-positions", 77, lambda m: m.encoder.max_source_positions),
+        ("max-target-positions", 78, lambda m: m.decoder.max_target_positions),
+        ("splitting", "lie-trotter", lambda m: str(m.cfg.splitting)),
+        ("ffn-hidden-layers", 1, lambda m: m.cfg.ffn_hidden_layers),
+        ("adaptive-softmax-cutoff", "10,20", lambda m: ",".join(map(str, m.decoder.adaptive_softmax.cutoff[:2]))),
+        ("decoder-output-dim", 64, lambda m: m.decoder.output_projection.in_features),
+        ("layernorm-embedding", True, lambda m: m.encoder.layernorm_embedding is not None),
+        ("no-encoder-normalize-before", True, lambda m: m.encoder.layer_norm is None),
+        ("quant-noise-pq", 0.1, lambda m: m.cfg.quant_noise.pq),
+    ],
+)
+def test_a_flag_reaches_the_module(flag, value, read):
+    assert read(model("macaron_tiny", {flag: value})) == value
+
+
+def test_the_decoder_follows_the_encoders_sizes_as_in_fairseq():
+    m = model("macaron_tiny", {"encoder-embed-dim": 64, "encoder-ffn-embed-dim": 48})
+    assert m.decoder.layers[0].fc1.weight.shape == (48, 64)
+
+
+def test_a_model_is_built_from_python_too():
+    cfg = macaron.MacaronConfig(encoder_layers=1, decoder_layers=1, encoder_embed_dim=16, decoder_embed_dim=16)
+    m = macaron.MacaronModel.build_model(cfg, task())
+    assert len(m.encoder.layers) == 1
+    assert m.decoder.output_projection.in_features == 16
+
+
+def test_the_defaults_are_macaron_base():
+    resolved = config.resolve(macaron.ARCHITECTURES["macaron_wmt_en_de"], macaron.MacaronConfig)
+    assert resolved == {f.name: getattr(macaron.MacaronConfig(), f.name) for f in fields(macaron.MacaronConfig)}
+
+
+@pytest.mark.parametrize("arch", macaron.ARCHITECTURES)
+def test_hydras_files_equal_the_table(arch):
+    path = f"{USER_DIR}/hydra/model/{arch}.yaml"
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    expected = config.hydra_preset("macaron", macaron.MacaronConfig, macaron.ARCHITECTURES[arch])
+    assert text == expected, "run `make hydra`"
+    values = yaml.safe_load(text)
+    on_the_command_line = OmegaConf.to_container(parse(arch).model)
+    assert values == {**on_the_command_line, "_name": "macaron", "arch": None}
+
+
+def test_hydra_with_the_name_of_an_architecture_is_refused():
+    """It would build the base model under the name of the small one."""
+    cfg = OmegaConf.create({**vars(macaron.MacaronConfig()), "_name": "macaron_tiny"})
+    with pytest.raises(ValueError, match=r"macaron_tiny.*--config-dir"):
+        build_model(cfg, task())
+
+
+def test_unknown_and_missing_fields_are_named():
+    cfg = OmegaConf.create({**vars(macaron.MacaronConfig()), "encoder_leyers": 3})
+    with pytest.raises(ValueError, match="encoder_leyers"):
+        macaron.MacaronModel.build_model(cfg, task())
+    cfg = OmegaConf.create({**vars(macaron.MacaronConfig()), "encoder_layers": None})
+    with pytest.raises(ValueError, match="encoder_layers"):
+        macaron.MacaronModel.build_model(cfg, task())
+
+
+def test_an_unknown_splitting_is_named_with_the_valid_ones(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        parse("macaron_tiny", {"splitting": "strong"})
+    assert exit_.value.code == 2
+    message = capsys.readouterr().err
+    assert "--splitting" in message and "'strong'" in message and "lie-trotter" in message
+
+
+def test_an_unknown_splitting_is_named_in_python_too():
+    with pytest.raises(ValueError, match=r"strong.*lie-trotter"):
+        macaron.MacaronModel.build_model(macaron.MacaronConfig(splitting="strong"), task())
+
+
+def test_the_version_stands_in_one_place():
+    assert ode_transformer.__version__ == __import__("ode_transformer.version", fromlist=["x"]).__version__
