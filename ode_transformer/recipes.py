@@ -248,6 +248,8 @@ def commands(
                 *("fairseq-generate", recipe.data.directory, "--user-dir", "ode_transformer"),
                 *("--task", "translation", *data, "--gen-subset", subset, "--path", average),
                 *("--beam", str(recipe.generate.beam), "--lenpen", str(recipe.generate.lenpen)),
+                # With its default of 8, fairseq leaves out up to seven sentences at the end (fairseq issue 5036).
+                *("--required-batch-size-multiple", "1"),
                 *_flags(recipe.generate.flags),
                 *("--results-path", f"{run_dir}/generate"),
             ]

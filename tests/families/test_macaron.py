@@ -1,4 +1,4 @@
-"""Macaron Net: counts, the released code's checkpoint, decoding, gradients, and the stock flags that must keep working."""
+"""Macaron Net: counts, the released code's checkpoint, decoding, gradients, and stock flags that keep working."""
 
 import argparse
 import copy

@@ -93,7 +93,7 @@ def test_an_inconsistent_splitting_is_refused(flows, fractions):
     if consistent:
         assert [f for f, _ in Splitting(flows, tuple(fractions))] == list(flows)
     else:
-        with pytest.raises(ValueError, match="flows|fractions"):
+        with pytest.raises(ValueError, match=r"flows|fractions"):
             Splitting(flows, tuple(fractions))
 
 

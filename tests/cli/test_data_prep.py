@@ -1,0 +1,298 @@
+"""Data preparation: a tiny Multi30k through the script, its checks, its second runs; the real one where it is."""
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SCRIPT = ROOT / "data-prep" / "prepare-multi30k.sh"
+TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
+
+WHO = {
+    "en": ["A man", "A woman", "Two children's friends", "The old dog"],
+    "de": ["Ein Mann", "Eine Frau", "Die Freunde zweier Kinder", "Der alte Hund"],
+    "fr": ["Un homme", "Une femme", "L'ami de deux enfants", "Le vieux chien"],
+}
+DOES = {
+    "en": ["sits in the park.", 'reads "a book", slowly.', "runs across the street!", "wears a T-shirt."],
+    "de": ["sitzt im Park.", "liest langsam „ein Buch“.", "läuft über die Straße!", "trägt ein T-Shirt."],
+    "fr": ["est assis dans le parc.", "lit « un livre ».", "traverse la rue !", "porte un t-shirt."],
+}
+
+
+def sentences(lang: str, count: int) -> list[str]:
+    """Parallel sentences; the same of every language for the same count."""
+    return [f"{WHO[lang][i % 4]} {DOES[lang][i * 3 // 4 % 4]}" for i in range(count)]
+
+
+def write_raw(folder: Path, langs=("en", "de", "fr"), *, zipped: bool = False, without: tuple[str, ...] = ()) -> Path:
+    """A raw Multi30k of a few dozen sentences."""
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = {"train": 48, "val": 8, **dict(zip(TESTS, (9, 7, 5), strict=True)), "test_2018_flickr": 6}
+    for split in counts.keys() - set(without):
+        for lang in langs:
+            data = "".join(f"{line}\n" for line in sentences(lang, counts[split])).encode()
+            name = folder / f"{split}.{lang}"
+            if zipped:
+                name.with_name(f"{name.name}.gz").write_bytes(gzip.compress(data))
+            else:
+                name.write_bytes(data)
+    return folder
+
+
+def run(*arguments, **variables) -> subprocess.CompletedProcess:
+    """Run the script on nothing but what is given here."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("RAW_DIR", "ODE_TRANSFORMER_DATA", "URL_MULTI30K")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    # No test is to reach the network.
+    environment = {**clean, "PATH": path, "URL_MULTI30K": "file:///nonexistent", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [str(SCRIPT), *map(str, arguments)],
+        env={**environment, **{k: str(v) for k, v in variables.items()}},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def times(folder: Path) -> dict[str, int]:
+    return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
+
+
+OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers", "1", "--max-tokens", "20")
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A finished run of own segmentation, on text with an empty and an over-long pair in training and validation."""
+    base = tmp_path_factory.mktemp("own")
+    raw = write_raw(base / "raw", ("en", "de"))
+    for split in ("train", "val"):
+        with (raw / f"{split}.en").open("a") as en, (raw / f"{split}.de").open("a") as de:
+            en.write("Nothing here.\n" + "word " * 30 + "\n")
+            de.write(" \nWort\n")
+    done = run(*OWN, "--out", base / "out", RAW_DIR=raw)
+    assert done.returncode == 0, done.stderr
+    return base, raw, done
+
+
+def test_own_segmentation(own):
+    base, _, _ = own
+    out, text = base / "out", base / "out.text"
+    for i, split in enumerate((*TESTS, "test_2018_flickr")):
+        name = f"test{i or ''}"
+        assert (out / f"{name}.en-de.de.bin").stat().st_size > 0
+        assert lines(out / "raw" / f"{name}.de") == sentences("de", (9, 7, 5, 6)[i])
+        assert len(lines(text / "bpe" / f"{split}.de")) == (9, 7, 5, 6)[i]
+    assert (out / "dict.de.txt").read_bytes() == (out / "dict.en.txt").read_bytes()
+    assert (out / "codes").read_text().startswith("#version: 0.2\n") and not (base / "out.part").exists()
+    assert lines(text / "tok" / "test_2016_flickr.en")[2] == "two children &apos;s friends sits in the park ."
+    assert lines(text / "tok" / "test_2016_flickr.de")[1] == "eine frau sitzt im park ."
+    segmented = lines(text / "bpe" / "train.de")
+    assert any("@@ " in line for line in segmented)
+    assert [line.replace("@@ ", "") for line in segmented] == lines(text / "tok" / "train.de")[:48]
+
+
+def test_odd_lines_are_reported_and_dropped_from_training_only(own):
+    base, _, done = own
+    text = base / "out.text"
+    assert "tok/train.{en,de}: 1 pairs with an empty side (lines 49): dropped" in done.stderr
+    assert "tok/train.{en,de}: 1 pairs with more than 20 tokens on a side (lines 50): dropped" in done.stderr
+    assert "tok/val.{en,de}: 1 pairs with an empty side (lines 9): kept" in done.stderr
+    assert len(lines(text / "bpe" / "train.en")) == 48 and len(lines(text / "bpe" / "val.en")) == 10
+    assert "files are not the published ones" in done.stderr
+
+
+def test_manifest(own):
+    base, _, _ = own
+    manifest = json.loads((base / "out" / "manifest.json").read_text())
+    assert manifest["splits"] == {
+        "train": "train",
+        "valid": "val",
+        "test": "test_2016_flickr",
+        "test1": "test_2017_flickr",
+        "test2": "test_2017_mscoco",
+        "test3": "test_2018_flickr",
+    }
+    assert (manifest["source_lang"], manifest["target_lang"], manifest["lowercase"]) == ("en", "de", True)
+    assert manifest["segmentation"] == "own" and manifest["source"] == "RAW_DIR"
+    assert manifest["counts"]["train"]["lines"] == 48 and manifest["counts"]["test"]["tokens"]["de"] > 40
+    assert manifest["symbols"]["de"] == len(lines(base / "out" / "dict.de.txt")) + 4
+    assert {"codes", "dict.de.txt", "raw/test.de", "segmented/train.en"} <= manifest["sha256"].keys()
+    assert manifest["settings"]["merges"] == "60" and "subword-nmt" in manifest["versions"]
+    assert str(base) not in json.dumps(manifest)
+
+
+def test_second_run_does_nothing(own):
+    base, raw, _ = own
+    before = times(base)
+    done = run(*OWN, "--out", base / "out", RAW_DIR=raw)
+    assert done.returncode == 0 and "is complete" in done.stderr and "+ " not in done.stderr
+    assert times(base) == before
+
+
+def test_stopped_run_goes_on(own):
+    base, raw, _ = own
+    before = times(base / "out.text")
+    (base / "out").rename(base / "kept")
+    (base / "out.part").mkdir()  # what a stopped binarisation leaves
+    (base / "out.part" / "dict.de.txt").write_text("fairseq-preprocess refuses to start where this is\n")
+    done = run(*OWN, "--out", base / "out", RAW_DIR=raw)
+    assert done.returncode == 0, done.stderr
+    assert times(base / "out.text") == before
+    assert (base / "out" / "manifest.json").read_bytes() == (base / "kept" / "manifest.json").read_bytes()
+
+
+def test_other_settings_and_other_text_are_refused(own):
+    base, raw, _ = own
+    done = run(*OWN, "--cased", "--out", base / "out", RAW_DIR=raw)
+    assert done.returncode == 1 and "other settings (lowercase yes there, no now)" in done.stderr
+    other = write_raw(base / "other", ("en", "de"))
+    done = run(*OWN, "--out", base / "out", RAW_DIR=other)
+    assert done.returncode == 1 and "train.en is not what it was" in done.stderr
+    (base / "mine").mkdir()
+    done = run(*OWN, "--out", base / "mine", RAW_DIR=raw)
+    assert done.returncode == 1 and "was not made, or not finished, by this script" in done.stderr
+
+
+def test_french_with_sentencepiece_from_gz(tmp_path):
+    raw = write_raw(tmp_path / "set" / "raw", ("en", "fr"), zipped=True, without=("test_2018_flickr",))
+    options = ("--pair", "en-fr", "--segmentation", "own", "--bpe", "sentencepiece", "--merges", "90", "--cased")
+    done = run(*options, "--workers", "1", "--out", tmp_path / "out", RAW_DIR=raw.parent)
+    assert done.returncode == 0, done.stderr
+    assert lines(tmp_path / "out.text" / "tok" / "val.fr")[2] == "L&apos; ami de deux enfants est assis dans le parc ."
+    pieces = lines(tmp_path / "out.text" / "bpe" / "val.fr")
+    assert [line.replace(" ", "").replace("\u2581", " ").strip() for line in pieces] == lines(
+        tmp_path / "out.text" / "tok" / "val.fr"
+    )
+    out = tmp_path / "out"
+    assert (out / "sentencepiece.model").is_file() and (out / "test2.en-fr.fr.idx").is_file()
+    assert (
+        not (out / "test3.en-fr.fr.idx").exists() and not json.loads((out / "manifest.json").read_text())["lowercase"]
+    )
+
+
+def test_published_segmentation(tmp_path):
+    """Taken as it is, with raw references only where they fit."""
+    raw = write_raw(tmp_path / "set" / "raw", ("en", "de"))
+    (raw / "test_2017_mscoco.de").write_text("one line\n")
+    (raw / "test_2017_flickr.de").unlink()
+    folder = tmp_path / "set" / "bpe10k-en-de"
+    folder.mkdir()
+    (folder / "code").write_text("#version: 0.2\n")
+    names = {"train": 48, "valid": 8, "test.2016": 9, "test.2017": 7, "test.coco": 5}
+    for split, count in names.items():
+        for lang in ("en", "de"):
+            text = "".join(f"{line.lower()}\n" for line in sentences(lang, count))
+            (folder / f"{split}.{lang}").write_text(text, encoding="utf-8")
+    options = ("--pair", "de-en", "--segmentation", "published", "--workers", "1")
+    done = run(*options, "--out", tmp_path / "out", RAW_DIR=folder.parent)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    assert (out / "test2.de-en.en.bin").is_file() and (out / "codes").is_file()
+    assert lines(out / "raw" / "test.de") == sentences("de", 9)
+    assert not (out / "raw" / "test1.de").exists() and not (out / "raw" / "test2.de").exists()
+    assert "another number of lines" in done.stderr and "no raw text of test_2017_flickr.de" in done.stderr
+
+
+def test_dry_run_prints_the_commands_and_does_nothing(tmp_path):
+    raw = write_raw(tmp_path / "raw")
+    before = times(tmp_path)
+    done = run("--pair", "en-fr", "--segmentation", "own", "--dry-run", "--out", tmp_path / "out", RAW_DIR=raw)
+    assert done.returncode == 0, done.stderr
+    for word in ("text.py tokenise --lang fr", "learn-joint-bpe-and-vocab", "fairseq-preprocess", "test_2018_flickr"):
+        assert word in done.stdout
+    assert times(tmp_path) == before and not (tmp_path / "out.text").exists()
+    # Without any text, the downloads are printed.
+    done = run("--pair", "en-fr", "--segmentation", "own", "--dry-run", "--out", tmp_path / "out")
+    assert done.returncode == 0 and "file:///nonexistent/train.fr.gz" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda raw: (raw / "val.de").unlink(), "raw/val.de: no such file, nor .*val.de.gz"),
+        (
+            lambda raw: (raw / "val.de").write_text("eine Zeile\n"),
+            "val.en has 8 lines, .*val.de has 1: must be parallel",
+        ),
+        (lambda raw: (raw / "val.de").write_bytes(b"gut\n\xfc\n"), "val.de: line 2 is not UTF-8"),
+        (lambda raw: [(raw / f"val.{x}").write_text("") for x in ("en", "de")], "val.de are empty"),
+    ],
+)
+def test_text_that_cannot_be_used(tmp_path, damage, message):
+    raw = write_raw(tmp_path / "raw", ("en", "de"))
+    damage(raw)
+    done = run(*OWN, "--out", tmp_path / "out", RAW_DIR=raw)
+    assert done.returncode == 1
+    assert re.search(message, done.stderr), done.stderr
+    assert not (tmp_path / "out").exists() and "fairseq-preprocess" not in done.stderr
+
+
+def test_no_text_at_all(tmp_path):
+    (tmp_path / "data").mkdir()
+    done = run(*OWN, "--out", tmp_path / "out", ODE_TRANSFORMER_DATA=tmp_path / "data")
+    assert done.returncode == 1
+    assert "RAW_DIR is not set, neither " in done.stderr and "multi30k.tar.xz is there" in done.stderr
+    assert "the download from file:///nonexistent/train.en.gz failed" in done.stderr
+    done = run("--pair", "en-de", "--segmentation", "published", "--out", tmp_path / "out2")
+    assert done.returncode == 1 and "ODE_TRANSFORMER_DATA is not set" in done.stderr
+    done = run(*OWN, "--out", tmp_path / "out", RAW_DIR=tmp_path / "none")
+    assert done.returncode == 1 and "none: no such folder" in done.stderr
+
+
+def test_download_that_is_not_the_published_file(tmp_path):
+    raw = write_raw(tmp_path / "raw", zipped=True)
+    done = run(*OWN, "--out", tmp_path / "out", URL_MULTI30K=f"file://{raw}")
+    assert done.returncode == 1
+    assert "the published raw/train.en" in done.stderr and "is not the published file; move it away" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--pair", "de-fr", "--segmentation", "own"], "--pair de-fr: must be one of en-de de-en en-fr"),
+        (["--pair", "en-de", "--segmentation", "other"], "--segmentation other: must be one of own published"),
+        (["--pair", "en-de", "--segmentation", "own", "--bpe", "x"], "--bpe x: must be one of subword-nmt"),
+        (["--pair", "en-de", "--segmentation", "own", "--merges", "0"], "--merges 0: must be a positive number"),
+        (["--pair", "en-de", "--segmentation", "published", "--cased"], "--cased are for --segmentation own"),
+        (["--pair", "en-de", "--segmentation", "own", "--out", "a,b"], "must hold no comma"),
+        (["--bogus"], "unknown option --bogus"),
+    ],
+)
+def test_wrong_options(arguments, message):
+    done = run(*arguments)
+    assert done.returncode == 1 and message in done.stderr
+
+
+def test_real_data(tmp_path):
+    """The published dictionary size and reference length, from the real files."""
+    data = os.environ.get("ODE_TRANSFORMER_DATA")
+    if not data:
+        pytest.skip("ODE_TRANSFORMER_DATA is not set: a folder with multi30k/ or multi30k.tar.xz is needed")
+    options = ("--pair", "en-de", "--segmentation", "published", "--workers", "2", "--out", tmp_path / "out")
+    done = run(*options, ODE_TRANSFORMER_DATA=data)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr  # all files are the published ones
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["symbols"] == {"en": 9712, "de": 9712}
+    assert {split: c["lines"] for split, c in manifest["counts"].items()} == {
+        "train": 29000,
+        "valid": 1014,
+        "test": 1000,
+        "test1": 1000,
+        "test2": 461,
+    }
+    words = [line.replace("@@ ", "").split() for line in lines(tmp_path / "out.text" / "bpe" / "test_2016_flickr.de")]
+    assert sum(map(len, words)) == 12103
+    assert len(lines(tmp_path / "out" / "raw" / "test.de")) == 1000

@@ -1,0 +1,241 @@
+"""What people do with a fairseq model, through fairseq's own commands, on a tiny task."""
+
+import contextlib
+import io
+import json
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq_cli import generate as generate_cli
+from fairseq_cli import preprocess as preprocess_cli
+from fairseq_cli import train as train_cli
+from fairseq_cli import validate as validate_cli
+
+from ode_transformer import checkpoints
+from ode_transformer.families.macaron import MacaronModel
+from tests.helpers import ROOT, SMALL, USER_DIR, environment, flags, write_parallel
+
+TRAINING = {
+    "task": "translation", "source-lang": "xx", "target-lang": "yy", "optimizer": "adam", "lr": 0.01,
+    "criterion": "label_smoothed_cross_entropy", "label-smoothing": 0.1, "max-tokens": 200, "log-format": "json",
+    "log-interval": 1, "no-progress-bar": True, "cpu": True, "share-all-embeddings": True, "seed": 3,
+    "user-dir": USER_DIR,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    raw = write_parallel(tmp_path_factory.mktemp("raw"))
+    binarised = raw / "bin"
+    parser = options.get_preprocessing_parser()
+    words = ["-s", "xx", "-t", "yy", "--joined-dictionary", "--destdir", str(binarised)]
+    words += [w for split in ("train", "valid", "test") for w in (f"--{split}pref", str(raw / split))]
+    preprocess_cli.main(parser.parse_args(words))
+    return binarised
+
+
+def configuration(parser, words):
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
+
+
+def train(data, save_dir, arch="macaron_tiny", **more):
+    values = {**TRAINING, **SMALL, "arch": arch, "save-dir": save_dir, "max-epoch": 2, **more}
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        words = [str(data), *flags({k: v for k, v in values.items() if v is not None})]
+        train_cli.main(configuration(options.get_training_parser(), words))
+    return save_dir
+
+
+def generate(data, path, **more):
+    values = {"user-dir": USER_DIR, "task": "translation", "source-lang": "xx", "target-lang": "yy", "cpu": True}
+    values |= {
+        "path": path,
+        "beam": 2,
+        "max-len-b": 10,
+        "gen-subset": "test",
+        "required-batch-size-multiple": 1,
+        **more,
+    }
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        generate_cli.main(configuration(options.get_generation_parser(), [str(data), *flags(values)]))
+    return output.getvalue()
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    return train(data, tmp_path_factory.mktemp("trained"))
+
+
+def test_a_checkpoint_is_plain_data(trained):
+    state = torch.load(trained / "checkpoint_last.pt", weights_only=True)
+    assert type(state["cfg"]) is dict
+    assert state["cfg"]["model"]["encoder_embed_dim"] == SMALL["encoder-embed-dim"]
+    assert state["cfg"]["model"]["_name"] == "macaron_tiny"
+    assert state["args"] is None
+
+
+def test_generate_validate_and_interactive(data, trained):
+    out = generate(data, trained / "checkpoint_last.pt")
+    hypotheses = {line.split("\t")[0]: line.split("\t")[2] for line in out.splitlines() if line.startswith("H-")}
+    assert len(hypotheses) == 12
+
+    parser = options.get_validation_parser()
+    words = [str(data), *flags({"user-dir": USER_DIR, "task": "translation", "path": trained / "checkpoint_last.pt",
+                               "valid-subset": "valid", "max-tokens": 200, "cpu": True})]  # fmt: skip
+    args = options.parse_args_and_arch(parser, words)
+    override = options.parse_args_and_arch(options.get_validation_parser(), words, suppress_defaults=True)
+    validate_cli.main(convert_namespace_to_omegaconf(args), override_args=override)
+
+    sources = [line for line in out.splitlines() if line.startswith("S-")][:3]
+    done = subprocess.run(
+        ["fairseq-interactive", str(data), *flags({"user-dir": USER_DIR, "task": "translation", "source-lang": "xx",
+         "target-lang": "yy", "path": trained / "checkpoint_last.pt", "beam": 2, "max-len-b": 10, "cpu": True,
+         "required-batch-size-multiple": 1})],
+        input="\n".join(line.split("\t")[1] for line in sources) + "\n",
+        cwd=ROOT, env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers = [line.split("\t")[2] for line in done.stdout.splitlines() if line.startswith("H-")]
+    assert answers == [hypotheses["H" + line.split("\t")[0][1:]] for line in sources]
+
+
+def test_an_ensemble_of_one_model_twice_is_that_model(data, trained):
+    path = trained / "checkpoint_last.pt"
+
+    def hypotheses(out):
+        return sorted((line.split("\t")[0], line.split("\t")[2]) for line in out.splitlines() if line.startswith("H-"))
+
+    assert hypotheses(generate(data, f"{path}:{path}")) == hypotheses(generate(data, path))
+
+
+def test_alignments_are_printed(data, trained):
+    out = generate(data, trained / "checkpoint_last.pt", **{"print-alignment": True})
+    lines = [line for line in out.splitlines() if line.startswith("A-")]
+    assert len(lines) == 12
+    assert any(re.search(r"\d+-\d+", line) for line in lines)
+
+
+def test_from_pretrained(data, trained):
+    hub = MacaronModel.from_pretrained(str(trained), "checkpoint_last.pt", str(data))
+    assert isinstance(hub.translate("a b c", beam=1), str)
+
+
+def test_averaging_then_generating(data, trained):
+    output = trained / "average.pt"
+    checkpoints.average(checkpoints.select(trained, last_epochs=2), output)
+    assert "H-0\t" in generate(data, output)
+
+
+def test_resuming_equals_not_stopping(data, tmp_path):
+    """A batch an epoch: with more, fairseq deals the sentences anew when it starts in the middle."""
+    one_batch = {"max-tokens": 10_000, "required-batch-size-multiple": 1}
+    whole = train(data, tmp_path / "whole", **one_batch, **{"max-epoch": 4})
+    train(data, tmp_path / "parts", **one_batch, **{"max-epoch": 2})
+    parts = train(data, tmp_path / "parts", **one_batch, **{"max-epoch": 4})
+    models = [checkpoints.load(d / "checkpoint_last.pt")["model"] for d in (whole, parts)]
+    for name, tensor in models[0].items():
+        torch.testing.assert_close(models[1][name], tensor, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_finetuning_from_a_model(data, trained, tmp_path):
+    source = trained / "checkpoint_last.pt"
+    tuned = train(data, tmp_path / "tuned", **{"finetune-from-model": source, "lr": 1e-20, "max-epoch": 1})
+    before, after = (checkpoints.load(p)["model"] for p in (source, tuned / "checkpoint_last.pt"))
+    for name, tensor in before.items():
+        torch.testing.assert_close(after[name], tensor, msg=name)
+
+
+def test_a_checkpoint_of_another_architecture_is_refused(data, trained, tmp_path):
+    stock = {k: v for k, v in SMALL.items() if k not in ("activation-dropout",)}
+    other = train(data, tmp_path / "stock", arch="transformer", **stock)
+    with pytest.raises(Exception, match="architectures match"):
+        train(data, tmp_path / "tuned", **{"finetune-from-model": other / "checkpoint_last.pt"})
+    with pytest.raises(checkpoints.CheckpointError, match=r"different architectures.*macaron"):
+        checkpoints.average([other / "checkpoint_last.pt", trained / "checkpoint_last.pt"], tmp_path / "average.pt")
+    # The stock model itself, whose checkpoint holds a Namespace, is decoded beside ours.
+    assert "H-0\t" in generate(data, other / "checkpoint_last.pt")
+
+
+def test_bf16_on_the_command_line_is_not_taken_for_a_tpu(data, tmp_path):
+    done = train(data, tmp_path, **{"bf16": True, "max-epoch": 1})
+    model = checkpoints.load(done / "checkpoint_last.pt")["model"]
+    assert all(torch.isfinite(t).all() for t in model.values())
+
+
+def test_hydra(data, tmp_path):
+    overrides = {
+        "common.user_dir": USER_DIR, "common.cpu": "true", "task": "translation", "task.data": data,
+        "task.source_lang": "xx", "task.target_lang": "yy", "model": "macaron_tiny", "optimizer": "adam",
+        "model.encoder_layers": 1, "model.share_all_embeddings": "true", "model.splitting": "strang-swapped",
+        "criterion": "cross_entropy", "lr_scheduler": "inverse_sqrt", "lr_scheduler.warmup_updates": 4,
+        "optimization.lr": "[0.01]", "optimization.max_update": 2, "dataset.max_tokens": 200,
+        "checkpoint.save_dir": tmp_path / "out",
+    }  # fmt: skip
+
+    def run(**more):
+        words = [f"{k}={v}" for k, v in (overrides | more).items()]
+        return subprocess.run(
+            ["fairseq-hydra-train", "--config-dir", f"{USER_DIR}/hydra", *words],
+            cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        )  # fmt: skip
+
+    done = run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    state = torch.load(tmp_path / "out" / "checkpoint_last.pt", weights_only=True)
+    model = state["cfg"]["model"]
+    assert (model["encoder_layers"], model["encoder_embed_dim"], model["splitting"]) == (1, 128, "strang-swapped")
+    assert "encoder.layers.0.macaron_attn.q_proj.weight" in state["model"]
+    assert "encoder.layers.1.fc1.weight" not in state["model"]
+    assert "H-0\t" in generate(data, tmp_path / "out" / "checkpoint_last.pt")
+
+    wrong = run(**{"+model.encoder_leyers": 2})
+    assert wrong.returncode != 0
+    assert "encoder_leyers" in wrong.stdout + wrong.stderr
+
+
+def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path):
+    """The one way of data-parallel training that works on a CPU: gloo, a process a rank, legacy_ddp."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    common = {**TRAINING, **SMALL, "arch": "macaron_tiny", "max-update": 4, "no-save": True, "max-tokens": 50}
+
+    def start(**more):
+        words = ["fairseq-train", str(data), *flags({**common, **more})]
+        return subprocess.Popen(words, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True)  # fmt: skip
+
+    two = [
+        start(**{"distributed-world-size": 2, "distributed-rank": rank, "distributed-no-spawn": True,
+                 "distributed-init-method": f"tcp://127.0.0.1:{port}", "distributed-backend": "gloo",
+                 "ddp-backend": "legacy_ddp", "save-dir": tmp_path / "two"})
+        for rank in (0, 1)
+    ]  # fmt: skip
+    outputs = [p.communicate(timeout=300)[0] for p in two]
+    assert all(p.returncode == 0 for p in two), outputs
+    one = start(**{"update-freq": 2, "save-dir": tmp_path / "one"})
+    alone, _ = one.communicate(timeout=300)
+    assert one.returncode == 0, alone
+
+    def losses(text):
+        return [float(json.loads(line)["loss"]) for line in re.findall(r"train_inner \| (\{.*\})", text)]
+
+    assert len(losses(alone)) == 4
+    assert losses(outputs[0]) == pytest.approx(losses(alone), rel=1e-3)
+
+
+def test_a_missing_user_dir_is_named():
+    done = subprocess.run(
+        [sys.executable, "-m", "fairseq_cli.train", "x", "--user-dir", "absent", "--arch", "macaron_tiny"],
+        cwd=ROOT, env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "absent" in done.stderr

@@ -1,0 +1,192 @@
+"""Averaging, selection and safe loading; what cannot be used is named and nothing of the user's is lost."""
+
+import argparse
+import os
+import pickle
+import resource
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ode_transformer import checkpoints
+from ode_transformer.checkpoints import CheckpointError
+from tests.helpers import ROOT, environment
+
+
+def write(path, model=None, **more):
+    state = {"model": model or {"w": torch.ones(3)}, "cfg": {"model": {"_name": "x"}}, "extra_state": {"epoch": 1}}
+    torch.save(state | more, path)
+    return path
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.lists(st.floats(-1e3, 1e3, width=32), min_size=4, max_size=4), min_size=1, max_size=6))
+def test_the_average_is_the_mean(rows):
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as directory:
+        paths = [write(Path(directory) / f"{i}.pt", {"w": torch.tensor(row)}) for i, row in enumerate(rows)]
+        checkpoints.average(paths, Path(directory) / "average.pt")
+        mean = checkpoints.load(Path(directory) / "average.pt")["model"]["w"]
+        expected = torch.tensor(rows, dtype=torch.float64).mean(0).float()
+        assert torch.equal(mean, expected)
+
+
+def test_half_precision_is_summed_in_more(tmp_path):
+    """2048 + 1 is 2048 in fp16; a mean of many needs a wider sum."""
+    rows = [2048.0, 1.0, 1.0, 1.0, 1.0]
+    paths = [write(tmp_path / f"{i}.pt", {"w": torch.tensor([r]).half()}) for i, r in enumerate(rows)]
+    checkpoints.average(paths, tmp_path / "average.pt")
+    mean = checkpoints.load(tmp_path / "average.pt")["model"]["w"]
+    assert mean.dtype is torch.float16
+    assert mean == torch.tensor([2052 / 5]).half()
+
+
+def test_tied_parameters_stay_tied_and_the_optimiser_stays_behind(tmp_path):
+    paths = []
+    for i in range(3):
+        w = torch.full((100, 10), float(i))
+        paths.append(
+            write(
+                tmp_path / f"{i}.pt",
+                {"encoder": w, "decoder": w, "steps": torch.tensor(i)},
+                last_optimizer_state={"state": torch.zeros(10_000)},
+            )
+        )
+    checkpoints.average(paths, tmp_path / "average.pt")
+    state = checkpoints.load(tmp_path / "average.pt")
+    assert state["model"]["encoder"].data_ptr() == state["model"]["decoder"].data_ptr()
+    assert torch.equal(state["model"]["encoder"], torch.ones(100, 10))
+    assert state["model"]["steps"] == 2, "what is not a float is that of the last one"
+    assert "last_optimizer_state" not in state
+    assert state["averaged_from"] == ["0.pt", "1.pt", "2.pt"]
+    assert state["cfg"] == {"model": {"_name": "x"}}
+    assert (tmp_path / "average.pt").stat().st_size < 10_000
+
+
+def test_one_checkpoint_is_in_memory_at_a_time(tmp_path, monkeypatch):
+    import weakref
+
+    paths = [write(tmp_path / f"{i}.pt", {"w": torch.full((10,), float(i))}) for i in range(5)]
+    alive, most, load = [], [], checkpoints.load
+
+    def watched(path):
+        most.append(sum(r() is not None for r in alive))
+        state = load(path)
+        alive.append(weakref.ref(state["model"]["w"]))
+        return state
+
+    monkeypatch.setattr(checkpoints, "load", watched)
+    checkpoints.average(paths, tmp_path / "average.pt")
+    # The last one is kept for all that is not averaged; of the others one at a time, freed when the next has come.
+    assert max(most) <= 2
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"w": torch.ones(3), "macaron_fc1.weight": torch.ones(1)}, r"different architectures.*macaron_fc1\.weight"),
+        ({"w": torch.ones(4)}, r"w is \(4,\).*\(3,\)"),
+    ],
+)
+def test_checkpoints_that_do_not_match_are_refused_by_name(tmp_path, model, message):
+    a, b = write(tmp_path / "a.pt", model), write(tmp_path / "b.pt")
+    with pytest.raises(CheckpointError, match=message) as error:
+        checkpoints.average([a, b], tmp_path / "average.pt")
+    assert "a.pt" in str(error.value) and "b.pt" in str(error.value)
+    assert not (tmp_path / "average.pt").exists()
+
+
+def test_a_truncated_checkpoint_is_named(tmp_path):
+    path = write(tmp_path / "whole.pt", {"w": torch.randn(5000)})
+    content = path.read_bytes()
+    for size in (0, 1, 100, len(content) // 2, len(content) - 1):
+        (tmp_path / "cut.pt").write_bytes(content[:size])
+        with pytest.raises(CheckpointError, match=r"cut\.pt"):
+            checkpoints.load(tmp_path / "cut.pt")
+    with pytest.raises(CheckpointError, match="no such file"):
+        checkpoints.load(tmp_path / "absent.pt")
+    torch.save({"weights": 1}, tmp_path / "other.pt")
+    with pytest.raises(CheckpointError, match="not a fairseq checkpoint"):
+        checkpoints.load(tmp_path / "other.pt")
+
+
+class Evil:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_that_would_run_code_is_refused_and_nothing_runs(tmp_path, zipped):
+    marker, path = tmp_path / "executed", tmp_path / "evil.pt"
+    state = {"model": {"w": torch.ones(1)}, "extra_state": Evil(marker)}
+    if zipped:
+        torch.save(state, path)
+    else:
+        path.write_bytes(pickle.dumps({"extra_state": Evil(marker)}, protocol=2))
+    with pytest.raises(CheckpointError, match=r"evil\.pt") as error:
+        checkpoints.average([path], tmp_path / "average.pt")
+    assert "system" in str(error.value) or not zipped
+    assert not marker.exists()
+    pickle.loads(pickle.dumps(Evil(marker)))
+    assert marker.exists(), "the attack itself works"
+
+
+def test_the_namespace_of_stock_checkpoints_is_plain_data(tmp_path):
+    path = write(tmp_path / "stock.pt", args=argparse.Namespace(arch="transformer"))
+    assert checkpoints.load(path)["args"].arch == "transformer"
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path):
+    """A limit on the size of files stands for a full disk: the write fails half-way in the same place."""
+    paths = [write(tmp_path / f"checkpoint{i}.pt", {"w": torch.randn(100_000)}) for i in (1, 2)]
+    output = tmp_path / "average.pt"
+    output.write_text("the old one")
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    words = ["average", str(tmp_path), "--last-epochs", str(len(paths)), "--output", str(output)]
+    done = subprocess.run(
+        [sys.executable, "-m", "ode_transformer.cli", *words],
+        cwd=ROOT, env=environment(), preexec_fn=limit, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr and "Traceback" not in done.stderr
+    assert output.read_text() == "the old one"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["average.pt", "checkpoint1.pt", "checkpoint2.pt"]
+
+
+def test_selection(tmp_path):
+    for name in ("checkpoint1", "checkpoint2", "checkpoint10", "checkpoint_2_100", "checkpoint_10_1000",
+                 "checkpoint_3_250", "checkpoint_last", "checkpoint_best", "checkpoint.best_loss_3.100",
+                 "checkpoint.best_loss_12.000", "checkpoint.best_loss_2.900"):  # fmt: skip
+        write(tmp_path / f"{name}.pt", cfg={"checkpoint": {"maximize_best_checkpoint_metric": False}})
+
+    def names(**which):
+        return [p.stem for p in checkpoints.select(tmp_path, **which)]
+
+    assert names(last_epochs=2) == ["checkpoint2", "checkpoint10"]
+    assert names(last_updates=2) == ["checkpoint_3_250", "checkpoint_10_1000"]
+    assert names(best=1) == ["checkpoint_best"]
+    assert names(best=2) == ["checkpoint.best_loss_3.100", "checkpoint.best_loss_2.900"]
+    with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint_last\.pt"):
+        names(last_epochs=4)
+    with pytest.raises(CheckpointError, match="--best 0"):
+        names(best=0)
+
+
+def test_selection_when_more_is_better(tmp_path):
+    for value in ("30.100", "9.500", "31.000"):
+        cfg = {"checkpoint": {"maximize_best_checkpoint_metric": True}}
+        write(tmp_path / f"checkpoint.best_bleu_{value}.pt", cfg=cfg)
+    best = checkpoints.select(tmp_path, best=2)
+    assert [p.stem for p in best] == ["checkpoint.best_bleu_30.100", "checkpoint.best_bleu_31.000"]

@@ -1,0 +1,131 @@
+"""How the package is found: by --user-dir in every form that fairseq knows, by import, and when it cannot work."""
+
+import os
+import shutil
+import subprocess
+import sys
+import types
+
+import pytest
+
+from ode_transformer import requirements
+from tests.helpers import ROOT, USER_DIR, environment
+
+CHECK = """
+import argparse, sys
+from fairseq import utils
+{before}
+utils.import_user_module(argparse.Namespace(user_dir={user_dir!r}))
+from fairseq.models import ARCH_MODEL_REGISTRY
+assert "macaron_tiny" in ARCH_MODEL_REGISTRY
+import ode_transformer
+print(ode_transformer.__file__)
+"""
+
+
+def python(code, cwd=ROOT, path=""):
+    env = {**environment(), "PYTHONPATH": str(path)}
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True)
+
+
+def find(user_dir, before="", cwd=ROOT, path=""):
+    return python(CHECK.format(user_dir=str(user_dir), before=before), cwd, path)
+
+
+@pytest.mark.parametrize("user_dir", ["ode_transformer", "ode_transformer/", USER_DIR])
+def test_by_user_dir_from_a_clone(user_dir):
+    done = find(user_dir)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith(USER_DIR)
+
+
+def test_by_user_dir_from_anywhere(tmp_path):
+    assert find(USER_DIR, cwd=tmp_path).returncode == 0
+
+
+def test_by_user_dir_after_an_import_from_the_same_place(tmp_path):
+    done = find(USER_DIR, before="import ode_transformer", cwd=tmp_path, path=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_user_dir_wins_over_another_copy_that_is_only_installed(tmp_path):
+    shutil.copytree(USER_DIR, tmp_path / "ode_transformer")
+    done = find(USER_DIR, cwd="/", path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith(USER_DIR)
+
+
+def test_another_copy_that_is_already_imported_is_an_error(tmp_path):
+    shutil.copytree(USER_DIR, tmp_path / "ode_transformer")
+    done = find(USER_DIR, before="import ode_transformer", cwd="/", path=tmp_path)
+    assert done.returncode != 0
+    assert "not globally unique" in done.stderr
+
+
+def test_by_import_alone_without_printing(tmp_path):
+    done = python("import ode_transformer", cwd=tmp_path, path=ROOT)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_by_the_path_that_the_command_prints(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "ode_transformer.cli", "path"],
+        cwd=tmp_path, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == os.path.realpath(USER_DIR)
+
+
+def test_a_folder_called_fairseq_that_hides_the_installed_one_is_named(tmp_path):
+    (tmp_path / "fairseq").mkdir()
+    code = "import sys; sys.path = [p for p in sys.path if 'site-packages' not in p or True]\n"
+    code += "import types, sys; m = types.ModuleType('fairseq'); m.__path__ = ['./fairseq']; m.__file__ = None\n"
+    code += "sys.modules['fairseq'] = m\nimport ode_transformer"
+    done = python(code, cwd=tmp_path, path=ROOT)
+    assert done.returncode != 0
+    assert "hides the installed fairseq" in done.stderr
+
+
+@pytest.mark.parametrize("version", ["2.5.1", "1.13.0+cu117"])
+def test_an_old_torch_is_named_with_the_remedy(monkeypatch, version):
+    monkeypatch.setattr(
+        requirements.importlib, "import_module", lambda name: types.SimpleNamespace(__version__=version)
+    )
+    with pytest.raises(ImportError, match=rf"torch>=2\.6.*{version.split('+')[0]}.*pip install"):
+        requirements.check_requirements()
+
+
+def fake(broken):
+    def import_module(name):
+        if name == "torch":
+            return types.SimpleNamespace(__version__="2.13.0+cpu")
+        return broken(name)
+
+    return import_module
+
+
+def test_an_absent_fairseq_is_named_with_the_remedy(monkeypatch):
+    def broken(name):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr(requirements.importlib, "import_module", fake(broken))
+    with pytest.raises(ImportError, match=r"needs fairseq.*fairseq-fixed==0\.12\.3\.1"):
+        requirements.check_requirements()
+
+
+def test_the_fairseq_that_does_not_import_is_named_with_the_remedy(monkeypatch):
+    def broken(name):
+        raise ValueError("mutable default <class 'fairseq.dataclass.configs.CommonConfig'> for field common")
+
+    monkeypatch.setattr(requirements.importlib, "import_module", fake(broken))
+    with pytest.raises(ImportError, match=r"mutable default.*fairseq-fixed==0\.12\.3\.1"):
+        requirements.check_requirements()
+
+
+def test_an_ancient_fairseq_is_named(monkeypatch):
+    monkeypatch.setattr(
+        requirements.importlib,
+        "import_module",
+        fake(lambda name: types.SimpleNamespace(__version__="0.9.0", __file__="x")),
+    )
+    with pytest.raises(ImportError, match=r"fairseq 0\.9\.0 is too old"):
+        requirements.check_requirements()

@@ -1,0 +1,142 @@
+"""Every recipe is sound and means what its commands say; a broken one is named."""
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+import yaml
+from fairseq import options
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from ode_transformer import recipes
+from ode_transformer.recipes import RecipeError
+from tests.helpers import ROOT, environment
+
+NAMES = recipes.names()
+
+
+def test_there_are_recipes():
+    assert {"multi30k-full/transformer-tiny", "multi30k-short/macaron-tiny", "quickstart/macaron-tiny"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_is_what_fairseq_understands(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    recipe = recipes.load(name)
+    assert recipe.train.arch in ARCH_MODEL_REGISTRY
+    (words,) = recipes.commands(recipe, "train")
+    assert words[0] == "fairseq-train"
+    args = options.parse_args_and_arch(options.get_training_parser(), words[1:])
+    assert args.arch == recipe.train.arch
+    if recipe.average.last_epochs:
+        assert args.keep_last_epochs == -1 or args.keep_last_epochs >= recipe.average.last_epochs
+    for words in recipes.commands(recipe, "generate"):
+        args = options.parse_args_and_arch(options.get_generation_parser(), words[1:])
+        assert (args.beam, args.lenpen) == (recipe.generate.beam, recipe.generate.lenpen)
+    (prepare,) = recipes.commands(recipe, "prepare")
+    assert (ROOT / prepare[0]).is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_showing_a_recipe_prints_its_commands(name):
+    done = subprocess.run(
+        [sys.executable, "ode_transformer/recipes.py", "show", name],
+        cwd=ROOT, env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0
+    for step in recipes.STEPS:
+        for words in recipes.commands(recipes.load(name), step):
+            assert shlex.join(words) in done.stdout
+
+
+def test_the_update_frequency_follows_from_the_devices():
+    recipe = recipes.load("multi30k-full/macaron-tiny")
+
+    def frequency(devices):
+        (words,) = recipes.commands(recipe, "train", devices=devices)
+        return int(words[words.index("--update-freq") + 1])
+
+    assert (frequency(1), frequency(2)) == (2, 1)
+    with pytest.raises(RecipeError, match=r"3 devices.*\[1, 2\]"):
+        frequency(3)
+
+
+def test_the_rehearsal_differs_from_the_protocol_as_stated():
+    full, short = (recipes.load(f"multi30k-{kind}/macaron-tiny").train for kind in ("full", "short"))
+    assert (full.devices, short.devices) == (2, 1)
+    assert {k: v for k, v in short.flags.items() if full.flags[k] != v} == {
+        "max-update": 1000,
+        "warmup-updates": 300,
+        "keep-last-epochs": 5,
+    }
+
+
+def sound() -> dict:
+    return {
+        "description": "x",
+        "data": {"prepare": "true", "directory": "d", "source": "en", "target": "de"},
+        "train": {"arch": "macaron_tiny", "devices": 1, "flags": {"lr": 0.1, "fp16": True, "amp": False}},
+        "average": {"last_epochs": 2},
+        "generate": {"subsets": {"test": "t"}, "beam": 4, "lenpen": 1},
+    }
+
+
+def load(tmp_path, tree):
+    (tmp_path / "r.yaml").write_text(tree if isinstance(tree, str) else yaml.safe_dump(tree))
+    return recipes.load(str(tmp_path / "r.yaml"))
+
+
+def test_flags_are_written_as_fairseq_reads_them(tmp_path):
+    recipe = load(tmp_path, sound())
+    (words,) = recipes.commands(recipe, "train")
+    assert words[words.index("--lr") + 1] == "0.1"
+    assert "--fp16" in words and "--amp" not in words
+    assert recipe.generate.lenpen == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.update(trian={}), r"unknown key trian; known: .*train"),
+        (lambda t: t["train"].update(architecture="x"), r"unknown key train\.architecture; known: arch"),
+        (lambda t: t["data"].pop("source"), r"data\.source is missing"),
+        (lambda t: t["generate"].update(beam="four"), r"generate\.beam must be int, got 'four'"),
+        (lambda t: t["generate"].update(beam=True), r"generate\.beam must be int"),
+        (lambda t: t.update(train="macaron"), r"train must be a mapping"),
+        (lambda t: t["average"].update(best=1), r"average needs one of last_epochs, last_updates, best"),
+        (lambda t: t.update(average={}), r"average needs one of"),
+        (lambda t: t["average"].update(last_epochs=0), r"at least 1"),
+        (lambda t: t["train"].update(devices=0), r"train\.devices must be at least 1"),
+        (lambda t: t.update(extends="absent.yaml"), r"absent\.yaml"),
+        (lambda t: t.update(extends="r.yaml"), r"extends itself"),
+        (lambda t: (t["data"].update(target="fr"), t.update(score={"compound_split": True})), r"German"),
+    ],
+)
+def test_a_broken_recipe_is_named(tmp_path, change, message):
+    tree = sound()
+    change(tree)
+    with pytest.raises(RecipeError, match=message):
+        load(tmp_path, tree)
+
+
+@pytest.mark.parametrize("text", ["- a list", "a: [", ""])
+def test_a_file_that_is_no_recipe_is_named(tmp_path, text):
+    with pytest.raises(RecipeError, match=r"r\.yaml"):
+        load(tmp_path, text)
+
+
+def test_an_unknown_recipe_is_answered_with_the_known_ones():
+    done = subprocess.run(
+        [sys.executable, "ode_transformer/recipes.py", "show", "multi30k"],
+        cwd=ROOT, env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "multi30k-short/macaron-tiny" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("option", "value"), [("step", "trian"), ("precision", "fp8")])
+def test_unknown_steps_and_precisions_are_named(option, value):
+    values = {"step": "train", option: value}
+    with pytest.raises(RecipeError, match=rf"{option} '{value}': must be one of"):
+        recipes.commands(recipes.load("multi30k-short/macaron-tiny"), values.pop("step"), **values)

