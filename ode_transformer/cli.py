@@ -1,10 +1,10 @@
-"""The command ``ode-transformer``: thin; each sub-command is a function of another module."""
+"""The command ``ode-transformer``: each sub-command is a function of another module."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from . import __version__, checkpoints, corpus, recipes, results
+from . import __version__, checkpoints, corpus, recipes, results, scoring
 
 
 def _path(args: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def _average(args: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; the exit status is 0, or 1 after a named error."""
-    parser = argparse.ArgumentParser(prog="ode-transformer", description=__doc__.split(";")[0])
+    parser = argparse.ArgumentParser(prog="ode-transformer", description="Recipes, checkpoints, scores and records of the ode_transformer plugin for fairseq.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -46,6 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     add("path", "print the folder to give to fairseq's --user-dir", lambda parser: None, _path)
     add("recipe", "list, check and show recipes", recipes.add_arguments, recipes.main)
     add("average", "average checkpoints", _average_arguments, _average)
+    add("score", "score translations", scoring.add_arguments, scoring.main)
     add("corpus", "write the generated German-English corpus", corpus.add_arguments, corpus.main)
     add("record", "write the record of a finished run", results.add_arguments, results.main)
     args = parser.parse_args(argv)

@@ -72,7 +72,7 @@ def test_hydras_files_equal_the_table(arch):
     path = f"{USER_DIR}/hydra/model/{arch}.yaml"
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    expected = config.hydra_preset("macaron", macaron.MacaronConfig, macaron.ARCHITECTURES[arch])
+    expected = config.hydra_preset(arch)
     assert text == expected, "run `make hydra`"
     values = yaml.safe_load(text)
     on_the_command_line = OmegaConf.to_container(parse(arch).model)

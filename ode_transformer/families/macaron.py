@@ -103,4 +103,4 @@ RELEASED = {
     "transformer_wmt_en_de_big_t2t_macaron": _size(1024, 2048, 16, dropout=0.3),
 }
 
-register_architectures("macaron", ARCHITECTURES | RELEASED)
+register_architectures("macaron", MacaronConfig, ARCHITECTURES | RELEASED)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ode_transformer import text
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCRIPT = ROOT / "data-prep" / "prepare-multi30k.sh"
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
@@ -88,28 +90,31 @@ def own(tmp_path_factory):
 
 def test_own_segmentation(own):
     base, _, _ = own
-    out, text = base / "out", base / "out.text"
+    out, work = base / "out", base / "out.text"
     for i, split in enumerate((*TESTS, "test_2018_flickr")):
         name = f"test{i or ''}"
         assert (out / f"{name}.en-de.de.bin").stat().st_size > 0
         assert lines(out / "raw" / f"{name}.de") == sentences("de", (9, 7, 5, 6)[i])
-        assert len(lines(text / "bpe" / f"{split}.de")) == (9, 7, 5, 6)[i]
+        assert len(lines(work / "bpe" / f"{split}.de")) == (9, 7, 5, 6)[i]
     assert (out / "dict.de.txt").read_bytes() == (out / "dict.en.txt").read_bytes()
     assert (out / "codes").read_text().startswith("#version: 0.2\n") and not (base / "out.part").exists()
-    assert lines(text / "tok" / "test_2016_flickr.en")[2] == "two children &apos;s friends sits in the park ."
-    assert lines(text / "tok" / "test_2016_flickr.de")[1] == "eine frau sitzt im park ."
-    segmented = lines(text / "bpe" / "train.de")
+    assert (
+        lines(work / "tok" / "test_2016_flickr.en")[2]
+        == "two children &apos;s friends reads &quot; a book , &quot; slowly ."
+    )
+    assert lines(work / "tok" / "test_2016_flickr.de")[1] == "eine frau sitzt im park ."
+    segmented = lines(work / "bpe" / "train.de")
     assert any("@@ " in line for line in segmented)
-    assert [line.replace("@@ ", "") for line in segmented] == lines(text / "tok" / "train.de")[:48]
+    assert [line.replace("@@ ", "") for line in segmented] == lines(work / "tok" / "train.de")[:48]
 
 
 def test_odd_lines_are_reported_and_dropped_from_training_only(own):
     base, _, done = own
-    text = base / "out.text"
+    work = base / "out.text"
     assert "tok/train.{en,de}: 1 pairs with an empty side (lines 49): dropped" in done.stderr
     assert "tok/train.{en,de}: 1 pairs with more than 20 tokens on a side (lines 50): dropped" in done.stderr
     assert "tok/val.{en,de}: 1 pairs with an empty side (lines 9): kept" in done.stderr
-    assert len(lines(text / "bpe" / "train.en")) == 48 and len(lines(text / "bpe" / "val.en")) == 10
+    assert len(lines(work / "bpe" / "train.en")) == 48 and len(lines(work / "bpe" / "val.en")) == 10
     assert "files are not the published ones" in done.stderr
 
 
@@ -170,7 +175,9 @@ def test_french_with_sentencepiece_from_gz(tmp_path):
     options = ("--pair", "en-fr", "--segmentation", "own", "--bpe", "sentencepiece", "--merges", "90", "--cased")
     done = run(*options, "--workers", "1", "--out", tmp_path / "out", RAW_DIR=raw.parent)
     assert done.returncode == 0, done.stderr
-    assert lines(tmp_path / "out.text" / "tok" / "val.fr")[2] == "L&apos; ami de deux enfants est assis dans le parc ."
+    assert (
+        lines(tmp_path / "out.text" / "tok" / "val.fr")[2] == "L&apos; ami de deux enfants lit &quot; un livre &quot; ."
+    )
     pieces = lines(tmp_path / "out.text" / "bpe" / "val.fr")
     assert [line.replace(" ", "").replace("\u2581", " ").strip() for line in pieces] == lines(
         tmp_path / "out.text" / "tok" / "val.fr"
@@ -193,8 +200,8 @@ def test_published_segmentation(tmp_path):
     names = {"train": 48, "valid": 8, "test.2016": 9, "test.2017": 7, "test.coco": 5}
     for split, count in names.items():
         for lang in ("en", "de"):
-            text = "".join(f"{line.lower()}\n" for line in sentences(lang, count))
-            (folder / f"{split}.{lang}").write_text(text, encoding="utf-8")
+            lower = "".join(f"{line.lower()}\n" for line in sentences(lang, count))
+            (folder / f"{split}.{lang}").write_text(lower, encoding="utf-8")
     options = ("--pair", "de-en", "--segmentation", "published", "--workers", "1")
     done = run(*options, "--out", tmp_path / "out", RAW_DIR=folder.parent)
     assert done.returncode == 0, done.stderr
@@ -210,7 +217,7 @@ def test_dry_run_prints_the_commands_and_does_nothing(tmp_path):
     before = times(tmp_path)
     done = run("--pair", "en-fr", "--segmentation", "own", "--dry-run", "--out", tmp_path / "out", RAW_DIR=raw)
     assert done.returncode == 0, done.stderr
-    for word in ("text.py tokenise --lang fr", "learn-joint-bpe-and-vocab", "fairseq-preprocess", "test_2018_flickr"):
+    for word in ("text.py tokenise", "learn-joint-bpe-and-vocab", "fairseq-preprocess", "test_2018_flickr"):
         assert word in done.stdout
     assert times(tmp_path) == before and not (tmp_path / "out.text").exists()
     # Without any text, the downloads are printed.
@@ -273,6 +280,22 @@ def test_download_that_is_not_the_published_file(tmp_path):
 def test_wrong_options(arguments, message):
     done = run(*arguments)
     assert done.returncode == 1 and message in done.stderr
+
+
+def test_tokenised_text_holds_plain_spaces_only():
+    """What some tools take for the end of a line or token is gone, so that all count alike."""
+    (line,) = text.tokenise(["Ein\u2028Satz\x85mit\xa0allem\u3000, \x1cwas\tes  gibt.\r"], "de", lowercase=True)
+    assert line == "ein satz mit allem , was es gibt ."
+    with pytest.raises(text.TextError, match="language xx: must be one of .*de"):
+        list(text.tokenise(["a"], "xx", lowercase=False))
+
+
+def test_carriage_returns_in_segmented_text_are_refused(tmp_path, capsys):
+    for lang in ("en", "de"):
+        (tmp_path / f"train.{lang}").write_bytes(b"a b\nc\rd\n")
+    command = ["check", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--max-tokens", "9"]
+    assert text.main(command) == 1
+    assert "train.en: carriage returns, first in line 2" in capsys.readouterr().err
 
 
 def test_real_data(tmp_path):

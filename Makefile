@@ -1,0 +1,43 @@
+# make demo    install, then train a Macaron Net on a generated corpus and score it
+# make test    install if needed, then run the tests
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-all lint hydra
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+# fairseq is built against the torch that is there; in an isolated build it would fetch a second one.
+$(VENV)/installed: setup.py constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed (PYTHON=...)")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --upgrade pip
+	$(BIN)/pip install -c constraints.txt torch==2.13.0 numpy cython wheel setuptools
+	@echo "fairseq is built from source now, some three minutes"
+	$(BIN)/pip install -c constraints.txt --no-build-isolation fairseq-fixed==0.12.3.1
+	$(BIN)/pip install -c constraints.txt --no-build-isolation -e '.[test]'
+	touch $@
+
+install: $(VENV)/installed
+
+demo: install
+	scripts/quickstart.sh
+
+test: install
+	$(BIN)/python -m pytest -m 'not slow'
+
+# test-all     as test, and the tests that train a model to a score (ten minutes)
+test-all: install
+	$(BIN)/python -m pytest
+
+# lint         what the tests check of the sources' form
+lint: install
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/shellcheck -x scripts/*.sh data-prep/*.sh
+
+# hydra        write hydra's presets from the tables of architectures
+hydra: install
+	$(BIN)/python -c 'from pathlib import Path; from ode_transformer import config; \
+	    config.write_hydra_presets(Path("ode_transformer/hydra/model"))'

@@ -1,0 +1,63 @@
+"""What only a GPU can show; skipped where there is none. `scripts/gpu-suite.sh` runs it."""
+
+import json
+import re
+import subprocess
+
+import pytest
+import torch
+
+from tests.helpers import ROOT, SMALL, VARIANTS, batch, environment, flags, small, write_parallel
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float16, 2e-2), (torch.bfloat16, 1e-1)])
+def test_the_gpu_computes_what_the_cpu_computes(variant, dtype, tolerance):
+    m = small(variant)
+    src, lengths, prev = batch()
+    reference, _ = m(src, lengths, prev)
+    logits, _ = m.cuda().to(dtype)(src.cuda(), lengths.cuda(), prev.cuda())
+    real = prev != 1
+    torch.testing.assert_close(logits.cpu().float()[real], reference[real], atol=tolerance, rtol=tolerance)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    raw = write_parallel(tmp_path_factory.mktemp("raw"), splits=(("train", 2000), ("valid", 48), ("test", 48)))
+    words = ["fairseq-preprocess", "-s", "xx", "-t", "yy", "--joined-dictionary", "--destdir", str(raw / "bin")]
+    words += [w for split in ("train", "valid", "test") for w in (f"--{split}pref", str(raw / split))]
+    subprocess.run(words, check=True, env=environment(), cwd=ROOT)
+    return raw / "bin"
+
+
+def train(data, save_dir, *more, launcher=()):
+    values = {
+        **SMALL, "user-dir": "ode_transformer", "arch": "macaron_tiny", "source-lang": "xx", "target-lang": "yy",
+        "share-all-embeddings": True, "optimizer": "adam", "lr": 0.003, "criterion": "label_smoothed_cross_entropy",
+        "label-smoothing": 0.1, "max-tokens": 2000, "log-format": "json", "log-interval": 10, "no-progress-bar": True,
+        "save-dir": save_dir, "max-update": 100, "encoder-embed-dim": 64, "clip-norm": 1.0,
+    }  # fmt: skip
+    words = [*launcher, "fairseq-train", str(data), *flags(values), *more]
+    done = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return [json.loads(line) for line in re.findall(r"train_inner \| (\{.*\})", done.stdout)]
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [[], ["--fp16"], ["--bf16"], ["--amp"], ["--fp16", "--ddp-backend", "pytorch_ddp"], ["--checkpoint-activations"]],
+    ids=lambda mode: " ".join(mode) or "fp32",
+)
+def test_training_goes_down_in_every_mode(data, tmp_path, mode):
+    curve = train(data, tmp_path, *mode)
+    losses = [float(entry["loss"]) for entry in curve]
+    assert losses[-1] < 0.9 * losses[0]
+    if "--fp16" in mode:
+        assert float(curve[-1]["loss_scale"]) >= 1
+
+
+def test_torchrun(data, tmp_path):
+    curve = train(data, tmp_path, launcher=("torchrun", "--nproc_per_node", "1", "--no_python"))
+    assert float(curve[-1]["loss"]) < float(curve[0]["loss"])

@@ -1,0 +1,51 @@
+"""What the README says is there, and its commands are ones that exist."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from ode_transformer import recipes
+from tests.helpers import ROOT, environment
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_files_are_there():
+    paths = re.findall(r"`((?:scripts|data-prep|ode_transformer|configs|results)/[\w./-]*)`", README)
+    assert len(paths) > 8
+    missing = [p for p in paths if not (ROOT / p).exists()]
+    assert not missing
+
+
+def test_architectures_are_registered():
+    names = set(re.findall(r"macaron_[a-z_]+\b(?!\.)", README)) - {"macaron_fc"}
+    assert names
+    assert not [n for n in names if n not in ARCH_MODEL_REGISTRY]
+
+
+def test_recipes_are_there():
+    names = set(re.findall(r"(?:quickstart|multi30k-\w+)/[\w-]+", README))
+    assert names and names <= set(recipes.names())
+
+
+def test_make_targets_are_there():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"\bmake (\w+)", README):
+        assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+@pytest.mark.parametrize("command", ["path", "recipe", "average", "score", "corpus", "record"])
+def test_every_command_has_help(command):
+    done = subprocess.run(
+        [sys.executable, "-m", "ode_transformer.cli", command, "--help"],
+        cwd=ROOT, env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0 and "usage: ode-transformer" in done.stdout
+
+
+def test_ci_calls_the_readmes_test_command():
+    assert "make test" in README
+    assert re.search(r"^make test$", (ROOT / ".ci" / "run").read_text(), re.M)
