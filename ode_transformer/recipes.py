@@ -181,6 +181,11 @@ def _build(type_: Any, value: Any, path: str, key: str) -> Any:
     return value
 
 
+def default_run_dir(recipe: Recipe) -> str:
+    """Where a recipe's run goes if nobody says otherwise, from the top of the repository."""
+    return f"runs/{recipe.name}"
+
+
 def _flags(values: Mapping[str, Any]) -> list[str]:
     out = []
     for key, value in values.items():
@@ -205,7 +210,7 @@ def commands(
     Args:
         recipe: what to do.
         step: one of ``STEPS``.
-        run_dir: where checkpoints, translations and scores go; default ``runs/<recipe>``.
+        run_dir: where checkpoints, translations and scores go; by default ``default_run_dir``.
         devices: the number of devices that train together; the update frequency follows from it.
         precision: one of ``PRECISIONS``.
         extra: flags appended to every command of the step.
@@ -213,7 +218,7 @@ def commands(
     Raises:
         RecipeError: unknown step or precision; a number of devices that does not divide the recipe's.
     """
-    run_dir = run_dir or f"runs/{recipe.name}"
+    run_dir = run_dir or default_run_dir(recipe)
     average = f"{run_dir}/average.pt"
     if step not in STEPS:
         raise RecipeError(f"step {step!r}: must be one of {', '.join(STEPS)}")
@@ -262,16 +267,18 @@ def commands(
                 *("--target-lang", recipe.data.target),
                 *(["--lowercase"] if recipe.score.lowercase else []),
                 *(["--compound-split"] if recipe.score.compound_split else []),
-                *_raw_reference(recipe, subset),
+                *_reference("--ref", recipe, "tok", subset),
+                *_reference("--reference", recipe, "raw", subset),
             ]
             for subset in recipe.generate.subsets
         ]
     return [[*command, *extra] for command in result]
 
 
-def _raw_reference(recipe: Recipe, subset: str) -> list[str]:
-    path = f"{recipe.data.directory}/raw/{subset}.{recipe.data.target}"
-    return ["--reference", path] if (ROOT / path).is_file() else []
+def _reference(option: str, recipe: Recipe, kind: str, subset: str) -> list[str]:
+    # Left beside the binarised data by its preparation: fairseq's own references have <<unk>> for unknown words.
+    path = f"{recipe.data.directory}/{kind}/{subset}.{recipe.data.target}"
+    return [option, path] if (ROOT / path).is_file() else []
 
 
 def show(recipe: Recipe, **options: Any) -> str:
@@ -297,6 +304,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command = actions.add_parser("command", help="print the commands of one step, one a line")
     command.add_argument("name")
     command.add_argument("step", choices=STEPS)
+    actions.add_parser("run-dir", help="print where a recipe's run goes by default").add_argument("name")
     for sub in (shown, command):
         sub.add_argument("--run-dir", default="", help="where the run's files go (default: runs/<recipe>)")
         sub.add_argument("--devices", type=int, default=1, help="devices that train together (default: 1)")
@@ -311,6 +319,8 @@ def main(args: argparse.Namespace) -> int:
         elif args.action == "check":
             for name in names():
                 print(load(name).name)
+        elif args.action == "run-dir":
+            print(default_run_dir(load(args.name)))
         else:
             options = {"run_dir": args.run_dir, "devices": args.devices, "precision": args.precision}
             recipe = load(args.name)

@@ -159,7 +159,7 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer record``; the exit status."""
     try:
         recipe = recipes.load(args.recipe)
-        run_dir = Path(args.run_dir or recipes.ROOT / "runs" / recipe.name)
+        run_dir = Path(args.run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
         content = record(recipe, run_dir, precision=args.precision, devices=args.devices)
     except (recipes.RecipeError, RecordError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -35,7 +35,7 @@ if [[ -n $checkpoint ]]; then
 fi
 cd "$root"
 text=$(recipe_commands "$recipe" generate ${run_dir:+--run-dir "$run_dir"})
-run_dir=${run_dir:-runs/$recipe}
+run_dir=${run_dir:-$(run_dir_of "$recipe")}
 [[ -n $checkpoint || -f $run_dir/average.pt ]] || die "$run_dir/average.pt is not there; run scripts/average.sh first"
 while read -r line; do
     command=()

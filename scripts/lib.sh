@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Shared by the scripts: where things are, saying what is run, and errors. To be sourced.
 set -euo pipefail
+shopt -s extglob
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # The environment that `make` creates serves where none is active.
@@ -36,4 +37,6 @@ recipe_name() { if [[ $1 == *.y?(a)ml ]]; then absolute "$1"; else printf '%s' "
 
 # The plain commands of a step: recipe_commands NAME STEP [options], one a line, quoted for the shell.
 recipe_commands() { python "$root/ode_transformer/recipes.py" command "$@"; }
-shopt -s extglob
+
+# Where the run of a recipe goes by default.
+run_dir_of() { python "$root/ode_transformer/recipes.py" run-dir "$1"; }

@@ -36,7 +36,7 @@ if [[ $dry_run -eq 1 ]]; then
         ${run_dir:+--run-dir "$run_dir"}
 fi
 prepare=$(recipe_commands "$recipe" prepare)
-run_dir=${run_dir:-$root/runs/$recipe}
+run_dir=${run_dir:-$root/$(run_dir_of "$recipe")}
 mkdir -p "$run_dir/scores"
 
 step() { printf '\n== %s: %s\n' "$recipe" "$1" >&2; }

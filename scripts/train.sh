@@ -66,6 +66,6 @@ if [[ $dry_run -eq 1 ]]; then
     run "${command[@]}"
     exit
 fi
-run_dir=${run_dir:-runs/$recipe}
+run_dir=${run_dir:-$(run_dir_of "$recipe")}
 mkdir -p "$run_dir"
 run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"
