@@ -34,7 +34,10 @@ def _average(args: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; the exit status is 0, or 1 after a named error."""
-    parser = argparse.ArgumentParser(prog="ode-transformer", description="Recipes, checkpoints, scores and records of the ode_transformer plugin for fairseq.")
+    parser = argparse.ArgumentParser(
+        prog="ode-transformer",
+        description="Recipes, checkpoints, scores and records of the ode_transformer plugin for fairseq.",
+    )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
 

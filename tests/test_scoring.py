@@ -184,7 +184,7 @@ def test_generate_output_without_references(tmp_path):
     [
         ("", "the file is empty"),
         (END, "no line H-<id>"),
-        (generated(order=(2, 0)), "of 3 sentences, H-1 are missing"),
+        (generated(order=(2, 0)), "of 3 sentences, H-1 are missing; .*--required-batch-size-multiple 1"),
         (generated().replace("T-1\t\n", ""), "T-1 are missing"),
         (generated().replace(END, ""), "'Generate ... with beam=...', is missing"),
         (generated() + generated(), "T-2 is there twice"),

@@ -1,0 +1,66 @@
+"""Logs are read into curves; what is no log, or a run without its scores, is named."""
+
+import json
+
+import pytest
+
+from ode_transformer import recipes, results
+from ode_transformer.results import RecordError
+from tests.helpers import ROOT
+
+HEAD = "2026 | INFO | fairseq_cli.train | num. shared model params: 1,234 (num. trained: 1,000)\n"
+
+
+def line(kind, **values):
+    prefix = "" if kind == "train_inner" else f"{kind}_"
+    body = {"epoch": values.pop("epoch"), **{prefix + k: str(v) for k, v in values.items()}}
+    return f"2026-01-01 00:00:00 | INFO | {kind} | {json.dumps(body)}\n"
+
+
+def test_a_log_becomes_a_curve(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text(
+        HEAD
+        + line("train_inner", epoch=1, loss=9.5, wall=3)
+        + line("valid", epoch=1, loss=8.0, ppl=100.5, num_updates=7, wps=9)
+        + line("train", epoch=1, loss=9.0, ppl=200, gnorm=1.5, wps=1000, wall=10, num_updates=7)
+        + "noise\n"
+        + line("train", epoch=2, loss=7.0, ppl=90, gnorm=1.0, wps=1000, wall=20, num_updates=14)
+        # stopped, resumed: the clock begins again
+        + HEAD
+        + line("train", epoch=3, loss=6.0, ppl=80, gnorm=1.0, wps=1000, wall=8, num_updates=21)
+    )
+    log = results.read_log(path)
+    assert (log["parameters"], log["trained_parameters"], log["seconds"]) == (1234, 1000, 28)
+    assert [e["epoch"] for e in log["curve"]] == [1, 2, 3]
+    assert log["curve"][0] == {
+        "epoch": 1, "num_updates": 7, "train_loss": 9.0, "train_ppl": 200.0, "train_gnorm": 1.5, "train_wps": 1000.0,
+        "train_wall": 10.0, "valid_loss": 8.0, "valid_ppl": 100.5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "a poem", HEAD, line("train", epoch=1, loss=1)])
+def test_what_is_no_log_is_named(tmp_path, text):
+    (tmp_path / "x.log").write_text(text)
+    with pytest.raises(RecordError, match=r"x\.log"):
+        results.read_log(tmp_path / "x.log")
+    with pytest.raises(RecordError, match=r"absent\.log"):
+        results.read_log(tmp_path / "absent.log")
+
+
+def test_a_run_without_its_scores_is_named(tmp_path):
+    with pytest.raises(RecordError, match=r"scores/test\.json: no score of subset test"):
+        results.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results").rglob("*.json")), ids=lambda p: p.stem)
+def test_a_committed_record_says_what_was_run(path):
+    record = json.loads(path.read_text(encoding="utf-8"))
+    recipe = recipes.load(record["recipe"])
+    assert set(record["scores"]) == set(recipe.generate.subsets.values())
+    for score in record["scores"].values():
+        assert "version:" in score["sacrebleu"]["signature"]
+        assert score["sentences"] > 0 and score["tokenised"]["ref_len"] > 0
+    assert record["seeds"] and record["hardware"] and record["training"]["curve"]
+    assert {"torch", "fairseq-fixed", "commit"} <= set(record["versions"])
+    assert "/tmp" not in path.read_text() and "/home" not in path.read_text()
