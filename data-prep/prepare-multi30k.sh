@@ -33,7 +33,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 pair='' segmentation='' out='' bpe=subword-nmt merges=10000 lowercase=yes max_tokens=250
-workers=$(getconf _NPROCESSORS_ONLN)
+workers=$(nproc)
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;

@@ -39,14 +39,13 @@ def load(path: str | Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: no such file")
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError as error:
-        reason = str(error).split("\n")[0]
-        if match := re.search(r"GLOBAL (\S+)", str(error)):
-            reason = f"it would import {match[1]}"
-        raise CheckpointError(f"{path}: refused, holds more than tensors and plain data: {reason}") from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        reason = str(error).split("\n")[0]
-        raise CheckpointError(f"{path}: not a readable checkpoint, truncated or damaged? ({reason})") from error
+    except Exception as error:  # damaged bytes end in errors of every kind, EOFError to IndexError
+        if isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
+            reason = f"refused, it holds more than tensors and plain data: it would import {match[1]}"
+        else:
+            first = str(error).split("\n")[0]
+            reason = f"not a readable checkpoint, truncated or damaged? ({type(error).__name__}: {first})"
+        raise CheckpointError(f"{path}: {reason}") from error
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise CheckpointError(f"{path}: not a fairseq checkpoint, it has no 'model'")
     return state
@@ -97,13 +96,16 @@ def select(
         CheckpointError: not exactly one of the three is given, or there are too few.
     """
     given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
-    ((kind, count),) = [(k, n) for k, n in given.items() if n is not None] or [("", 0)]
+    chosen = [(k, n) for k, n in given.items() if n is not None]
+    if len(chosen) != 1:
+        raise CheckpointError(f"one of {', '.join(given)} is needed, got {dict(chosen) or 'none'}")
+    ((kind, count),) = chosen
     if count < 1:
         raise CheckpointError(f"--{kind} {count}: must be at least 1")
     pattern = {
         "last-epochs": r"checkpoint(\d+)\.pt",
         "last-updates": r"checkpoint_\d+_(\d+)\.pt",
-        "best": r"checkpoint_best\.pt()" if count == 1 else r"checkpoint\.best_.+?_(-?\d+\.\d+)\d?\.pt",
+        "best": r"checkpoint_best\.pt()" if count == 1 else r"checkpoint\.best_.+?_(-?\d+\.\d{3})\d?\.pt",
     }[kind]
     found = [(m[1], p) for p in Path(directory).glob("*.pt") if (m := re.fullmatch(pattern, p.name))]
     found.sort(key=lambda pair: float(pair[0] or 0))
@@ -123,11 +125,41 @@ def _maximised(path: Path) -> bool:
     return bool(getattr(state.get("args"), "maximize_best_checkpoint_metric", False))
 
 
+def resume_point(directory: str | Path) -> int:
+    """Make a training folder fit to go on from, and say how many updates it has behind it.
+
+    fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can cut short; every later start would fail on it.
+    Such a file is moved aside, and the newest whole checkpoint of an epoch takes its place.
+
+    Returns:
+        the updates done, 0 if there is nothing to go on from.
+    """
+    last = Path(directory) / "checkpoint_last.pt"
+    if not last.exists():
+        return 0
+    try:
+        state = load(last)
+    except CheckpointError:
+        last.replace(last.with_name("checkpoint_last.pt.damaged"))
+        epochs = [p for p in last.parent.glob("checkpoint*.pt") if re.fullmatch(r"checkpoint\d+\.pt", p.name)]
+        for path in sorted(epochs, key=lambda p: int(p.stem.removeprefix("checkpoint")), reverse=True):
+            try:
+                state = load(path)
+            except CheckpointError:
+                continue
+            save(state, last)
+            break
+        else:
+            return 0
+    return int(state["optimizer_history"][-1]["num_updates"])
+
+
 def average(paths: Sequence[str | Path], output: str | Path) -> None:
     """Average the parameters of checkpoints, holding one of them at a time besides the sum.
 
     Floating-point tensors are summed in double precision and stored in their own; others, and everything besides the
-    model, are those of the last checkpoint, without the optimiser's state. Tied parameters stay tied.
+    model, are those of the last checkpoint, without the optimiser's state and without an exponential moving average
+    (``--store-ema``), which is not what is averaged. Tied parameters stay tied.
 
     Raises:
         CheckpointError: none given, one cannot be read, they do not match, or the result cannot be written.
@@ -148,6 +180,7 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
         for name in tied.values()
     }
     averaged = {k: v for k, v in state.items() if k not in _DROPPED}
+    averaged["extra_state"] = {k: v for k, v in state.get("extra_state", {}).items() if not k.startswith("ema")}
     averaged["model"] = {name: mean[alias[name]] for name in state["model"]}
     averaged["averaged_from"] = [Path(path).name for path in paths]
     save(averaged, output)

@@ -32,6 +32,11 @@ def _average(args: argparse.Namespace) -> int:
     return 0
 
 
+def _resume(args: argparse.Namespace) -> int:
+    print(checkpoints.resume_point(args.directory))
+    return 0
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command; the exit status is 0, or 1 after a named error."""
     parser = argparse.ArgumentParser(
@@ -49,6 +54,12 @@ def main(argv: list[str] | None = None) -> int:
     add("path", "print the folder to give to fairseq's --user-dir", lambda parser: None, _path)
     add("recipe", "list, check and show recipes", recipes.add_arguments, recipes.main)
     add("average", "average checkpoints", _average_arguments, _average)
+    add(
+        "resume",
+        "make a training folder fit to go on from and print how many updates it has behind it",
+        lambda parser: parser.add_argument("directory", help="the --save-dir of fairseq-train"),
+        _resume,
+    )
     add("score", "score translations", scoring.add_arguments, scoring.main)
     add("corpus", "write the generated German-English corpus", corpus.add_arguments, corpus.main)
     add("record", "write the record of a finished run", results.add_arguments, results.main)

@@ -7,6 +7,7 @@ that every stock flag stays.
 """
 
 import argparse
+import ast
 import importlib.util
 import types
 import typing
@@ -115,8 +116,6 @@ def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any)
 
     if getattr(config, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
         config.tpu = False  # fairseq takes --bf16 on the command line for a TPU
-    if hasattr(config, "relu_dropout"):  # the old name of --activation-dropout
-        default("activation_dropout", config.relu_dropout)
     for key, value in preset.items():
         default(key, value)
     # As in fairseq's Transformer, the decoder follows the encoder's sizes unless told otherwise.
@@ -156,13 +155,24 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     known = {f.name: f for f in fields(config_class) if f.name != "_name"}
     if unknown := sorted(set(values) - set(known)):
         raise ValueError(f"{config_class.__name__} has no field {unknown}; it has: {sorted(known)}")
-    # A legacy model under hydra finds None where a field is missing, and silently builds something else.
-    missing = [n for n, f in known.items() if values.get(n) is None and not _is_optional(f.type)]
+    # A field that an older checkpoint does not know has its default; one without a value is an error: a legacy model
+    # under hydra finds None there, and silently builds something else.
+    values = {name: values.get(name, f.default) for name, f in known.items()}
+    missing = [name for name, f in known.items() if values[name] is None and not _is_optional(f.type)]
     if missing:
         raise ValueError(f"{config_class.__name__} needs a value for {missing}, got none")
     for key in ("input_dim", "output_dim"):
         if values[f"decoder_{key}"] is None:
             values[f"decoder_{key}"] = values["decoder_embed_dim"]
+    if values["relu_dropout"]:  # the old name; fairseq heeds it only where the new one is 0, which is no default here
+        values["activation_dropout"] = values["relu_dropout"]
+    # fairseq evaluates these as Python if they are strings, and they may come from somebody's checkpoint.
+    for key in ("adaptive_softmax_cutoff", "encoder_xformers_att_config", "decoder_xformers_att_config"):
+        if isinstance(values[key], str):
+            try:
+                values[key] = ast.literal_eval(values[key])
+            except (ValueError, SyntaxError) as error:
+                raise ValueError(f"{key} must be a plain list or dictionary, got {values[key]!r}") from error
     return TransformerConfig.from_namespace(argparse.Namespace(**values))
 
 

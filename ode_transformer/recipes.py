@@ -44,7 +44,7 @@ class Train:
     """``fairseq-train``: the architecture, the size of an update, and flags as fairseq spells them, without dashes."""
 
     arch: str
-    devices: int  # batches of max-tokens in an update: devices times --update-freq
+    batches: int  # of max-tokens in an update: devices times --update-freq
     flags: dict[str, Any] = field(default_factory=dict)
 
 
@@ -117,17 +117,18 @@ def load(name: str, configs: Path = CONFIGS) -> Recipe:
     Raises:
         RecipeError: no such recipe, an unknown or missing key, a value of the wrong type, a contradiction.
     """
-    path = Path(name) if name.endswith((".yaml", ".yml")) else configs / f"{name}.yaml"
+    path = Path(name).resolve() if name.endswith((".yaml", ".yml")) else configs / f"{name}.yaml"
     if not path.is_file() or path.name.startswith("_"):
-        raise RecipeError(f"no recipe {name!r}; there are: {', '.join(names(configs))}")
+        there = ", ".join(names(configs)) or f"none in {configs}, recipes need a clone of the repository"
+        raise RecipeError(f"no recipe {name!r}; there are: {there}")
     tree = _read(path)
     title = path.relative_to(configs).with_suffix("").as_posix() if path.is_relative_to(configs) else path.stem
     recipe = _build(Recipe, {"name": title, **tree}, str(path), "")
     chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(recipe.average, k) is not None]
     if len(chosen) != 1 or getattr(recipe.average, chosen[0]) < 1:
         raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {chosen}")
-    if recipe.train.devices < 1:
-        raise RecipeError(f"{path}: train.devices must be at least 1, got {recipe.train.devices}")
+    if recipe.train.batches < 1:
+        raise RecipeError(f"{path}: train.batches must be at least 1, got {recipe.train.batches}")
     if recipe.score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
     if recipe.paper and recipe.paper.subset not in recipe.generate.subsets:
@@ -181,6 +182,11 @@ def _build(type_: Any, value: Any, path: str, key: str) -> Any:
     return value
 
 
+def divisors(recipe: Recipe) -> list[int]:
+    """The numbers of devices that the batches of an update can be dealt to evenly."""
+    return [n for n in range(1, recipe.train.batches + 1) if recipe.train.batches % n == 0]
+
+
 def default_run_dir(recipe: Recipe) -> str:
     """Where a recipe's run goes if nobody says otherwise, from the top of the repository."""
     return f"runs/{recipe.name}"
@@ -228,17 +234,22 @@ def commands(
     if step == "prepare":
         result = [shlex.split(recipe.data.prepare)]
     elif step == "train":
-        if devices < 1 or recipe.train.devices % devices:
+        if devices not in divisors(recipe):
             raise RecipeError(
-                f"{recipe.name}: {devices} devices do not divide the {recipe.train.devices} batches of an update; "
-                f"take one of {[d for d in range(1, recipe.train.devices + 1) if recipe.train.devices % d == 0]}"
+                f"{recipe.name}: {devices} devices do not divide the {recipe.train.batches} batches of an update; "
+                f"take one of {divisors(recipe)}"
+            )
+        if precision == "bf16" and recipe.train.arch.startswith("transformer"):
+            raise RecipeError(
+                f"bf16: fairseq takes it for a TPU with its own --arch {recipe.train.arch}; take fp16 or amp"
             )
         result = [
             [
                 *("fairseq-train", recipe.data.directory, "--user-dir", "ode_transformer"),
                 *("--task", "translation", *data, "--arch", recipe.train.arch),
                 *_flags(recipe.train.flags),
-                *("--update-freq", str(recipe.train.devices // devices), "--save-dir", run_dir),
+                *("--distributed-world-size", str(devices), "--update-freq", str(recipe.train.batches // devices)),
+                *("--save-dir", run_dir),
                 *("--log-format", "json", "--log-interval", "50", "--no-progress-bar"),
                 *([f"--{precision}"] if precision != "fp32" else []),
             ]
@@ -304,6 +315,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command = actions.add_parser("command", help="print the commands of one step, one a line")
     command.add_argument("name")
     command.add_argument("step", choices=STEPS)
+    devices = actions.add_parser("devices", help="print how many of N devices a recipe can use")
+    devices.add_argument("name")
+    devices.add_argument("available", type=int, metavar="N")
     actions.add_parser("run-dir", help="print where a recipe's run goes by default").add_argument("name")
     for sub in (shown, command):
         sub.add_argument("--run-dir", default="", help="where the run's files go (default: runs/<recipe>)")
@@ -319,6 +333,8 @@ def main(args: argparse.Namespace) -> int:
         elif args.action == "check":
             for name in names():
                 print(load(name).name)
+        elif args.action == "devices":
+            print(max(n for n in divisors(load(args.name)) if n <= max(args.available, 1)))
         elif args.action == "run-dir":
             print(default_run_dir(load(args.name)))
         else:

@@ -4,8 +4,8 @@ import importlib
 
 MINIMUM_TORCH = (2, 6)
 REMEDY = (
-    "install the tested set: pip install torch, then "
-    "pip install --no-build-isolation fairseq-fixed==0.12.3.1 (see README, Installation)"
+    "install the tested set: pip install torch numpy cython wheel setuptools, then "
+    "pip install --no-build-isolation fairseq-fixed==0.12.3.1 (as the Makefile does)"
 )
 
 

@@ -10,7 +10,6 @@ import json
 import os
 import platform
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -42,13 +41,12 @@ def read_log(path: Path) -> dict[str, Any]:
         raise RecordError(f"{path}: {error.strerror}") from error
     parameters = re.search(r"num\. shared model params: ([\d,]+) \(num\. trained: ([\d,]+)\)", text)
     curve: dict[int, dict[str, Any]] = {}
-    seconds, wall = 0.0, 0.0
+    seconds = 0.0
+    for process in text.split("num. shared model params")[1:]:  # a resumed run counts from zero again
+        walls = re.findall(r'"(?:train_)?wall": "([\d.]+)"', process)
+        seconds += max(map(float, walls), default=0.0)
     for kind, body in re.findall(r"\| INFO \| (train|valid|train_inner) \| (\{.*\})", text):
         values = {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
-        if "wall" in values:
-            if float(values["wall"]) < wall:  # a resumed run counts from zero again
-                seconds += wall
-            wall = float(values["wall"])
         if kind != "train_inner":
             entry = curve.setdefault(int(values["epoch"]), {"epoch": int(values["epoch"])})
             for key in ("loss", "ppl", "gnorm", "wps", "wall", "num_updates"):
@@ -62,7 +60,7 @@ def read_log(path: Path) -> dict[str, Any]:
         "parameters": count,
         "trained_parameters": trained,
         "curve": [curve[epoch] for epoch in sorted(curve)],
-        "seconds": seconds + wall,
+        "seconds": seconds,
     }
 
 
@@ -99,16 +97,17 @@ def versions() -> dict[str, str]:
     return found
 
 
-def record(recipe: recipes.Recipe, run_dir: Path, *, precision: str = "fp32", devices: int = 1) -> dict[str, Any]:
+def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     """Gather the record of a finished run.
+
+    What was run is read from what it left, not from the recipe, which the command line may have overridden.
 
     Args:
         recipe: what was run.
-        run_dir: its folder, with ``train.log``, ``average.pt`` and ``scores/SUBSET.json``.
-        precision, devices: as given to the training.
+        run_dir: its folder, with ``train.log``, ``train.command``, ``average.pt`` and ``scores/SUBSET.json``.
 
     Raises:
-        RecordError: a score is missing, or the log cannot be read.
+        RecordError: a score is missing, or a file cannot be read.
         CheckpointError: the averaged checkpoint cannot be read.
     """
     scores = {}
@@ -119,27 +118,30 @@ def record(recipe: recipes.Recipe, run_dir: Path, *, precision: str = "fp32", de
         except (OSError, ValueError) as error:
             raise RecordError(f"{path}: no score of subset {subset}: {error}") from error
     manifest = recipes.ROOT / recipe.data.directory / "manifest.json"
-    command = recipes.commands(recipe, "train", precision=precision, devices=devices)[0]
-    averaged = checkpoints.load(run_dir / "average.pt").get("averaged_from", [])
+    command = _text(run_dir / "train.command").strip()
+    if not command:
+        raise RecordError(f"{run_dir / 'train.command'}: not there; scripts/train.sh leaves it")
+    averaged = checkpoints.load(run_dir / "average.pt")
+    common, distributed = averaged["cfg"]["common"], averaged["cfg"]["distributed_training"]
+    precision = next((name for name in recipes.PRECISIONS if common.get(name)), "fp32")
     return {
         "recipe": recipe.name,
         "description": recipe.description,
-        "arch": recipe.train.arch,
-        "seeds": [recipe.train.flags.get("seed", 1)],
+        "seeds": [common["seed"]],
         "precision": precision,
-        "devices": devices,
+        "devices": distributed["distributed_world_size"],
         "scores": scores,
         "paper": vars(recipe.paper) if recipe.paper else None,
-        "averaged": averaged,
+        "averaged": averaged.get("averaged_from", []),
         "training": read_log(run_dir / "train.log"),
-        "command": shlex.join(command),
+        "command": command.replace(str(run_dir), recipes.default_run_dir(recipe)),
         "data": json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else None,
         "hardware": hardware(),
         "versions": versions(),
     }
 
 
-def _text(path: str) -> str:
+def _text(path: str | Path) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError:
@@ -150,8 +152,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer record``."""
     parser.add_argument("recipe")
     parser.add_argument("--run-dir", help="the run's folder (default: runs/<recipe>)")
-    parser.add_argument("--precision", choices=recipes.PRECISIONS, default="fp32")
-    parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--output", required=True, help="the JSON file to write")
 
 
@@ -160,7 +160,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         recipe = recipes.load(args.recipe)
         run_dir = Path(args.run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
-        content = record(recipe, run_dir, precision=args.precision, devices=args.devices)
+        content = record(recipe, run_dir)
     except (recipes.RecipeError, RecordError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

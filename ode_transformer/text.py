@@ -236,14 +236,18 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             continue
     segmented = [f"{name}.{lang}" for name in splits.values() for lang in args.langs]
-    kept = [*data.glob("dict.*.txt"), *data.glob("codes"), *data.glob("sentencepiece.model"), *data.glob("raw/*")]
+    kept = [
+        *data.glob("dict.*.txt"),
+        *data.glob("codes"),
+        *data.glob("sentencepiece.model"),
+        *data.glob("raw/*"),
+        *data.glob("tok/*"),
+    ]
     return {
         "set": args.set,
         "source_lang": args.langs[0],
         "target_lang": args.langs[1],
         "source": args.source,
-        "segmentation": settings["segmentation"],
-        "lowercase": settings["lowercase"] == "yes",
         "splits": splits,
         "counts": counts,  # tokens are subword units
         "symbols": symbols,

@@ -27,6 +27,8 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 [[ -n $what ]] || die "a recipe or a folder is needed; see --help"
+[[ ${#which[@]} -gt 0 || -z $output ]] || die "--output is for a folder with --last-epochs, --last-updates or --best"
+[[ ${#which[@]} -eq 0 || -z $run_dir ]] || die "--run-dir is for a recipe; $what is taken for a folder"
 if [[ ${#which[@]} -gt 0 ]]; then
     [[ -n $output ]] || die "--output is needed"
     what=$(absolute "$what")

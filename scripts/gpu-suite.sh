@@ -10,7 +10,7 @@
 #   --systems "A B"    recipes (default: every recipe of multi30k-full)
 #   --precisions "A B" of fp32 fp16 bf16 amp (default: "fp32 fp16")
 #   --cpu              rehearse without a GPU, with --set
-#   --set "FLAGS"      more flags of fairseq-train, to rehearse: "--max-update 20"
+#   --set "FLAGS"      more flags of fairseq-train, to rehearse: "--max-update 20"; with --runs and --out of its own
 #   --dry-run          print what would be run
 #
 # DIR gets checks.txt and a record SYSTEM.PRECISION.json for every finished run; the end of the output says what is
@@ -19,7 +19,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-minutes=9 jobs=4 runs=$root/runs/gpu out=$root/results/gpu systems='' precisions='fp32 fp16' cpu=0 flags=() dry_run=0
+minutes=9 jobs=4 runs='' out='' systems='' precisions='fp32 fp16' cpu=0 flags=() dry_run=0
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
@@ -42,6 +42,8 @@ done
 for precision in $precisions; do
     [[ $precision =~ ^(fp32|fp16|bf16|amp)$ ]] || die "--precisions $precision: must be of fp32, fp16, bf16, amp"
 done
+[[ ${#flags[@]} -eq 0 || (-n $runs && -n $out) ]] || die "--set needs --runs and --out: a rehearsal is no result"
+runs=${runs:-$root/runs/gpu} out=${out:-$root/results/gpu}
 cd "$root"
 if [[ -z $systems ]]; then systems=$(python ode_transformer/recipes.py list | grep '^multi30k-full/'); fi
 options=() gpus=0 started=0
@@ -52,9 +54,14 @@ elif [[ $dry_run -eq 0 ]]; then
     [[ $gpus -gt 0 ]] || die "no GPU is there; rehearse with --cpu"
 fi
 deadline=$((SECONDS + minutes * 60))
+for tool in fairseq-train fairseq-generate fairseq-preprocess; do
+    command -v "$tool" >/dev/null || die "$tool is not on PATH; installed with pip --target DIR, it lies in DIR/bin"
+done
+python -c 'import sacrebleu, sacremoses, subword_nmt, yaml' || die "the module named above is missing"
+IFS=', ' read -ra devices <<<"${CUDA_VISIBLE_DEVICES:-$(seq -s ' ' 0 $((gpus > 0 ? gpus - 1 : 0)))}"
 
 # The name of a run's files: multi30k-full/macaron-tiny fp16 -> multi30k-full.macaron-tiny.fp16
-label() { printf '%s.%s' "${1//\//.}" "$2"; }
+label() { basename "${1//\//.}.$2" | sed 's/^\.*//'; }
 
 start() {
     local command=(scripts/reproduce.sh "$1" --run-dir "$runs/$(label "$1" "$2")"
@@ -68,19 +75,26 @@ start() {
     fi
     mkdir -p "$runs/$(label "$1" "$2")"
     # A GPU a run, in turn. When the time is over, timeout stops the run with all its processes.
-    CUDA_VISIBLE_DEVICES=$((started++ % (gpus > 0 ? gpus : 1))) timeout "$((deadline - SECONDS))" \
-        "${command[@]}" >>"$runs/$(label "$1" "$2")/suite.log" 2>&1 &
+    export CUDA_VISIBLE_DEVICES=${devices[started % ${#devices[@]}]}
+    started=$((started + 1))
+    timeout "$((deadline - SECONDS))" "${command[@]}" >>"$runs/$(label "$1" "$2")/suite.log" 2>&1 &
+    running[$!]="$1 $2"
 }
 
+declare -A running=()
+failed=0
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 if [[ $dry_run -eq 0 ]]; then
     mkdir -p "$out" "$runs"
-    if [[ ! -f $out/checks.txt ]]; then
+    if [[ $cpu -eq 0 && ! -f $out/checks.txt ]]; then
         echo "== checks" >&2
-        if ! python -m pytest -q -p no:cacheprovider tests/gpu >"$out/checks.txt.tmp" 2>&1; then
-            cat "$out/checks.txt.tmp" >&2
+        if timeout "$((deadline - SECONDS))" python -m pytest -q -p no:cacheprovider tests/gpu \
+            >"$out/checks.failed.txt" 2>&1; then
+            mv "$out/checks.failed.txt" "$out/checks.txt"
+        else
+            tail -n 40 "$out/checks.failed.txt" >&2
+            failed=1
         fi
-        mv "$out/checks.txt.tmp" "$out/checks.txt"
-        tail -n 1 "$out/checks.txt"
     fi
     # The data once, before several runs want them.
     for system in $systems; do
@@ -108,8 +122,17 @@ while [[ -n $(jobs -rp) ]]; do
         fi
     done
 done
-wait || true
 if [[ $dry_run -eq 1 ]]; then exit; fi
+for pid in "${!running[@]}"; do
+    status=0
+    wait "$pid" || status=$?
+    if [[ $status -ne 0 && $status -ne 124 ]]; then # 124: its time was over
+        failed=1
+        read -r system precision <<<"${running[$pid]}"
+        echo "failed: $system $precision" >&2
+        tail -n 20 "$runs/$(label "$system" "$precision")/suite.log" >&2
+    fi
+done
 
 left=0
 for precision in $precisions; do
@@ -122,4 +145,5 @@ for precision in $precisions; do
         fi
     done
 done
-if [[ $left -gt 0 ]]; then echo "$left left; call again"; else echo "all done"; fi
+if [[ $left -eq 0 ]]; then echo "all done"; elif [[ $failed -eq 0 ]]; then echo "$left left; call again"; fi
+if [[ $failed -eq 1 ]]; then die "something failed, see above"; fi

@@ -8,6 +8,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 if [[ -z ${VIRTUAL_ENV:-} && -x $root/.venv/bin/python ]]; then PATH=$root/.venv/bin:$PATH; fi
 if ! command -v python >/dev/null; then python() { python3 "$@"; }; fi
 
+# fairseq and hydra warn about each other at every start.
+export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
+
 # Leave with a message: the option, the value, the valid set.
 die() {
     echo "error: $*" >&2

@@ -6,7 +6,8 @@
 #   --run-dir DIR      where the run's files go (default: runs/quickstart/macaron-tiny)
 #   --seed N           the seed of the training (default: 1)
 #
-# A second run goes on where the first was stopped, and shows its result again if it was not.
+# A second run goes on where the first was stopped, and shows its result again if it was not; another seed needs another
+# DIR.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -34,4 +35,4 @@ import json, sys
 score = json.load(open(sys.argv[1], encoding="utf-8"))
 print(f"BLEU {score['tokenised']['bleu']:.2f} on {score['sentences']} held-out sentences")
 PYTHON
-) in ${SECONDS} seconds"
+); this call took ${SECONDS} seconds"

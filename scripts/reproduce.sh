@@ -13,15 +13,20 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-recipe='' run_dir='' record='' dry_run=0 devices=1 precision=fp32 train_options=()
+recipe='' run_dir='' record='' dry_run=0 train_options=() show_options=() generate_options=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
     --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
     --record) record=$(absolute "$(argument --record "$@")"); shift ;;
-    --devices) devices=$(argument --devices "$@"); train_options+=(--devices "$devices"); shift ;;
-    --fp16 | --bf16 | --amp) precision=${1#--}; train_options+=("$1") ;;
-    --cpu | --torchrun) train_options+=("$1") ;;
+    --devices)
+        devices=$(argument --devices "$@")
+        train_options+=(--devices "$devices") show_options+=(--devices "$devices")
+        shift
+        ;;
+    --fp16 | --bf16 | --amp) train_options+=("$1") show_options+=(--precision "${1#--}") ;;
+    --cpu) train_options+=(--cpu) generate_options+=(--cpu) ;;
+    --torchrun) train_options+=(--torchrun) ;;
     --dry-run) dry_run=1 ;;
     --) shift; break ;;
     -*) die "unknown option $1; see --help" ;;
@@ -32,8 +37,7 @@ done
 [[ -n $recipe ]] || die "a recipe is needed; see --help"
 cd "$root"
 if [[ $dry_run -eq 1 ]]; then
-    exec python ode_transformer/recipes.py show "$recipe" --devices "$devices" --precision "$precision" \
-        ${run_dir:+--run-dir "$run_dir"}
+    exec python ode_transformer/recipes.py show "$recipe" "${show_options[@]}" ${run_dir:+--run-dir "$run_dir"}
 fi
 prepare=$(recipe_commands "$recipe" prepare)
 run_dir=${run_dir:-$root/$(run_dir_of "$recipe")}
@@ -41,7 +45,7 @@ mkdir -p "$run_dir/scores"
 
 step() { printf '\n== %s: %s\n' "$recipe" "$1" >&2; }
 
-# A finished step leaves a stamp that is younger than everything it was made from.
+# A finished step leaves a stamp; a step that is done anew takes away those of the steps after it.
 finished() { [[ -f $run_dir/.$1 ]]; }
 finish() { touch "$run_dir/.$1"; }
 
@@ -49,18 +53,23 @@ step data
 eval "run $prepare"
 
 step training
+options="${train_options[*]} -- $*"
 if ! finished train; then
+    rm -f "$run_dir/.average" "$run_dir/.generate"
     scripts/train.sh "$recipe" --run-dir "$run_dir" "${train_options[@]}" -- "$@"
-    finish train
+    printf '%s\n' "$options" >"$run_dir/.train"
+elif [[ $options != "$(cat "$run_dir/.train")" ]]; then
+    die "$run_dir was trained with the options '$(cat "$run_dir/.train")'; take another --run-dir for '$options'"
 fi
 step averaging
 if ! finished average; then
+    rm -f "$run_dir/.generate"
     scripts/average.sh "$recipe" --run-dir "$run_dir"
     finish average
 fi
 step decoding
 if ! finished generate; then
-    scripts/generate.sh "$recipe" --run-dir "$run_dir"
+    scripts/generate.sh "$recipe" --run-dir "$run_dir" -- "${generate_options[@]}"
     finish generate
 fi
 step scoring
@@ -72,5 +81,4 @@ while read -r line; do
     run "${command[@]}" --json >"$run_dir/scores/${file%.txt}.json.tmp"
     mv "$run_dir/scores/${file%.txt}.json.tmp" "$run_dir/scores/${file%.txt}.json"
 done < <(recipe_commands "$recipe" score --run-dir "$run_dir")
-run python -m ode_transformer.cli record "$recipe" --run-dir "$run_dir" --precision "$precision" \
-    --devices "$devices" --output "${record:-$run_dir/record.json}"
+run python -m ode_transformer.cli record "$recipe" --run-dir "$run_dir" --output "${record:-$run_dir/record.json}"

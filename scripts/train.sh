@@ -4,12 +4,13 @@
 # Usage: scripts/train.sh RECIPE [options] [-- more flags of fairseq-train]
 #   RECIPE             a name that `ode-transformer recipe list` prints, or a YAML file
 #   --run-dir DIR      where checkpoints and the log go (default: runs/RECIPE)
-#   --devices N        devices that train together; the update frequency follows from it, so that an update sees
-#                      as much text on any number (default: the GPUs of this machine or Slurm job, or 1 on a CPU)
+#   --devices N        devices that train together; the update frequency follows from it, so that an update sees as
+#                      much text on any number (default: as many GPUs as the recipe can use, or 1 on a CPU; under
+#                      Slurm or with NNODES all of the job's)
 #   --cpu              do not use GPUs
 #   --fp16, --bf16, --amp   half precision (default: fp32)
-#   --torchrun         start the processes with torchrun instead of fairseq; environment variable NNODES, NODE_RANK
-#                      and MASTER_ADDR, MASTER_PORT for several machines
+#   --torchrun         start the processes with torchrun instead of fairseq; for several machines, environment
+#                      variables NNODES, NODE_RANK (or Slurm's), MASTER_ADDR and MASTER_PORT
 #   --dry-run          print the command only
 #
 # Under Slurm, `srun scripts/train.sh RECIPE -- --distributed-port 29500`, a task a node or a task a GPU:
@@ -35,26 +36,33 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 [[ -n $recipe ]] || die "a recipe is needed; see --help"
+[[ -z $devices || $devices =~ ^[1-9][0-9]*$ ]] || die "--devices $devices: must be a positive number"
+[[ $cpu -eq 0 || ${devices:-1} -eq 1 ]] || die "--devices $devices: with --cpu one process trains"
 cd "$root"
 
 gpus=0
-if [[ $cpu -eq 0 ]] && command -v nvidia-smi >/dev/null; then
-    gpus=$(python -c 'import torch; print(torch.cuda.device_count())')
-fi
+if [[ $cpu -eq 0 ]]; then gpus=$(python -c 'import torch; print(torch.cuda.device_count())'); fi
 nodes=${SLURM_NNODES:-${NNODES:-1}}
-if [[ -z $devices ]]; then devices=$((gpus > 0 ? gpus * nodes : 1)); fi
-[[ $devices =~ ^[1-9][0-9]*$ ]] || die "--devices $devices: must be a positive number"
+if [[ -z $devices ]]; then
+    if [[ $nodes -gt 1 || ${SLURM_NTASKS:-1} -gt 1 ]]; then
+        devices=$((${SLURM_NTASKS:-0} > nodes ? SLURM_NTASKS : nodes * (gpus > 0 ? gpus : 1)))
+    else
+        devices=$(python ode_transformer/recipes.py devices "$recipe" "$gpus")
+    fi
+fi
+[[ $((devices % nodes)) -eq 0 ]] || die "--devices $devices: cannot be dealt evenly to $nodes nodes"
 
 text=$(recipe_commands "$recipe" train --devices "$devices" --precision "$precision" ${run_dir:+--run-dir "$run_dir"})
+run_dir=${run_dir:-$(run_dir_of "$recipe")}
 command=()
 eval "command=($text)"
 command+=("$@")
 if [[ $cpu -eq 1 ]]; then command+=(--cpu); fi
 if [[ $torchrun -eq 1 ]]; then
     [[ $gpus -gt 0 ]] || die "--torchrun needs GPUs: fairseq divides by their number"
-    command=(torchrun --nnodes "$nodes" --node_rank "${NODE_RANK:-0}" --nproc_per_node "$((devices / nodes))"
-        --master_addr "${MASTER_ADDR:-127.0.0.1}" --master_port "${MASTER_PORT:-29500}"
-        --no_python "${command[@]}")
+    command=(torchrun --nnodes "$nodes" --node_rank "${SLURM_NODEID:-${NODE_RANK:-0}}"
+        --nproc_per_node "$((devices / nodes))" --master_addr "${MASTER_ADDR:-127.0.0.1}"
+        --master_port "${MASTER_PORT:-29500}" --no_python "${command[@]}")
 fi
 if [[ $gpus -eq 0 ]]; then
     # glibc gives every freed tensor back to the system and faults it in again; keeping them makes training on a
@@ -62,10 +70,29 @@ if [[ $gpus -eq 0 ]]; then
     export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=268435456
 fi
 if [[ $dry_run -eq 1 ]]; then
-    run() { printf '%q ' "$@"; echo; }
-    run "${command[@]}"
+    env | { grep '^MALLOC_' || true; } | sort
+    printf '%q ' "${command[@]}"
+    echo
     exit
 fi
-run_dir=${run_dir:-$(run_dir_of "$recipe")}
+
+# The same run, or another that must not be mixed with it?
 mkdir -p "$run_dir"
+line=$(printf '%q ' "${command[@]}")
+if [[ ! -e $run_dir/checkpoint_last.pt || ! -e $run_dir/train.command ]]; then
+    printf '%s\n' "$line" >"$run_dir/train.command"
+elif [[ $line != "$(cat "$run_dir/train.command")" ]]; then
+    die "$run_dir holds another run; take another --run-dir. It was made by:
+$(cat "$run_dir/train.command")"
+fi
+# Done already? fairseq would train one update more.
+updates=0
+if [[ -e $run_dir/checkpoint_last.pt ]]; then updates=$(python -m ode_transformer.cli resume "$run_dir"); fi
+for ((i = 0; i < ${#command[@]} - 1; i++)); do
+    if [[ ${command[i]} == --max-update ]]; then last=${command[i + 1]}; fi
+done
+if [[ $updates -ge ${last:-$((updates + 1))} ]]; then
+    echo "$run_dir has its $updates updates" >&2
+    exit
+fi
 run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"

@@ -110,7 +110,7 @@ def write_parallel(directory: Path, splits=(("train", 60), ("valid", 12), ("test
 
 
 def environment() -> dict[str, str]:
-    """The environment for a command in a process of its own: quiet, two threads, the root on the path."""
+    """The environment for a command in a process of its own: this Python's commands first, quiet, one thread."""
     import sys
 
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

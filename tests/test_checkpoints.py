@@ -56,6 +56,7 @@ def test_tied_parameters_stay_tied_and_the_optimiser_stays_behind(tmp_path):
                 tmp_path / f"{i}.pt",
                 {"encoder": w, "decoder": w, "steps": torch.tensor(i)},
                 last_optimizer_state={"state": torch.zeros(10_000)},
+                extra_state={"epoch": 3, "ema": {"w": torch.zeros(10_000)}, "ema_fp32_params": {}},
             )
         )
     checkpoints.average(paths, tmp_path / "average.pt")
@@ -64,6 +65,7 @@ def test_tied_parameters_stay_tied_and_the_optimiser_stays_behind(tmp_path):
     assert torch.equal(state["model"]["encoder"], torch.ones(100, 10))
     assert state["model"]["steps"] == 2, "what is not a float is that of the last one"
     assert "last_optimizer_state" not in state
+    assert state["extra_state"] == {"epoch": 3}
     assert state["averaged_from"] == ["0.pt", "1.pt", "2.pt"]
     assert state["cfg"] == {"model": {"_name": "x"}}
     assert (tmp_path / "average.pt").stat().st_size < 10_000
@@ -168,7 +170,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
 def test_selection(tmp_path):
     for name in ("checkpoint1", "checkpoint2", "checkpoint10", "checkpoint_2_100", "checkpoint_10_1000",
                  "checkpoint_3_250", "checkpoint_last", "checkpoint_best", "checkpoint.best_loss_3.100",
-                 "checkpoint.best_loss_12.000", "checkpoint.best_loss_2.900"):  # fmt: skip
+                 "checkpoint.best_loss_12.000", "checkpoint.best_loss_2.9007"):  # the last with fairseq's digit against ties  # fmt: skip
         write(tmp_path / f"{name}.pt", cfg={"checkpoint": {"maximize_best_checkpoint_metric": False}})
 
     def names(**which):
@@ -177,11 +179,14 @@ def test_selection(tmp_path):
     assert names(last_epochs=2) == ["checkpoint2", "checkpoint10"]
     assert names(last_updates=2) == ["checkpoint_3_250", "checkpoint_10_1000"]
     assert names(best=1) == ["checkpoint_best"]
-    assert names(best=2) == ["checkpoint.best_loss_3.100", "checkpoint.best_loss_2.900"]
+    assert names(best=2) == ["checkpoint.best_loss_3.100", "checkpoint.best_loss_2.9007"]
     with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint_last\.pt"):
         names(last_epochs=4)
     with pytest.raises(CheckpointError, match="--best 0"):
         names(best=0)
+    for which in ({}, {"best": 1, "last_epochs": 2}):
+        with pytest.raises(CheckpointError, match="one of last-epochs, last-updates, best is needed"):
+            names(**which)
 
 
 def test_selection_when_more_is_better(tmp_path):
@@ -190,3 +195,22 @@ def test_selection_when_more_is_better(tmp_path):
         write(tmp_path / f"checkpoint.best_bleu_{value}.pt", cfg=cfg)
     best = checkpoints.select(tmp_path, best=2)
     assert [p.stem for p in best] == ["checkpoint.best_bleu_30.100", "checkpoint.best_bleu_31.000"]
+
+
+def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_one(tmp_path):
+    assert checkpoints.resume_point(tmp_path) == 0
+    for i in (2, 10):
+        write(tmp_path / f"checkpoint{i}.pt", optimizer_history=[{"num_updates": 7 * i}])
+    write(tmp_path / "checkpoint_last.pt", optimizer_history=[{"num_updates": 71}])
+    assert checkpoints.resume_point(tmp_path) == 71
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
+    (tmp_path / "checkpoint11.pt").write_bytes(b"and another")
+    assert checkpoints.resume_point(tmp_path) == 70
+    assert checkpoints.load(tmp_path / "checkpoint_last.pt")["optimizer_history"][-1]["num_updates"] == 70
+    assert (tmp_path / "checkpoint_last.pt.damaged").read_bytes() == b"PK half a file"
+
+
+def test_a_cut_last_checkpoint_with_no_other_is_moved_aside(tmp_path):
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"")
+    assert checkpoints.resume_point(tmp_path) == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint_last.pt.damaged"]

@@ -1,6 +1,8 @@
 """Options reach the model through the command line, hydra's files and Python; what is wrong is named."""
 
 import argparse
+import subprocess
+import sys
 from dataclasses import fields
 
 import pytest
@@ -13,7 +15,7 @@ from omegaconf import OmegaConf
 import ode_transformer
 from ode_transformer import config
 from ode_transformer.families import macaron
-from tests.helpers import USER_DIR, model, parse, task
+from tests.helpers import ROOT, USER_DIR, model, parse, task
 
 
 def test_every_stock_flag_is_there():
@@ -109,4 +111,20 @@ def test_an_unknown_splitting_is_named_in_python_too():
 
 
 def test_the_version_stands_in_one_place():
-    assert ode_transformer.__version__ == __import__("ode_transformer.version", fromlist=["x"]).__version__
+    done = subprocess.run([sys.executable, "setup.py", "--version"], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.split()[-1] == ode_transformer.__version__
+
+
+def test_a_checkpoint_from_before_a_field_was_there_has_its_default():
+    cfg = OmegaConf.create({k: v for k, v in vars(macaron.MacaronConfig()).items() if k != "ffn_hidden_layers"})
+    assert macaron.MacaronModel.build_model(cfg, task()).cfg.ffn_hidden_layers == 1
+
+
+@pytest.mark.parametrize("field", ["adaptive_softmax_cutoff", "encoder_xformers_att_config"])
+def test_nothing_in_a_checkpoints_configuration_is_evaluated(field, tmp_path):
+    """fairseq would: a file that passes weights-only loading could still run code."""
+    code = f"[__import__('pathlib').Path({str(tmp_path / 'executed')!r}).touch()]"
+    cfg = OmegaConf.create({**vars(macaron.MacaronConfig()), field: code})
+    with pytest.raises(ValueError, match=field):
+        macaron.MacaronModel.build_model(cfg, task())
+    assert not (tmp_path / "executed").exists()

@@ -76,10 +76,17 @@ def test_by_the_path_that_the_command_prints(tmp_path):
 
 
 def test_a_folder_called_fairseq_that_hides_the_installed_one_is_named(tmp_path):
+    """As in a process that an editable fairseq is spawned in: only a bare folder of that name is on the path."""
     (tmp_path / "fairseq").mkdir()
-    code = "import sys; sys.path = [p for p in sys.path if 'site-packages' not in p or True]\n"
-    code += "import types, sys; m = types.ModuleType('fairseq'); m.__path__ = ['./fairseq']; m.__file__ = None\n"
-    code += "sys.modules['fairseq'] = m\nimport ode_transformer"
+    code = """
+import importlib.machinery, sys
+import torch, yaml
+find = importlib.machinery.PathFinder.find_spec
+def only_the_folder(name, path=None, target=None):
+    return find(name, [""] if name == "fairseq" else path, target)
+importlib.machinery.PathFinder.find_spec = only_the_folder
+import ode_transformer
+"""
     done = python(code, cwd=tmp_path, path=ROOT)
     assert done.returncode != 0
     assert "hides the installed fairseq" in done.stderr

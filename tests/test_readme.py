@@ -31,13 +31,17 @@ def test_recipes_are_there():
     assert names and names <= set(recipes.names())
 
 
+def test_no_placeholder_is_left():
+    assert not re.findall(r"\b(?:RESULTS|CONTROL|TODO|TBD)\b", README)
+
+
 def test_make_targets_are_there():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"\bmake (\w+)", README):
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 
-@pytest.mark.parametrize("command", ["path", "recipe", "average", "score", "corpus", "record"])
+@pytest.mark.parametrize("command", ["path", "recipe", "average", "resume", "score", "corpus", "record"])
 def test_every_command_has_help(command):
     done = subprocess.run(
         [sys.executable, "-m", "ode_transformer.cli", command, "--help"],

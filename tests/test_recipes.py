@@ -53,18 +53,19 @@ def test_showing_a_recipe_prints_its_commands(name):
 def test_the_update_frequency_follows_from_the_devices():
     recipe = recipes.load("multi30k-full/macaron-tiny")
 
-    def frequency(devices):
+    def numbers(devices):
         (words,) = recipes.commands(recipe, "train", devices=devices)
-        return int(words[words.index("--update-freq") + 1])
+        return [int(words[words.index(flag) + 1]) for flag in ("--distributed-world-size", "--update-freq")]
 
-    assert (frequency(1), frequency(2)) == (2, 1)
+    assert (numbers(1), numbers(2)) == ([1, 2], [2, 1])
+    assert recipes.divisors(recipe) == [1, 2]
     with pytest.raises(RecipeError, match=r"3 devices.*\[1, 2\]"):
         frequency(3)
 
 
 def test_the_rehearsal_differs_from_the_protocol_as_stated():
     full, short = (recipes.load(f"multi30k-{kind}/macaron-tiny").train for kind in ("full", "short"))
-    assert (full.devices, short.devices) == (2, 1)
+    assert (full.batches, short.batches) == (2, 1)
     assert {k: v for k, v in short.flags.items() if full.flags[k] != v} == {
         "max-update": 1000,
         "warmup-updates": 300,
@@ -76,7 +77,7 @@ def sound() -> dict:
     return {
         "description": "x",
         "data": {"prepare": "true", "directory": "d", "source": "en", "target": "de"},
-        "train": {"arch": "macaron_tiny", "devices": 1, "flags": {"lr": 0.1, "fp16": True, "amp": False}},
+        "train": {"arch": "macaron_tiny", "batches": 1, "flags": {"lr": 0.1, "fp16": True, "amp": False}},
         "average": {"last_epochs": 2},
         "generate": {"subsets": {"test": "t"}, "beam": 4, "lenpen": 1},
     }
@@ -107,7 +108,7 @@ def test_flags_are_written_as_fairseq_reads_them(tmp_path):
         (lambda t: t["average"].update(best=1), r"average needs one of last_epochs, last_updates, best"),
         (lambda t: t.update(average={}), r"average needs one of"),
         (lambda t: t["average"].update(last_epochs=0), r"at least 1"),
-        (lambda t: t["train"].update(devices=0), r"train\.devices must be at least 1"),
+        (lambda t: t["train"].update(batches=0), r"train\.batches must be at least 1"),
         (lambda t: t.update(extends="absent.yaml"), r"absent\.yaml"),
         (lambda t: t.update(extends="r.yaml"), r"extends itself"),
         (lambda t: (t["data"].update(target="fr"), t.update(score={"compound_split": True})), r"German"),
@@ -133,6 +134,22 @@ def test_an_unknown_recipe_is_answered_with_the_known_ones():
     )  # fmt: skip
     assert done.returncode == 1
     assert "multi30k-short/macaron-tiny" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_path_into_the_recipes_is_the_recipe_of_that_name(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for path in ("configs/quickstart/macaron-tiny.yaml", str(ROOT / "configs/quickstart/macaron-tiny.yaml")):
+        assert recipes.load(path) == recipes.load("quickstart/macaron-tiny")
+
+
+def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
+    with pytest.raises(RecipeError, match="bf16"):
+        recipes.commands(recipes.load("multi30k-full/transformer-tiny"), "train", precision="bf16")
+
+
+def test_without_a_clone_there_are_no_recipes_and_the_error_says_so(tmp_path):
+    with pytest.raises(RecipeError, match="need a clone"):
+        recipes.load("quickstart/macaron-tiny", configs=tmp_path)
 
 
 @pytest.mark.parametrize(("option", "value"), [("step", "trian"), ("precision", "fp8")])

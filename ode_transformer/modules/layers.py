@@ -25,6 +25,8 @@ class SplitLayer:
 
     def _build_sublayers(self, cfg: TransformerConfig, ffn_embed_dim: int) -> None:
         self.splitting = get_splitting(str(cfg.splitting))
+        if max(map(self.splitting.flows.count, "FG")) > 2:
+            raise ValueError(f"splitting {cfg.splitting!r}: a layer has at most two of each sub-layer")
         size, noise = self.embed_dim, (self.quant_noise, self.quant_noise_block_size)
         if cfg.ffn_hidden_layers == 2:
             self.fc_hidden = self.build_fc1(ffn_embed_dim, ffn_embed_dim, *noise)

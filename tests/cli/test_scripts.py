@@ -6,6 +6,7 @@ import subprocess
 import pytest
 import yaml
 
+from ode_transformer import checkpoints
 from tests.helpers import ROOT, SMALL, environment, write_parallel
 
 
@@ -29,7 +30,7 @@ def recipe(tmp_path_factory):
         "description": "a tiny task",
         "data": {"prepare": "true", "directory": str(home / "bin"), "source": "xx", "target": "en"},
         "train": {
-            "arch": "macaron_tiny", "devices": 2,
+            "arch": "macaron_tiny", "batches": 2,
             "flags": {**SMALL, "share-all-embeddings": True, "optimizer": "adam", "lr": 0.01, "max-tokens": 200,
                       "max-epoch": 2, "clip-norm": 1.0, "criterion": "label_smoothed_cross_entropy"},
         },
@@ -56,6 +57,7 @@ def test_a_recipe_from_data_to_record(finished):
     assert [entry["epoch"] for entry in record["training"]["curve"]] == [1, 2]
     assert record["training"]["curve"][-1]["valid_loss"] > 0
     assert "--update-freq 2" in record["command"]
+    assert (record["precision"], record["devices"], record["seeds"]) == ("fp32", 1, [1])
     assert record["versions"]["fairseq-fixed"] == "0.12.3.1"
     assert record["hardware"]["cores"] >= 1
     for command in ("fairseq-train", "fairseq-generate", "average", "score.sh"):
@@ -88,13 +90,63 @@ def test_averaging_a_folder(finished, tmp_path):
     assert (tmp_path / "a.pt").is_file()
 
 
-def test_training_is_dry_and_names_the_fast_allocator_only_on_a_cpu(recipe):
-    done = script("train.sh", recipe, "--cpu", "--devices", 1, "--bf16", "--dry-run", "--", "--seed", 7)
+def test_training_on_a_cpu_keeps_its_memory_and_passes_flags_on(recipe):
+    done = script("train.sh", recipe, "--cpu", "--bf16", "--dry-run", "--", "--seed", 7)
     assert done.returncode == 0
-    words = done.stdout.split()
+    *allocator, command = done.stdout.splitlines()
+    assert [line.split("=")[0] for line in allocator] == [
+        "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_TRIM_THRESHOLD_"
+    ]  # fmt: skip
+    words = command.split()
     assert words[0] == "fairseq-train"
     assert {"--bf16", "--cpu", "7"} <= set(words)
     assert words[words.index("--update-freq") + 1] == "2"
+    assert words[words.index("--distributed-world-size") + 1] == "1"
+
+
+def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe):
+    run_dir, _ = finished
+    for words in (["--bf16"], ["--", "--seed", "9"]):
+        done = script("reproduce.sh", recipe, "--run-dir", run_dir, "--cpu", *words)
+        assert done.returncode != 0
+        assert "take another --run-dir" in done.stderr
+        done = script("train.sh", recipe, "--run-dir", run_dir, "--cpu", *words)
+        assert done.returncode != 0
+        assert "take another --run-dir" in done.stderr
+
+
+def test_a_run_that_was_killed_goes_on_and_ends_like_one_that_was_not(recipe, tmp_path):
+    """Killed while fairseq wrote its last checkpoint, which is a copy that is not written whole or not at all."""
+    options = ("--run-dir", tmp_path, "--cpu", "--", "--max-update", 3)
+    assert script("train.sh", recipe, *options).returncode == 0
+    last = tmp_path / "checkpoint_last.pt"
+    whole = checkpoints.load(last)
+    before = {p.name for p in tmp_path.glob("*.pt")}
+    again = script("train.sh", recipe, *options)
+    assert again.returncode == 0 and "has its 3 updates" in again.stderr, "no update too many"
+
+    last.write_bytes(last.read_bytes()[:1000])
+    (tmp_path / "train.log").unlink()
+    done = script("train.sh", recipe, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "checkpoint_last.pt.damaged").exists()
+    state = checkpoints.load(last)
+    assert state["optimizer_history"][-1]["num_updates"] == 3
+    assert state["model"].keys() == whole["model"].keys()
+    assert {p.name for p in tmp_path.glob("*.pt")} == before
+
+
+def test_the_quickstarts_data(tmp_path):
+    environment_ = environment() | {"PYTHONWARNINGS": "ignore"}
+    words = ["data-prep/prepare-quickstart.sh", "--out", str(tmp_path / "data")]
+    for _ in range(2):
+        done = subprocess.run(words, cwd=ROOT, env=environment_, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
+    assert manifest["counts"]["test"]["lines"] == 500
+    assert "is complete" in done.stderr
+    other = subprocess.run([*words, "--seed", "2"], cwd=ROOT, env=environment_, capture_output=True, text=True)
+    assert other.returncode != 0 and "other settings" in other.stderr
 
 
 @pytest.mark.parametrize(
@@ -109,11 +161,17 @@ def test_training_is_dry_and_names_the_fast_allocator_only_on_a_cpu(recipe):
         (("average.sh", "/absent", "--last-epochs", "3", "--output", "/tmp/x.pt"), "/absent has 0"),
         (("average.sh", "/absent", "--last-epochs", "3"), "--output is needed"),
         (("average.sh", "/absent", "--last-epochs"), "--last-epochs needs a value"),
+        (("average.sh", "multi30k-full/macaron-tiny", "--output", "x.pt"), "--output is for a folder"),
+        (("average.sh", ".", "--best", "1", "--output", "x", "--run-dir", "y"), "--run-dir is for a recipe"),
+        (("train.sh", "multi30k-full/macaron-tiny", "--cpu", "--devices", "2"), "with --cpu one process"),
+        (("train.sh", "multi30k-full/transformer-tiny", "--cpu", "--bf16"), "bf16"),
         (("generate.sh", "multi30k-full/macaron-tiny", "--run-dir", "/absent"), "run scripts/average.sh first"),
         (("generate.sh", "multi30k-full/macaron-tiny", "--checkpoint", "/absent.pt"), "no file /absent.pt"),
         (("reproduce.sh", "nothing"), "there are: "),
         (("gpu-suite.sh", "--minutes", "soon"), "--minutes soon"),
         (("gpu-suite.sh", "--precisions", "fp8"), "fp32, fp16, bf16, amp"),
+        (("gpu-suite.sh", "--set", "--max-update 1"), "--set needs --runs and --out"),
+        (("gpu-suite.sh",), "no GPU is there"),
         (("quickstart.sh", "--seeds", "1"), "unknown option --seeds"),
     ],
 )

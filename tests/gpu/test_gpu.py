@@ -47,7 +47,7 @@ def train(data, save_dir, *more, launcher=()):
 
 @pytest.mark.parametrize(
     "mode",
-    [[], ["--fp16"], ["--bf16"], ["--amp"], ["--fp16", "--ddp-backend", "pytorch_ddp"], ["--checkpoint-activations"]],
+    [[], ["--fp16"], ["--bf16"], ["--amp"], ["--checkpoint-activations"]],
     ids=lambda mode: " ".join(mode) or "fp32",
 )
 def test_training_goes_down_in_every_mode(data, tmp_path, mode):
@@ -56,6 +56,13 @@ def test_training_goes_down_in_every_mode(data, tmp_path, mode):
     assert losses[-1] < 0.9 * losses[0]
     if "--fp16" in mode:
         assert float(curve[-1]["loss_scale"]) >= 1
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
+@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
+def test_two_gpus(data, tmp_path, backend):
+    curve = train(data, tmp_path, "--distributed-world-size", "2", "--ddp-backend", backend)
+    assert float(curve[-1]["loss"]) < float(curve[0]["loss"])
 
 
 def test_torchrun(data, tmp_path):

