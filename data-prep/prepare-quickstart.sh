@@ -30,7 +30,7 @@ fi
 text=$out.text
 if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
 run python "$root/ode_transformer/corpus.py" "$text" --seed "$seed"
-run fairseq-preprocess --source-lang de --target-lang en --joined-dictionary --destdir "$out.part" \
+run fairseq-preprocess --source-lang de --target-lang en --destdir "$out.part" \
     --trainpref "$text/train" --validpref "$text/valid" --testpref "$text/test"
 run "${text_tool[@]}" manifest --set quickstart --source generated --langs de en --text-dir "$text" \
     --splits train=train valid=valid test=test --data-dir "$out.part" --settings seed="$seed"

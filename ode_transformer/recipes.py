@@ -240,9 +240,7 @@ def commands(
                 f"take one of {divisors(recipe)}"
             )
         if precision == "bf16" and recipe.train.arch.startswith("transformer"):
-            raise RecipeError(
-                f"bf16: fairseq takes it for a TPU with its own --arch {recipe.train.arch}; take fp16 or amp"
-            )
+            raise RecipeError(f"bf16: with --arch {recipe.train.arch} fairseq takes it for a TPU; take fp16 or amp")
         result = [
             [
                 *("fairseq-train", recipe.data.directory, "--user-dir", "ode_transformer"),

@@ -236,13 +236,8 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             continue
     segmented = [f"{name}.{lang}" for name in splits.values() for lang in args.langs]
-    kept = [
-        *data.glob("dict.*.txt"),
-        *data.glob("codes"),
-        *data.glob("sentencepiece.model"),
-        *data.glob("raw/*"),
-        *data.glob("tok/*"),
-    ]
+    patterns = ("dict.*.txt", "codes", "sentencepiece.model", "raw/*", "tok/*")
+    kept = [path for pattern in patterns for path in data.glob(pattern)]
     return {
         "set": args.set,
         "source_lang": args.langs[0],

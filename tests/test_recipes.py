@@ -60,7 +60,7 @@ def test_the_update_frequency_follows_from_the_devices():
     assert (numbers(1), numbers(2)) == ([1, 2], [2, 1])
     assert recipes.divisors(recipe) == [1, 2]
     with pytest.raises(RecipeError, match=r"3 devices.*\[1, 2\]"):
-        frequency(3)
+        numbers(3)
 
 
 def test_the_rehearsal_differs_from_the_protocol_as_stated():
