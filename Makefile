@@ -12,7 +12,7 @@ help:
 
 # fairseq is built against the torch that is there; in an isolated build it would fetch a second one.
 $(VENV)/installed: setup.py constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed (PYTHON=...)")'
+	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 13) else "Python 3.11 or 3.12 is needed (PYTHON=...)")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade pip
 	$(BIN)/pip install -c constraints.txt torch==2.13.0 numpy cython wheel setuptools

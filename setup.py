@@ -13,7 +13,7 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
-    python_requires=">=3.11",
+    python_requires=">=3.11,<3.13",
     packages=find_packages(include=["ode_transformer", "ode_transformer.*"]),
     package_data={"ode_transformer": ["hydra/model/*.yaml"]},
     install_requires=[

@@ -130,8 +130,8 @@ def test_manifest(own):
         "test2": "test_2017_mscoco",
         "test3": "test_2018_flickr",
     }
-    assert (manifest["source_lang"], manifest["target_lang"], manifest["lowercase"]) == ("en", "de", True)
-    assert manifest["segmentation"] == "own" and manifest["source"] == "RAW_DIR"
+    assert (manifest["source_lang"], manifest["target_lang"], manifest["settings"]["lowercase"]) == ("en", "de", "yes")
+    assert manifest["settings"]["segmentation"] == "own" and manifest["source"] == "RAW_DIR"
     assert manifest["counts"]["train"]["lines"] == 48 and manifest["counts"]["test"]["tokens"]["de"] > 40
     assert manifest["symbols"]["de"] == len(lines(base / "out" / "dict.de.txt")) + 4
     assert {"codes", "dict.de.txt", "raw/test.de", "segmented/train.en"} <= manifest["sha256"].keys()
@@ -186,7 +186,8 @@ def test_french_with_sentencepiece_from_gz(tmp_path):
     out = tmp_path / "out"
     assert (out / "sentencepiece.model").is_file() and (out / "test2.en-fr.fr.idx").is_file()
     assert (
-        not (out / "test3.en-fr.fr.idx").exists() and not json.loads((out / "manifest.json").read_text())["lowercase"]
+        not (out / "test3.en-fr.fr.idx").exists()
+        and json.loads((out / "manifest.json").read_text())["settings"]["lowercase"] == "no"
     )
 
 

@@ -117,7 +117,7 @@ def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe):
 
 def test_a_run_that_was_killed_goes_on_and_ends_like_one_that_was_not(recipe, tmp_path):
     """Killed while fairseq wrote its last checkpoint, which is a copy that is not written whole or not at all."""
-    options = ("--run-dir", tmp_path, "--cpu", "--", "--max-update", 3)
+    options = ("--run-dir", tmp_path, "--cpu", "--", "--max-update", 3, "--max-epoch", 9)
     assert script("train.sh", recipe, *options).returncode == 0
     last = tmp_path / "checkpoint_last.pt"
     whole = checkpoints.load(last)
