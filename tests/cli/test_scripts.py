@@ -182,6 +182,22 @@ def test_bad_input_is_named(words, message):
     assert "Traceback" not in done.stderr
 
 
+def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path):
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(recipe.read_text().replace("max-epoch: 2", "max-epoch: 2\n    lr-scheduler: nothing"))
+    options = ("--cpu", "--minutes", 3, "--precisions", "fp32", "--runs", tmp_path / "runs", "--out", tmp_path / "out")
+    for _ in range(2):
+        done = script("gpu-suite.sh", *options, "--systems", recipe)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "all done" in done.stdout
+    (record,) = (tmp_path / "out").glob("*.json")
+    assert json.loads(record.read_text())["scores"]["tiny"]["sentences"] == 12
+    done = script("gpu-suite.sh", *options, "--systems", f"{recipe} {broken}")
+    assert done.returncode == 1
+    assert f"done: {recipe} fp32" in done.stdout and f"left: {broken} fp32" in done.stdout
+    assert f"failed: {broken} fp32" in done.stderr and "lr-scheduler" in done.stderr
+
+
 def test_the_gpu_suite_says_what_it_would_run():
     done = script("gpu-suite.sh", "--dry-run")
     assert done.returncode == 0, done.stderr
