@@ -169,7 +169,10 @@ def test_every_parameter_gets_a_gradient(variant):
     m = small(variant).train()
     src, lengths, prev = batch()
     m(src, lengths, prev)[0].log_softmax(-1)[..., 7].sum().backward()
-    assert not [n for n, p in m.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not [n for n, p in m.named_parameters() if p.grad is None]
+    # Softmax cancels a bias of the keys, in every Transformer: its gradient is rounding alone.
+    without = [n for n, p in m.named_parameters() if p.grad.norm() < 1e-6]
+    assert all(n.endswith("k_proj.bias") for n in without), without
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
