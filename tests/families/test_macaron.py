@@ -107,6 +107,17 @@ def test_the_released_checkpoint_gives_the_released_logits_and_gradients(release
     assert not norms, f"parameters without a counterpart: {list(norms)}"
 
 
+def test_an_old_transformer_is_the_lie_trotter_splitting():
+    """A post-norm Transformer of fairseq 0.6, with fused projections and numbered norms."""
+    old = torch.load(FIXTURES / "stock_old_layout_postnorm.pt", weights_only=True)
+    old["arch"] = "transformer_wmt_en_de_macaron"
+    m = released_model(old, splitting="lie-trotter", **POST_NORM)
+    m.load_state_dict(dict(old["model"]))
+    prev = old["prev_output_tokens"]
+    logits, _ = m(old["src_tokens"], old["src_lengths"], prev)
+    torch.testing.assert_close(logits[prev != 1], old["logits"][prev != 1], atol=1e-5, rtol=0)
+
+
 def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse(released):
     """Stock fairseq drops the decoder's final norm without a word, and decodes wrongly."""
     with pytest.raises(RuntimeError, match="layer_norm"):
