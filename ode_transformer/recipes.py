@@ -12,7 +12,7 @@ import argparse
 import shlex
 import sys
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -203,13 +203,7 @@ def _flags(values: Mapping[str, Any]) -> list[str]:
 
 
 def commands(
-    recipe: Recipe,
-    step: str,
-    *,
-    run_dir: str = "",
-    devices: int = 1,
-    precision: str = "fp32",
-    extra: Sequence[str] = (),
+    recipe: Recipe, step: str, *, run_dir: str = "", devices: int = 1, precision: str = "fp32"
 ) -> list[list[str]]:
     """The plain commands of one step, to be run from the top of the repository.
 
@@ -219,7 +213,6 @@ def commands(
         run_dir: where checkpoints, translations and scores go; by default ``default_run_dir``.
         devices: the number of devices that train together; the update frequency follows from it.
         precision: one of ``PRECISIONS``.
-        extra: flags appended to every command of the step.
 
     Raises:
         RecipeError: unknown step or precision; a number of devices that does not divide the recipe's.
@@ -228,39 +221,18 @@ def commands(
     average = f"{run_dir}/average.pt"
     if step not in STEPS:
         raise RecipeError(f"step {step!r}: must be one of {', '.join(STEPS)}")
-    if precision not in PRECISIONS:
-        raise RecipeError(f"precision {precision!r}: must be one of {', '.join(PRECISIONS)}")
-    data = ["--source-lang", recipe.data.source, "--target-lang", recipe.data.target]
     if step == "prepare":
-        result = [shlex.split(recipe.data.prepare)]
-    elif step == "train":
-        if devices not in divisors(recipe):
-            raise RecipeError(
-                f"{recipe.name}: {devices} devices do not divide the {recipe.train.batches} batches of an update; "
-                f"take one of {divisors(recipe)}"
-            )
-        if precision == "bf16" and recipe.train.arch.startswith("transformer"):
-            raise RecipeError(f"bf16: with --arch {recipe.train.arch} fairseq takes it for a TPU; take fp16 or amp")
-        result = [
-            [
-                *("fairseq-train", recipe.data.directory, "--user-dir", "ode_transformer"),
-                *("--task", "translation", *data, "--arch", recipe.train.arch),
-                *_flags(recipe.train.flags),
-                *("--distributed-world-size", str(devices), "--update-freq", str(recipe.train.batches // devices)),
-                *("--save-dir", run_dir),
-                *("--log-format", "json", "--log-interval", "50", "--no-progress-bar"),
-                *([f"--{precision}"] if precision != "fp32" else []),
-            ]
-        ]
-    elif step == "average":
+        return [shlex.split(recipe.data.prepare)]
+    if step == "train":
+        return [_train_command(recipe, run_dir, devices, precision)]
+    if step == "average":
         ((key, count),) = [(k, v) for k, v in vars(recipe.average).items() if v is not None]
         which = [f"--{key.replace('_', '-')}", str(count)]
-        result = [["python", "-m", "ode_transformer.cli", "average", run_dir, *which, "--output", average]]
-    elif step == "generate":
-        result = [
+        return [["python", "-m", "ode_transformer.cli", "average", run_dir, *which, "--output", average]]
+    if step == "generate":
+        return [
             [
-                *("fairseq-generate", recipe.data.directory, "--user-dir", "ode_transformer"),
-                *("--task", "translation", *data, "--gen-subset", subset, "--path", average),
+                *("fairseq-generate", *_data(recipe), "--gen-subset", subset, "--path", average),
                 *("--beam", str(recipe.generate.beam), "--lenpen", str(recipe.generate.lenpen)),
                 # With its default of 8, fairseq leaves out up to seven sentences at the end (fairseq issue 5036).
                 *("--required-batch-size-multiple", "1"),
@@ -269,19 +241,43 @@ def commands(
             ]
             for subset in recipe.generate.subsets
         ]
-    else:
-        result = [
-            [
-                *("scripts/score.sh", "--generate-output", f"{run_dir}/generate/generate-{subset}.txt"),
-                *("--target-lang", recipe.data.target),
-                *(["--lowercase"] if recipe.score.lowercase else []),
-                *(["--compound-split"] if recipe.score.compound_split else []),
-                *_reference("--ref", recipe, "tok", subset),
-                *_reference("--reference", recipe, "raw", subset),
-            ]
-            for subset in recipe.generate.subsets
+    return [
+        [
+            *("scripts/score.sh", "--generate-output", f"{run_dir}/generate/generate-{subset}.txt"),
+            *("--target-lang", recipe.data.target),
+            *(["--lowercase"] if recipe.score.lowercase else []),
+            *(["--compound-split"] if recipe.score.compound_split else []),
+            *_reference("--ref", recipe, "tok", subset),
+            *_reference("--reference", recipe, "raw", subset),
         ]
-    return [[*command, *extra] for command in result]
+        for subset in recipe.generate.subsets
+    ]
+
+
+def _train_command(recipe: Recipe, run_dir: str, devices: int, precision: str) -> list[str]:
+    if precision not in PRECISIONS:
+        raise RecipeError(f"precision {precision!r}: must be one of {', '.join(PRECISIONS)}")
+    if devices not in divisors(recipe):
+        raise RecipeError(
+            f"{recipe.name}: {devices} devices do not divide the {recipe.train.batches} batches of an update; "
+            f"take one of {divisors(recipe)}"
+        )
+    if precision == "bf16" and recipe.train.arch.startswith("transformer"):
+        raise RecipeError(f"bf16: with --arch {recipe.train.arch} fairseq takes it for a TPU; take fp16 or amp")
+    return [
+        *("fairseq-train", *_data(recipe), "--arch", recipe.train.arch),
+        *_flags(recipe.train.flags),
+        *("--distributed-world-size", str(devices), "--update-freq", str(recipe.train.batches // devices)),
+        *("--save-dir", run_dir),
+        *("--log-format", "json", "--log-interval", "50", "--no-progress-bar"),
+        *([f"--{precision}"] if precision != "fp32" else []),
+    ]
+
+
+def _data(recipe: Recipe) -> list[str]:
+    data = recipe.data
+    languages = ["--source-lang", data.source, "--target-lang", data.target]
+    return [data.directory, "--user-dir", "ode_transformer", "--task", "translation", *languages]
 
 
 def _reference(option: str, recipe: Recipe, kind: str, subset: str) -> list[str]:
