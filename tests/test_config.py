@@ -69,16 +69,17 @@ def test_the_defaults_are_macaron_base():
     assert resolved == {f.name: getattr(macaron.MacaronConfig(), f.name) for f in fields(macaron.MacaronConfig)}
 
 
-@pytest.mark.parametrize("arch", macaron.ARCHITECTURES)
+@pytest.mark.parametrize("arch", config.PRESETS)
 def test_hydras_files_equal_the_table(arch):
     path = f"{USER_DIR}/hydra/model/{arch}.yaml"
     with open(path, encoding="utf-8") as file:
         text = file.read()
     expected = config.hydra_preset(arch)
     assert text == expected, "run `make hydra`"
-    values = yaml.safe_load(text)
+    model_name, config_class, _ = config.PRESETS[arch]
+    values = {**vars(config_class()), **yaml.safe_load(text)}
     on_the_command_line = OmegaConf.to_container(parse(arch).model)
-    assert values == {**on_the_command_line, "_name": "macaron", "arch": None}
+    assert values == {**on_the_command_line, "_name": model_name, "arch": None}
 
 
 def test_hydra_with_the_name_of_an_architecture_is_refused():

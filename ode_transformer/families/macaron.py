@@ -29,36 +29,23 @@ The ablations of Table 3, at the same number of parameters as Macaron but for no
   --ffn-hidden-layers 2``.
 """
 
-from dataclasses import dataclass, field
-
-from fairseq.dataclass import ChoiceEnum
 from fairseq.models import register_model
 
-from ..config import FlatTransformerConfig, register_architectures
-from ..numerics.splitting import SPLITTINGS
-from .transformer import SplitTransformerModel
+from ..config import register_architectures, with_defaults
+from .transformer import SplitTransformerConfig, SplitTransformerModel
 
-
-@dataclass
-class MacaronConfig(FlatTransformerConfig):
-    """All options of fairseq's Transformer and those of the splitting; the defaults are Macaron base."""
-
-    encoder_ffn_embed_dim: int = field(default=1024, metadata={"help": "inner size of each encoder FFN"})
-    decoder_ffn_embed_dim: int = field(default=1024, metadata={"help": "inner size of each decoder FFN"})
-    encoder_normalize_before: bool = field(default=True, metadata={"help": "pre-norm in the encoder"})
-    decoder_normalize_before: bool = field(default=True, metadata={"help": "pre-norm in the decoder"})
-    attention_dropout: float = field(default=0.1, metadata={"help": "dropout of attention weights"})
-    activation_dropout: float = field(default=0.1, metadata={"help": "dropout after the activation in an FFN"})
-    splitting: ChoiceEnum(list(SPLITTINGS)) = field(
-        default="strang",
-        metadata={
-            "help": "how attention and feed-forward take turns: lie-trotter (the Transformer), strang (Macaron), "
-            "strang-swapped (half attention, FFN, half attention)"
-        },
-    )
-    ffn_hidden_layers: int = field(
-        default=1, metadata={"help": "hidden layers of an FFN, without residual between them: 1 or 2"}
-    )
+MacaronConfig = with_defaults(
+    "MacaronConfig",
+    SplitTransformerConfig,
+    encoder_ffn_embed_dim=1024,
+    decoder_ffn_embed_dim=1024,
+    encoder_normalize_before=True,
+    decoder_normalize_before=True,
+    attention_dropout=0.1,
+    activation_dropout=0.1,
+    splitting="strang",
+)
+"""The options that all families have; the defaults are Macaron base. Inner sizes are those of each FFN."""
 
 
 @register_model("macaron", dataclass=MacaronConfig)
@@ -103,4 +90,5 @@ RELEASED = {
     "transformer_wmt_en_de_big_t2t_macaron": _size(1024, 2048, 16, dropout=0.3),
 }
 
-register_architectures("macaron", MacaronConfig, ARCHITECTURES | RELEASED)
+register_architectures("macaron", MacaronConfig, ARCHITECTURES)
+register_architectures("macaron", MacaronConfig, RELEASED, released=True)

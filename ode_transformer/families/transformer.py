@@ -1,19 +1,92 @@
-"""The encoder-decoder that all families build on: fairseq's Transformer around our layers."""
+"""The encoder-decoder that all families build on: fairseq's Transformer around our layers.
+
+A family is a configuration with defaults of its own and a table of named architectures; every option below is every
+family's.
+"""
 
 import argparse
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Optional
 
+from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
-from torch import nn
+from torch import Tensor, nn
 
-from ..config import add_flags, to_transformer_config
-from ..modules.layers import Decoder, Encoder
+from ..config import FlatTransformerConfig, add_flags, to_transformer_config
+from ..modules.attention import RELATIVE_POSITIONS
+from ..modules.history import HISTORIES
+from ..modules.layers import ODE_FUNCTIONS, ODE_RESIDUALS, Decoder, Encoder
+from ..numerics.coefficients import COEFFICIENTS
+from ..numerics.integrators import INTEGRATORS
+from ..numerics.splitting import SPLITTINGS
+
+
+def option(default: Any, help: str) -> Any:
+    """A field of a configuration; its help is the flag's."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass
+class SplitTransformerConfig(FlatTransformerConfig):
+    """All options of fairseq's Transformer, and those of splitting, integrator, attention and history."""
+
+    splitting: ChoiceEnum(list(SPLITTINGS)) = option(
+        "lie-trotter",
+        "how attention and feed-forward take turns: lie-trotter (the Transformer), strang (Macaron), "
+        "strang-swapped (half attention, FFN, half attention)",
+    )
+    ffn_hidden_layers: int = option(1, "hidden layers of an FFN, without residual between them: 1 or 2")
+    integrator: ChoiceEnum(list(INTEGRATORS)) = option(
+        "euler", "how an encoder layer steps: Runge-Kutta (heun is the paper's RK2), polynet, or a multistep scheme"
+    )
+    decoder_integrator: ChoiceEnum(list(INTEGRATORS)) = option("euler", "how a decoder layer steps")
+    coefficients: ChoiceEnum(list(COEFFICIENTS)) = option(
+        "fixed",
+        "how stages are weighed: fixed (by the method), ones, scalars (learned), sigmoid (g and 1 - g), two-sigmoids, "
+        "two-tanh, ema (a (1 - a)^(n - i), one learned a)",
+    )
+    gate_sharing: ChoiceEnum(["shared", "per-layer"]) = option(
+        "shared", "learned coefficients: one set, or one a layer"
+    )
+    ode_function: ChoiceEnum(list(ODE_FUNCTIONS)) = option(
+        "both",
+        "what is integrated: both (the whole layer's increment), san or ffn (those sub-layers alone, the others take "
+        "Euler steps), substeps (each sub-layer by itself)",
+    )
+    ode_residual: ChoiceEnum(list(ODE_RESIDUALS)) = option(
+        "paper", "F is the increment of what is integrated (paper), or that with its residual (released code)"
+    )
+    relative_positions: ChoiceEnum(list(RELATIVE_POSITIONS)) = option(
+        "none", "relative positions in self-attention: none, keys, or keys-values"
+    )
+    max_relative_length: int = option(8, "distance from which on all relative positions are one")
+    encoder_history: ChoiceEnum(list(HISTORIES)) = option("none", "how encoder layers read those before them")
+    decoder_history: ChoiceEnum(list(HISTORIES)) = option("none", "how decoder layers read those before them")
+    word_dropout: float = option(
+        0.0, "probability of dropping a word's whole embedding, source and target, in training"
+    )
+
+
+class WordDropoutEmbedding(nn.Embedding):
+    """An embedding that leaves each word out, as a vector of zeros, with probability p in training.
+
+    The released code's ``word_dropout`` is the probability of keeping it.
+    """
+
+    p = 0.0
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(B, T) -> (B, T, C)."""
+        x = super().forward(tokens)
+        if self.training and self.p > 0:
+            x = x * (x.new_empty(tokens.shape).uniform_() >= self.p).unsqueeze(-1)
+        return x
 
 
 class SplitTransformerModel(TransformerModelBase):
-    """A Transformer whose layers follow a splitting; a family registers a subclass with its configuration."""
+    """A Transformer of our layers; a family registers a subclass with its configuration."""
 
-    config_class: type
+    config_class: type = SplitTransformerConfig
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:
@@ -25,9 +98,23 @@ class SplitTransformerModel(TransformerModelBase):
         """Build the model from the family's flat configuration (or what fairseq or hydra made of it).
 
         Raises:
-            ValueError: for a field that is unknown, missing or out of its set.
+            ValueError: for a field that is unknown, missing or out of its set, or does not go with another.
         """
         return super().build_model(to_transformer_config(cfg, cls.config_class), task)
+
+    @classmethod
+    def build_embedding(
+        cls, cfg: TransformerConfig, dictionary: Any, embed_dim: int, path: Optional[str] = None
+    ) -> nn.Embedding:
+        embedding = super().build_embedding(cfg, dictionary, embed_dim, path)
+        if not 0 <= cfg.word_dropout < 1:
+            raise ValueError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
+        if cfg.word_dropout > 0:
+            embedding = WordDropoutEmbedding.from_pretrained(
+                embedding.weight, freeze=False, padding_idx=embedding.padding_idx
+            )
+            embedding.p = cfg.word_dropout
+        return embedding
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Embedding) -> Encoder:

@@ -1,29 +1,83 @@
-"""Encoder and decoder layers: a splitting of attention (F) and feed-forward (G), solved with Euler sub-steps.
+"""Encoder and decoder layers: splitting x integrator x attention x feed-forward.
 
-Stock fairseq's layer is the Lie-Trotter splitting; with it these layers compute the same bits. The last F and the
-last G of a splitting are the stock sub-layers under their stock names, so that checkpoints of the Transformer fit;
-an earlier one is an extra sub-layer with weights of its own (``macaron_*``).
+A layer splits into attention (F) and feed-forward (G); Euler sub-steps of the Lie-Trotter splitting are stock fairseq's
+layer, and compute the same bits. The last F and the last G of a splitting are the stock sub-layers under their stock
+names, so that checkpoints of the Transformer fit; an earlier one is an extra sub-layer with weights of its own
+(``macaron_*``). In a decoder layer F is self-attention; cross-attention (C) follows the last of it, for a whole step.
 
-In a decoder layer F is self-attention; cross-attention follows the last of it, for a whole step.
+An integrator of higher order evaluates a layer, or its sub-layers, several times with the same weights. The vector
+field of a layer is its increment f(y), the sum of what its sub-layers add to y.
 """
 
-from typing import Optional
+from collections.abc import Callable
+from itertools import count
+from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
-from fairseq.modules import LayerNorm
+from fairseq.modules import LayerNorm, MultiheadAttention
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from ..numerics.splitting import get_splitting, split_step
+from ..numerics.coefficients import Combine, build_coefficients, weighted_sum
+from ..numerics.integrators import (
+    EULER,
+    HEUN,
+    ButcherTableau,
+    Multistep,
+    Polynomial,
+    get_integrator,
+    polynomial_step,
+    rk_step,
+)
+from ..numerics.splitting import euler, get_splitting, split_step
+from .attention import RelativeAttention, StagedAttention
+from .history import History, MultistepConnection, Stack
+
+ODE_FUNCTIONS = {"both": "", "san": "F", "ffn": "G", "substeps": "FCG"}
+"""What is integrated: the increment of the whole layer, or the sub-flows of these letters, each by itself."""
+
+ODE_RESIDUALS = ("paper", "released")
+
+
+class Sublayer(NamedTuple):
+    """A sub-layer: which flow it is, F (self-attention), C (cross-attention) or G; its function, and its norm."""
+
+    flow: str
+    function: Callable[[Tensor], Tensor]
+    norm: nn.Module
+
+    def field(self, y: Tensor) -> Tensor:
+        """Sub(LN(y))."""
+        return self.function(self.norm(y))
+
+
+def _integrator(cfg: TransformerConfig, side: str) -> str:
+    return str(cfg.integrator if side == "encoder" else cfg.decoder_integrator)
+
+
+def _build_coefficients(cfg: TransformerConfig, side: str, sharing: str) -> Optional[nn.Module]:
+    """What weighs the stages on a side, where it is shared as named; None where the method does it itself."""
+    method, name = get_integrator(_integrator(cfg, side)), str(cfg.coefficients)
+    # A decoder of Euler steps has nothing to weigh: the coefficients are the encoder's.
+    if str(cfg.gate_sharing) != sharing or (side == "decoder" and method is EULER):
+        return None
+    if isinstance(method, Multistep):
+        if name != "fixed":
+            raise ValueError(f"--coefficients {name}: must be fixed with the integrator {_integrator(cfg, side)}")
+        return None
+    own = method.b if isinstance(method, ButcherTableau) else method.weights
+    initial = [1.0, 1.0] if method is HEUN else own
+    return build_coefficients(name, method.stages, initial, getattr(cfg, side).embed_dim)
 
 
 class SplitLayer:
-    """What the encoder's and the decoder's layer share: the sub-layers that a splitting asks for, and one substep."""
+    """What the encoder's and the decoder's layer share: sub-layers as a splitting asks for, and the step."""
 
-    def _build_sublayers(self, cfg: TransformerConfig, ffn_embed_dim: int) -> None:
+    def _build_sublayers(self, cfg: TransformerConfig, side: str) -> None:
+        ffn_embed_dim = getattr(cfg, side).ffn_embed_dim
         self.splitting = get_splitting(str(cfg.splitting))
         if max(map(self.splitting.flows.count, "FG")) > 2:
             raise ValueError(f"splitting {cfg.splitting!r}: a layer has at most two of each sub-layer")
@@ -42,6 +96,37 @@ class SplitLayer:
             self.macaron_attn = self.build_self_attention(size, cfg)
             self.macaron_attn_layer_norm = LayerNorm(size, export=cfg.export)
         self._reset_parameters()
+        self._configure_step(cfg, side)
+
+    def _configure_step(self, cfg: TransformerConfig, side: str) -> None:
+        name = _integrator(cfg, side)
+        self.integrator = get_integrator(name)
+        self.flows = ODE_FUNCTIONS[str(cfg.ode_function)]
+        self.released = str(cfg.ode_residual) == "released"
+        self.coefficients = _build_coefficients(cfg, side, "per-layer")
+        weighed = side == "encoder" and str(cfg.coefficients) not in ("fixed", "ones")
+        if not self.normalize_before and (self.integrator is not EULER or weighed):
+            raise ValueError(
+                f"integrator {name}, coefficients {cfg.coefficients}: must be euler and fixed in a post-norm {side}, "
+                f"whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
+            )
+        if isinstance(self.integrator, Multistep):
+            if self.flows:
+                raise ValueError(f"--ode-function {cfg.ode_function}: must be both with the integrator {name}")
+            if self.released:
+                raise ValueError(f"--ode-residual released: must be paper with the integrator {name}")
+
+    def _build_attention(self, cfg: TransformerConfig, heads: int, xformers: Any, **more: Any) -> MultiheadAttention:
+        more |= {
+            "dropout": cfg.attention_dropout,
+            "q_noise": self.quant_noise,
+            "qn_block_size": self.quant_noise_block_size,
+            "xformers_att_config": xformers,
+        }
+        if str(cfg.relative_positions) == "none":
+            return StagedAttention(self.embed_dim, heads, **more)
+        values = str(cfg.relative_positions) == "keys-values"
+        return RelativeAttention(self.embed_dim, heads, cfg.max_relative_length, values, **more)
 
     def _reset_parameters(self) -> None:
         # As the papers' code: zero biases, Xavier feed-forward. fairseq's current layer leaves both to nn.Linear,
@@ -58,12 +143,12 @@ class SplitLayer:
             x = self.activation_dropout_module(self.activation_fn(linear(x)))
         return self.dropout_module(linears[-1](x))
 
-    def _substeps(self, attentions: list, cross_attention: Optional[tuple] = None) -> list:
-        """Pairs ((Sub, norm), fraction of the step), in their order.
+    def _substeps(self, attentions: list, cross_attention: Optional[tuple] = None) -> list[tuple[Sublayer, float]]:
+        """The sub-layers, each with its fraction of the step, in their order.
 
         Args:
-            attentions: (Sub, norm) of every F of the splitting.
-            cross_attention: (Sub, norm) of the decoder's attention over the source, solved after the last F.
+            attentions: (function, norm) of every F of the splitting.
+            cross_attention: (function, norm) of the decoder's attention over the source, solved after the last F.
         """
         hidden = [self.fc_hidden] if hasattr(self, "fc_hidden") else []
         feed_forwards = [(lambda x: self._feed_forward(x, self.fc1, *hidden, self.fc2), self.final_layer_norm)]
@@ -74,17 +159,48 @@ class SplitLayer:
             )
             feed_forwards.insert(0, first)
         sublayers = {"F": iter(attentions), "G": iter(feed_forwards)}
-        substeps = [(next(sublayers[flow]), fraction) for flow, fraction in self.splitting]
+        substeps = [(Sublayer(flow, *next(sublayers[flow])), fraction) for flow, fraction in self.splitting]
         if cross_attention is not None:
-            substeps.insert(self.splitting.flows.rindex("F") + 1, (cross_attention, 1.0))
+            substeps.insert(self.splitting.flows.rindex("F") + 1, (Sublayer("C", *cross_attention), 1.0))
         return substeps
 
-    def _euler(self, sublayer: tuple, y: Tensor, h: float) -> Tensor:
+    def _solve(
+        self, substeps: list[tuple[Sublayer, float]], y: Tensor, shared: Optional[Combine], increment: bool
+    ) -> Tensor:
+        """The layer's step from y, (T, B, C); only its increment f(y) if asked for (multistep schemes do)."""
+        if increment:
+            return self._increment(substeps, y)
+        combine = self.coefficients or shared
+        if self.integrator is EULER and combine is None:
+            return split_step(substeps, y, step=self._euler)
+        step = polynomial_step if isinstance(self.integrator, Polynomial) else rk_step
+
+        def integrate(f: Callable[[Tensor], Tensor], y: Tensor, h: float) -> Tensor:
+            if self.released:  # F is the layer with its residual
+                return step(lambda x: euler(f, x, h), y, self.integrator, combine=combine)
+            return step(f, y, self.integrator, h, combine)
+
+        if not self.flows:
+            return integrate(lambda x: self._increment(substeps, x), y, 1.0)
+
+        def substep(sublayer: Sublayer, y: Tensor, h: float) -> Tensor:
+            return integrate(sublayer.field, y, h) if sublayer.flow in self.flows else self._euler(sublayer, y, h)
+
+        return split_step(substeps, y, step=substep)
+
+    def _increment(self, substeps: list[tuple[Sublayer, float]], y: Tensor) -> Tensor:
+        """f(y) = sum of h Sub(LN(y + what came before)); never layer(y) - y, which loses bits in half precision."""
+        total = None
+        for sublayer, h in substeps:
+            slope = sublayer.field(y if total is None else y + total)
+            total = weighted_sum([h], [slope], total)
+        return total
+
+    def _euler(self, sublayer: Sublayer, y: Tensor, h: float) -> Tensor:
         """Pre-norm: y + h Sub(LN(y)). Post-norm: LN(y + h Sub(y))."""
-        f, norm = sublayer
         if self.normalize_before:
-            return torch.add(y, f(norm(y)), alpha=h)
-        return norm(torch.add(y, f(y), alpha=h))
+            return torch.add(y, sublayer.field(y), alpha=h)
+        return sublayer.norm(torch.add(y, sublayer.function(y), alpha=h))
 
 
 class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
@@ -92,14 +208,26 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
 
     def __init__(self, cfg: TransformerConfig):
         super().__init__(cfg)
-        self._build_sublayers(cfg, cfg.encoder.ffn_embed_dim)
+        self._build_sublayers(cfg, "encoder")
 
-    def forward(self, x: Tensor, encoder_padding_mask: Optional[Tensor]) -> Tensor:
+    def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
+        encoder = cfg.encoder
+        return self._build_attention(cfg, encoder.attention_heads, encoder.xformers_att_config, self_attention=True)
+
+    def forward(
+        self,
+        x: Tensor,
+        encoder_padding_mask: Optional[Tensor],
+        coefficients: Optional[Combine] = None,
+        increment: bool = False,
+    ) -> Tensor:
         """One layer.
 
         Args:
             x: (T, B, C).
             encoder_padding_mask: (B, T), true where the source is padding, or None.
+            coefficients: what weighs the stages, if the layers share it.
+            increment: return f(x), not the state after the step.
 
         Returns:
             (T, B, C).
@@ -115,7 +243,7 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         attentions = [(attend(self.self_attn), self.self_attn_layer_norm)]
         if hasattr(self, "macaron_attn"):
             attentions.insert(0, (attend(self.macaron_attn), self.macaron_attn_layer_norm))
-        return split_step(self._substeps(attentions), x, step=self._euler)
+        return self._solve(self._substeps(attentions), x, coefficients, increment)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
         """Rename the norms of old checkpoints; the released Macaron keeps FFN_a's as ``layer_norms.2``."""
@@ -131,7 +259,15 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
     def __init__(self, cfg: TransformerConfig, no_encoder_attn: bool = False):
         super().__init__(cfg, no_encoder_attn)
         # The released Macaron code takes the encoder's inner size here, wrong where the two differ (spec M7).
-        self._build_sublayers(cfg, cfg.decoder.ffn_embed_dim)
+        self._build_sublayers(cfg, "decoder")
+
+    def build_self_attention(
+        self, embed_dim: int, cfg: TransformerConfig, add_bias_kv: bool = False, add_zero_attn: bool = False
+    ) -> MultiheadAttention:
+        decoder = cfg.decoder
+        return self._build_attention(
+            cfg, decoder.attention_heads, decoder.xformers_att_config, self_attention=not cfg.cross_self_attention
+        )
 
     def forward(
         self,
@@ -143,6 +279,8 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         self_attn_padding_mask: Optional[Tensor] = None,
         need_attn: bool = False,
         need_head_weights: bool = False,
+        coefficients: Optional[Combine] = None,
+        increment: bool = False,
     ) -> tuple[Tensor, Optional[Tensor], None]:
         """One layer.
 
@@ -155,14 +293,24 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             self_attn_padding_mask: (B, T).
             need_attn: return the weights of cross-attention, averaged over heads.
             need_head_weights: return them for every head.
+            coefficients: what weighs the stages, if the layers share it.
+            increment: return f(x), not the state after the step.
 
         Returns:
-            (T, B, C); the weights (B, T, S), or (H, B, T, S) for every head, or None; None.
+            (T, B, C); the weights (B, T, S), or (H, B, T, S) for every head, or None; None. With several evaluations
+            the weights are the last one's.
         """
         weights = None
+        # Keys and values of the source are the same for every stage: computed once, also where nothing else is cached.
+        source_state = incremental_state
+        if source_state is None and getattr(self.integrator, "stages", 1) > 1:
+            source_state = {}
 
         def attend(attention):
+            stages = count()
+
             def f(x):
+                attention.stage = next(stages)
                 y, mask, padding_mask = x, self_attn_mask, self_attn_padding_mask
                 cached = attention._get_input_buffer(incremental_state)
                 if self.cross_self_attention and "prev_key" not in cached:
@@ -195,7 +343,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
                 encoder_out,
                 encoder_out,
                 key_padding_mask=encoder_padding_mask,
-                incremental_state=incremental_state,
+                incremental_state=source_state,
                 static_kv=True,
                 need_weights=need_attn or need_head_weights or (not self.training and self.need_attn),
                 need_head_weights=need_head_weights,
@@ -208,7 +356,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         cross = None
         if self.encoder_attn is not None and encoder_out is not None:
             cross = (attend_source, self.encoder_attn_layer_norm)
-        return split_step(self._substeps(attentions, cross), x, step=self._euler), weights, None
+        return self._solve(self._substeps(attentions, cross), x, coefficients, increment), weights, None
 
 
 def _wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
@@ -224,23 +372,69 @@ def _keep_final_norm(state_dict: dict, name: str) -> None:
     state_dict[f"{name}.version"] = torch.tensor([3.0])
 
 
+def _connect(stack: nn.Module, side: str, cfg: TransformerConfig, layerdrop: float) -> None:
+    """Give an encoder or a decoder what stands between its layers, and what they share."""
+    part, history, name = getattr(cfg, side), str(getattr(cfg, f"{side}_history")), _integrator(cfg, side)
+    depth, method = len(stack.layers), get_integrator(name)
+    stack.history = None
+    if isinstance(method, Multistep):
+        if history != "none":
+            raise ValueError(f"--{side}-history {history}: must be none with the integrator {name}, itself a history")
+        stack.history = MultistepConnection(method, depth)
+    elif history != "none":
+        stack.history = History(history, depth, part.embed_dim, part.normalize_before)
+    if stack.history is not None and part.layers_to_keep:
+        raise ValueError(f"--{side}-layers-to-keep {part.layers_to_keep}: a history of all layers does not fit a part")
+    stack.coefficients = _build_coefficients(cfg, side, "shared")
+    shared = {} if stack.coefficients is None else {"coefficients": stack.coefficients}
+    stack.layers = Stack(nn.ModuleList.__iter__(stack.layers), layerdrop, stack.history, shared)
+
+
+def _check_history(stack: nn.Module, state_dict: dict, name: str) -> None:
+    weight = state_dict.get(f"{name}.history.weight")
+    own = getattr(stack.history, "weight", None)
+    if weight is not None and own is not None and weight.shape != own.shape:
+        raise ValueError(
+            f"{name}.history.weight is {tuple(weight.shape)} in the checkpoint, for another number of layers: must be "
+            f"{tuple(own.shape)} with {stack.history.depth} of them"
+        )
+
+
 class Encoder(TransformerEncoderBase):
     """fairseq's Transformer encoder with our layers."""
+
+    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
+        super().__init__(cfg, *args, **more)
+        _connect(self, "encoder", cfg, self.encoder_layerdrop)
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         return _wrap(EncoderLayer(cfg), cfg)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
+        """Bring names up to date; those of the released ODE Transformer's coefficients among them."""
         _keep_final_norm(state_dict, name)
+        _check_history(self, state_dict, name)
+        for old, new in (
+            ("gate_linear.weight", "gate.weight"),
+            ("gate_linear.bias", "gate.bias"),
+            ("alpha", "weight"),
+        ):
+            if f"{name}.{old}" in state_dict:
+                state_dict[f"{name}.coefficients.{new}"] = state_dict.pop(f"{name}.{old}")
         return super().upgrade_state_dict_named(state_dict, name)
 
 
 class Decoder(TransformerDecoderBase):
     """fairseq's Transformer decoder with our layers."""
 
+    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
+        super().__init__(cfg, *args, **more)
+        _connect(self, "decoder", cfg, self.decoder_layerdrop)
+
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(DecoderLayer(cfg, no_encoder_attn), cfg)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         _keep_final_norm(state_dict, name)
+        _check_history(self, state_dict, name)
         return super().upgrade_state_dict_named(state_dict, name)

@@ -1,12 +1,14 @@
 """The layers against fairseq's own and against the equations written out."""
 
 import copy
+from dataclasses import fields
 
 import pytest
 import torch
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 
+from ode_transformer.families.transformer import SplitTransformerConfig
 from ode_transformer.modules.layers import DecoderLayer, EncoderLayer
 
 
@@ -15,6 +17,9 @@ def config(splitting="lie-trotter", pre_norm=True, hidden=1, **more):
     for side in (cfg.encoder, cfg.decoder):
         side.embed_dim, side.ffn_embed_dim, side.attention_heads = 16, 24, 2
         side.normalize_before = pre_norm
+    for field in fields(SplitTransformerConfig):
+        if not hasattr(cfg, field.name):
+            setattr(cfg, field.name, field.default)
     cfg.splitting, cfg.ffn_hidden_layers = splitting, hidden
     cfg.dropout = cfg.attention_dropout = cfg.activation_dropout = 0.0
     for key, value in more.items():

@@ -1,0 +1,151 @@
+"""Self-attention for layers that are evaluated more than once, with or without relative positions."""
+
+from functools import lru_cache
+from typing import Any, Optional
+
+import torch
+from fairseq import utils
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+RELATIVE_POSITIONS = ("none", "keys", "keys-values")
+
+
+class StagedAttention(MultiheadAttention):
+    """fairseq's attention, whose cache of step-by-step decoding holds keys and values a stage.
+
+    A Runge-Kutta layer attends several times a step, to states of its own each time. fairseq keeps one cache a module,
+    and would append the stages to each other.
+
+    ``stage`` says which evaluation the next call belongs to; the layer sets it.
+    """
+
+    stage = 0
+
+    def _get_input_buffer(self, incremental_state: Optional[dict]) -> dict:
+        return self.get_incremental_state(incremental_state, f"attn_state.{self.stage}") or {}
+
+    def _set_input_buffer(self, incremental_state: Optional[dict], buffer: dict) -> Optional[dict]:
+        return self.set_incremental_state(incremental_state, f"attn_state.{self.stage}", buffer)
+
+    def reorder_incremental_state(self, incremental_state: Optional[dict], new_order: Tensor) -> Optional[dict]:
+        """Reorder the cache of every stage to follow the hypotheses of a beam."""
+        self.stage = 0
+        while self._get_input_buffer(incremental_state):
+            super().reorder_incremental_state(incremental_state, new_order)
+            self.stage += 1
+        return incremental_state
+
+
+class RelativeAttention(StagedAttention):
+    """Self-attention with relative positions (Shaw et al. 2018, equations 3 to 5).
+
+    With r(i, j) = clip(j - i, -m, m), d the width of a head::
+
+        score_ij = q_i . (k_j + a_K[r(i, j)]) / sqrt(d)
+        out_i    = sum_j softmax(score_i)_j (v_j + a_V[r(i, j)])
+
+    The tables are shared by the heads, a table a layer, as in the released ODE Transformer, which has the one of keys.
+    No tensor holds a vector for each pair of positions: a query meets the 2m + 1 vectors of the table once, and each
+    pair looks its product up; weights are summed by distance before they meet the vectors of a_V.
+
+    Args:
+        embed_dim: C.
+        num_heads: H.
+        max_relative_length: m, 1 or more; farther positions count as m away.
+        values: whether values have relative positions too.
+        more: as of fairseq's attention.
+
+    Raises:
+        ValueError: m below 1, or an option of fairseq's attention that relative positions do not go with.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, max_relative_length: int, values: bool = False, **more: Any):
+        super().__init__(embed_dim, num_heads, **more)
+        if max_relative_length < 1:
+            raise ValueError(f"--max-relative-length {max_relative_length}: must be 1 or more")
+        if not self.self_attention:
+            raise ValueError("relative positions: have no meaning together with --cross-self-attention")
+        if self.use_xformers:
+            raise ValueError("relative positions: do not go with xformers' attention")
+        self.max_relative_length = max_relative_length
+        size = (2 * max_relative_length + 1, self.head_dim)
+        self.relative_position_keys = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size)))
+        self.relative_position_values = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size))) if values else None
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Optional[Tensor] = None,
+        value: Optional[Tensor] = None,
+        key_padding_mask: Optional[Tensor] = None,
+        incremental_state: Optional[dict] = None,
+        need_weights: bool = True,
+        attn_mask: Optional[Tensor] = None,
+    ) -> tuple[Tensor, Optional[Tensor]]:
+        """Attend from every position to all that the masks leave.
+
+        Args:
+            query: (T, B, C); T is the number of new positions when decoding step by step.
+            key, value: the query; for fairseq's interface.
+            key_padding_mask: (B, T), true where a key is padding.
+            incremental_state: the cache of step-by-step decoding; with it keys are all positions so far, S.
+            need_weights: return the weights, averaged over heads.
+            attn_mask: (T, S), minus infinity where attention is forbidden.
+
+        Returns:
+            (T, B, C); the weights (B, T, S) or None.
+        """
+        length, batch, _ = query.shape
+        q = self._split(self.q_proj(query) * self.scaling)
+        k, v = self._split(self.k_proj(query)), self._split(self.v_proj(query))
+        if incremental_state is not None:
+            k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask)
+        scores = torch.bmm(q, k.transpose(1, 2))  # (N, T, S), N = B H
+        columns = _distances(length, k.size(1), self.max_relative_length, q.device).expand_as(scores)
+        scores += torch.matmul(q, self.relative_position_keys.t()).gather(2, columns)
+        if attn_mask is not None:
+            scores += attn_mask
+        if key_padding_mask is not None:
+            hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
+            scores = scores.view(batch, self.num_heads, length, -1).masked_fill(hidden, float("-inf")).view_as(scores)
+        weights = utils.softmax(scores, dim=-1)  # in fp32
+        p = self.dropout_module(weights.type_as(scores))
+        out = torch.bmm(p, v)  # (N, T, d)
+        if self.relative_position_values is not None:
+            by_distance = p.new_zeros(*p.shape[:2], len(self.relative_position_values)).scatter_add(2, columns, p)
+            out = out + torch.matmul(by_distance, self.relative_position_values)
+        out = self.out_proj(out.transpose(0, 1).reshape(length, batch, self.embed_dim))
+        if not need_weights:
+            return out, None
+        return out, weights.view(batch, self.num_heads, length, -1).mean(dim=1)
+
+    def _split(self, x: Tensor) -> Tensor:
+        # (T, B, C) -> (N, T, d)
+        return x.reshape(len(x), -1, self.head_dim).transpose(0, 1)
+
+    def _remember(self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> tuple:
+        buffer = self._get_input_buffer(incremental_state)
+        heads = (k.size(0) // self.num_heads, self.num_heads, -1, self.head_dim)
+        k, v = k.view(heads), v.view(heads)  # (B, H, T, d)
+        if buffer:
+            k = torch.cat((buffer["prev_key"], k), dim=2)
+            v = torch.cat((buffer["prev_value"], v), dim=2)
+        mask = self._append_prev_key_padding_mask(
+            mask, buffer.get("prev_key_padding_mask"), batch_size=heads[0], src_len=k.size(2), static_kv=False
+        )
+        buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": mask}
+        self._set_input_buffer(incremental_state, buffer)
+        return k.flatten(0, 1), v.flatten(0, 1), mask
+
+
+@lru_cache(maxsize=4)
+def _distances(length: int, keys: int, m: int, device: torch.device) -> Tensor:
+    """The column of every pair (i, j) in a table of distances, m + clip(j - (i + S - T), -m, m): (T, S).
+
+    The last key is the last query's own. Kept for the layers and stages to come, which ask for the same.
+    """
+    with torch.inference_mode(False):  # or the next to train could not save it
+        i = torch.arange(keys - length, keys, device=device)
+        j = torch.arange(keys, device=device)
+        return (j - i[:, None]).clamp(-m, m) + m

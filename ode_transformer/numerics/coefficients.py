@@ -1,0 +1,136 @@
+"""Coefficients: how the stages F_1, ..., F_n of a step are weighed, y' = y + sum_i gamma_i F_i.
+
+Source: Li et al. 2022, "ODE Transformer", section 3.2 and Table 10; ``ema`` is the predictor of Li et al. 2024,
+"Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning" (arXiv 2411.03042).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Optional, Union
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Combine = Callable[[Sequence[Tensor]], Tensor]
+"""Turns the stages of a step into its increment: [F_1, ..., F_n] -> sum_i gamma_i F_i."""
+
+
+def weighted_sum(
+    weights: Sequence[Union[float, Tensor]], terms: Sequence[Tensor], total: Optional[Tensor] = None
+) -> Tensor:
+    """``total`` + sum_i weights[i] terms[i], one pass over memory a term; numbers that are 0 cost none.
+
+    Args:
+        weights: numbers, or tensors that broadcast to the terms.
+        terms: as many tensors of one shape.
+        total: where the sum begins; 0 if None.
+
+    Returns:
+        A tensor of the terms' shape.
+    """
+    for weight, term in zip(weights, terms, strict=True):
+        if isinstance(weight, Tensor):
+            total = weight * term if total is None else torch.addcmul(total, term, weight)
+        elif total is None and weight != 0:
+            total = term if weight == 1 else weight * term
+        elif weight != 0:
+            total = torch.add(total, term, alpha=weight)
+    if total is None:
+        raise ValueError("a sum needs a term of weight other than 0")
+    return total
+
+
+class Ones(nn.Module):
+    """gamma_i = 1 (equation 23). With two of Heun's stages this is the layer applied twice: weight sharing."""
+
+    def forward(self, stages: Sequence[Tensor]) -> Tensor:
+        return weighted_sum([1.0] * len(stages), stages)
+
+
+class Scalars(nn.Module):
+    """gamma_i learned, a number a stage.
+
+    Args:
+        initial: gamma at the start.
+    """
+
+    def __init__(self, initial: Sequence[float]):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(initial))
+
+    def forward(self, stages: Sequence[Tensor]) -> Tensor:
+        return weighted_sum(list(self.weight), stages)
+
+
+class MovingAverage(nn.Module):
+    """gamma_i = a (1 - a)^(n - i) for stage i of n, with one learned a, at first 1/2: later stages count more."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, stages: Sequence[Tensor]) -> Tensor:
+        n = len(stages)
+        return weighted_sum([self.weight * (1 - self.weight) ** (n - i) for i in range(1, n + 1)], stages)
+
+
+class Gates(nn.Module):
+    """gamma computed from the two stages, a number a token (equations 25 and 26; Table 10).
+
+    Args:
+        embed_dim: C, the width of a stage.
+        gates: 1 for gamma = (g, 1 - g), 2 for two gates by themselves.
+        activation: of a gate.
+    """
+
+    def __init__(self, embed_dim: int, gates: int, activation: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.gate = nn.Linear(2 * embed_dim, gates)
+        nn.init.xavier_uniform_(self.gate.weight)
+        nn.init.zeros_(self.gate.bias)
+        self.activation = activation
+
+    def forward(self, stages: Sequence[Tensor]) -> Tensor:
+        f1, f2 = stages
+        # [F_1; F_2] W + b, without the concatenation.
+        w1, w2 = self.gate.weight.chunk(2, dim=1)
+        gamma = self.activation(F.linear(f1, w1, self.gate.bias) + F.linear(f2, w2))
+        if self.gate.out_features == 1:
+            return torch.addcmul(f2, gamma, f1 - f2)  # g F_1 + (1 - g) F_2
+        return weighted_sum(gamma.split(1, dim=-1), stages)
+
+
+COEFFICIENTS = ("fixed", "ones", "scalars", "sigmoid", "two-sigmoids", "two-tanh", "ema")
+
+
+def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_dim: int) -> Optional[nn.Module]:
+    """What weighs the stages of a method.
+
+    Args:
+        name: one of ``COEFFICIENTS``.
+        stages: of the method.
+        initial: where ``scalars`` start.
+        embed_dim: C.
+
+    Returns:
+        A ``Combine``, with parameters where something is learned; None for the method's own weights.
+
+    Raises:
+        ValueError: no such name, or a gate of two stages for a method of another number.
+    """
+    if name not in COEFFICIENTS:
+        raise ValueError(f"coefficients {name!r}: must be one of {', '.join(COEFFICIENTS)}")
+    if name == "fixed" or (name == "ones" and stages == 1):
+        return None
+    if name == "ones":
+        return Ones()
+    if name == "scalars":
+        return Scalars(initial)
+    if name == "ema":
+        return MovingAverage()
+    if stages != 2:
+        raise ValueError(
+            f"coefficients {name!r} weigh two stages, and the integrator has {stages}: "
+            f"must be one of fixed, ones, scalars, ema, or the integrator one of heun, midpoint, ralston, polynet"
+        )
+    return Gates(embed_dim, 1 if name == "sigmoid" else 2, torch.tanh if name == "two-tanh" else torch.sigmoid)

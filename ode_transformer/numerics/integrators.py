@@ -1,0 +1,235 @@
+"""Integrators: how one layer, or several, step along dy/dt = f(y).
+
+A method is data plus one loop:
+
+- ``ButcherTableau``, an explicit Runge-Kutta method, and ``rk_step``: all evaluations within one layer;
+- ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``;
+- ``Polynomial``, PolyNet's powers of one residual function, and ``polynomial_step``.
+
+All tensors are states of any one shape; f: y -> f(y) keeps it. Observed orders are measured in the tests.
+
+Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Optional, Union
+
+from torch import Tensor
+
+from .coefficients import Combine, weighted_sum
+
+Field = Callable[[Tensor], Tensor]
+"""A vector field f: y -> f(y)."""
+
+
+@dataclass(frozen=True)
+class ButcherTableau:
+    """An explicit Runge-Kutta method for an autonomous equation (equations 8 to 11).
+
+    Args:
+        a: a row a stage; row i weighs the i stages before it (beta of equation 10).
+        b: the weight of every stage in the result (gamma of equation 8).
+
+    Raises:
+        ValueError: a row of the wrong length (the method would be implicit, or incomplete), a weight that is no finite
+            number, or weights b that do not sum to 1: such a method integrates another equation.
+    """
+
+    a: tuple[tuple[float, ...], ...]
+    b: tuple[float, ...]
+
+    def __post_init__(self):
+        if not self.b or len(self.a) != len(self.b):
+            raise ValueError(f"a tableau needs a row and a weight b a stage, got {len(self.a)} rows, b = {self.b}")
+        for i, row in enumerate(self.a):
+            if len(row) != i:
+                raise ValueError(f"row {i} of an explicit tableau has {i} weights, got {row}")
+        if not all(math.isfinite(w) for row in (*self.a, self.b) for w in row):
+            raise ValueError(f"weights must be finite, got a = {self.a}, b = {self.b}")
+        if not math.isclose(math.fsum(self.b), 1.0):
+            raise ValueError(f"the weights b must sum to 1, got {math.fsum(self.b)} from {self.b}")
+
+    @property
+    def stages(self) -> int:
+        """Evaluations of f a step."""
+        return len(self.b)
+
+
+EULER = ButcherTableau(((),), (1.0,))
+"""Order 1: the residual layer."""
+
+HEUN = ButcherTableau(((), (1.0,)), (1 / 2, 1 / 2))
+"""Order 2: improved Euler, the paper's RK2 (equations 12 to 14)."""
+
+MIDPOINT = ButcherTableau(((), (1 / 2,)), (0.0, 1.0))
+"""Order 2."""
+
+RALSTON = ButcherTableau(((), (2 / 3,)), (1 / 4, 3 / 4))
+"""Order 2, of least error bound."""
+
+KUTTA3 = ButcherTableau(((), (1 / 2,), (-1.0, 2.0)), (1 / 6, 4 / 6, 1 / 6))
+"""Order 3. The released code takes F_2 for F_1 in the third stage, and falls to order 2; we take Kutta's."""
+
+RK4 = ButcherTableau(((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)), (1 / 6, 2 / 6, 2 / 6, 1 / 6))
+"""Order 4: the classical method (equations 15 to 19)."""
+
+THREE_EIGHTHS = ButcherTableau(((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), (1 / 8, 3 / 8, 3 / 8, 1 / 8))
+"""Order 4: Kutta's 3/8 rule."""
+
+
+def rk_step(f: Field, y: Tensor, tableau: ButcherTableau, h: float = 1.0, combine: Optional[Combine] = None) -> Tensor:
+    """One Runge-Kutta step: F_i = h f(y + sum_j a_ij F_j); y + sum_i b_i F_i.
+
+    Args:
+        f: the field.
+        y: the state.
+        tableau: the method.
+        h: the step.
+        combine: turns the stages [F_1, ..., F_n] into the increment, in place of the weights b.
+
+    Returns:
+        The state after the step.
+    """
+    stages: list[Tensor] = []
+    for row in tableau.a:
+        slope = f(weighted_sum(row, stages, y))
+        stages.append(slope if h == 1.0 else h * slope)
+    if combine is None:
+        return weighted_sum(tableau.b, stages, y)
+    return y + combine(stages)
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """Powers of the residual function, y + w_1 F(y) + w_2 F(F(y)) + ..., with F = h f.
+
+    For a linear f two unit powers begin backward Euler's expansion 1 / (1 - hf) = 1 + hf + (hf)^2 + ..., of order 1.
+    Where f(0) is not 0 the second power is an error of the size of the step: no consistent method.
+
+    Raises:
+        ValueError: there is no power.
+    """
+
+    weights: tuple[float, ...]
+
+    def __post_init__(self):
+        if not self.weights:
+            raise ValueError("a polynomial needs a weight or more")
+
+    @property
+    def stages(self) -> int:
+        """Evaluations of f a step."""
+        return len(self.weights)
+
+
+POLYNET = Polynomial((1.0, 1.0))
+"""PolyNet (Zhang et al. 2017) as Table 7 has it."""
+
+
+def polynomial_step(
+    f: Field, y: Tensor, polynomial: Polynomial, h: float = 1.0, combine: Optional[Combine] = None
+) -> Tensor:
+    """One step of a polynomial scheme; arguments as those of ``rk_step``."""
+    powers = [y]
+    for _ in polynomial.weights:
+        slope = f(powers[-1])
+        powers.append(slope if h == 1.0 else h * slope)
+    if combine is None:
+        return weighted_sum(polynomial.weights, powers[1:], y)
+    return y + combine(powers[1:])
+
+
+Weight = Union[float, Tensor]
+
+
+@dataclass(frozen=True)
+class Multistep:
+    """A scheme that looks at earlier steps; in a network, at earlier layers, each with its own f_l::
+
+        y_{t+1} = sum_k states(t)[k] y_k + sum_l increments(t)[l] F_l,     F_l = h f_l(y_l).
+
+    The first step has nothing to look back at, and is Euler's unless the scheme says more.
+
+    Args:
+        states: (t, learned) -> weight of y_k for every k <= t that counts; they sum to 1, or a zero f would not be
+            the identity.
+        increments: (t, learned) -> weight of F_l for every l <= t that counts.
+        initial: the learned weights at the start of training, as nested lists, from the depth; None where nothing is
+            learned. Both functions get what it became (or its values, to begin with) as ``learned``.
+    """
+
+    states: Callable[[int, Optional[Sequence]], Mapping[int, Weight]]
+    increments: Callable[[int, Optional[Sequence]], Mapping[int, Weight]]
+    initial: Optional[Callable[[int], list]] = None
+
+
+LEAPFROG = Multistep(
+    states=lambda t, _: {max(t - 1, 0): 1.0},
+    increments=lambda t, _: {t: 2.0 if t else 1.0},
+)
+"""y_{t+1} = y_{t-1} + 2 F_t (He et al. 2019). Order 2."""
+
+LINEAR_MULTISTEP = Multistep(
+    states=lambda t, k: {t: k[t - 1], t - 1: 1.0 - k[t - 1]} if t else {0: 1.0},
+    increments=lambda t, _: {t: 1.0},
+    initial=lambda depth: [1.0] * (depth - 1),
+)
+"""y_{t+1} = k_t y_t + (1 - k_t) y_{t-1} + F_t (Lu et al. 2018), k learned, one a layer. Order 1, of an equation whose
+time runs 1 / (2 - k) as fast. We start at k = 1, the residual network; the released code has a k a channel, starting
+between 1 and 2, and normalises the identity."""
+
+DLCL = Multistep(
+    states=lambda t, _: {0: 1.0},
+    increments=lambda t, w: {i: w[t][i] for i in range(t + 1)},
+    initial=lambda depth: [[float(i <= t) for i in range(depth)] for t in range(depth)],
+)
+"""y_{t+1} = y_0 + sum_{l <= t} W_tl F_l, W learned, starting at 1: the residual network. Wang et al. 2019 in the form
+of Table 7. What the released code calls so mixes normalised layer outputs: ``modules/history.py``, learnable_dense."""
+
+
+def multistep_step(
+    scheme: Multistep, states: Sequence[Tensor], increments: Sequence[Tensor], learned: Optional[Sequence] = None
+) -> Tensor:
+    """The next state, y_{t+1}.
+
+    Args:
+        scheme: the scheme.
+        states: y_0 to y_t.
+        increments: F_0 to F_t.
+        learned: the scheme's learned weights, for those that have some.
+
+    Returns:
+        y_{t+1}, of the shape of y_0.
+    """
+    t = len(increments) - 1
+    of_states, of_increments = scheme.states(t, learned), scheme.increments(t, learned)
+    terms = [states[k] for k in of_states] + [increments[i] for i in of_increments]
+    return weighted_sum([*of_states.values(), *of_increments.values()], terms)
+
+
+INTEGRATORS: dict[str, Union[ButcherTableau, Polynomial, Multistep]] = {
+    "euler": EULER,
+    "heun": HEUN,
+    "midpoint": MIDPOINT,
+    "ralston": RALSTON,
+    "kutta3": KUTTA3,
+    "rk4": RK4,
+    "three-eighths": THREE_EIGHTHS,
+    "polynet": POLYNET,
+    "leapfrog": LEAPFROG,
+    "multistep": LINEAR_MULTISTEP,
+    "dlcl": DLCL,
+}
+
+
+def get_integrator(name: str) -> Union[ButcherTableau, Polynomial, Multistep]:
+    """The integrator of that name.
+
+    Raises:
+        ValueError: there is none; names the ones that there are.
+    """
+    if name not in INTEGRATORS:
+        raise ValueError(f"integrator {name!r}: must be one of {', '.join(INTEGRATORS)}")
+    return INTEGRATORS[name]
