@@ -4,7 +4,6 @@ from functools import lru_cache
 from typing import Any, Optional
 
 import torch
-from fairseq import utils
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
@@ -109,7 +108,7 @@ class RelativeAttention(StagedAttention):
         if key_padding_mask is not None:
             hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
             scores = scores.view(batch, self.num_heads, length, -1).masked_fill(hidden, float("-inf")).view_as(scores)
-        weights = utils.softmax(scores, dim=-1)  # in fp32
+        weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
         p = self.dropout_module(weights.type_as(scores))
         out = torch.bmm(p, v)  # (N, T, d)
         if self.relative_position_values is not None:

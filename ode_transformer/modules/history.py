@@ -14,7 +14,6 @@ is never used), ``history.layer_norms``.
 """
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any, Optional
 
 import torch
@@ -147,17 +146,33 @@ class Stack(LayerDropModuleList):
     def __iter__(self) -> Iterator[Any]:
         # LayerDropModuleList draws random numbers even when it drops nothing.
         layers = super().__iter__() if self.p > 0 else nn.ModuleList.__iter__(self)
-        if self.connection is None:
-            return (partial(layer, **self.shared) if self.shared else layer for layer in layers)
+        if self.connection is None and not self.shared:
+            return layers
         past: list = []
-        return (partial(self._connected, layer, past) for layer in layers)
+        return (Connected(layer, self.connection, self.shared, past) for layer in layers)
 
-    def _connected(self, layer: nn.Module, past: list, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not past:
-            x = self.connection.begin(past, x)
-        if self.connection.reads_increments:
+
+class Connected:
+    """A layer within one pass through its stack: call it as the layer; all else about it is the layer's."""
+
+    def __init__(self, layer: nn.Module, connection: Optional[Connection], shared: dict[str, Any], past: list):
+        self.layer, self.connection, self.shared, self.past = layer, connection, shared, past
+
+    def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        connection = self.connection
+        if connection is None:
+            return self.layer(x, *args, **kwargs, **self.shared)
+        if not self.past:
+            x = connection.begin(self.past, x)
+        if connection.reads_increments:
             kwargs["increment"] = True
-        result = layer(x, *args, **kwargs, **self.shared)
+        result = self.layer(x, *args, **kwargs, **self.shared)
         if isinstance(result, tuple):  # a decoder layer's state, attention weights, None
-            return self.connection.follow(past, result[0]), *result[1:]
-        return self.connection.follow(past, result)
+            return connection.follow(self.past, result[0]), *result[1:]
+        return connection.follow(self.past, result)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.layer, name)
+
+    def __repr__(self) -> str:
+        return repr(self.layer)

@@ -18,7 +18,7 @@ def config(splitting="lie-trotter", pre_norm=True, hidden=1, **more):
         side.embed_dim, side.ffn_embed_dim, side.attention_heads = 16, 24, 2
         side.normalize_before = pre_norm
     for field in fields(SplitTransformerConfig):
-        if not hasattr(cfg, field.name):
+        if field.name in SplitTransformerConfig.__annotations__:
             setattr(cfg, field.name, field.default)
     cfg.splitting, cfg.ffn_hidden_layers = splitting, hidden
     cfg.dropout = cfg.attention_dropout = cfg.activation_dropout = 0.0

@@ -1,0 +1,170 @@
+"""Relative positions against the equations written out, the cache a stage, and what is never materialised."""
+
+import math
+
+import pytest
+import torch
+from fairseq.modules import MultiheadAttention
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ode_transformer.modules.attention import RelativeAttention, StagedAttention
+
+
+def relative(m=3, values=False, dropout=0.0, dtype=torch.float64):
+    torch.manual_seed(0)
+    attention = RelativeAttention(16, 4, m, values, self_attention=True, dropout=dropout).to(dtype)
+    for p in attention.parameters():
+        torch.nn.init.normal_(p, std=0.4)
+    return attention.eval()
+
+
+def oracle(attention, x, padding=None, mask=None):
+    """Shaw et al., equations 3 to 5, with a vector for each pair of positions."""
+    t, b, c = x.shape
+    h, d, m = attention.num_heads, attention.head_dim, attention.max_relative_length
+    q, k, v = (
+        p(x).view(t, b, h, d).permute(1, 2, 0, 3) for p in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )
+    positions = torch.arange(t)
+    clipped = (positions[None] - positions[:, None]).clamp(-m, m) + m
+    a_k = attention.relative_position_keys[clipped]  # (T, T, d)
+    scores = (torch.einsum("bhid,bhjd->bhij", q, k) + torch.einsum("bhid,ijd->bhij", q, a_k)) / math.sqrt(d)
+    if mask is not None:
+        scores = scores + mask
+    if padding is not None:
+        scores = scores.masked_fill(padding[:, None, None], float("-inf"))
+    p = scores.softmax(-1)
+    out = torch.einsum("bhij,bhjd->bhid", p, v)
+    if attention.relative_position_values is not None:
+        out = out + torch.einsum("bhij,ijd->bhid", p, attention.relative_position_values[clipped])
+    return attention.out_proj(out.permute(2, 0, 1, 3).reshape(t, b, c)), p.mean(1)
+
+
+def future(t):
+    return torch.triu(torch.full((t, t), float("-inf"), dtype=torch.float64), 1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(t=st.integers(1, 9), m=st.integers(1, 10), values=st.booleans(), causal=st.booleans(), padded=st.booleans())
+def test_relative_attention_is_the_papers(t, m, values, causal, padded):
+    attention = relative(m, values)
+    x = torch.randn(t, 2, 16, dtype=torch.float64)
+    padding = None
+    if padded:
+        padding = torch.zeros(2, t, dtype=torch.bool)
+        padding[1, : t // 2] = True
+        if causal:  # a row must see something
+            padding = padding.flip(1)
+    mask = future(t) if causal else None
+    results = []
+    for f in (
+        lambda: attention(x, x, x, key_padding_mask=padding, attn_mask=mask),
+        lambda: oracle(attention, x, padding, mask),
+    ):
+        attention.zero_grad()
+        out, weights = f()
+        (out * torch.arange(out.numel()).view_as(out)).sum().backward()
+        results.append((out, weights, {n: p.grad.clone() for n, p in attention.named_parameters()}))
+    torch.testing.assert_close(results[0][:2], results[1][:2])
+    for name, gradient in results[0][2].items():
+        torch.testing.assert_close(gradient, results[1][2][name], atol=1e-8, rtol=1e-8, msg=name)
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_step_by_step_equals_at_once(values):
+    attention = relative(2, values)
+    x = torch.randn(7, 3, 16, dtype=torch.float64)
+    at_once, _ = attention(x, x, x, attn_mask=future(7))
+    state = {}
+    steps = [attention(x[t : t + 1], x[t : t + 1], x[t : t + 1], incremental_state=state)[0] for t in range(7)]
+    torch.testing.assert_close(torch.cat(steps), at_once)
+
+
+def test_zero_tables_are_fairseqs_attention():
+    attention, stock = relative(), MultiheadAttention(16, 4, self_attention=True).double().eval()
+    torch.nn.init.zeros_(attention.relative_position_keys)
+    stock.load_state_dict(attention.state_dict(), strict=False)
+    x = torch.randn(6, 2, 16, dtype=torch.float64)
+    padding = torch.zeros(2, 6, dtype=torch.bool)
+    padding[0, 4:] = True
+    ours, theirs = (a(x, x, x, key_padding_mask=padding) for a in (attention, stock))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_the_weights_are_dropped_in_training_alone():
+    attention = relative(dropout=0.5, dtype=torch.float32)
+    x = torch.randn(6, 2, 16)
+    assert torch.equal(attention(x, x, x)[0], attention(x, x, x)[0])
+    attention.train()
+    assert not torch.equal(attention(x, x, x)[0], attention(x, x, x)[0])
+
+
+class Largest(TorchDispatchMode):
+    """Watches the largest tensor that any operation makes."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for x in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(x, torch.Tensor):
+                # What an expanded view stands for is not in memory.
+                self.numel = max(self.numel, x.untyped_storage().nbytes() // x.element_size())
+        return result
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_no_tensor_holds_a_vector_for_each_pair(values):
+    t, d = 40, 64
+    attention = RelativeAttention(d, 1, 4, values, self_attention=True)
+    x = torch.randn(t, 1, d, requires_grad=True)
+    with Largest() as largest:
+        attention(x, x, x)[0].sum().backward()
+    assert largest.numel <= 2 * max(t * t, t * d, d * d) < t * t * d
+
+
+@pytest.mark.parametrize("attention", [StagedAttention(16, 4, self_attention=True), relative(dtype=torch.float32)])
+def test_every_stage_has_its_cache_and_follows_the_beam(attention):
+    attention.eval()
+    x = torch.randn(2, 5, 3, 16)  # stage, time, batch
+    alone = []
+    for stage in range(2):
+        state = {}
+        attention.stage = 0
+        alone.append([attention(y, y, y, incremental_state=state)[0] for y in x[stage].split(1)])
+    state, together = {}, []
+    for step in range(5):
+        for attention.stage in range(2):
+            y = x[attention.stage, step : step + 1]
+            together.append(attention(y, y, y, incremental_state=state)[0])
+    for step in range(5):
+        for stage in range(2):
+            torch.testing.assert_close(together[2 * step + stage], alone[stage][step])
+    before = []
+    for attention.stage in range(2):
+        before.append(attention._get_input_buffer(state)["prev_key"].clone())
+    order = torch.tensor([2, 0, 0])
+    attention.reorder_incremental_state(state, order)
+    for attention.stage in range(2):
+        assert torch.equal(attention._get_input_buffer(state)["prev_key"], before[attention.stage][order])
+
+
+def test_in_inference_mode_and_then_in_training():
+    attention = relative(dtype=torch.float32)
+    x = torch.randn(6, 2, 16)
+    with torch.inference_mode():
+        attention(x, x, x)
+    attention(x, x, x)[0].sum().backward()
+
+
+@pytest.mark.parametrize("m", [0, -1])
+def test_a_length_below_1_is_refused(m):
+    with pytest.raises(ValueError, match=rf"--max-relative-length {m}: must be 1 or more"):
+        relative(m)
+
+
+def test_relative_positions_need_self_attention():
+    with pytest.raises(ValueError, match="cross-self-attention"):
+        RelativeAttention(16, 4, 3)

@@ -1,0 +1,117 @@
+"""How stages are weighed: Table 10's rows, the learned average, and which fit which method."""
+
+import pytest
+import torch
+
+from ode_transformer.numerics.coefficients import COEFFICIENTS, build_coefficients
+from ode_transformer.numerics.integrators import HEUN, RK4, rk_step
+
+PRECISIONS = [(torch.float32, 1e-6), (torch.float64, 1e-12)]
+
+
+@pytest.fixture
+def stages():
+    torch.manual_seed(0)
+    return list(torch.randn(2, 7, 3, 8, dtype=torch.float64).unbind())
+
+
+def build(name, stages=2, initial=(1.0, 1.0), size=8):
+    torch.manual_seed(1)
+    module = build_coefficients(name, stages, initial, size)
+    return module.double() if module is not None else None
+
+
+def f(y):
+    return torch.tanh(y.roll(1, -1)) - 0.3 * y
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+def test_a_gate_of_one_half_is_heuns_method(dtype, tolerance):
+    y = torch.randn(7, 3, 8, dtype=dtype)
+    gate = build("sigmoid").to(dtype)
+    torch.nn.init.zeros_(gate.gate.weight)
+    ours = rk_step(f, y, HEUN, combine=gate)
+    torch.testing.assert_close(ours, rk_step(f, y, HEUN), atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+def test_ones_are_the_step_taken_twice(dtype, tolerance):
+    """Weight sharing: y + f(y) + f(y + f(y))."""
+    y = torch.randn(7, 3, 8, dtype=dtype)
+    once = y + f(y)
+    ours = rk_step(f, y, HEUN, combine=build("ones").to(dtype))
+    torch.testing.assert_close(ours, once + f(once), atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        ("sigmoid", lambda x: (x[..., :1].sigmoid(), 1 - x[..., :1].sigmoid())),
+        ("two-sigmoids", lambda x: x.sigmoid().split(1, -1)),
+        ("two-tanh", lambda x: x.tanh().split(1, -1)),
+    ],
+)
+def test_gates_are_equation_26(name, weights, stages):
+    module = build(name)
+    torch.nn.init.normal_(module.gate.bias)
+    f1, f2 = stages
+    x = torch.cat((f1, f2), -1) @ module.gate.weight.t() + module.gate.bias
+    g1, g2 = weights(x)
+    assert g1.shape == (7, 3, 1)
+    torch.testing.assert_close(module(stages), g1 * f1 + g2 * f2)
+
+
+def test_a_gate_has_2d_plus_1_parameters():
+    assert sum(p.numel() for p in build("sigmoid").parameters()) == 2 * 8 + 1
+    assert sum(p.numel() for p in build("two-sigmoids").parameters()) == 2 * (2 * 8 + 1)
+    assert not build("sigmoid").gate.bias.any()
+
+
+def test_scalars_start_where_they_are_told_to(stages):
+    torch.testing.assert_close(build("scalars", 2, RK4.b[:2])(stages), stages[0] / 6 + stages[1] / 3)
+
+
+def test_the_moving_average_counts_the_last_stage_most():
+    stages = list(torch.eye(4, dtype=torch.float64).unbind())
+    module = build("ema", 4)
+    torch.testing.assert_close(module(stages), torch.tensor([1 / 16, 1 / 8, 1 / 4, 1 / 2], dtype=torch.float64))
+    torch.nn.init.constant_(module.weight, 0.2)
+    expected = torch.tensor([0.2 * 0.8**3, 0.2 * 0.8**2, 0.2 * 0.8, 0.2], dtype=torch.float64)
+    torch.testing.assert_close(module(stages), expected)
+
+
+@pytest.mark.parametrize("name", [n for n in COEFFICIENTS if n != "fixed"])
+def test_gradients(name, stages):
+    module = build(name)
+    inputs = [s[:2].clone().requires_grad_() for s in stages]
+    parameters = list(module.parameters())
+    assert torch.autograd.gradcheck(lambda *x: module(x[:2]), (*inputs, *parameters))
+
+
+def test_the_methods_own_weights_need_no_module():
+    assert build("fixed", 4) is None
+    assert build("ones", 1) is None
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "two-sigmoids", "two-tanh"])
+@pytest.mark.parametrize("stages", [1, 3, 4])
+def test_a_gate_of_two_stages_fits_no_other_number(name, stages):
+    with pytest.raises(ValueError, match=rf"'{name}'.*has {stages}.*scalars.*heun"):
+        build(name, stages)
+
+
+def test_unknown_coefficients_are_named_with_the_valid_ones():
+    with pytest.raises(ValueError, match=r"'softmax'.*fixed.*ema"):
+        build("softmax")
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "two-tanh", "scalars", "ema"])
+def test_in_mixed_precision(name):
+    """Stages may come in another precision than the products of a gate."""
+    module = build(name).float()
+    stages = [torch.randn(7, 3, 8, requires_grad=True) for _ in range(2)]
+    expected = module(stages)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = module(stages)
+    torch.testing.assert_close(ours.float(), expected, atol=0.05, rtol=0.05)
+    ours.sum().backward()

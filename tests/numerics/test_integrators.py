@@ -1,0 +1,253 @@
+"""Integrators: consistency at construction, orders of convergence, and what the schemes are by their equations."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ode_transformer.numerics.coefficients import weighted_sum
+from ode_transformer.numerics.integrators import (
+    DLCL,
+    EULER,
+    HEUN,
+    INTEGRATORS,
+    LEAPFROG,
+    LINEAR_MULTISTEP,
+    POLYNET,
+    RK4,
+    ButcherTableau,
+    Multistep,
+    Polynomial,
+    get_integrator,
+    multistep_step,
+    polynomial_step,
+    rk_step,
+)
+
+TABLEAUX = {name: method for name, method in INTEGRATORS.items() if isinstance(method, ButcherTableau)}
+ORDERS = {"euler": 1, "heun": 2, "midpoint": 2, "ralston": 2, "kutta3": 3, "rk4": 4, "three-eighths": 4}
+
+
+def logistic(y):
+    return y * (1 - y)
+
+
+def logistic_solution(y0, t):
+    return 1 / (1 + (1 / y0 - 1) * math.exp(-t))
+
+
+def spiral(y):
+    """In polar coordinates r' = r (1 - r^2), angle' = 1."""
+    x, z = y.unbind(-1)
+    r2 = x * x + z * z
+    return torch.stack((x * (1 - r2) - z, z * (1 - r2) + x), -1)
+
+
+def spiral_solution(y0, t):
+    r0 = y0.norm()
+    r = 1 / torch.sqrt(1 + (1 / r0**2 - 1) * math.exp(-2 * t))
+    angle = torch.atan2(y0[1], y0[0]) + t
+    return r * torch.stack((torch.cos(angle), torch.sin(angle)))
+
+
+def clock(y):
+    """y' = t y with time as a component: an equation that is not autonomous."""
+    return torch.stack((y[1] * y[0], torch.ones_like(y[1])))
+
+
+def clock_solution(y0, t):
+    return torch.stack((y0[0] * torch.exp(((y0[1] + t) ** 2 - y0[1] ** 2) / 2), y0[1] + t))
+
+
+PROBLEMS = {
+    "logistic": (logistic, logistic_solution, [0.1]),
+    "spiral": (spiral, spiral_solution, [0.4, 0.3]),
+    "clock": (clock, clock_solution, [1.0, 0.2]),
+}
+
+
+def observed_order(errors):
+    """The slope of log2(error) where the step halves from one to the next."""
+    x = torch.arange(len(errors), dtype=torch.float64)
+    y = -torch.tensor(errors, dtype=torch.float64).log2()
+    return (((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()).item()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("name", TABLEAUX)
+def test_the_order_of_every_tableau(name, problem):
+    f, solution, start = PROBLEMS[problem]
+    start = torch.tensor(start, dtype=torch.float64)
+    errors = []
+    for steps in (16, 32, 64, 128):
+        y = start
+        for _ in range(steps):
+            y = rk_step(f, y, TABLEAUX[name], 1.0 / steps)
+        errors.append((y - solution(start, 1.0)).norm().item())
+    assert abs(observed_order(errors) - ORDERS[name]) < 0.2, errors
+
+
+def run_multistep(scheme, f, y0, steps, learned=None):
+    states, increments = [y0], []
+    for _ in range(steps):
+        increments.append(f(states[-1]) / steps)
+        states.append(multistep_step(scheme, states, increments, learned))
+    return states[-1]
+
+
+@pytest.mark.parametrize(("scheme", "order"), [(LEAPFROG, 2), (LINEAR_MULTISTEP, 1), (DLCL, 1)])
+def test_the_order_of_multistep_schemes(scheme, order):
+    f, solution, start = PROBLEMS["logistic"]
+    start = torch.tensor(start, dtype=torch.float64)
+    errors = []
+    for steps in (16, 32, 64, 128):
+        learned = scheme.initial(steps) if scheme.initial else None
+        errors.append(abs(run_multistep(scheme, f, start, steps, learned) - solution(start, 1.0)).item())
+    assert abs(observed_order(errors) - order) < 0.2, errors
+
+
+@pytest.mark.parametrize("k", [0.5, 1.0, 1.5])
+def test_a_linear_multistep_scheme_runs_on_another_clock(k):
+    """Of order 1 for the equation slowed down by 2 - k."""
+    start = torch.tensor([0.1], dtype=torch.float64)
+    errors = []
+    for steps in (32, 64, 128, 256):
+        y = run_multistep(LINEAR_MULTISTEP, logistic, start, steps, [k] * steps)
+        errors.append(abs(y - logistic_solution(start, 1.0 / (2 - k))).item())
+    assert abs(observed_order(errors) - 1) < 0.2, errors
+
+
+def test_polynet_is_of_order_1_for_a_linear_field_and_inconsistent_for_others():
+    start = torch.tensor([1.0], dtype=torch.float64)
+    linear, affine = [], []
+    for steps in (16, 32, 64, 128):
+        y = z = start
+        for _ in range(steps):
+            y = polynomial_step(lambda x: -x, y, POLYNET, 1.0 / steps)
+            z = polynomial_step(lambda x: 1 - x, z, POLYNET, 1.0 / steps)
+        linear.append(abs(y - math.exp(-1)).item())
+        affine.append(abs(z - 1).item())  # the solution stays at 1
+    assert abs(observed_order(linear) - 1) < 0.2
+    assert affine[-1] > 0.1
+
+
+# What the methods are
+
+
+class Symbols:
+    """A field that returns unknowns: f's i-th value is the i-th unit vector."""
+
+    def __init__(self, size):
+        self.units, self.inputs = torch.eye(size, dtype=torch.float64), []
+
+    def __call__(self, y):
+        self.inputs.append(y)
+        return self.units[len(self.inputs) - 1]
+
+
+@pytest.mark.parametrize("name", TABLEAUX)
+def test_a_step_reads_the_tableau(name):
+    tableau = TABLEAUX[name]
+    f = Symbols(tableau.stages)
+    result = rk_step(f, torch.zeros(tableau.stages, dtype=torch.float64), tableau, 0.5)
+    for row, x in zip(tableau.a, f.inputs, strict=True):
+        torch.testing.assert_close(x[: len(row)], 0.5 * torch.tensor(row, dtype=torch.float64))
+    torch.testing.assert_close(result, 0.5 * torch.tensor(tableau.b, dtype=torch.float64))
+
+
+def test_rk2_and_rk4_are_the_papers_equations():
+    y = torch.randn(5, dtype=torch.float64)
+    f1 = logistic(y)
+    f2 = logistic(y + f1)
+    torch.testing.assert_close(rk_step(logistic, y, HEUN), y + (f1 + f2) / 2)  # 12 to 14
+    f2 = logistic(y + f1 / 2)
+    f3 = logistic(y + f2 / 2)
+    f4 = logistic(y + f3)
+    torch.testing.assert_close(rk_step(logistic, y, RK4), y + (f1 + 2 * f2 + 2 * f3 + f4) / 6)  # 15 to 19
+
+
+def test_the_multistep_schemes_are_table_7():
+    torch.manual_seed(0)
+    y, f = list(torch.randn(3, 4).unbind()), list(torch.randn(3, 4).unbind())
+    torch.testing.assert_close(multistep_step(LEAPFROG, y, f), y[1] + 2 * f[2])
+    torch.testing.assert_close(multistep_step(LEAPFROG, y[:1], f[:1]), y[0] + f[0])
+    k = [0.7, 1.2]
+    torch.testing.assert_close(multistep_step(LINEAR_MULTISTEP, y, f, k), 1.2 * y[2] - 0.2 * y[1] + f[2])
+    torch.testing.assert_close(multistep_step(LINEAR_MULTISTEP, y[:1], f[:1], k), y[0] + f[0])
+    w = torch.randn(3, 3)
+    expected = y[0] + w[2, 0] * f[0] + w[2, 1] * f[1] + w[2, 2] * f[2]
+    torch.testing.assert_close(multistep_step(DLCL, y, f, w), expected)
+
+
+@pytest.mark.parametrize("scheme", [s for s in INTEGRATORS.values() if isinstance(s, Multistep)])
+def test_the_states_of_a_multistep_scheme_weigh_1_in_all(scheme):
+    """So that no field at all is the identity."""
+    learned = torch.randn(7, 7) if scheme is DLCL else torch.randn(7)
+    for t in range(7):
+        assert sum(map(float, scheme.states(t, learned).values())) == pytest.approx(1)
+        assert max(scheme.increments(t, learned)) <= t and min(scheme.states(t, learned)) >= 0
+
+
+@pytest.mark.parametrize("scheme", [LINEAR_MULTISTEP, DLCL])
+def test_learned_multistep_schemes_start_as_the_residual_network(scheme):
+    y = torch.tensor([0.3], dtype=torch.float64)
+    euler = y
+    for _ in range(6):
+        euler = rk_step(logistic, euler, EULER, 1 / 6)
+    torch.testing.assert_close(run_multistep(scheme, logistic, y, 6, scheme.initial(6)), euler)
+
+
+def test_polynet_is_table_7():
+    y = torch.randn(5)
+    torch.testing.assert_close(polynomial_step(logistic, y, POLYNET), y + logistic(y) + logistic(logistic(y)))
+
+
+@pytest.mark.parametrize("name", TABLEAUX)
+def test_gradients_of_a_step(name):
+    y = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda y: rk_step(lambda x: torch.tanh(x.flip(0)), y, TABLEAUX[name], 0.7), y)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        (((), (1.0,)), (0.5, 0.6), "sum to 1"),
+        (((), (1.0,)), (1.0, 1.0), "sum to 1"),
+        (((), (1.0, 0.0)), (0.5, 0.5), "row 1"),
+        (((1.0,),), (1.0,), "row 0"),
+        (((), (1.0,)), (1.0,), "2 rows"),
+        ((), (), "a row and a weight"),
+        (((), (math.nan,)), (0.5, 0.5), "finite"),
+    ],
+)
+def test_an_inconsistent_tableau_is_refused(a, b, message):
+    with pytest.raises(ValueError, match=message):
+        ButcherTableau(a, b)
+
+
+def test_a_polynomial_has_powers():
+    with pytest.raises(ValueError, match="weight"):
+        Polynomial(())
+
+
+def test_an_unknown_integrator_is_named_with_the_valid_ones():
+    with pytest.raises(ValueError, match=r"'rk5'.*heun.*rk4.*leapfrog"):
+        get_integrator("rk5")
+
+
+@given(st.lists(st.floats(-3, 3), min_size=1, max_size=5), st.booleans(), st.booleans())
+def test_a_weighted_sum_is_one(weights, tensors, begun):
+    terms = list(torch.randn(len(weights), 4, dtype=torch.float64).unbind())
+    start = torch.randn(4, dtype=torch.float64) if begun else None
+    given_ = list(torch.tensor(weights, dtype=torch.float64)) if tensors else weights
+    expected = sum((w * t for w, t in zip(weights, terms, strict=True)), torch.zeros(4) if start is None else start)
+    if not tensors and start is None and not any(weights):
+        with pytest.raises(ValueError, match="other than 0"):
+            weighted_sum(given_, terms, start)
+    else:
+        torch.testing.assert_close(weighted_sum(given_, terms, start), expected)
