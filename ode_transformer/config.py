@@ -103,8 +103,7 @@ def register_architectures(
     Args:
         model: the model's name.
         config_class: its configuration.
-        architectures: the table. A row may hold a function under the key ``translate``, which brings the options that
-            a released checkpoint was trained with to our names, on the ``Namespace`` that holds them.
+        architectures: the table.
         released: the names are those of released code, for loading its checkpoints: no presets of ours.
     """
     for name, preset in architectures.items():
@@ -135,10 +134,7 @@ def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any)
     if getattr(config, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
         config.tpu = False  # fairseq takes --bf16 on the command line for a TPU
     for key, value in preset.items():
-        if key == "translate":
-            value(config)
-        else:
-            default(key, value)
+        default(key, value)
     # As in fairseq's Transformer, the decoder follows the encoder's sizes unless told otherwise.
     for key in ("embed_dim", "ffn_embed_dim"):
         if hasattr(config, f"encoder_{key}"):
@@ -149,10 +145,11 @@ def resolve(preset: Mapping[str, Any], config_class: type) -> dict[str, Any]:
     """Every field of a named architecture with its value, as a plain dict."""
     namespace = argparse.Namespace(**preset)
     _apply_preset("", "", {}, namespace)
-    return _plain(config_class.from_namespace(namespace))
+    return plain(config_class.from_namespace(namespace))
 
 
-def _plain(config: Any) -> dict[str, Any]:
+def plain(config: Any) -> dict[str, Any]:
+    """The fields of a configuration, an instance of its class or what fairseq or hydra made of one, as a dict."""
     if OmegaConf.is_config(config):
         return OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     return {f.name: getattr(config, f.name) for f in fields(config)}
@@ -171,7 +168,7 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     Raises:
         ValueError: if a field is missing, unknown or has no value though it needs one.
     """
-    values = _plain(config)
+    values = plain(config)
     values.pop("_name", None)
     known = {f.name: f for f in fields(config_class) if f.name != "_name"}
     if unknown := sorted(set(values) - set(known)):

@@ -13,6 +13,7 @@ from fairseq.models import build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 import ode_transformer  # noqa: F401  registers the architectures
+from ode_transformer import config
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
@@ -30,6 +31,7 @@ SMALL = {
     "attention-dropout": 0.0,
     "activation-dropout": 0.0,
 }
+TINY = [name for name in config.PRESETS if name.endswith("_tiny")]
 POST_NORM = {"no-encoder-normalize-before": True, "no-decoder-normalize-before": True}
 VARIANTS = {
     "macaron": {},
@@ -43,6 +45,39 @@ VARIANTS = {
         "cross-self-attention": True,
         "no-cross-attention": True,
     },
+    **{arch: {"arch": arch} for arch in TINY if not arch.startswith("macaron_tiny")},
+    "released-form": {"arch": "rk2_learnable_tiny", "ode-residual": "released"},
+    "released-rk4": {"arch": "rk4_tiny", "ode-residual": "released"},
+    "three-eighths-ema-a-layer": {
+        "arch": "rk2_tiny",
+        "integrator": "three-eighths",
+        "coefficients": "ema",
+        "gate-sharing": "per-layer",
+    },
+    "relative-values": {"arch": "rk2_tiny", "relative-positions": "keys-values", "max-relative-length": 2},
+    "dense-and-residual": {"arch": "rk2_tiny", "encoder-history": "dense", "decoder-history": "residual"},
+    "post-norm-history": {"arch": "ode_residual_tiny", **POST_NORM},
+    "san": {"arch": "rk2_tiny", "ode-function": "san"},
+    "ffn": {"arch": "rk2_tiny", "ode-function": "ffn"},
+    "decoder-rk2-learnable": {"arch": "rk2_learnable_tiny", "decoder-integrator": "heun"},
+    "decoder-rk4-without-relative": {
+        "arch": "rk4_tiny",
+        "decoder-integrator": "rk4",
+        "relative-positions": "none",
+        "splitting": "strang",
+    },
+    "decoder-substeps": {"arch": "rk2_tiny", "decoder-integrator": "heun", "ode-function": "substeps"},
+    "decoder-attention-twice-rk2": {"arch": "rk2_tiny", "decoder-integrator": "heun", "splitting": "strang-swapped"},
+    "decoder-cross-self-attention-rk2": {
+        "arch": "rk2_tiny",
+        "decoder-integrator": "heun",
+        "relative-positions": "none",
+        "cross-self-attention": True,
+        "no-cross-attention": True,
+    },
+    "decoder-leapfrog": {"arch": "rk2_tiny", "decoder-integrator": "leapfrog", "decoder-history": "none"},
+    "decoder-dlcl": {"arch": "rk2_tiny", "decoder-integrator": "dlcl", "decoder-history": "none"},
+    "decoder-polynet": {"arch": "ode_polynet_tiny", "decoder-integrator": "polynet"},
 }
 
 
@@ -79,8 +114,9 @@ def model(arch: str, values: dict | None = None, symbols: int = 50):
 
 def small(variant: str, symbols: int = 50, **more):
     """A small model of a variant, in evaluation mode, with shared embeddings unless ``more`` says otherwise."""
-    values = {**SMALL, "share-all-embeddings": True, **VARIANTS[variant], **more}
-    return model("macaron_tiny", {k: v for k, v in values.items() if v is not None}, symbols).eval()
+    values = {"arch": "macaron_tiny", **SMALL, "share-all-embeddings": True, **VARIANTS[variant], **more}
+    arch = values.pop("arch")
+    return model(arch, {k: v for k, v in values.items() if v is not None}, symbols).eval()
 
 
 def batch(symbols: int = 50, sizes=(5, 3, 6), seed: int = 0, pad: int = 1, eos: int = 2):

@@ -39,12 +39,13 @@ order where Euler sub-steps leave Macaron's at second. Sizes are Macaron's: an F
 neither history nor relative positions, so that the integrator is its one difference.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Optional
 
 from fairseq.models import register_model
 
-from ..config import register_architectures, with_defaults
-from .transformer import SplitTransformerConfig, SplitTransformerModel
+from ..config import plain, register_architectures, with_defaults
+from .transformer import SplitTransformerConfig, SplitTransformerModel, option
 
 OdeConfig = with_defaults(
     "OdeConfig",
@@ -135,44 +136,61 @@ ARCHITECTURES = {
 register_architectures("ode", OdeConfig, ARCHITECTURES)
 
 
-def _translate(args: Any) -> None:
-    """Bring the options of the released code to ours, once.
+@dataclass
+class ReleasedOdeConfig(OdeConfig):
+    """The options that a checkpoint of the released code stores, by its names."""
 
-    Raises:
-        ValueError: a model that the released code could not have trained in its working state.
-    """
-    if not hasattr(args, "rk_type"):
-        return
-    stages, kind = args.enc_calculate_num, args.rk_type
-    integrators = {1: "euler", 2: "heun", 4: "rk4"}
-    coefficients = {"learnable": "sigmoid", "initialization": "scalars", "standard": "fixed"}
-    if stages not in integrators or kind not in coefficients:
-        raise ValueError(
-            f"enc_calculate_num {stages}, rk_type {kind!r}: a released checkpoint must have one of "
-            f"{', '.join(map(str, integrators))} and one of {', '.join(coefficients)}"
-        )
-    args.integrator, args.coefficients = integrators[stages], coefficients[kind]
-    args.ode_residual = "released"
-    for side in ("encoder", "decoder"):
-        setattr(args, f"{side}_history", getattr(args, f"{side}_history_type", None) or "none")
-    length = getattr(args, "max_relative_length", -1)
-    args.relative_positions = "keys" if length > 0 else "none"
-    args.max_relative_length = max(length, 1)
-    # Theirs is the probability of keeping a word, where switched on.
-    args.word_dropout = 1 - args.word_dropout if getattr(args, "use_word_dropout", False) else 0.0
-    del args.rk_type
+    rk_type: str = option("learnable", "released code: learnable (the gate), initialization (scalars) or standard")
+    enc_calculate_num: int = option(2, "released code: evaluations of an encoder layer, 1, 2 or 4")
+    encoder_history_type: Optional[str] = option("learnable_dense", "released code: --encoder-history")
+    decoder_history_type: Optional[str] = option("learnable_dense", "released code: --decoder-history")
+    max_relative_length: int = option(-1, "released code: --max-relative-length, below 1 without relative positions")
+    use_word_dropout: bool = option(False, "released code: whether words are dropped")
+    word_dropout: float = option(0.8, "released code: probability of keeping a word")
 
 
-# The released code's names, so that its checkpoints load wherever fairseq loads one. What it stored decides.
+@register_model("ode_released", dataclass=ReleasedOdeConfig)
+class ReleasedOdeModel(OdeModel):
+    """Builds the model that a checkpoint of the released code holds, from the options that it stores."""
+
+    config_class = ReleasedOdeConfig
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> OdeModel:
+        """As of ``SplitTransformerModel``.
+
+        Raises:
+            ValueError: for options that the released code could not train with in its working state.
+        """
+        values = plain(cfg)
+        stages, kind = values.pop("enc_calculate_num"), values.pop("rk_type")
+        integrators = {1: "euler", 2: "heun", 4: "rk4"}
+        coefficients = {"learnable": "sigmoid", "initialization": "scalars", "standard": "fixed"}
+        if stages not in integrators or kind not in coefficients:
+            raise ValueError(
+                f"enc_calculate_num {stages}, rk_type {kind!r}: a checkpoint of the released code must have one of "
+                f"{', '.join(map(str, integrators))} and one of {', '.join(coefficients)}"
+            )
+        values |= {
+            "integrator": integrators[stages],
+            "coefficients": coefficients[kind],
+            "ode_residual": "released",
+            "encoder_history": values.pop("encoder_history_type") or "none",
+            "decoder_history": values.pop("decoder_history_type") or "none",
+            "relative_positions": "keys" if values["max_relative_length"] > 0 else "none",
+            "word_dropout": 1 - values["word_dropout"] if values.pop("use_word_dropout") else 0.0,
+        }
+        return OdeModel.build_model(OdeConfig(**values), task)
+
+
+# The released code's names, so that its checkpoints load wherever fairseq loads one. What they stored decides.
+_IWSLT = _size(512, 4, 6, dropout=0.3) | {"encoder_ffn_embed_dim": 1024}
 RELEASED = {
-    name: size | {"translate": _translate, "integrator": "heun", "coefficients": "sigmoid", "ode_residual": "released"}
-    for name, size in {
-        "ode_transformer_t2t_iwslt_de_en": _size(512, 4, 6, dropout=0.3) | {"encoder_ffn_embed_dim": 1024},
-        "ode_relative_transformer_t2t_iwslt_de_en": _size(512, 4, 6, dropout=0.3) | {"encoder_ffn_embed_dim": 1024},
-        "ode_transformer_t2t_wmt_en_de": _size(512, 8, 6),
-        "ode_relative_transformer_t2t_wmt_en_de": _size(512, 8, 6),
-        "ode_relative_transformer_t2t_wmt_en_de_big": _size(1024, 16, 6, dropout=0.3),
-    }.items()
+    "ode_transformer_t2t_iwslt_de_en": _IWSLT,
+    "ode_relative_transformer_t2t_iwslt_de_en": _IWSLT | {"max_relative_length": 8},
+    "ode_transformer_t2t_wmt_en_de": _size(512, 8, 6),
+    "ode_relative_transformer_t2t_wmt_en_de": _size(512, 8, 6) | {"max_relative_length": 8},
+    "ode_relative_transformer_t2t_wmt_en_de_big": _size(1024, 16, 6, dropout=0.3) | {"max_relative_length": 8},
 }
 
-register_architectures("ode", OdeConfig, RELEASED, released=True)
+register_architectures("ode_released", ReleasedOdeConfig, RELEASED, released=True)

@@ -1,13 +1,11 @@
 """Macaron Net: counts, the released code's checkpoint, decoding, gradients, and stock flags that keep working."""
 
 import argparse
-import copy
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
-from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.families.macaron import ARCHITECTURES, RELEASED, MacaronModel
 from tests.helpers import FIXTURES, POST_NORM, SMALL, VARIANTS, batch, model, small, task
@@ -145,66 +143,6 @@ def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(relea
     prev = released["prev_output_tokens"]
     logits, _ = m.eval()(released["src_tokens"], released["src_lengths"], prev)
     torch.testing.assert_close(logits[prev != 1], released["logits"][prev != 1], atol=1e-5, rtol=0)
-
-
-# Properties of every variant
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_decoding_step_by_step_equals_decoding_at_once(variant):
-    m = small(variant)
-    src, lengths, prev = batch(sizes=(6, 6, 6))
-    encoder_out = m.encoder(src, lengths)
-    at_once, _ = m.decoder(prev, encoder_out)
-    state = {}
-    steps = [m.decoder(prev[:, : t + 1], encoder_out, incremental_state=state)[0] for t in range(prev.size(1))]
-    torch.testing.assert_close(torch.cat(steps, 1), at_once, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_beam_search_with_the_cache_equals_beam_search_without(variant):
-    m = small(variant)
-    src, lengths, _ = batch(sizes=(4, 6, 5))
-    sample = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
-    hypotheses = []
-    for cached in (True, False):
-        generator = SequenceGenerator([m], task().target_dictionary, beam_size=4, max_len_a=0, max_len_b=8)
-        generator.model.has_incremental = cached
-        hypotheses.append(generator.generate([m], copy.deepcopy(sample)))
-    for ours, reference in zip(*hypotheses, strict=True):
-        assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in reference]
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_parameter_gets_a_gradient(variant):
-    m = small(variant).train()
-    src, lengths, prev = batch()
-    m(src, lengths, prev)[0].log_softmax(-1)[..., 7].sum().backward()
-    assert not [n for n, p in m.named_parameters() if p.grad is None]
-    # Softmax cancels a bias of the keys, in every Transformer: its gradient is rounding alone.
-    without = [n for n, p in m.named_parameters() if p.grad.norm() < 1e-6]
-    assert all(n.endswith("k_proj.bias") for n in without), without
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_padding_does_not_matter(variant):
-    m = small(variant)
-    src, lengths, prev = batch(sizes=(5, 3, 6))
-    together, _ = m(src, lengths, prev)
-    for row, size in enumerate((5, 3, 6)):
-        alone, _ = m(src[row : row + 1, -size - 1 :], lengths[row : row + 1], prev[row : row + 1, :size])
-        torch.testing.assert_close(together[row, :size], alone[0], atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_the_future_is_unseen(variant):
-    m = small(variant)
-    src, lengths, prev = batch(sizes=(6, 6, 6))
-    changed = prev.clone()
-    changed[:, 3:] = 9
-    a, b = m(src, lengths, prev)[0], m(src, lengths, changed)[0]
-    assert torch.equal(a[:, :3], b[:, :3])
-    assert not torch.equal(a[:, 3:], b[:, 3:])
 
 
 # Stock flags

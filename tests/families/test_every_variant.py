@@ -1,0 +1,77 @@
+"""What holds for every architecture and variant: decoding, gradients, padding, causality."""
+
+import copy
+from functools import cache
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+
+from tests.helpers import VARIANTS, batch, small, task
+
+
+@cache
+def build(variant):
+    """A small model, its parameters away from their initial values, so that none of them is without effect."""
+    m = small(variant)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+        for embedding in (m.encoder.embed_tokens, m.decoder.embed_tokens):
+            embedding.weight[embedding.padding_idx] = 0
+    return m
+
+
+@pytest.fixture(params=VARIANTS)
+def m(request):
+    """A model of every variant, in evaluation mode, nobody else's."""
+    return copy.deepcopy(build(request.param))
+
+
+def test_decoding_step_by_step_equals_decoding_at_once(m):
+    src, lengths, prev = batch(sizes=(6, 6, 6))
+    encoder_out = m.encoder(src, lengths)
+    at_once, _ = m.decoder(prev, encoder_out)
+    state = {}
+    steps = [m.decoder(prev[:, : t + 1], encoder_out, incremental_state=state)[0] for t in range(prev.size(1))]
+    torch.testing.assert_close(torch.cat(steps, 1), at_once, atol=1e-5, rtol=0)
+
+
+def test_beam_search_with_the_cache_equals_beam_search_without(m):
+    src, lengths, _ = batch(sizes=(4, 6, 5))
+    sample = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
+    hypotheses = []
+    for cached in (True, False):
+        generator = SequenceGenerator([m], task().target_dictionary, beam_size=4, max_len_a=0, max_len_b=8)
+        generator.model.has_incremental = cached
+        hypotheses.append(generator.generate([m], copy.deepcopy(sample)))
+    for ours, reference in zip(*hypotheses, strict=True):
+        assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in reference]
+
+
+def test_every_parameter_gets_a_gradient(m):
+    m.train()
+    src, lengths, prev = batch()
+    m(src, lengths, prev)[0].log_softmax(-1)[..., 7].sum().backward()
+    assert not [n for n, p in m.named_parameters() if p.grad is None]
+    # Softmax cancels a bias of the keys, in every Transformer: its gradient is rounding alone.
+    without = [n for n, p in m.named_parameters() if p.grad.norm() < 1e-6]
+    assert all(n.endswith("k_proj.bias") for n in without), without
+
+
+def test_padding_does_not_matter(m):
+    src, lengths, prev = batch(sizes=(5, 3, 6))
+    together, _ = m(src, lengths, prev)
+    for row, size in enumerate((5, 3, 6)):
+        alone, _ = m(src[row : row + 1, -size - 1 :], lengths[row : row + 1], prev[row : row + 1, :size])
+        torch.testing.assert_close(together[row, :size], alone[0], atol=1e-5, rtol=0)
+
+
+def test_the_future_is_unseen(m):
+    src, lengths, prev = batch(sizes=(6, 6, 6))
+    changed = prev.clone()
+    changed[:, 3:] = 9
+    a, b = m(src, lengths, prev)[0], m(src, lengths, changed)[0]
+    assert torch.equal(a[:, :3], b[:, :3])
+    assert not torch.equal(a[:, 3:], b[:, 3:])

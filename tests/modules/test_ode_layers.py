@@ -1,0 +1,286 @@
+"""A layer's step with every integrator, against the equations written out on the layer's own sub-layers."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from fairseq.models.transformer import TransformerConfig
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+
+from ode_transformer.config import to_transformer_config
+from ode_transformer.families.transformer import SplitTransformerConfig
+from ode_transformer.modules.layers import DecoderLayer, EncoderLayer
+from ode_transformer.numerics.integrators import INTEGRATORS, RK4, ButcherTableau, rk_step
+
+PRECISIONS = [(torch.float32, 1e-6), (torch.float64, 1e-12)]
+ONE_STEP = [name for name in INTEGRATORS if name not in ("leapfrog", "multistep", "dlcl")]
+
+
+def config(**more) -> TransformerConfig:
+    sizes = {
+        f"{side}_{key}": value
+        for side in ("encoder", "decoder")
+        for key, value in {"embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2, "normalize_before": True}.items()
+    }
+    values = {**sizes, "dropout": 0.0, "integrator": "heun", "activation_fn": "tanh", **more}
+    return to_transformer_config(SplitTransformerConfig(**values), SplitTransformerConfig)
+
+
+def layer(dtype=torch.float64, cls=EncoderLayer, **more):
+    torch.manual_seed(0)
+    built = cls(config(**more))
+    for p in built.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+    return built.to(dtype).eval()
+
+
+def field(sub_layers, y):
+    """f(y) = layer(y) - y of a pre-norm layer."""
+    z = y
+    for f, h in sub_layers:
+        z = z + h * f(z)
+    return z - y
+
+
+def sub_layers(built, mask=None):
+    """[(Sub(LN(.)), fraction)] from the layer's modules, not from its code."""
+
+    def attention(y):
+        y = built.self_attn_layer_norm(y)
+        return built.self_attn(y, y, y, key_padding_mask=mask)[0]
+
+    def feed_forward(norm, fc1, fc2):
+        return lambda y: fc2(torch.tanh(fc1(norm(y))))
+
+    last = feed_forward(built.final_layer_norm, built.fc1, built.fc2)
+    if hasattr(built, "macaron_fc1"):
+        first = feed_forward(built.macaron_layer_norm, built.macaron_fc1, built.macaron_fc2)
+        return [(first, 0.5), (attention, 1.0), (last, 0.5)]
+    return [(attention, 1.0), (last, 1.0)]
+
+
+@pytest.fixture
+def data():
+    torch.manual_seed(1)
+    mask = torch.zeros(3, 5, dtype=torch.bool)
+    mask[1, 3:] = True
+    return torch.randn(5, 3, 16, dtype=torch.float64), mask
+
+
+@pytest.mark.parametrize("splitting", ["lie-trotter", "strang"])
+@pytest.mark.parametrize("relative", ["none", "keys"])
+@pytest.mark.parametrize("name", ONE_STEP)
+def test_a_layer_integrates_its_increment(name, relative, splitting, data):
+    y, mask = data
+    built = layer(integrator=name, relative_positions=relative, splitting=splitting)
+    subs = sub_layers(built, mask)
+    if name == "polynet":
+        f1 = field(subs, y)
+        expected = y + f1 + field(subs, f1)
+    else:
+        expected = rk_step(lambda x: field(subs, x), y, INTEGRATORS[name])
+    torch.testing.assert_close(built(y, mask), expected, atol=1e-12, rtol=1e-12)
+
+
+def test_euler_without_history_and_relative_positions_is_fairseqs_layer_bit_for_bit(data):
+    y, mask = data
+    cfg = config(integrator="euler", dropout=0.3)
+    ours, stock = EncoderLayer(cfg), TransformerEncoderLayerBase(cfg)
+    stock.load_state_dict(ours.state_dict())
+    outputs = []
+    for built in (ours, stock):
+        torch.manual_seed(2)
+        outputs.append(built(y.float(), mask))
+    assert torch.equal(*outputs)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+def test_a_gate_of_one_half_is_heun(dtype, tolerance, data):
+    gated = layer(dtype, coefficients="sigmoid", gate_sharing="per-layer")
+    torch.nn.init.zeros_(gated.coefficients.gate.weight)
+    torch.nn.init.zeros_(gated.coefficients.gate.bias)
+    heun = layer(dtype)
+    heun.load_state_dict({k: v for k, v in gated.state_dict().items() if not k.startswith("coefficients")})
+    y, mask = data[0].to(dtype), data[1]
+    torch.testing.assert_close(gated(y, mask), heun(y, mask), atol=tolerance * y.abs().max().item(), rtol=tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)
+def test_ones_are_the_layer_applied_twice(dtype, tolerance, data):
+    ones, plain = layer(dtype, coefficients="ones", gate_sharing="per-layer"), layer(dtype, integrator="euler")
+    plain.load_state_dict(ones.state_dict())
+    y, mask = data[0].to(dtype), data[1]
+    torch.testing.assert_close(ones(y, mask), plain(plain(y, mask), mask), atol=10 * tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("function", ["both", "san", "ffn", "substeps"])
+@pytest.mark.parametrize("name", ONE_STEP)
+def test_without_a_field_a_layer_is_the_identity(name, function, data):
+    built = layer(torch.float32, integrator=name, ode_function=function)
+    for linear in (built.self_attn.out_proj, built.fc2):
+        torch.nn.init.zeros_(linear.weight)
+        torch.nn.init.zeros_(linear.bias)
+    y = data[0].float()
+    assert torch.equal(built(y, data[1]), y)
+
+
+@pytest.mark.parametrize("coefficients", ["fixed", "ones", "scalars", "sigmoid", "two-sigmoids", "two-tanh", "ema"])
+def test_the_released_form_is_its_closed_expression(coefficients, data):
+    """Spec 1.2.2: F is the layer with its residual; for the gate (3 - g) y + f(y) + (1 - g) f(2y + f(y))."""
+    y, mask = data
+    built = layer(ode_residual="released", coefficients=coefficients, gate_sharing="per-layer")
+    subs = sub_layers(built, mask)
+    f1 = y + field(subs, y)
+    f2 = y + f1 + field(subs, y + f1)
+    if coefficients == "fixed":
+        expected = y + (f1 + f2) / 2
+    elif coefficients == "sigmoid":
+        g = torch.sigmoid(built.coefficients.gate(torch.cat((f1, f2), -1)))
+        expected = (3 - g) * y + field(subs, y) + (1 - g) * field(subs, 2 * y + field(subs, y))
+    else:
+        expected = y + built.coefficients([f1, f2])
+    torch.testing.assert_close(built(y, mask), expected, atol=1e-11, rtol=1e-11)
+
+
+def test_the_released_rk4_is_its_expression(data):
+    y, mask = data
+    built = layer(integrator="rk4", ode_residual="released")
+    subs = sub_layers(built, mask)
+    expected = rk_step(lambda x: x + field(subs, x), y, RK4)
+    torch.testing.assert_close(built(y, mask), expected, atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize("released", [False, True])
+@pytest.mark.parametrize(
+    ("function", "integrated"), [("san", (True, False)), ("ffn", (False, True)), ("substeps", (True, True))]
+)
+def test_parts_of_a_layer_are_integrated_by_themselves(function, integrated, released, data):
+    y, mask = data
+    built = layer(integrator="rk4", ode_function=function, ode_residual="released" if released else "paper")
+    expected = y
+    for (f, _), integrate in zip(sub_layers(built, mask), integrated, strict=True):
+        if integrate and released:
+            expected = rk_step(lambda x, f=f: x + f(x), expected, RK4)
+        elif integrate:
+            expected = rk_step(f, expected, RK4)
+        else:
+            expected = expected + f(expected)
+    torch.testing.assert_close(built(y, mask), expected, atol=1e-11, rtol=1e-11)
+
+
+def test_macaron_rk2_takes_heuns_sub_steps(data):
+    """Heun(f, h): y + h/2 (f(y) + f(y + h f(y))), for FFN_a with 1/2, attention with 1, FFN_b with 1/2."""
+    y, mask = data
+    built = layer(splitting="strang", ode_function="substeps")
+    expected = y
+    for f, h in sub_layers(built, mask):
+        expected = expected + h / 2 * (f(expected) + f(expected + h * f(expected)))
+    torch.testing.assert_close(built(y, mask), expected, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("integrator", "order"), [("euler", 2), ("heun", 3)])
+def test_macaron_with_heuns_sub_steps_is_of_third_order_locally(integrator, order, data):
+    """With one shared FFN, against dy/dt = F(y) + G(y) solved with steps too small to matter."""
+    built = layer(splitting="strang", ode_function="substeps", integrator=integrator)
+    built.macaron_fc1, built.macaron_fc2, built.macaron_layer_norm = built.fc1, built.fc2, built.final_layer_norm
+    y, mask = data
+    (ffn, _), (attention, _), _ = sub_layers(built, mask)
+    errors = []
+    for step in (0.2, 0.1, 0.05, 0.025):
+        exact = y
+        for _ in range(16):
+            exact = rk_step(lambda x: ffn(x) + attention(x), exact, RK4, step / 16)
+        # The layer with its fields scaled by the step: its outputs are linear in the last linear maps.
+        scaled = copy.deepcopy(built)
+        with torch.no_grad():
+            for linear in {scaled.self_attn.out_proj, scaled.fc2}:
+                linear.weight.mul_(step)
+                linear.bias.mul_(step)
+        errors.append((scaled(y, mask) - exact).norm().item())
+    slopes = torch.tensor(errors).log2()
+    assert abs((slopes[:-1] - slopes[1:]).mean().item() - order) < 0.2, errors
+
+
+@pytest.mark.parametrize("integrator", ["heun", "rk4"])
+def test_gradients_of_a_layer(integrator, data):
+    built = layer(integrator=integrator, relative_positions="keys-values", encoder_embed_dim=4, encoder_ffn_embed_dim=4)
+    y = torch.randn(3, 1, 4, dtype=torch.float64, requires_grad=True)
+    names, parameters = zip(*built.named_parameters(), strict=True)
+
+    def run(y, *values):
+        return torch.func.functional_call(built, dict(zip(names, values, strict=True)), (y, None))
+
+    assert torch.autograd.gradcheck(run, (y, *parameters), atol=1e-6)
+
+
+def test_the_increment_keeps_bits_that_a_difference_loses():
+    """In half precision y + f(y) - y is a multiple of y's last bit; the increment is not."""
+    built = layer(torch.bfloat16, integrator="euler")
+    y = 64 * torch.randn(5, 3, 16).bfloat16()
+    exact = built.float()(y.float(), None, increment=True)
+    built.bfloat16()
+    summed = (built(y, None, increment=True) - exact).norm()
+    assert summed < 0.5 * (built(y, None) - y - exact).norm()
+
+
+@pytest.mark.parametrize("name", ["heun", "rk4"])
+def test_a_decoder_layer_projects_the_source_once_a_step(name):
+    built = layer(torch.float32, DecoderLayer, decoder_integrator=name)
+    calls = []
+    built.encoder_attn.k_proj.register_forward_hook(lambda *_: calls.append("k"))
+    built.encoder_attn.v_proj.register_forward_hook(lambda *_: calls.append("v"))
+    built(torch.randn(4, 2, 16), torch.randn(6, 2, 16))
+    assert sorted(calls) == ["k", "v"]
+
+
+def test_a_decoder_layer_integrates_its_increment():
+    built = layer(cls=DecoderLayer, decoder_integrator="rk4")
+    y, source = torch.randn(4, 2, 16, dtype=torch.float64), torch.randn(6, 2, 16, dtype=torch.float64)
+
+    def f(y):
+        x = built.self_attn_layer_norm(y)
+        z = y + built.self_attn(x, x, x)[0]
+        z = z + built.encoder_attn(built.encoder_attn_layer_norm(z), source, source)[0]
+        return z + built.fc2(torch.tanh(built.fc1(built.final_layer_norm(z)))) - y
+
+    ours, weights, _ = built(y, source, need_attn=True)
+    # Not closer: fairseq's attention with a cache takes its softmax in single precision.
+    torch.testing.assert_close(ours, rk_step(f, y, RK4), atol=1e-6, rtol=1e-6)
+    assert weights.shape == (2, 4, 6)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoder_normalize_before": False}, r"integrator heun.*must be euler.*--encoder-normalize-before"),
+        ({"integrator": "rk5"}, r"'rk5'.*heun.*rk4"),
+        ({"coefficients": "sigmoid", "integrator": "rk4"}, r"'sigmoid'.*has 4.*scalars"),
+        ({"coefficients": "sigmoid", "integrator": "euler"}, r"'sigmoid'.*has 1"),
+        ({"coefficients": "ema", "integrator": "leapfrog"}, r"--coefficients ema: must be fixed.*leapfrog"),
+        ({"ode_function": "san", "integrator": "leapfrog"}, r"--ode-function san: must be both.*leapfrog"),
+        ({"ode_residual": "released", "integrator": "dlcl"}, r"--ode-residual released: must be paper.*dlcl"),
+        ({"relative_positions": "keys", "max_relative_length": 0}, r"--max-relative-length 0: must be 1 or more"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        EncoderLayer(config(gate_sharing="per-layer", **options))
+
+
+def test_a_post_norm_layer_weighs_nothing():
+    with pytest.raises(ValueError, match=r"coefficients scalars.*post-norm encoder"):
+        EncoderLayer(config(integrator="euler", coefficients="scalars", encoder_normalize_before=False))
+
+
+def test_a_new_tableau_is_a_layer_at_once(data):
+    """A method is data: nothing else has to know of it."""
+    y, mask = data
+    built = layer()
+    built.integrator = replace(RK4, b=(0.0, 0.0, 1.0, 0.0))
+    assert isinstance(built.integrator, ButcherTableau)
+    expected = rk_step(lambda x: field(sub_layers(built, mask), x), y, built.integrator)
+    torch.testing.assert_close(built(y, mask), expected)
