@@ -8,6 +8,12 @@ import pytest
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from ode_transformer import recipes
+from ode_transformer.families import ode
+from ode_transformer.modules.attention import RELATIVE_POSITIONS
+from ode_transformer.modules.history import HISTORIES
+from ode_transformer.modules.layers import ODE_FUNCTIONS, ODE_RESIDUALS
+from ode_transformer.numerics.coefficients import COEFFICIENTS
+from ode_transformer.numerics.integrators import INTEGRATORS
 from tests.helpers import ROOT, environment
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -21,9 +27,16 @@ def test_files_are_there():
 
 
 def test_architectures_are_registered():
-    names = set(re.findall(r"macaron_[a-z_]+\b(?!\.)", README)) - {"macaron_fc"}
-    assert names
+    names = set(re.findall(r"`((?:macaron|rk[24]|ode)_[a-z_]+|rk[24])`", README))
+    assert len(names) > 15
     assert not [n for n in names if n not in ARCH_MODEL_REGISTRY]
+
+
+def test_the_systems_and_choices_of_the_ode_transformer_are_all_named():
+    assert not [name for name in ode.SYSTEMS if f"`{name}`" not in README]
+    assert not [suffix for suffix in ode.SIZES if suffix and f"`{suffix}`" not in README]
+    for choices in (INTEGRATORS, COEFFICIENTS, ODE_FUNCTIONS, ODE_RESIDUALS, HISTORIES, RELATIVE_POSITIONS):
+        assert not [choice for choice in choices if f"`{choice}`" not in README]
 
 
 def test_recipes_are_there():

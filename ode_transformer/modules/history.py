@@ -103,7 +103,8 @@ class MultistepConnection(Connection):
     def __init__(self, scheme: Multistep, depth: int):
         super().__init__(depth)
         self.scheme = scheme
-        self.weight = nn.Parameter(torch.tensor(scheme.initial(depth))) if scheme.initial else None
+        initial = torch.tensor(scheme.initial(depth) if scheme.initial else [])
+        self.weight = nn.Parameter(initial) if initial.numel() else None
 
     def begin(self, past: list, x: Tensor) -> Tensor:
         past.append(([x], []))

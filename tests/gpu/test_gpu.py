@@ -58,6 +58,15 @@ def test_training_goes_down_in_every_mode(data, tmp_path, mode):
         assert float(curve[-1]["loss_scale"]) >= 1
 
 
+@pytest.mark.parametrize("layers", [24, 48])
+@pytest.mark.parametrize("form", ["paper", "released"])
+def test_deep_models_train_in_half_precision(data, tmp_path, form, layers):
+    more = ["--fp16", "--arch", "rk2_learnable_tiny", "--ode-residual", form, "--encoder-layers", str(layers)]
+    curve = train(data, tmp_path, *more, "--lr", "0.001", "--warmup-updates", "40", "--lr-scheduler", "inverse_sqrt")
+    assert float(curve[-1]["loss"]) < float(curve[0]["loss"])
+    assert float(curve[-1]["loss_scale"]) >= 1
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one GPU")
 @pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
 def test_two_gpus(data, tmp_path, backend):
