@@ -32,6 +32,8 @@ SMALL = {
     "activation-dropout": 0.0,
 }
 TINY = [name for name in config.PRESETS if name.endswith("_tiny")]
+# Blocks take the place of layers.
+EVOLUTION = {"encoder-layers": None, "decoder-layers": None, "evolution-depth": 2}
 POST_NORM = {"no-encoder-normalize-before": True, "no-decoder-normalize-before": True}
 VARIANTS = {
     "macaron": {},
@@ -45,7 +47,8 @@ VARIANTS = {
         "cross-self-attention": True,
         "no-cross-attention": True,
     },
-    **{arch: {"arch": arch} for arch in TINY if not arch.startswith("macaron_tiny")},
+    **{arch: {"arch": arch} for arch in TINY if arch.startswith(("rk", "ode_", "macaron_rk2"))},
+    **{arch: {"arch": arch, **EVOLUTION} for arch in TINY if arch.startswith("transevolve")},
     "released-form": {"arch": "rk2_learnable_tiny", "ode-residual": "released"},
     "released-rk4": {"arch": "rk4_tiny", "ode-residual": "released"},
     "three-eighths-ema-a-layer": {
@@ -77,6 +80,8 @@ VARIANTS = {
     },
     "decoder-leapfrog": {"arch": "rk2_tiny", "decoder-integrator": "leapfrog", "decoder-history": "none"},
     "decoder-dlcl": {"arch": "rk2_tiny", "decoder-integrator": "dlcl", "decoder-history": "none"},
+    "evolution-released": {**EVOLUTION, "arch": "transevolve_fullff_2_tiny", "transevolve-form": "released"},
+    "evolution-random-released": {**EVOLUTION, "arch": "transevolve_randomff_1_tiny", "transevolve-form": "released"},
     "decoder-polynet": {"arch": "ode_polynet_tiny", "decoder-integrator": "polynet"},
 }
 

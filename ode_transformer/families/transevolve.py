@@ -1,0 +1,339 @@
+"""TransEvolve: attention computed once from a block's input and evolved over depth.
+
+Dutta et al. 2021, "Redesigning the Transformer Architecture with Insights from Multi-particle Dynamical Systems".
+A block of depth L takes queries and keys from its input X0 once; then, for l = 1 to L (equation 9) ::
+
+    X <- X + Softmax(A0 + A1 T_l + T_l A2 + A3 (T_l o T_l)) LN(X) Wo
+    X <- X + FF_l(LN(X))
+
+and ends with a norm. T_l is a learned Fourier map of depth. In a decoder each layer attends over the target, then over
+the source, with initial states of their own. FF is the Transformer's (fullFF), or made of random rotations with learned
+singular values (randomFF, equations 10 and 11). ``modules/evolving_attention.py`` says why no matrix of all pairs is
+needed; ``modules/feed_forward.py`` the same of the random matrices.
+
+``--transevolve-form`` chooses between the paper's letter and the released code's:
+
+====================  ==========================================  ==============================================
+                      paper                                       released
+====================  ==========================================  ==============================================
+scale of A0           (d/m)^-1/2                                  ((d + d')/m)^-1/2
+T_l A2                split in heads: a shift of the queries      c_h against all heads' keys: a bias a key
+T_l                   angle 2 pi j l / (d' L), l = 1 to L         angle p i pi / 64, i = 0 to L - 1 in each block
+U, V                  1/sqrt(n), P and N(0, n^2) each its own n   U divided by sqrt(out), indices from 0
+====================  ==========================================  ==============================================
+
+As released in both: LN on values, one norm a block, no dropout of embeddings or attention weights, dropout of queries
+and keys once a block, eps 1e-3, positions from 0. Ours count real tokens, where the released code's columns would
+see padding. The released d' is 64 a head whatever the width; ours is d, so that other widths work.
+
+Parameters that the paper counts and nothing depends on are frozen: W~k of every initial state (softmax cancels it) and
+the singular values that meet no row of V. ``model.frozen`` and ``model.trained`` count them. At 32,000 symbols:
+fullFF-1 52,632,576 of which 1,572,864 are frozen; fullFF-2 58,926,080, 3,145,728; randomFF-1 27,497,472, 1,591,296;
+randomFF-2 33,790,976, 3,164,160. In the released form the sines at index 0 are dead besides, and with them, in a
+block's first layer, the whole random feed-forward.
+
+``transevolve_small*`` is an encoder by itself with a head for classification (fairseq's task ``sentence_prediction``),
+at the size of the paper's classification work.
+"""
+
+import argparse
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from fairseq.dataclass import ChoiceEnum
+from fairseq.distributed import fsdp_wrap
+from fairseq.models import FairseqEncoderModel, register_model
+from fairseq.models.transformer import (
+    TransformerConfig,
+    TransformerDecoderBase,
+    TransformerEncoderBase,
+    TransformerModelBase,
+)
+from fairseq.modules import FairseqDropout
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from torch import Tensor, nn
+
+from ..config import FlatTransformerConfig, add_flags, plain, register_architectures, to_transformer_config
+from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState
+from ..modules.feed_forward import FEED_FORWARDS, FeedForward
+from ..modules.positions import SinusoidalPositions
+from .transformer import option
+
+
+@dataclass
+class TransEvolveConfig(FlatTransformerConfig):
+    """All options of fairseq's Transformer that have a meaning here, and TransEvolve's; defaults as ``fullff_1``."""
+
+    share_all_embeddings: bool = option(True, "one embedding for source, target and output")
+    transevolve_form: ChoiceEnum(list(FORMS)) = option("paper", "the paper's letter, or the released code's")
+    evolution_blocks: int = option(1, "blocks of the encoder and of the decoder; each computes its attention once")
+    evolution_depth: int = option(6, "layers of a block")
+    evolution_feed_forward: ChoiceEnum(list(FEED_FORWARDS)) = option(
+        "full", "feed-forward: full, or random (rotations with learned singular values)"
+    )
+    evolution_seed: int = option(1, "seed of the random rotations")
+
+
+# Stock options that nothing here would heed, and the values at which they mean nothing.
+_UNUSED = {
+    "encoder_layers": 6, "decoder_layers": 6, "attention_dropout": 0.0,
+    "encoder_normalize_before": False, "decoder_normalize_before": False,
+    "encoder_learned_pos": False, "decoder_learned_pos": False,
+    "cross_self_attention": False, "no_cross_attention": False, "quant_noise_pq": 0.0,
+}  # fmt: skip
+
+
+def _nested(flat: Any, config_class: type) -> TransformerConfig:
+    """What fairseq's Transformer is built from; a block is its layer.
+
+    Raises:
+        ValueError: for an option that has no meaning here, or is out of its set.
+    """
+    values = plain(flat)
+    for name, meaningless in _UNUSED.items():
+        if values[name] != meaningless:
+            raise ValueError(f"--{name.replace('_', '-')} {values[name]}: has no meaning in TransEvolve")
+    for name in ("evolution_blocks", "evolution_depth"):
+        if values[name] < 1:
+            raise ValueError(f"--{name.replace('_', '-')} {values[name]}: must be 1 or more")
+    cfg = to_transformer_config(flat, config_class)
+    cfg.encoder.layers = cfg.decoder.layers = values["evolution_blocks"]
+    return cfg
+
+
+class Block(nn.Module):
+    """A block of the encoder or the decoder: initial states once, then ``evolution_depth`` layers, then a norm."""
+
+    def __init__(self, cfg: TransformerConfig, side: str, index: int):
+        super().__init__()
+        part, depth, form = getattr(cfg, side), cfg.evolution_depth, str(cfg.transevolve_form)
+        size, heads = part.embed_dim, part.attention_heads
+        attention = [(size, heads, i, depth, form, cfg.dropout) for i in range(depth)]
+        self.state = InitialState(size, heads, cfg.dropout)
+        self.attention = nn.ModuleList(EvolvingAttention(*arguments) for arguments in attention)
+        self.encoder_state = self.encoder_attention = None
+        if side == "decoder":
+            self.encoder_state = InitialState(size, heads, cfg.dropout)
+            self.encoder_attention = nn.ModuleList(EvolvingAttention(*arguments) for arguments in attention)
+        self.feed_forward = nn.ModuleList(
+            FeedForward(
+                size,
+                part.ffn_embed_dim,
+                str(cfg.evolution_feed_forward),
+                cfg.activation_fn,
+                cfg.dropout,
+                cfg.activation_dropout or cfg.relu_dropout,
+                depth_index=i,
+                depth=depth,
+                form=form,
+                # Every layer of the model has matrices of its own.
+                seed=((cfg.evolution_seed * 2 + (side == "decoder")) * cfg.evolution_blocks + index) * depth + i,
+            )
+            for i in range(depth)
+        )
+        self.layer_norm = nn.LayerNorm(size, eps=1e-3)
+
+    def forward(
+        self,
+        x: Tensor,
+        encoder_out: Optional[Tensor] = None,
+        encoder_padding_mask: Optional[Tensor] = None,
+        incremental_state: Optional[dict] = None,
+        self_attn_mask: Optional[Tensor] = None,
+        self_attn_padding_mask: Optional[Tensor] = None,
+        need_attn: bool = False,
+        need_head_weights: bool = False,
+    ) -> Any:
+        """One block, with the interface of fairseq's layers.
+
+        Args:
+            x: (T, B, d).
+            encoder_out: (S, B, d), in a decoder.
+            encoder_padding_mask: (B, T) in an encoder, (B, S) in a decoder; true where the source is padding.
+            incremental_state: the cache of step-by-step decoding.
+            self_attn_mask: given where the decoder may not look ahead; it never does.
+            self_attn_padding_mask: (B, T), in a decoder.
+            need_attn, need_head_weights: fused attention has no weights to return.
+
+        Returns:
+            (T, B, d) in an encoder; with None for attention weights, and None, in a decoder.
+        """
+        decoder = self.encoder_state is not None
+        own_padding = self_attn_padding_mask if decoder else encoder_padding_mask
+        state = self.state(x, None, own_padding, incremental_state)
+        if decoder:
+            source = self.encoder_state(x, encoder_out, encoder_padding_mask, incremental_state)
+        for i, feed_forward in enumerate(self.feed_forward):
+            x = x + self.attention[i](x, state, causal=decoder, incremental_state=incremental_state)
+            if decoder:
+                attend = self.encoder_attention[i]
+                x = x + attend(encoder_out, source, static=True, incremental_state=incremental_state)
+            x = x + feed_forward(x)
+        x = self.layer_norm(x)
+        return (x, None, None) if decoder else x
+
+
+class _Evolving:
+    """What encoder and decoder change about fairseq's: blocks for layers, positions from 0, no embedding dropout."""
+
+    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
+        self._built = 0
+        super().__init__(cfg, *args, **more)
+        if self.embed_positions is not None:
+            self.embed_positions = SinusoidalPositions(cfg.encoder.embed_dim, self.padding_idx)
+        self.dropout_module = FairseqDropout(0.0, module_name=self.__class__.__name__)  # none of embeddings
+
+    def _block(self, cfg: TransformerConfig, side: str) -> nn.Module:
+        block = Block(cfg, side, self._built)
+        self._built += 1
+        if cfg.checkpoint_activations:
+            block = checkpoint_wrapper(block, offload_to_cpu=cfg.offload_activations)
+        return fsdp_wrap(block, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+
+
+class TransEvolveEncoder(_Evolving, TransformerEncoderBase):
+    """fairseq's encoder of TransEvolve's blocks; may be used alone."""
+
+    def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
+        return self._block(cfg, "encoder")
+
+
+class TransEvolveDecoder(_Evolving, TransformerDecoderBase):
+    """fairseq's decoder of TransEvolve's blocks."""
+
+    def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
+        return self._block(cfg, "decoder")
+
+
+class _Counted:
+    """Numbers of parameters, trained and frozen, apart."""
+
+    @property
+    def trained(self) -> int:
+        """Parameters that training changes."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)
+
+    @property
+    def frozen(self) -> int:
+        """Parameters that the paper counts and nothing depends on."""
+        return sum(p.numel() for p in self.parameters() if not p.requires_grad)
+
+
+@register_model("transevolve", dataclass=TransEvolveConfig)
+class TransEvolveModel(_Counted, TransformerModelBase):
+    """TransEvolve for translation (``--arch transevolve_fullff_1`` and others)."""
+
+    @classmethod
+    def add_args(cls, parser: argparse._ActionsContainer) -> None:
+        """Add the family's flags and all of the stock Transformer's."""
+        add_flags(parser, TransEvolveConfig())
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "TransEvolveModel":
+        """Build the model from the family's flat configuration.
+
+        Raises:
+            ValueError: for a field that is unknown, missing, out of its set or without meaning here.
+        """
+        return super().build_model(_nested(cfg, TransEvolveConfig), task)
+
+    @classmethod
+    def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Embedding) -> TransEvolveEncoder:
+        return TransEvolveEncoder(cfg, src_dict, embed_tokens)
+
+    @classmethod
+    def build_decoder(cls, cfg: TransformerConfig, tgt_dict: Any, embed_tokens: nn.Embedding) -> TransEvolveDecoder:
+        return TransEvolveDecoder(cfg, tgt_dict, embed_tokens)
+
+
+@dataclass
+class TransEvolveClassifierConfig(TransEvolveConfig):
+    """As of ``TransEvolveConfig``; what concerns decoders is unused."""
+
+    max_positions: int = option(512, "longest sentence; fairseq's task has an option of the same name, and sets this")
+
+
+class ClassificationHead(nn.Module):
+    """Mean over real tokens, LN, linear: (T, B, d) -> (B, classes)."""
+
+    def __init__(self, embed_dim: int, classes: int):
+        super().__init__()
+        self.layer_norm = nn.LayerNorm(embed_dim, eps=1e-3)
+        self.out_proj = nn.Linear(embed_dim, classes)
+        nn.init.xavier_uniform_(self.out_proj.weight)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor:
+        """States (T, B, d) and where they are padding, (B, T) -> scores (B, classes)."""
+        real = (~padding_mask).t().unsqueeze(-1).type_as(x)  # the released code averages padding in
+        return self.out_proj(self.layer_norm((x * real).sum(0) / real.sum(0)))
+
+
+@register_model("transevolve_encoder", dataclass=TransEvolveClassifierConfig)
+class TransEvolveClassifier(_Counted, FairseqEncoderModel):
+    """TransEvolve's encoder alone, and heads for classification (``--arch transevolve_small`` and others)."""
+
+    def __init__(self, cfg: TransformerConfig, encoder: TransEvolveEncoder):
+        super().__init__(encoder)
+        self.cfg = cfg
+        self.classification_heads = nn.ModuleDict()
+
+    @classmethod
+    def add_args(cls, parser: argparse._ActionsContainer) -> None:
+        """Add the family's flags."""
+        add_flags(parser, TransEvolveClassifierConfig())
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "TransEvolveClassifier":
+        """As of ``TransEvolveModel``; the sentences may be as long as the task's."""
+        nested = _nested(cfg, TransEvolveClassifierConfig)
+        nested.max_source_positions = nested.max_positions
+        embedding = TransformerModelBase.build_embedding(nested, task.source_dictionary, nested.encoder.embed_dim)
+        return cls(nested, TransEvolveEncoder(nested, task.source_dictionary, embedding))
+
+    def register_classification_head(self, name: str, num_classes: int) -> None:
+        """Add a head, as fairseq's task asks for it."""
+        self.classification_heads[name] = ClassificationHead(self.cfg.encoder.embed_dim, num_classes)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        features_only: bool = True,
+        classification_head_name: Optional[str] = None,
+    ) -> tuple[Tensor, dict]:
+        """(B, T) tokens -> scores (B, classes) of the head named, or states (B, T, d) without one."""
+        out = self.encoder(src_tokens, src_lengths)
+        x = out["encoder_out"][0]
+        if classification_head_name is None:
+            return x.transpose(0, 1), out
+        return self.classification_heads[classification_head_name](x, out["encoder_padding_mask"][0]), out
+
+    def max_positions(self) -> int:
+        """Longest sentence."""
+        return self.cfg.max_source_positions
+
+
+def _row(feed_forward: str, blocks: int, embed_dim: int, heads: int) -> dict:
+    return {
+        "evolution_feed_forward": feed_forward,
+        "evolution_blocks": blocks,
+        "evolution_depth": 6 // blocks,
+        "encoder_embed_dim": embed_dim,
+        "encoder_ffn_embed_dim": 4 * embed_dim,
+        "encoder_attention_heads": heads,
+        "decoder_attention_heads": heads,
+    }
+
+
+_SYSTEMS = {f"{kind}ff_{blocks}": (kind, blocks) for kind in FEED_FORWARDS for blocks in (1, 2)}
+
+ARCHITECTURES = {f"transevolve_{name}": _row(*system, 512, 8) for name, system in _SYSTEMS.items()} | {
+    f"transevolve_{name}_tiny": _row(*system, 128, 4) for name, system in _SYSTEMS.items()
+}
+# Sizes of the classification work; ``transevolve_small`` is the first of them.
+CLASSIFIERS = {f"transevolve_small_{name}": _row(*system, 256, 8) for name, system in _SYSTEMS.items()}
+CLASSIFIERS = {"transevolve_small": CLASSIFIERS["transevolve_small_fullff_1"]} | CLASSIFIERS
+
+register_architectures("transevolve", TransEvolveConfig, ARCHITECTURES)
+register_architectures("transevolve_encoder", TransEvolveClassifierConfig, CLASSIFIERS)

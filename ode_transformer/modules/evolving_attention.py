@@ -1,0 +1,249 @@
+"""Attention computed once from the initial state and evolved over depth, on fused kernels.
+
+Dutta et al. 2021, "Redesigning the Transformer Architecture with Insights from Multi-particle Dynamical Systems"
+(TransEvolve), equations 6 to 9. Layer l of a block attends with the scores ::
+
+    A0 + A1 T_l + T_l A2 + A3 (T_l o T_l),        A0 = (X0 Wq)(X0 Wk)^T (d/m)^-1/2,
+
+of which A1 T_l is constant along a row and A3 everywhere: softmax cancels both. What is left, T_l A2, is the product of
+one vector a layer, c_l = T_l W~q, with the keys. So a layer's attention is ordinary scaled dot-product attention, and
+no matrix of all pairs is ever held:
+
+- ``paper`` form, heads split everywhere: the queries are shifted, q + (d/m)^1/2 c_l, since A0 alone is scaled;
+- ``released`` form, c_h against whole keys (all heads of them): a bias a key, which is one more column of the keys.
+
+Legend: B sentences, T queries, S keys, m heads, d model width, D = d + d' width of queries and keys, e = D/m, l depth.
+"""
+
+import math
+from typing import NamedTuple, Optional
+
+import torch
+from fairseq.incremental_decoding_utils import with_incremental_state
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+FORMS = ("paper", "released")
+
+# A key of padding. Far below any score, and within the range of fp16; exp() of it is 0.
+_HIDDEN = -3e4
+
+
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Optional[Tensor] = None, causal: bool = False
+) -> Tensor:
+    """softmax(q k^T scale + key_bias) v with memory linear in T and S.
+
+    The bias becomes a column of the keys, and values are padded to their width: a mask, or values of another width,
+    would make PyTorch leave its fused kernels without a word.
+
+    Args:
+        q: (B, m, T, e).
+        k: (B, m, S, e).
+        v: (B, m, S, d/m), d/m at most e.
+        scale: of the products.
+        key_bias: (B, m, S), not scaled, or None.
+        causal: a query sees no key behind its own place; T = S then.
+
+    Returns:
+        (B, m, T, d/m).
+    """
+    if key_bias is not None:
+        q = torch.cat((q * scale, torch.ones_like(q[..., :1])), dim=-1)
+        k = torch.cat((k, key_bias.unsqueeze(-1).type_as(k)), dim=-1)
+        scale = 1.0
+    if q.is_cuda and (odd := -k.size(-1) % 8):  # flash attention on a GPU takes widths that 8 divides
+        q, k = F.pad(q, (0, odd)), F.pad(k, (0, odd))
+    width = v.size(-1)
+    v = F.pad(v, (0, k.size(-1) - width))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)[..., :width]
+
+
+def time_signal(weights: Tensor, depth_index: int, depth: int, form: str) -> Tensor:
+    """T_l, the learned Fourier map of depth (equation 7).
+
+    Paper: ``w_j sin(2 pi j l / (d' L))``, then cosines, j from 1, l = 1 to L. Released code: ``w_p sin(p i pi / 64)``,
+    p from 0, i = 0 to L - 1, so that there is no sine in a block's first layer.
+
+    Args:
+        weights: w, (d',).
+        depth_index: i = l - 1, from 0.
+        depth: L.
+        form: paper or released.
+
+    Returns:
+        (d',).
+    """
+    j = torch.arange(len(weights) // 2, device=weights.device, dtype=torch.float32)
+    if form == "paper":
+        angle = 2 * math.pi * (j + 1) * (depth_index + 1) / (len(weights) * depth)
+    else:
+        angle = j * depth_index * math.pi / 64
+    return weights * torch.cat((angle.sin(), angle.cos())).type_as(weights)
+
+
+def _heads(x: Tensor, heads: int) -> Tensor:
+    """(T, B, X) -> (B, m, T, X/m)."""
+    return x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+
+
+def _cached(module: nn.Module, incremental_state: Optional[dict]) -> Optional[dict]:
+    return None if incremental_state is None else module.get_incremental_state(incremental_state, "cache")
+
+
+def _reorder(module: nn.Module, incremental_state: dict, new_order: Tensor) -> None:
+    cache = _cached(module, incremental_state)
+    if cache is not None:
+        cache = {key: None if value is None else value.index_select(0, new_order) for key, value in cache.items()}
+        module.set_incremental_state(incremental_state, "cache", cache)
+
+
+class State(NamedTuple):
+    """What a block computes once: queries (B, m, T, e), keys (B, m, S, e), padding (B, S) or None, W~q (D, d')."""
+
+    queries: Tensor
+    keys: Tensor
+    padding: Optional[Tensor]
+    time_query: Tensor
+
+
+@with_incremental_state
+class InitialState(nn.Module):
+    """Queries and keys of a block, from its input (the initial state of the particles).
+
+    Args:
+        embed_dim: d; the temporal dimension d' is the same.
+        heads: m.
+        dropout: of queries and keys, once a block, in training.
+
+    Raises:
+        ValueError: m does not divide d.
+    """
+
+    def __init__(self, embed_dim: int, heads: int, dropout: float):
+        super().__init__()
+        if embed_dim % (2 * heads):
+            raise ValueError(f"{heads} attention heads: twice their number must divide the width, {embed_dim}")
+        self.heads = heads
+        width = 2 * embed_dim  # D = d + d'
+        self.query = nn.Linear(embed_dim, width, bias=False)  # Wq
+        self.key = nn.Linear(embed_dim, width, bias=False)  # Wk
+        self.time_query = nn.Parameter(torch.empty(width, embed_dim))  # W~q
+        # W~k enters A1 and A3 alone, which softmax cancels: its gradient is 0. Kept for the paper's parameter counts.
+        self.time_key = nn.Parameter(torch.empty(width, embed_dim), requires_grad=False)
+        for weight in (self.query.weight, self.key.weight, self.time_query, self.time_key):
+            nn.init.uniform_(weight, -math.sqrt(3 / width), math.sqrt(3 / width))  # Glorot of the whole (D, D) matrix
+        self.dropout_module = FairseqDropout(dropout, module_name=self.__class__.__name__)
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Optional[Tensor] = None,
+        padding_mask: Optional[Tensor] = None,
+        incremental_state: Optional[dict] = None,
+    ) -> State:
+        """Project the block's input.
+
+        Args:
+            x: (T, B, d).
+            source: (S, B, d), what to attend to, if not x.
+            padding_mask: (B, S), true where a key is padding; the new position's alone when decoding step by step.
+            incremental_state: the cache of step-by-step decoding; keeps the keys of all steps, or of the source.
+        """
+        q = _heads(self.dropout_module(self.query(x)), self.heads)
+        cache = _cached(self, incremental_state)
+        if source is not None and cache is not None:
+            return State(q, cache["keys"], cache["padding"], self.time_query)
+        k = _heads(self.dropout_module(self.key(x if source is None else source)), self.heads)
+        if cache is not None:
+            if padding_mask is not None or cache["padding"] is not None:
+                before, now = cache["keys"].size(2), k.size(2)
+                none = torch.zeros(k.size(0), before + now, dtype=torch.bool, device=k.device)
+                old = none[:, :before] if cache["padding"] is None else cache["padding"]
+                padding_mask = torch.cat((old, none[:, before:] if padding_mask is None else padding_mask), dim=1)
+            k = torch.cat((cache["keys"], k), dim=2)
+        if incremental_state is not None:
+            self.set_incremental_state(incremental_state, "cache", {"keys": k, "padding": padding_mask})
+        return State(q, k, padding_mask, self.time_query)
+
+    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
+        """Follow the hypotheses of a beam."""
+        _reorder(self, incremental_state, new_order)
+
+
+@with_incremental_state
+class EvolvingAttention(nn.Module):
+    """Attention at depth l of a block, with the block's queries and keys (equation 9).
+
+    Args:
+        embed_dim: d.
+        heads: m.
+        depth_index: l - 1, from 0.
+        depth: L, layers of the block.
+        form: paper or released.
+        dropout: of the output.
+    """
+
+    def __init__(self, embed_dim: int, heads: int, depth_index: int, depth: int, form: str, dropout: float):
+        super().__init__()
+        if form not in FORMS:
+            raise ValueError(f"--transevolve-form {form!r}: must be one of {', '.join(FORMS)}")
+        self.heads, self.depth_index, self.depth, self.form = heads, depth_index, depth, form
+        limit = math.sqrt(6 / embed_dim)
+        self.time_weights = nn.Parameter(torch.empty(embed_dim).uniform_(-limit, limit))
+        self.layer_norm = nn.LayerNorm(embed_dim, eps=1e-3)
+        self.out = nn.Linear(embed_dim, embed_dim, bias=False)  # Wo
+        nn.init.xavier_uniform_(self.out.weight)
+        self.dropout_module = FairseqDropout(dropout, module_name=self.__class__.__name__)
+
+    def forward(
+        self,
+        values: Tensor,
+        state: State,
+        causal: bool = False,
+        static: bool = False,
+        incremental_state: Optional[dict] = None,
+    ) -> Tensor:
+        """Attend with the block's queries and keys to the values of this depth.
+
+        Args:
+            values: (S, B, d), normalised here; when decoding step by step those of the new position, (1, B, d).
+            state: of the block.
+            causal: every query sees the keys up to its own place.
+            static: the values are those of the source, the same at every step.
+            incremental_state: the cache of step-by-step decoding.
+
+        Returns:
+            (T, B, d), to be added to the state.
+        """
+        q, k = state.queries, state.keys
+        cache = _cached(self, incremental_state)
+        if static and cache is not None:
+            v = cache["values"]
+        else:
+            v = _heads(self.layer_norm(values), self.heads)  # no projection of values
+            if cache is not None:
+                v = torch.cat((cache["values"], v), dim=2)
+            if incremental_state is not None:
+                self.set_incremental_state(incremental_state, "cache", {"values": v})
+        t = time_signal(self.time_weights, self.depth_index, self.depth, self.form)
+        head_dim = v.size(-1)  # d/m
+        key_bias = None
+        if self.form == "paper":
+            scale = head_dim**-0.5
+            c = state.time_query @ t  # W~q T_l, split in heads
+            q = q + head_dim**0.5 * c.view(self.heads, 1, -1)
+        else:
+            scale = k.size(-1) ** -0.5
+            c = torch.einsum("Dmt,mt->mD", state.time_query.unflatten(1, (self.heads, -1)), t.view(self.heads, -1))
+            key_bias = torch.einsum("mhe,bhse->bms", c.unflatten(1, (self.heads, -1)), k)  # against whole keys
+        if state.padding is not None:
+            hidden = state.padding[:, None].type_as(k) * _HIDDEN  # (B, 1, S)
+            key_bias = hidden.expand(-1, self.heads, -1) if key_bias is None else key_bias + hidden
+        x = fused_attention(q, k, v, scale, key_bias, causal and q.size(2) > 1)
+        return self.dropout_module(self.out(x.permute(2, 0, 1, 3).flatten(2)))
+
+    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
+        """Follow the hypotheses of a beam."""
+        _reorder(self, incremental_state, new_order)

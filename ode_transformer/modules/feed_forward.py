@@ -1,0 +1,129 @@
+"""TransEvolve's feed-forward: the Transformer's, or one of random rotations with learned singular values.
+
+Dutta et al. 2021, equations 10 and 11: a matrix W (in, out) is U S V with U and V random, fixed, and S the rectangular
+diagonal matrix of learned singular values. Only r = min(in, out) of them meet both U and V, so that exactly ::
+
+    h W = ((h U[:, :r]) * s[:r]) V[:r].
+
+For inference the three are folded into one matrix.
+"""
+
+import math
+from typing import Any
+
+import torch
+from fairseq import utils
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+FEED_FORWARDS = ("full", "random")
+
+
+def _rotation(
+    size: int, rows: slice, columns: slice, index: int, depth: int, form: str, out: int, g: torch.Generator
+) -> Tensor:
+    """Part of the random matrix of equation 10, (size, size), at depth l.
+
+    Paper: sin(w_ij 2 pi j l / (n L)) / sqrt(n), w ~ N(0, n^2), then cosines; n = size, j from 1, l from 1. Released
+    code: sin(w_ij j l pi / n) / sqrt(out), both from 0, so that in a block's first layer all sines are 0.
+    """
+    w = torch.randn(size, size // 2, generator=g, dtype=torch.float64) * size
+    j = torch.arange(size // 2, dtype=torch.float64)
+    if form == "paper":
+        angle = w * (2 * math.pi * (j + 1) * (index + 1) / (size * depth))
+        scale = size**-0.5
+    else:
+        angle = w * (math.pi * j * index / size)
+        scale = out**-0.5
+    matrix = torch.cat((angle.sin(), angle.cos()), dim=1) * scale
+    return matrix[rows, columns].float().contiguous()
+
+
+class RandomProjection(nn.Module):
+    """h -> h U S V + b with random U and V.
+
+    Args:
+        in_features: n of U.
+        out_features: n of V.
+        depth_index: l - 1, from 0.
+        depth: L.
+        form: paper or released.
+        seed: of the random matrices; they are buffers, and saved in checkpoints.
+    """
+
+    def __init__(self, in_features: int, out_features: int, depth_index: int, depth: int, form: str, seed: int):
+        super().__init__()
+        r = min(in_features, out_features)
+        g = torch.Generator().manual_seed(seed)
+        where = (depth_index, depth, form, out_features, g)
+        self.register_buffer("left", _rotation(in_features, slice(None), slice(r), *where))  # U[:, :r]
+        self.register_buffer("right", _rotation(out_features, slice(r), slice(None), *where))  # V[:r]
+        limit = math.sqrt(6 / r)
+        self.singular_values = nn.Parameter(torch.empty(r).uniform_(-limit, limit))
+        # The paper has a singular value an input; the others meet no row of V. Kept for its parameter counts.
+        self.unused = nn.Parameter(torch.zeros(in_features - r), requires_grad=False) if in_features > r else None
+        self.bias = nn.Parameter(torch.zeros(out_features))
+        self.register_buffer("folded", None, persistent=False)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """(..., in) -> (..., out)."""
+        if self.folded is not None:
+            return F.linear(h, self.folded, self.bias)
+        return ((h @ self.left) * self.singular_values) @ self.right + self.bias
+
+    def prepare_for_inference_(self, _: Any = None) -> None:
+        """Fold U S V into one matrix; fairseq's commands call this before they generate."""
+        self.folded = ((self.left * self.singular_values) @ self.right).t().contiguous()
+
+    def train(self, mode: bool = True) -> "RandomProjection":
+        """As of ``nn.Module``; training unfolds."""
+        if mode:
+            self.folded = None
+        return super().train(mode)
+
+
+class FeedForward(nn.Module):
+    """LN, then two linear maps with an activation between them; dropout.
+
+    Args:
+        embed_dim: d.
+        ffn_embed_dim: the inner size.
+        kind: full (learned matrices) or random.
+        activation_fn: its name.
+        dropout: of the output.
+        activation_dropout: after the activation.
+        depth_index, depth, form, seed: as of ``RandomProjection``.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        ffn_embed_dim: int,
+        kind: str,
+        activation_fn: str,
+        dropout: float,
+        activation_dropout: float,
+        **where: Any,
+    ):
+        super().__init__()
+        if kind not in FEED_FORWARDS:
+            raise ValueError(f"--evolution-feed-forward {kind!r}: must be one of {', '.join(FEED_FORWARDS)}")
+        self.layer_norm = nn.LayerNorm(embed_dim, eps=1e-3)
+        self.activation_fn = utils.get_activation_fn(activation_fn)
+        if kind == "full":
+            self.fc1, self.fc2 = nn.Linear(embed_dim, ffn_embed_dim), nn.Linear(ffn_embed_dim, embed_dim)
+            for linear in (self.fc1, self.fc2):
+                nn.init.xavier_uniform_(linear.weight)
+                nn.init.zeros_(linear.bias)
+        else:
+            seed = where.pop("seed")
+            self.fc1 = RandomProjection(embed_dim, ffn_embed_dim, seed=2 * seed, **where)
+            self.fc2 = RandomProjection(ffn_embed_dim, embed_dim, seed=2 * seed + 1, **where)
+        self.activation_dropout_module = FairseqDropout(activation_dropout, module_name=self.__class__.__name__)
+        self.dropout_module = FairseqDropout(dropout, module_name=self.__class__.__name__)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(T, B, d) -> (T, B, d), to be added to the state."""
+        x = self.activation_dropout_module(self.activation_fn(self.fc1(self.layer_norm(x))))
+        return self.dropout_module(self.fc2(x))
