@@ -40,6 +40,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any, Optional
 
+import torch
 from fairseq.dataclass import ChoiceEnum
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import FairseqEncoderModel, register_model
@@ -172,6 +173,9 @@ class Block(nn.Module):
         x = self.layer_norm(x)
         return (x, None, None) if decoder else x
 
+    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
+        """Nothing to upgrade; fairseq's encoder asks its layers."""
+
 
 class _Evolving:
     """What encoder and decoder change about fairseq's: blocks for layers, positions from 0, no embedding dropout."""
@@ -182,6 +186,8 @@ class _Evolving:
         if self.embed_positions is not None:
             self.embed_positions = SinusoidalPositions(cfg.encoder.embed_dim, self.padding_idx)
         self.dropout_module = FairseqDropout(0.0, module_name=self.__class__.__name__)  # none of embeddings
+        # The two forms have the same parameters: a checkpoint says which one it is of.
+        self.register_buffer("form", torch.tensor([float(FORMS.index(str(cfg.transevolve_form)))]))
 
     def _block(self, cfg: TransformerConfig, side: str) -> nn.Module:
         block = Block(cfg, side, self._built)
@@ -189,6 +195,18 @@ class _Evolving:
         if cfg.checkpoint_activations:
             block = checkpoint_wrapper(block, offload_to_cpu=cfg.offload_activations)
         return fsdp_wrap(block, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+
+    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
+        """As of fairseq's.
+
+        Raises:
+            ValueError: the checkpoint is of the other form.
+        """
+        form = state_dict.setdefault(f"{name}.form", self.form.clone())
+        if int(form) != int(self.form):
+            theirs, ours = (FORMS[int(f)] for f in (form, self.form))
+            raise ValueError(f"--transevolve-form {ours}: must be {theirs}, the form of the checkpoint")
+        return super().upgrade_state_dict_named(state_dict, name)
 
 
 class TransEvolveEncoder(_Evolving, TransformerEncoderBase):

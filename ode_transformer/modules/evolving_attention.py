@@ -75,7 +75,8 @@ def time_signal(weights: Tensor, depth_index: int, depth: int, form: str) -> Ten
     Returns:
         (d',).
     """
-    j = torch.arange(len(weights) // 2, device=weights.device, dtype=torch.float32)
+    precise = torch.promote_types(weights.dtype, torch.float32)
+    j = torch.arange(len(weights) // 2, device=weights.device, dtype=precise)
     if form == "paper":
         angle = 2 * math.pi * (j + 1) * (depth_index + 1) / (len(weights) * depth)
     else:

@@ -72,7 +72,7 @@ class RandomProjection(nn.Module):
             return F.linear(h, self.folded, self.bias)
         return ((h @ self.left) * self.singular_values) @ self.right + self.bias
 
-    def prepare_for_inference_(self, _: Any = None) -> None:
+    def make_generation_fast_(self, **_: Any) -> None:
         """Fold U S V into one matrix; fairseq's commands call this before they generate."""
         self.folded = ((self.left * self.singular_values) @ self.right).t().contiguous()
 

@@ -1,0 +1,97 @@
+"""Random rotations against equation 10 written out, whole matrices and all."""
+
+import math
+
+import pytest
+import torch
+
+from ode_transformer.modules.feed_forward import FeedForward, RandomProjection
+
+N_IN, N_OUT, L = 6, 24, 3
+
+
+def whole(size, out, index, form, seed_generator):
+    """Equation 10, (size, size), drawn as the module draws it."""
+    w = torch.randn(size, size // 2, generator=seed_generator, dtype=torch.float64) * size
+    matrix = torch.empty(size, size, dtype=torch.float64)
+    for i in range(size):
+        for j in range(size // 2):
+            if form == "paper":
+                angle = w[i, j] * (j + 1) * (index + 1) / (size * L / (2 * math.pi))
+                scale = 1 / math.sqrt(size)
+            else:
+                angle = w[i, j] * j * index * math.pi / size
+                scale = 1 / math.sqrt(out)
+            matrix[i, j], matrix[i, j + size // 2] = math.sin(angle) * scale, math.cos(angle) * scale
+    return matrix
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+@pytest.mark.parametrize(("n_in", "n_out"), [(N_IN, N_OUT), (N_OUT, N_IN)])
+@pytest.mark.parametrize("form", ["paper", "released"])
+def test_the_low_rank_form_is_exact(form, n_in, n_out, index):
+    projection = RandomProjection(n_in, n_out, index, L, form, seed=5)
+    g = torch.Generator().manual_seed(5)
+    u, v = whole(n_in, n_out, index, form, g), whole(n_out, n_out, index, form, g)
+    s = torch.zeros(n_in, n_out, dtype=torch.float64)
+    s.diagonal().copy_(projection.singular_values.detach())
+    h = torch.randn(4, n_in, dtype=torch.float64)
+    expected = h @ u @ s @ v + projection.bias
+    torch.testing.assert_close(projection(h.float()).double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_parameters_and_buffers():
+    projection = RandomProjection(N_OUT, N_IN, 0, L, "paper", 1)
+    assert {n: (p.numel(), p.requires_grad) for n, p in projection.named_parameters()} == {
+        "singular_values": (N_IN, True), "unused": (N_OUT - N_IN, False), "bias": (N_IN, True)}  # fmt: skip
+    assert {"left", "right"} <= set(projection.state_dict()) and "folded" not in projection.state_dict()
+
+
+def test_the_same_seed_gives_the_same_matrices_and_another_others():
+    a, b, c = (RandomProjection(N_IN, N_OUT, 1, L, "paper", seed) for seed in (1, 1, 2))
+    assert torch.equal(a.left, b.left) and not torch.equal(a.left, c.left)
+    state = torch.get_rng_state()
+    torch.manual_seed(9)
+    d = RandomProjection(N_IN, N_OUT, 1, L, "paper", 1)
+    torch.set_rng_state(state)
+    assert torch.equal(a.right, d.right)
+
+
+def test_the_released_second_matrix_is_dead_in_a_blocks_first_layer():
+    """Spec T6: it takes sines alone, and they are 0."""
+    assert not RandomProjection(N_OUT, N_IN, 0, L, "released", 1).left.any()
+    assert RandomProjection(N_OUT, N_IN, 1, L, "released", 1).left.any()
+    assert RandomProjection(N_OUT, N_IN, 0, L, "paper", 1).left.any()
+
+
+def test_folding_changes_nothing_and_training_unfolds():
+    projection = RandomProjection(N_IN, N_OUT, 1, L, "paper", 1).eval()
+    h = torch.randn(7, N_IN)
+    expected = projection(h)
+    projection.make_generation_fast_()
+    assert projection.folded is not None
+    torch.testing.assert_close(projection(h), expected)
+    projection.train()
+    assert projection.folded is None
+
+
+def feed_forward(kind, **more):
+    where = {"depth_index": 1, "depth": L, "form": "paper", "seed": 1}
+    return FeedForward(N_IN, N_OUT, kind, "relu", 0.0, 0.0, **{**where, **more})
+
+
+@pytest.mark.parametrize("kind", ["full", "random"])
+def test_a_feed_forward_is_two_maps_around_a_relu(kind):
+    ff = feed_forward(kind)
+    x = torch.randn(5, 2, N_IN)
+    torch.testing.assert_close(ff(x), ff.fc2(torch.relu(ff.fc1(ff.layer_norm(x)))))
+
+
+def test_the_two_projections_have_matrices_of_their_own():
+    ff = feed_forward("random")
+    assert not torch.equal(ff.fc1.left, ff.fc2.right)
+
+
+def test_an_unknown_kind_is_named():
+    with pytest.raises(ValueError, match=r"'half'.*full, random"):
+        feed_forward("half")
