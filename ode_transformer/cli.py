@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import __version__, checkpoints, corpus, recipes, results, scoring
+from . import __version__, benchmarks, checkpoints, corpus, listops, recipes, results, scoring
 
 
 def _path(args: argparse.Namespace) -> int:
@@ -62,6 +62,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     add("score", "score translations", scoring.add_arguments, scoring.main)
     add("corpus", "write the generated German-English corpus", corpus.add_arguments, corpus.main)
+    add("listops", "write generated ListOps expressions", listops.add_arguments, listops.main)
+    add("bench", "measure speed and memory, several systems in one run", benchmarks.add_arguments, benchmarks.main)
     add("record", "write the record of a finished run", results.add_arguments, results.main)
     args = parser.parse_args(argv)
     try:

@@ -1,20 +1,21 @@
 """Options reach the model through the command line, hydra's files and Python; what is wrong is named."""
 
 import argparse
+import pickle
 import subprocess
 import sys
 from dataclasses import fields
 
 import pytest
-import yaml
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import build_model
 from fairseq.models.transformer import TransformerConfig
+from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 import ode_transformer
 from ode_transformer import config
-from ode_transformer.families import macaron
+from ode_transformer.families import macaron, ode, transevolve
 from tests.helpers import ROOT, USER_DIR, model, parse, task
 
 
@@ -69,17 +70,18 @@ def test_the_defaults_are_macaron_base():
     assert resolved == {f.name: getattr(macaron.MacaronConfig(), f.name) for f in fields(macaron.MacaronConfig)}
 
 
+def test_hydras_files_are_up_to_date():
+    files = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "ode_transformer/hydra/model").iterdir()}
+    assert files == config.hydra_presets(), "run `make hydra`"
+
+
 @pytest.mark.parametrize("arch", config.PRESETS)
-def test_hydras_files_equal_the_table(arch):
-    path = f"{USER_DIR}/hydra/model/{arch}.yaml"
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    expected = config.hydra_preset(arch)
-    assert text == expected, "run `make hydra`"
-    model_name, config_class, _ = config.PRESETS[arch]
-    values = {**vars(config_class()), **yaml.safe_load(text)}
+def test_hydra_composes_what_the_command_line_builds(arch):
+    with initialize_config_dir(f"{USER_DIR}/hydra", version_base="1.1"):
+        composed = compose(overrides=[f"+model={arch}"]).model
     on_the_command_line = OmegaConf.to_container(parse(arch).model)
-    assert values == {**on_the_command_line, "_name": model_name, "arch": None}
+    model_name, _, _ = config.PRESETS[arch]
+    assert OmegaConf.to_container(composed) == {**on_the_command_line, "_name": model_name, "arch": None}
 
 
 def test_hydra_with_the_name_of_an_architecture_is_refused():
@@ -109,6 +111,28 @@ def test_an_unknown_splitting_is_named_with_the_valid_ones(capsys):
 def test_an_unknown_splitting_is_named_in_python_too():
     with pytest.raises(ValueError, match=r"strong.*lie-trotter"):
         macaron.MacaronModel.build_model(macaron.MacaronConfig(splitting="strong"), task())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "choice"),
+    [
+        ("ode_residual", "relased", "released"),
+        ("gate_sharing", "per_layer", "per-layer"),
+        ("relative_positions", "key", "keys-values"),
+        ("ode_function", "SAN", "substeps"),
+        ("integrator", "rk5", "three-eighths"),
+        ("coefficients", "softmax", "two-tanh"),
+        ("encoder_history", "gru", "learnable_dense"),
+    ],
+)
+def test_a_value_that_is_no_choice_is_named_in_python_too(field, value, choice):
+    with pytest.raises(ValueError, match=rf"{field} '{value}': must be one of .*{choice}"):
+        ode.OdeModel.build_model(ode.OdeConfig(**{field: value}), task())
+
+
+@pytest.mark.parametrize("config_class", [macaron.MacaronConfig, ode.OdeConfig, transevolve.TransEvolveConfig])
+def test_a_configuration_can_be_pickled(config_class):
+    assert pickle.loads(pickle.dumps(config_class(dropout=0.3))) == config_class(dropout=0.3)
 
 
 def test_the_version_stands_in_one_place():

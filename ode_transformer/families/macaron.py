@@ -36,6 +36,7 @@ from .transformer import SplitTransformerConfig, SplitTransformerModel
 
 MacaronConfig = with_defaults(
     "MacaronConfig",
+    __name__,
     SplitTransformerConfig,
     encoder_ffn_embed_dim=1024,
     decoder_ffn_embed_dim=1024,

@@ -21,6 +21,7 @@ Where paper and released code disagree:
 - F. The released code puts the layer with its residual, F(y) = y + f(y), in place of f, in stages and in the sum: the
   learnable block is y' = (3 - g) y + f(y) + (1 - g) f(2y + f(y)). The published numbers very likely come from that.
   Ours is the paper's; ``--ode-residual released`` is the other. It grows 2.5 to 3 times a layer, and needs the history.
+  A layer of one unweighed stage is a layer in both.
 - The gate is one for all layers (code); ``--gate-sharing per-layer`` gives each its own.
 - Scalars are one a stage (paper, released code), starting at 1; a snapshot of the code had one a channel.
 - Kutta's third-order method is Kutta's; the code's has another third stage and is of order 2.
@@ -49,6 +50,7 @@ from .transformer import SplitTransformerConfig, SplitTransformerModel, option
 
 OdeConfig = with_defaults(
     "OdeConfig",
+    __name__,
     SplitTransformerConfig,
     encoder_normalize_before=True,
     decoder_normalize_before=True,
@@ -163,6 +165,12 @@ class ReleasedOdeModel(OdeModel):
             ValueError: for options that the released code could not train with in its working state.
         """
         values = plain(cfg)
+        for name in ("integrator", "coefficients", "ode_residual", "relative_positions", "encoder_history"):
+            if values[name] != (ours := getattr(OdeConfig(), name)):
+                raise ValueError(
+                    f"{name} {values[name]!r}: must be left at {ours!r} in an architecture of the released code, "
+                    f"which --rk-type, --enc-calculate-num and --encoder-history-type describe"
+                )
         stages, kind = values.pop("enc_calculate_num"), values.pop("rk_type")
         integrators = {1: "euler", 2: "heun", 4: "rk4"}
         coefficients = {"learnable": "sigmoid", "initialization": "scalars", "standard": "fixed"}

@@ -42,7 +42,6 @@ from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum
-from fairseq.distributed import fsdp_wrap
 from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.transformer import (
     TransformerConfig,
@@ -51,12 +50,12 @@ from fairseq.models.transformer import (
     TransformerModelBase,
 )
 from fairseq.modules import FairseqDropout
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import Tensor, nn
 
 from ..config import FlatTransformerConfig, add_flags, plain, register_architectures, to_transformer_config
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
+from ..modules.layers import wrap
 from ..modules.positions import SinusoidalPositions
 from .transformer import option
 
@@ -192,9 +191,7 @@ class _Evolving:
     def _block(self, cfg: TransformerConfig, side: str) -> nn.Module:
         block = Block(cfg, side, self._built)
         self._built += 1
-        if cfg.checkpoint_activations:
-            block = checkpoint_wrapper(block, offload_to_cpu=cfg.offload_activations)
-        return fsdp_wrap(block, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+        return wrap(block, cfg)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         """As of fairseq's.

@@ -54,12 +54,14 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "Euler steps), substeps (each sub-layer by itself)",
     )
     ode_residual: ChoiceEnum(list(ODE_RESIDUALS)) = option(
-        "paper", "F is the increment of what is integrated (paper), or that with its residual (released code)"
+        "paper",
+        "F is the increment of what is integrated (paper), or that with its residual (released; needs a history). "
+        "For euler they are one",
     )
     relative_positions: ChoiceEnum(list(RELATIVE_POSITIONS)) = option(
         "none", "relative positions in self-attention: none, keys, or keys-values"
     )
-    max_relative_length: int = option(8, "distance from which on all relative positions are one")
+    max_relative_length: int = option(8, "of --relative-positions: distance from which on all are one")
     encoder_history: ChoiceEnum(list(HISTORIES)) = option("none", "how encoder layers read those before them")
     decoder_history: ChoiceEnum(list(HISTORIES)) = option("none", "how decoder layers read those before them")
     word_dropout: float = option(

@@ -144,6 +144,10 @@ class Stack(LayerDropModuleList):
         # References to what the owner registers; as attributes of a module they would become children here.
         self.__dict__.update(connection=connection, shared=shared)
 
+    def __getitem__(self, index: Any) -> Any:
+        """A layer, or some of them, as of ``nn.ModuleList``."""
+        return nn.ModuleList(nn.ModuleList.__iter__(self))[index]
+
     def __iter__(self) -> Iterator[Any]:
         # LayerDropModuleList draws random numbers even when it drops nothing.
         layers = super().__iter__() if self.p > 0 else nn.ModuleList.__iter__(self)

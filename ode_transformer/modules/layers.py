@@ -10,6 +10,7 @@ field of a layer is its increment f(y), the sum of what its sub-layers add to y.
 """
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, Optional
 
@@ -20,15 +21,15 @@ from fairseq.modules import LayerNorm, MultiheadAttention
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..numerics.coefficients import Combine, build_coefficients, weighted_sum
 from ..numerics.integrators import (
     EULER,
-    HEUN,
-    ButcherTableau,
     Multistep,
     Polynomial,
     get_integrator,
+    initial_scalars,
     polynomial_step,
     rk_step,
 )
@@ -36,7 +37,7 @@ from ..numerics.splitting import euler, get_splitting, split_step
 from .attention import RelativeAttention, StagedAttention
 from .history import History, MultistepConnection, Stack
 
-ODE_FUNCTIONS = {"both": "", "san": "F", "ffn": "G", "substeps": "FCG"}
+ODE_FUNCTIONS = {"both": None, "san": "F", "ffn": "G", "substeps": "FCG"}
 """What is integrated: the increment of the whole layer, or the sub-flows of these letters, each by itself."""
 
 ODE_RESIDUALS = ("paper", "released")
@@ -62,15 +63,16 @@ def _build_coefficients(cfg: TransformerConfig, side: str, sharing: str) -> Opti
     """What weighs the stages on a side, where it is shared as named; None where the method does it itself."""
     method, name = get_integrator(_integrator(cfg, side)), str(cfg.coefficients)
     # A decoder of Euler steps has nothing to weigh: the coefficients are the encoder's.
-    if str(cfg.gate_sharing) != sharing or (side == "decoder" and method is EULER):
+    if str(cfg.gate_sharing) != sharing or (side == "decoder" and method == EULER):
         return None
     if isinstance(method, Multistep):
         if name != "fixed":
             raise ValueError(f"--coefficients {name}: must be fixed with the integrator {_integrator(cfg, side)}")
         return None
-    own = method.b if isinstance(method, ButcherTableau) else method.weights
-    initial = [1.0, 1.0] if method is HEUN else own
-    return build_coefficients(name, method.stages, initial, getattr(cfg, side).embed_dim)
+    try:
+        return build_coefficients(name, method.stages, initial_scalars(method), getattr(cfg, side).embed_dim)
+    except ValueError as error:
+        raise ValueError(f"{side} with the integrator {_integrator(cfg, side)}: {error}") from error
 
 
 class SplitLayer:
@@ -105,13 +107,13 @@ class SplitLayer:
         self.released = str(cfg.ode_residual) == "released"
         self.coefficients = _build_coefficients(cfg, side, "per-layer")
         weighed = side == "encoder" and str(cfg.coefficients) not in ("fixed", "ones")
-        if not self.normalize_before and (self.integrator is not EULER or weighed):
+        if not self.normalize_before and (self.integrator != EULER or weighed):
             raise ValueError(
                 f"integrator {name}, coefficients {cfg.coefficients}: must be euler and fixed in a post-norm {side}, "
                 f"whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
             )
         if isinstance(self.integrator, Multistep):
-            if self.flows:
+            if self.flows is not None:
                 raise ValueError(f"--ode-function {cfg.ode_function}: must be both with the integrator {name}")
             if self.released:
                 raise ValueError(f"--ode-residual released: must be paper with the integrator {name}")
@@ -170,8 +172,8 @@ class SplitLayer:
         """The layer's step from y, (T, B, C); only its increment f(y) if asked for (multistep schemes do)."""
         if increment:
             return self._increment(substeps, y)
-        combine = self.coefficients or shared
-        if self.integrator is EULER and combine is None:
+        combine = shared if self.coefficients is None else self.coefficients
+        if self.integrator == EULER and combine is None:
             return split_step(substeps, y, step=self._euler)
         step = polynomial_step if isinstance(self.integrator, Polynomial) else rk_step
 
@@ -180,7 +182,7 @@ class SplitLayer:
                 return step(lambda x: euler(f, x, h), y, self.integrator, combine=combine)
             return step(f, y, self.integrator, h, combine)
 
-        if not self.flows:
+        if self.flows is None:
             return integrate(lambda x: self._increment(substeps, x), y, 1.0)
 
         def substep(sublayer: Sublayer, y: Tensor, h: float) -> Tensor:
@@ -193,7 +195,7 @@ class SplitLayer:
         total = None
         for sublayer, h in substeps:
             slope = sublayer.field(y if total is None else y + total)
-            total = weighted_sum([h], [slope], total)
+            total = weighted_sum([h], [slope], total)  # total + h Sub
         return total
 
     def _euler(self, sublayer: Sublayer, y: Tensor, h: float) -> Tensor:
@@ -303,7 +305,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         weights = None
         # Keys and values of the source are the same for every stage: computed once, also where nothing else is cached.
         source_state = incremental_state
-        if source_state is None and getattr(self.integrator, "stages", 1) > 1:
+        if source_state is None and self.integrator.stages > 1:
             source_state = {}
 
         def attend(attention):
@@ -359,10 +361,22 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         return self._solve(self._substeps(attentions, cross), x, coefficients, increment), weights, None
 
 
-def _wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
-    """Activation checkpointing and FSDP around a layer, where asked for, as around fairseq's own."""
-    if cfg.checkpoint_activations:
-        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+def _recompute(forward: Callable, *args: Any, **kwargs: Any) -> Any:
+    if torch.is_grad_enabled():
+        return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+    return forward(*args, **kwargs)
+
+
+def wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
+    """Activation checkpointing and FSDP around a layer, where asked for, as around fairseq's own.
+
+    fairseq's checkpointing runs a backward pass within the backward pass, in which distributed training counts the
+    gradient of what layers share, a gate, once a layer, and stops. PyTorch's newer kind has no such pass.
+    """
+    if cfg.offload_activations:
+        layer = checkpoint_wrapper(layer, offload_to_cpu=True)
+    elif cfg.checkpoint_activations:
+        layer.forward = partial(_recompute, layer.forward)
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 
@@ -408,7 +422,7 @@ class Encoder(TransformerEncoderBase):
         _connect(self, "encoder", cfg, self.encoder_layerdrop)
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
-        return _wrap(EncoderLayer(cfg), cfg)
+        return wrap(EncoderLayer(cfg), cfg)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         """Bring names up to date; those of the released ODE Transformer's coefficients among them."""
@@ -432,7 +446,7 @@ class Decoder(TransformerDecoderBase):
         _connect(self, "decoder", cfg, self.decoder_layerdrop)
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
-        return _wrap(DecoderLayer(cfg, no_encoder_attn), cfg)
+        return wrap(DecoderLayer(cfg, no_encoder_attn), cfg)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         _keep_final_norm(state_dict, name)

@@ -130,7 +130,7 @@ def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_d
         return MovingAverage()
     if stages != 2:
         raise ValueError(
-            f"coefficients {name!r} weigh two stages, and the integrator has {stages}: "
-            f"must be one of fixed, ones, scalars, ema, or the integrator one of heun, midpoint, ralston, polynet"
+            f"coefficients {name!r} weigh two stages, and the integrator has {stages}: must be one of fixed, ones, "
+            f"scalars, ema; or the integrator one of two stages, such as heun"
         )
     return Gates(embed_dim, 1 if name == "sigmoid" else 2, torch.tanh if name == "two-tanh" else torch.sigmoid)

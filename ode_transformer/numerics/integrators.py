@@ -14,14 +14,12 @@ Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butche
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from torch import Tensor
 
 from .coefficients import Combine, weighted_sum
-
-Field = Callable[[Tensor], Tensor]
-"""A vector field f: y -> f(y)."""
+from .splitting import Field
 
 
 @dataclass(frozen=True)
@@ -142,6 +140,7 @@ def polynomial_step(
 
 
 Weight = Union[float, Tensor]
+Weights = Callable[[int, Optional[Sequence]], Mapping[int, Weight]]
 
 
 @dataclass(frozen=True)
@@ -150,41 +149,76 @@ class Multistep:
 
         y_{t+1} = sum_k states(t)[k] y_k + sum_l increments(t)[l] F_l,     F_l = h f_l(y_l).
 
-    The first step has nothing to look back at, and is Euler's unless the scheme says more.
-
     Args:
-        states: (t, learned) -> weight of y_k for every k <= t that counts; they sum to 1, or a zero f would not be
-            the identity.
+        states: (t, learned) -> weight of y_k for every k <= t that counts.
         increments: (t, learned) -> weight of F_l for every l <= t that counts.
         initial: the learned weights at the start of training, as nested lists, from the depth; None where nothing is
-            learned. Both functions get what it became (or its values, to begin with) as ``learned``.
+            learned. Both functions get what it became as ``learned``.
+
+    Raises:
+        ValueError: the weights of the states do not sum to 1: with f = 0 the step would not be the identity.
     """
 
-    states: Callable[[int, Optional[Sequence]], Mapping[int, Weight]]
-    increments: Callable[[int, Optional[Sequence]], Mapping[int, Weight]]
+    states: Weights
+    increments: Weights
     initial: Optional[Callable[[int], list]] = None
 
+    def __post_init__(self):
+        learned = self.initial(4) if self.initial else None
+        for t in range(4):
+            total = math.fsum(self.states(t, learned).values())
+            if not math.isclose(total, 1.0):
+                raise ValueError(f"the weights of the states must sum to 1, got {total} at step {t}")
 
-LEAPFROG = Multistep(
-    states=lambda t, _: {max(t - 1, 0): 1.0},
-    increments=lambda t, _: {t: 2.0 if t else 1.0},
-)
-"""y_{t+1} = y_{t-1} + 2 F_t (He et al. 2019). Order 2."""
+    @property
+    def stages(self) -> int:
+        """Evaluations of f a step."""
+        return 1
 
-LINEAR_MULTISTEP = Multistep(
-    states=lambda t, k: {t: k[t - 1], t - 1: 1.0 - k[t - 1]} if t else {0: 1.0},
-    increments=lambda t, _: {t: 1.0},
-    initial=lambda depth: [1.0] * (depth - 1),
-)
+
+def _before(t: int, _: Any) -> dict:
+    return {t - 1 if t else 0: 1.0}
+
+
+def _newest(t: int, _: Any) -> dict:
+    return {t: 1.0}
+
+
+def _twice_the_newest(t: int, _: Any) -> dict:
+    return {t: 2.0 if t else 1.0}
+
+
+LEAPFROG = Multistep(_before, _twice_the_newest)
+"""y_{t+1} = y_{t-1} + 2 F_t (He et al. 2019), after a step of Euler's. Order 2."""
+
+
+def _last_two(t: int, k: Sequence) -> dict:
+    return {t: k[t - 1], t - 1: 1.0 - k[t - 1]} if t else {0: 1.0}
+
+
+def _one_for_each_but_the_first(depth: int) -> list:
+    return [1.0] * (depth - 1)
+
+
+LINEAR_MULTISTEP = Multistep(_last_two, _newest, _one_for_each_but_the_first)
 """y_{t+1} = k_t y_t + (1 - k_t) y_{t-1} + F_t (Lu et al. 2018), k learned, one a layer. Order 1, of an equation whose
 time runs 1 / (2 - k) as fast. We start at k = 1, the residual network; the released code has a k a channel, starting
 between 1 and 2, and normalises the identity."""
 
-DLCL = Multistep(
-    states=lambda t, _: {0: 1.0},
-    increments=lambda t, w: {i: w[t][i] for i in range(t + 1)},
-    initial=lambda depth: [[float(i <= t) for i in range(depth)] for t in range(depth)],
-)
+
+def _first(t: int, _: Any) -> dict:
+    return {0: 1.0}
+
+
+def _all(t: int, w: Sequence) -> dict:
+    return {i: w[t][i] for i in range(t + 1)}
+
+
+def _triangle_of_ones(depth: int) -> list:
+    return [[float(i <= t) for i in range(depth)] for t in range(depth)]
+
+
+DLCL = Multistep(_first, _all, _triangle_of_ones)
 """y_{t+1} = y_0 + sum_{l <= t} W_tl F_l, W learned, starting at 1: the residual network. Wang et al. 2019 in the form
 of Table 7. What the released code calls so mixes normalised layer outputs: ``modules/history.py``, learnable_dense."""
 
@@ -233,3 +267,10 @@ def get_integrator(name: str) -> Union[ButcherTableau, Polynomial, Multistep]:
     if name not in INTEGRATORS:
         raise ValueError(f"integrator {name!r}: must be one of {', '.join(INTEGRATORS)}")
     return INTEGRATORS[name]
+
+
+def initial_scalars(method: Union[ButcherTableau, Polynomial]) -> tuple[float, ...]:
+    """Where learned scalars start: at 1 for the paper's RK2 (section 3.2), at the method's own weights for others."""
+    if method == HEUN:
+        return (1.0, 1.0)
+    return method.b if isinstance(method, ButcherTableau) else method.weights

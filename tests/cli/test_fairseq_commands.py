@@ -172,11 +172,19 @@ def test_bf16_on_the_command_line_is_not_taken_for_a_tpu(data, tmp_path):
     assert all(torch.isfinite(t).all() for t in model.values())
 
 
-def test_hydra(data, tmp_path):
+@pytest.mark.parametrize(
+    ("preset", "option", "parameter"),
+    [
+        ("macaron_tiny", ("splitting", "strang-swapped"), "encoder.layers.0.macaron_attn.q_proj.weight"),
+        ("rk2_learnable_tiny", ("gate_sharing", "per-layer"), "encoder.layers.0.coefficients.gate.weight"),
+        ("transevolve_randomff_1_tiny", ("evolution_depth", "3"), "encoder.layers.0.feed_forward.2.fc1.left"),
+    ],
+)
+def test_hydra(data, tmp_path, preset, option, parameter):
     overrides = {
         "common.user_dir": USER_DIR, "common.cpu": "true", "task": "translation", "task.data": data,
-        "task.source_lang": "xx", "task.target_lang": "yy", "model": "macaron_tiny", "optimizer": "adam",
-        "model.encoder_layers": 1, "model.share_all_embeddings": "true", "model.splitting": "strang-swapped",
+        "task.source_lang": "xx", "task.target_lang": "yy", "model": preset, "optimizer": "adam",
+        "model.share_all_embeddings": "true", "model.dropout": 0.05, f"model.{option[0]}": option[1],
         "criterion": "cross_entropy", "lr_scheduler": "inverse_sqrt", "lr_scheduler.warmup_updates": 4,
         "optimization.lr": "[0.01]", "optimization.max_update": 2, "dataset.max_tokens": 200,
         "checkpoint.save_dir": tmp_path / "out",
@@ -193,9 +201,8 @@ def test_hydra(data, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     state = torch.load(tmp_path / "out" / "checkpoint_last.pt", weights_only=True)
     model = state["cfg"]["model"]
-    assert (model["encoder_layers"], model["encoder_embed_dim"], model["splitting"]) == (1, 128, "strang-swapped")
-    assert "encoder.layers.0.macaron_attn.q_proj.weight" in state["model"]
-    assert "encoder.layers.1.fc1.weight" not in state["model"]
+    assert (model["dropout"], model["encoder_embed_dim"], str(model[option[0]])) == (0.05, 128, option[1])
+    assert parameter in state["model"]
     assert "H-0\t" in generate(data, tmp_path / "out" / "checkpoint_last.pt")
 
     wrong = run(**{"+model.encoder_leyers": 2})

@@ -1,6 +1,7 @@
 """What holds for every architecture and variant: decoding, gradients, padding, causality."""
 
 import copy
+import pickle
 import re
 from functools import cache
 
@@ -26,10 +27,31 @@ def build(variant):
 
 @pytest.fixture(params=VARIANTS)
 def m(request):
-    """A model of every variant, in evaluation mode, nobody else's."""
-    copied = copy.deepcopy(build(request.param))
-    copied.variant = request.param
-    return copied
+    """A model of every variant, in evaluation mode."""
+    built = build(request.param)
+    built.variant = request.param
+    built.zero_grad()
+    return built.eval()
+
+
+def test_copies_are_the_same_model(m):
+    """Deep copies are what an exponential moving average trains beside; whole pickles are what people keep."""
+    src, lengths, prev = batch()
+    logits = m(src, lengths, prev)[0]
+    assert torch.equal(copy.deepcopy(m)(src, lengths, prev)[0], logits)
+    assert torch.equal(pickle.loads(pickle.dumps(m))(src, lengths, prev)[0], logits)
+
+
+def test_in_mixed_precision(m):
+    src, lengths, prev = batch()
+    expected = m(src, lengths, prev)[0]
+    m.train()
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = m(src, lengths, prev)[0]
+        logits.float().log_softmax(-1)[..., 7].sum().backward()
+    real = prev != 1
+    torch.testing.assert_close(logits[real].float(), expected[real], atol=0.3, rtol=0.1)
+    assert all(p.grad.dtype == p.dtype and p.grad.isfinite().all() for p in m.parameters() if p.grad is not None)
 
 
 def test_decoding_step_by_step_equals_decoding_at_once(m):

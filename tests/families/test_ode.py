@@ -261,6 +261,24 @@ def test_checkpointed_activations_change_no_gradient(variant):
         torch.testing.assert_close(q.grad, p.grad, msg=name)
 
 
+@pytest.fixture
+def process_group(tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    "variant", ["rk2_learnable_tiny", "rk2_scalars_tiny", "ode_dlcl_tiny", "decoder-rk2-learnable"]
+)
+def test_what_layers_share_is_trained_in_parallel_with_recomputed_activations(process_group, variant):
+    """PyTorch's DDP takes a parameter's gradient once; fairseq's own checkpointing gives it once a layer."""
+    m = small(variant, **{"checkpoint-activations": True}).train()
+    parallel = torch.nn.parallel.DistributedDataParallel(m)
+    for _ in range(2):
+        parallel(*batch())[0].log_softmax(-1)[..., 7].sum().backward()
+
+
 # Half precision
 
 FP16_MAX = 65504

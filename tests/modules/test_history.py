@@ -135,6 +135,7 @@ def test_a_stack_is_a_list_of_its_layers(layers):
     owner.history = history("learnable_dense")
     owner.layers = Stack(layers, 0.0, owner.history, {})
     assert len(owner.layers) == DEPTH and owner.layers[1] is layers[1]
+    assert list(owner.layers[1:]) == layers[1:]
     assert {n.split(".")[0] for n, _ in owner.layers.named_parameters()} == {"0", "1", "2"}
     copied = copy.deepcopy(owner)
     assert copied.layers.connection is copied.history is not owner.history

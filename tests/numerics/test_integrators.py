@@ -230,6 +230,11 @@ def test_an_inconsistent_tableau_is_refused(a, b, message):
         ButcherTableau(a, b)
 
 
+def test_a_multistep_scheme_whose_states_do_not_sum_to_1_is_refused():
+    with pytest.raises(ValueError, match=r"sum to 1, got 2\.0 at step 1"):
+        Multistep(lambda t, _: dict.fromkeys(range(t + 1), 1.0), lambda t, _: {t: 1.0})
+
+
 def test_a_polynomial_has_powers():
     with pytest.raises(ValueError, match="weight"):
         Polynomial(())
