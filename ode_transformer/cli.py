@@ -65,6 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     add("listops", "write generated ListOps expressions", listops.add_arguments, listops.main)
     add("bench", "measure speed and memory, several systems in one run", benchmarks.add_arguments, benchmarks.main)
     add("record", "write the record of a finished run", results.add_arguments, results.main)
+    add("curve", "write the curve of a training without a recipe", results.add_curve_arguments, results.curve_main)
     args = parser.parse_args(argv)
     try:
         return args.run(args)

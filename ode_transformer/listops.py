@@ -12,6 +12,7 @@ An opening bracket and its operator are one symbol; the class is the value, one 
 import argparse
 import hashlib
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -139,3 +140,9 @@ def main(args: argparse.Namespace) -> int:
             partial.replace(path)
         print(f"{len(rows)} expressions -> {directory}/{split}.input0, .label")
     return 0
+
+
+if __name__ == "__main__":
+    command = argparse.ArgumentParser(prog="python -m ode_transformer.listops", description=__doc__.split("\n")[0])
+    add_arguments(command)
+    sys.exit(main(command.parse_args()))

@@ -28,7 +28,7 @@ def read_log(path: Path) -> dict[str, Any]:
     """Read a log of ``fairseq-train --log-format json``.
 
     Returns:
-        ``parameters``; ``curve``, a list with an entry an epoch (training and validation loss and perplexity,
+        ``parameters``; ``curve``, a list with an entry an epoch (training and validation loss, perplexity or accuracy,
         gradient norm, words a second, updates, wall seconds since the process began); ``seconds``, the processes'
         wall time in all.
 
@@ -49,7 +49,7 @@ def read_log(path: Path) -> dict[str, Any]:
         values = {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
         if kind != "train_inner":
             entry = curve.setdefault(int(values["epoch"]), {"epoch": int(values["epoch"])})
-            for key in ("loss", "ppl", "gnorm", "wps", "wall", "num_updates"):
+            for key in ("loss", "ppl", "accuracy", "gnorm", "wps", "wall", "num_updates"):
                 if key in values and not (kind == "valid" and key in ("wps", "num_updates")):
                     name = key if key == "num_updates" else f"{kind}_{key}"
                     entry[name] = float(values[key]) if key != "num_updates" else int(values[key])
@@ -141,6 +141,21 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     }
 
 
+def curve(run_dir: Path) -> dict[str, Any]:
+    """What training left, without a recipe: its command, its curve, and where it was.
+
+    Raises:
+        RecordError: there is no log of a training.
+    """
+    command = _text(run_dir / "train.command").strip()
+    return {
+        "command": command.replace(str(run_dir), "RUN").replace(f"{recipes.ROOT}/", ""),
+        "training": read_log(run_dir / "train.log"),
+        "hardware": hardware(),
+        "versions": versions(),
+    }
+
+
 def _text(path: str | Path) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
@@ -164,10 +179,30 @@ def main(args: argparse.Namespace) -> int:
     except (recipes.RecipeError, RecordError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    output = Path(args.output)
+    _write(Path(args.output), content)
+    return 0
+
+
+def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer curve``."""
+    parser.add_argument("run_dir", help="the --save-dir of fairseq-train, with train.log and train.command")
+    parser.add_argument("--output", required=True, help="the JSON file to write")
+
+
+def curve_main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer curve``; the exit status."""
+    try:
+        content = curve(Path(args.run_dir))
+    except RecordError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    _write(Path(args.output), content)
+    return 0
+
+
+def _write(output: Path, content: dict[str, Any]) -> None:
     output.parent.mkdir(parents=True, exist_ok=True)
     temporary = output.with_name(f".{output.name}.tmp")
     temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     temporary.replace(output)
     print(output)
-    return 0

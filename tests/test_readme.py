@@ -54,7 +54,10 @@ def test_make_targets_are_there():
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 
-@pytest.mark.parametrize("command", ["path", "recipe", "average", "resume", "score", "corpus", "record"])
+COMMANDS = ("path", "recipe", "average", "resume", "score", "corpus", "listops", "bench", "record", "curve")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command):
     done = subprocess.run(
         [sys.executable, "-m", "ode_transformer.cli", command, "--help"],

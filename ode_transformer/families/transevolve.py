@@ -42,7 +42,7 @@ from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum
-from fairseq.models import FairseqEncoderModel, register_model
+from fairseq.models import register_model
 from fairseq.models.transformer import (
     TransformerConfig,
     TransformerDecoderBase,
@@ -57,6 +57,7 @@ from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
 from ..modules.layers import wrap
 from ..modules.positions import SinusoidalPositions
+from .classification import EncoderClassifier, classifier_config
 from .transformer import option
 
 
@@ -261,72 +262,22 @@ class TransEvolveModel(_Counted, TransformerModelBase):
         return TransEvolveDecoder(cfg, tgt_dict, embed_tokens)
 
 
-@dataclass
-class TransEvolveClassifierConfig(TransEvolveConfig):
-    """As of ``TransEvolveConfig``; what concerns decoders is unused."""
-
-    max_positions: int = option(512, "longest sentence; fairseq's task has an option of the same name, and sets this")
-
-
-class ClassificationHead(nn.Module):
-    """Mean over real tokens, LN, linear: (T, B, d) -> (B, classes)."""
-
-    def __init__(self, embed_dim: int, classes: int):
-        super().__init__()
-        self.layer_norm = nn.LayerNorm(embed_dim, eps=1e-3)
-        self.out_proj = nn.Linear(embed_dim, classes)
-        nn.init.xavier_uniform_(self.out_proj.weight)
-        nn.init.zeros_(self.out_proj.bias)
-
-    def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor:
-        """States (T, B, d) and where they are padding, (B, T) -> scores (B, classes)."""
-        real = (~padding_mask).t().unsqueeze(-1).type_as(x)  # the released code averages padding in
-        return self.out_proj(self.layer_norm((x * real).sum(0) / real.sum(0)))
+TransEvolveClassifierConfig = classifier_config("TransEvolveClassifierConfig", __name__, TransEvolveConfig)
 
 
 @register_model("transevolve_encoder", dataclass=TransEvolveClassifierConfig)
-class TransEvolveClassifier(_Counted, FairseqEncoderModel):
+class TransEvolveClassifier(_Counted, EncoderClassifier):
     """TransEvolve's encoder alone, and heads for classification (``--arch transevolve_small`` and others)."""
 
-    def __init__(self, cfg: TransformerConfig, encoder: TransEvolveEncoder):
-        super().__init__(encoder)
-        self.cfg = cfg
-        self.classification_heads = nn.ModuleDict()
+    config_class = TransEvolveClassifierConfig
 
     @classmethod
-    def add_args(cls, parser: argparse._ActionsContainer) -> None:
-        """Add the family's flags."""
-        add_flags(parser, TransEvolveClassifierConfig())
+    def nested(cls, cfg: Any) -> TransformerConfig:
+        return _nested(cfg, cls.config_class)
 
     @classmethod
-    def build_model(cls, cfg: Any, task: Any) -> "TransEvolveClassifier":
-        """As of ``TransEvolveModel``; the sentences may be as long as the task's."""
-        nested = _nested(cfg, TransEvolveClassifierConfig)
-        nested.max_source_positions = nested.max_positions
-        embedding = TransformerModelBase.build_embedding(nested, task.source_dictionary, nested.encoder.embed_dim)
-        return cls(nested, TransEvolveEncoder(nested, task.source_dictionary, embedding))
-
-    def register_classification_head(self, name: str, num_classes: int) -> None:
-        """Add a head, as fairseq's task asks for it."""
-        self.classification_heads[name] = ClassificationHead(self.cfg.encoder.embed_dim, num_classes)
-
-    def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Optional[Tensor] = None,
-        features_only: bool = True,
-        classification_head_name: Optional[str] = None,
-    ) -> tuple[Tensor, dict]:
-        """(B, T) tokens -> scores (B, classes) of the head named, or states (B, T, d) without one."""
-        out = self.encoder(src_tokens, src_lengths)
-        x = out["encoder_out"][0]
-        if classification_head_name is None:
-            return x.transpose(0, 1), out
-        return self.classification_heads[classification_head_name](x, out["encoder_padding_mask"][0]), out
-
-    def max_positions(self) -> int:
-        """Longest sentence."""
-        return self.cfg.max_source_positions
+    def build_encoder(cls, cfg: TransformerConfig, dictionary: Any, embedding: nn.Embedding) -> TransEvolveEncoder:
+        return TransEvolveEncoder(cfg, dictionary, embedding)
 
 
 def _row(feed_forward: str, blocks: int, embed_dim: int, heads: int) -> dict:

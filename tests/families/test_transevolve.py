@@ -11,10 +11,10 @@ from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import train as train_cli
 
+from ode_transformer.families.classification import ClassificationHead, TransformerClassifier
 from ode_transformer.families.transevolve import (
     ARCHITECTURES,
     CLASSIFIERS,
-    ClassificationHead,
     TransEvolveClassifier,
     TransEvolveModel,
 )
@@ -164,8 +164,9 @@ def test_the_head_reads_the_mean_over_real_tokens():
     torch.testing.assert_close(head(x, padding), head.out_proj(head.layer_norm(mean)))
 
 
-def test_padding_does_not_change_a_class():
-    m = classifier()
+@pytest.mark.parametrize("arch", ["transevolve_small", "transevolve_small_randomff_2", "transformer_small"])
+def test_padding_does_not_change_a_class(arch):
+    m = classifier(arch)
     tokens = torch.randint(4, 50, (2, 9))
     padded = torch.cat((tokens, torch.ones(2, 4, dtype=torch.long)), 1)
     scores, _ = m(tokens, classification_head_name="h")
@@ -174,11 +175,19 @@ def test_padding_does_not_change_a_class():
     torch.testing.assert_close(again, scores, atol=1e-5, rtol=0)
 
 
+def test_the_transformer_beside_it_has_its_width_and_depth():
+    ours, theirs = classifier(), classifier("transformer_small")
+    assert isinstance(theirs, TransformerClassifier)
+    assert len(theirs.encoder.layers) == len(ours.encoder.layers[0].attention) == 6
+    assert theirs.encoder.layers[0].embed_dim == 256
+
+
 def test_without_a_head_it_returns_states():
     assert classifier()(torch.randint(4, 50, (2, 9)))[0].shape == (2, 9, 256)
 
 
-def test_the_task_trains_it_at_its_length(tmp_path):
+@pytest.mark.parametrize("arch", ["transevolve_small", "transformer_small"])
+def test_the_task_trains_it_at_its_length(tmp_path, arch):
     """fairseq's sentence_prediction, with sentences longer than the default of 512."""
     (tmp_path / "raw").mkdir()
     for split, count in (("train", 24), ("valid", 6)):
@@ -191,7 +200,7 @@ def test_the_task_trains_it_at_its_length(tmp_path):
         preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
     values = {
         "user-dir": USER_DIR, "task": "sentence_prediction", "criterion": "sentence_prediction", "num-classes": 2,
-        "arch": "transevolve_small", "encoder-embed-dim": 16, "encoder-attention-heads": 2,
+        "arch": arch, "encoder-embed-dim": 16, "encoder-attention-heads": 2,
         "encoder-ffn-embed-dim": 32, "optimizer": "adam", "lr": 0.001, "max-positions": 700, "batch-size": 8,
         "max-epoch": 1, "cpu": True, "save-dir": tmp_path / "run", "num-workers": 0, "required-batch-size-multiple": 1,
     }  # fmt: skip

@@ -1,0 +1,126 @@
+"""Encoders alone, with heads for classification: what fairseq's task ``sentence_prediction`` trains.
+
+A head reads the mean over real tokens, as the classification work of TransEvolve does (whose released code takes
+padding into the mean). ``transformer_small`` is the Transformer that it is compared with: same width, heads and layers,
+pre-norm; all options of splitting, integrator, attention and history are there too.
+"""
+
+import argparse
+from dataclasses import field, make_dataclass
+from typing import Any, Optional
+
+from fairseq.models import FairseqEncoderModel, register_model
+from fairseq.models.transformer import TransformerConfig, TransformerModelBase
+from torch import Tensor, nn
+
+from ..config import add_flags, register_architectures, to_transformer_config, with_defaults
+from ..modules.layers import Encoder
+from .transformer import SplitTransformerConfig
+
+
+def classifier_config(name: str, module: str, base: type, **defaults: Any) -> type:
+    """A configuration of an encoder alone: ``base``, and the length that fairseq's task sets."""
+    length = ("max_positions", int, field(default=512, metadata={"help": "longest sentence, of the task as well"}))
+    changed = with_defaults(name, module, base, **defaults)
+    return make_dataclass(name, [length], bases=(changed,), namespace={"__module__": module})
+
+
+class ClassificationHead(nn.Module):
+    """Mean over real tokens, LN, linear: (T, B, C) -> (B, classes)."""
+
+    def __init__(self, embed_dim: int, classes: int):
+        super().__init__()
+        self.layer_norm = nn.LayerNorm(embed_dim)
+        self.out_proj = nn.Linear(embed_dim, classes)
+        nn.init.xavier_uniform_(self.out_proj.weight)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor:
+        """States (T, B, C) and where they are padding, (B, T) -> scores (B, classes)."""
+        real = (~padding_mask).t().unsqueeze(-1).type_as(x)
+        return self.out_proj(self.layer_norm((x * real).sum(0) / real.sum(0)))
+
+
+class EncoderClassifier(FairseqEncoderModel):
+    """An encoder and its heads; a family registers a subclass with its configuration and its encoder."""
+
+    config_class: type
+
+    def __init__(self, cfg: TransformerConfig, encoder: nn.Module):
+        super().__init__(encoder)
+        self.cfg = cfg
+        self.classification_heads = nn.ModuleDict()
+
+    @classmethod
+    def add_args(cls, parser: argparse._ActionsContainer) -> None:
+        """Add the family's flags."""
+        add_flags(parser, cls.config_class())
+
+    @classmethod
+    def nested(cls, cfg: Any) -> TransformerConfig:
+        """What fairseq's encoder is built from."""
+        return to_transformer_config(cfg, cls.config_class)
+
+    @classmethod
+    def build_encoder(cls, cfg: TransformerConfig, dictionary: Any, embedding: nn.Embedding) -> nn.Module:
+        """The encoder."""
+        raise NotImplementedError
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "EncoderClassifier":
+        """Build the model; its sentences may be as long as the task's.
+
+        Raises:
+            ValueError: for an option that is unknown, missing or out of its set.
+        """
+        nested = cls.nested(cfg)
+        nested.max_source_positions = nested.max_positions
+        embedding = TransformerModelBase.build_embedding(nested, task.source_dictionary, nested.encoder.embed_dim)
+        return cls(nested, cls.build_encoder(nested, task.source_dictionary, embedding))
+
+    def register_classification_head(self, name: str, num_classes: int) -> None:
+        """Add a head, as fairseq's task asks for it."""
+        self.classification_heads[name] = ClassificationHead(self.cfg.encoder.embed_dim, num_classes)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        features_only: bool = True,
+        classification_head_name: Optional[str] = None,
+    ) -> tuple[Tensor, dict]:
+        """(B, T) tokens -> scores (B, classes) of the head named, or without one states (B, T, C)."""
+        out = self.encoder(src_tokens, src_lengths)
+        x = out["encoder_out"][0]
+        if classification_head_name is None:
+            return x.transpose(0, 1), out
+        return self.classification_heads[classification_head_name](x, out["encoder_padding_mask"][0]), out
+
+    def max_positions(self) -> int:
+        """Longest sentence."""
+        return self.cfg.max_source_positions
+
+
+TransformerClassifierConfig = classifier_config(
+    "TransformerClassifierConfig", __name__, SplitTransformerConfig, encoder_normalize_before=True
+)
+
+
+@register_model("transformer_encoder", dataclass=TransformerClassifierConfig)
+class TransformerClassifier(EncoderClassifier):
+    """A Transformer's encoder alone, and heads for classification (``--arch transformer_small``)."""
+
+    config_class = TransformerClassifierConfig
+
+    @classmethod
+    def build_encoder(cls, cfg: TransformerConfig, dictionary: Any, embedding: nn.Embedding) -> Encoder:
+        return Encoder(cfg, dictionary, embedding)
+
+
+ARCHITECTURES = {
+    "transformer_small": {
+        "encoder_embed_dim": 256, "encoder_ffn_embed_dim": 1024, "encoder_attention_heads": 8, "encoder_layers": 6,
+    },
+}  # fmt: skip
+
+register_architectures("transformer_encoder", TransformerClassifierConfig, ARCHITECTURES)

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Train an encoder on ListOps and keep its curve: prepares the data, trains, writes a record.
+#
+# Usage: scripts/listops.sh ARCH [options] [-- more flags of fairseq-train]
+#   ARCH               transevolve_small_fullff_1, transevolve_small_randomff_1, transformer_small, or another encoder
+#   --data DIR         default: data-bin/listops, made by data-prep/prepare-listops.sh if it is not there
+#   --run-dir DIR      where checkpoints and the log go (default: runs/listops/ARCH)
+#   --record FILE      where the record goes (default: DIR/record.json)
+#   --updates N        training updates of 32 expressions (default: 5000, as the Long Range Arena)
+#   --cpu, --fp16      as for scripts/train.sh
+#   --dry-run          print the commands only
+#
+# A run that was stopped goes on from its last checkpoint.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+arch='' data=$root/data-bin/listops run_dir='' record='' updates=5000 extra=() dry_run=0
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    -h | --help) usage; exit 0 ;;
+    --data) data=$(absolute "$(argument --data "$@")"); shift ;;
+    --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
+    --record) record=$(absolute "$(argument --record "$@")"); shift ;;
+    --updates) updates=$(argument --updates "$@"); shift ;;
+    --cpu | --fp16) extra+=("$1") ;;
+    --dry-run) dry_run=1 ;;
+    --) shift; break ;;
+    -*) die "unknown option $1; see --help" ;;
+    *) [[ -z $arch ]] || die "one ARCH, got $arch and $1"; arch=$1 ;;
+    esac
+    shift
+done
+[[ -n $arch ]] || die "an ARCH is needed; see --help"
+[[ $updates =~ ^[1-9][0-9]*$ ]] || die "--updates $updates: must be a positive number"
+run_dir=${run_dir:-$root/runs/listops/$arch}
+cd "$root"
+# Adam and the learning rate as the paper has them for encoders: 0.5 d^-1/2 min(step^-1/2, step 8000^-3/2), d = 256.
+command=(fairseq-train "$data" --user-dir ode_transformer --task sentence_prediction --num-classes 10
+    --criterion sentence_prediction --arch "$arch" --max-positions 2048 --dropout 0.1
+    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
+    --lr 0.000349 --lr-scheduler inverse_sqrt --warmup-updates 8000 --warmup-init-lr 1e-07
+    --batch-size 32 --required-batch-size-multiple 1 --max-update "$updates" --seed 1
+    --save-dir "$run_dir" --no-epoch-checkpoints --log-format json --log-interval 50 --no-progress-bar
+    "${extra[@]}" "$@")
+if [[ $dry_run -eq 1 ]]; then
+    printf '%q ' data-prep/prepare-listops.sh --out "$data"
+    printf '\n'
+    printf '%q ' "${command[@]}"
+    printf '\n'
+    exit
+fi
+[[ -e $data ]] || run data-prep/prepare-listops.sh --out "$data"
+mkdir -p "$run_dir"
+printf '%q ' "${command[@]}" >"$run_dir/train.command"
+run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"
+run python -m ode_transformer.cli curve "$run_dir" --output "${record:-$run_dir/record.json}"
