@@ -15,7 +15,7 @@ allocated).
 import argparse
 import json
 import platform
-import resource
+import re
 import statistics
 import subprocess
 import sys
@@ -123,6 +123,12 @@ def _step(module: nn.Module, run: Callable[[Tensor], Tensor], length: int, width
     return time.perf_counter() - start
 
 
+def _resident(field: str) -> int:
+    """Bytes of this process's memory, now (VmRSS) or at its peak (VmHWM)."""
+    (kib,) = re.findall(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    return int(kib) * 1024
+
+
 def _peak(args: argparse.Namespace) -> int:
     """Bytes that one step needs beyond the model and a short step; to be called in a fresh process."""
     module, run = build(args.measure, args.width, args.heads, args.depth)
@@ -133,9 +139,11 @@ def _peak(args: argparse.Namespace) -> int:
         before = torch.cuda.max_memory_allocated()
         _step(module, run, args.lengths[0], args.width, args.device)
         return torch.cuda.max_memory_allocated() - before
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Linux: forget the peak that starting up left behind.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _resident("VmRSS")
     _step(module, run, args.lengths[0], args.width, args.device)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    return _resident("VmHWM") - before
 
 
 def _lengths(args: argparse.Namespace) -> dict:

@@ -46,10 +46,8 @@ def test_the_value_of_an_expression(tree):
 
 
 def test_the_published_example():
-    assert (
-        listops.evaluate(["[MAX", "4", "3", "[MIN", "2", "3", "]", "1", "0", "[MED", "1", "5", "8", "9", "2", "]", "]"])
-        == 5
-    )
+    text = "[MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]"
+    assert listops.evaluate(text.split()) == 5
 
 
 @pytest.mark.parametrize("text", ["", "[MAX", "[MAX ]", "1 2", "[MAX 1 ] ]", "12", "[AVG 1 2 ]", "]"])
