@@ -27,7 +27,7 @@ def test_files_are_there():
 
 
 def test_architectures_are_registered():
-    names = set(re.findall(r"`((?:macaron|rk[24]|ode)_[a-z_]+|rk[24])`", README))
+    names = set(re.findall(r"`((?:macaron|rk[24]|ode|transevolve|transformer)_[a-z_0-9]+|rk[24])`", README))
     assert len(names) > 15
     assert not [n for n in names if n not in ARCH_MODEL_REGISTRY]
 
