@@ -14,7 +14,6 @@ allocated).
 
 import argparse
 import json
-import platform
 import re
 import statistics
 import subprocess
@@ -29,6 +28,7 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from . import results
 from .config import to_transformer_config
 from .families.transevolve import Block, TransEvolveConfig
 from .families.transformer import SplitTransformerConfig
@@ -37,6 +37,7 @@ from .modules.layers import EncoderLayer
 
 SYSTEMS = ("evolving", "fused", "materialised", "equation-9")
 # They hold matrices of all pairs, layers times heads of them for the backward pass.
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 QUADRATIC = ("materialised", "equation-9")
 
 
@@ -110,9 +111,10 @@ def build(system: str, width: int, heads: int, depth: int) -> tuple[nn.Module, C
     return layers, run
 
 
-def _step(module: nn.Module, run: Callable[[Tensor], Tensor], length: int, width: int, device: str) -> float:
+def _step(module: nn.Module, run: Callable[[Tensor], Tensor], length: int, args: argparse.Namespace) -> float:
     """Seconds of a training step of one sentence."""
-    x = torch.randn(length, 1, width, device=device, requires_grad=True)
+    device = args.device
+    x = torch.randn(length, 1, args.width, device=device, dtype=DTYPES[args.dtype], requires_grad=True)
     module.zero_grad()
     if device == "cuda":
         torch.cuda.synchronize()
@@ -132,17 +134,17 @@ def _resident(field: str) -> int:
 def _peak(args: argparse.Namespace) -> int:
     """Bytes that one step needs beyond the model and a short step; to be called in a fresh process."""
     module, run = build(args.measure, args.width, args.heads, args.depth)
-    module.to(args.device)
-    _step(module, run, 32, args.width, args.device)
+    module.to(args.device, DTYPES[args.dtype])
+    _step(module, run, 32, args)
     if args.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.max_memory_allocated()
-        _step(module, run, args.lengths[0], args.width, args.device)
+        _step(module, run, args.lengths[0], args)
         return torch.cuda.max_memory_allocated() - before
     # Linux: forget the peak that starting up left behind.
     Path("/proc/self/clear_refs").write_text("5")
     before = _resident("VmRSS")
-    _step(module, run, args.lengths[0], args.width, args.device)
+    _step(module, run, args.lengths[0], args)
     return _resident("VmHWM") - before
 
 
@@ -150,14 +152,14 @@ def _lengths(args: argparse.Namespace) -> dict:
     torch.manual_seed(0)
     built = {system: build(system, args.width, args.heads, args.depth) for system in SYSTEMS}
     for module, _ in built.values():
-        module.to(args.device)
+        module.to(args.device, DTYPES[args.dtype])
     rows = []
     for length in args.lengths:
         systems = [s for s in SYSTEMS if s not in QUADRATIC or length <= args.materialised_up_to]
         seconds: dict[str, list[float]] = {system: [] for system in systems}
         for round_ in range(args.rounds + 1):
             for system in systems:
-                elapsed = _step(*built[system], length, args.width, args.device)
+                elapsed = _step(*built[system], length, args)
                 if round_ > 0:  # the first warms up
                     seconds[system].append(elapsed)
         memory = {system: _in_a_process_of_its_own(args, system, length) for system in systems}
@@ -177,7 +179,7 @@ def _lengths(args: argparse.Namespace) -> dict:
 
 def _in_a_process_of_its_own(args: argparse.Namespace, system: str, length: int) -> int:
     words = [sys.executable, "-m", "ode_transformer.cli", "bench", "lengths", "--measure", system]
-    for option in ("width", "heads", "depth", "device"):
+    for option in ("width", "heads", "depth", "device", "dtype"):
         words += [f"--{option}", str(getattr(args, option))]
     done = subprocess.run(
         [*words, "--lengths", str(length)], check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1]
@@ -198,6 +200,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="longest sentence for the systems that hold matrices of all pairs (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default: %(default)s)")
+    parser.add_argument("--dtype", choices=list(DTYPES), default="fp32", help="(default: %(default)s)")
     parser.add_argument("--output", help="write the results there, as JSON")
     parser.add_argument("--measure", choices=SYSTEMS, help=argparse.SUPPRESS)
 
@@ -214,9 +217,9 @@ def main(args: argparse.Namespace) -> int:
         return 0
     result = {
         "what": args.what,
-        "setting": {k: getattr(args, k) for k in ("width", "heads", "depth", "rounds", "device")},
-        "hardware": {"processor": platform.processor() or platform.machine(), "threads": torch.get_num_threads()},
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "setting": {k: getattr(args, k) for k in ("width", "heads", "depth", "rounds", "device", "dtype")},
+        "hardware": {**results.hardware(), "threads": torch.get_num_threads()},
+        "versions": results.versions(),
         **_lengths(args),
     }
     if args.output:

@@ -144,13 +144,25 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
 def curve(run_dir: Path) -> dict[str, Any]:
     """What training left, without a recipe: its command, its curve, and where it was.
 
+    Returns:
+        ``command``; ``parameters``; ``training`` and ``validation``, lists of entries in the order of updates; where.
+
     Raises:
         RecordError: there is no log of a training.
     """
+    log = read_log(run_dir / "train.log")
+    steps: dict[str, dict[int, dict[str, float]]] = {"train_inner": {}, "valid": {}}
+    for kind, body in re.findall(r"\| INFO \| (valid|train_inner) \| (\{.*\})", _text(run_dir / "train.log")):
+        values = {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
+        kept = {k: float(values[k]) for k in ("loss", "accuracy", "ppl", "gnorm", "wall") if k in values}
+        steps[kind][int(values["num_updates"])] = {"num_updates": int(values["num_updates"]), **kept}
     command = _text(run_dir / "train.command").strip()
     return {
         "command": command.replace(str(run_dir), "RUN").replace(f"{recipes.ROOT}/", ""),
-        "training": read_log(run_dir / "train.log"),
+        "parameters": {"all": log["parameters"], "trained": log["trained_parameters"]},
+        "seconds": log["seconds"],
+        "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],
+        "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
         "hardware": hardware(),
         "versions": versions(),
     }

@@ -7,6 +7,9 @@
 #   --run-dir DIR      where checkpoints and the log go (default: runs/listops/ARCH)
 #   --record FILE      where the record goes (default: DIR/record.json)
 #   --updates N        training updates of 32 expressions (default: 5000, as the Long Range Arena)
+#   --warmup N         updates of rising learning rate (default: the paper's 8000, or a tenth of --updates if that is
+#                      less; the peak stays)
+#   --interval N       updates between validations, and checkpoints (default: 250)
 #   --cpu, --fp16      as for scripts/train.sh
 #   --dry-run          print the commands only
 #
@@ -15,7 +18,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-arch='' data=$root/data-bin/listops run_dir='' record='' updates=5000 extra=() dry_run=0
+arch='' data=$root/data-bin/listops run_dir='' record='' updates=5000 warmup='' interval=250 extra=() dry_run=0
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
@@ -23,6 +26,8 @@ while [[ $# -gt 0 ]]; do
     --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
     --record) record=$(absolute "$(argument --record "$@")"); shift ;;
     --updates) updates=$(argument --updates "$@"); shift ;;
+    --warmup) warmup=$(argument --warmup "$@"); shift ;;
+    --interval) interval=$(argument --interval "$@"); shift ;;
     --cpu | --fp16) extra+=("$1") ;;
     --dry-run) dry_run=1 ;;
     --) shift; break ;;
@@ -32,16 +37,23 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 [[ -n $arch ]] || die "an ARCH is needed; see --help"
-[[ $updates =~ ^[1-9][0-9]*$ ]] || die "--updates $updates: must be a positive number"
+if [[ -z $warmup && $updates =~ ^[1-9][0-9]*$ ]]; then
+    warmup=$((updates < 80000 ? (updates + 9) / 10 : 8000))
+fi
+for option in updates warmup interval; do
+    [[ ${!option} =~ ^[1-9][0-9]*$ ]] || die "--$option ${!option}: must be a positive number"
+done
 run_dir=${run_dir:-$root/runs/listops/$arch}
 cd "$root"
-# Adam and the learning rate as the paper has them for encoders: 0.5 d^-1/2 min(step^-1/2, step 8000^-3/2), d = 256.
+# The peak of the paper's learning rate for encoders, 0.5 d^-1/2 min(step^-1/2, step 8000^-3/2), d = 256.
 command=(fairseq-train "$data" --user-dir ode_transformer --task sentence_prediction --num-classes 10
     --criterion sentence_prediction --arch "$arch" --max-positions 2048 --dropout 0.1
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
-    --lr 0.000349 --lr-scheduler inverse_sqrt --warmup-updates 8000 --warmup-init-lr 1e-07
+    --lr 0.000349 --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --warmup-init-lr 1e-07
     --batch-size 32 --required-batch-size-multiple 1 --max-update "$updates" --seed 1
-    --save-dir "$run_dir" --no-epoch-checkpoints --log-format json --log-interval 50 --no-progress-bar
+    --save-dir "$run_dir" --no-epoch-checkpoints
+    --validate-interval-updates "$interval" --save-interval-updates "$interval" --keep-interval-updates 1
+    --log-format json --log-interval 50 --no-progress-bar
     "${extra[@]}" "$@")
 if [[ $dry_run -eq 1 ]]; then
     printf '%q ' data-prep/prepare-listops.sh --out "$data"
@@ -53,5 +65,6 @@ fi
 [[ -e $data ]] || run data-prep/prepare-listops.sh --out "$data"
 mkdir -p "$run_dir"
 printf '%q ' "${command[@]}" >"$run_dir/train.command"
+if [[ -e $run_dir/checkpoint_last.pt ]]; then run python -m ode_transformer.cli resume "$run_dir"; fi
 run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"
 run python -m ode_transformer.cli curve "$run_dir" --output "${record:-$run_dir/record.json}"

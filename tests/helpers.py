@@ -11,6 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import ode_transformer  # noqa: F401  registers the architectures
 from ode_transformer import config
@@ -142,6 +143,40 @@ def batch(symbols: int = 50, sizes=(5, 3, 6), seed: int = 0, pad: int = 1, eos: 
         prev[row, 0] = eos
         prev[row, 1:size] = torch.randint(4, symbols, (size - 1,), generator=g)
     return src, torch.tensor([s + 1 for s in sizes]), prev
+
+
+def saved_bytes(m):
+    """Memory that the forward pass keeps for the backward pass, parameters apart."""
+    kept, parameters = {}, {p.untyped_storage().data_ptr() for p in m.parameters()}
+
+    def pack(x):
+        storage = x.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            kept[storage.data_ptr()] = (storage.nbytes(), x)
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        loss = m(*batch(sizes=(12, 12, 12)))[0].sum()
+    total = sum(size for size, _ in kept.values())
+    loss.backward()
+    return total
+
+
+class Kernels(TorchDispatchMode):
+    """Which attention kernels ran, and the largest tensor that was made."""
+
+    def __init__(self):
+        super().__init__()
+        self.names, self.numel = set(), 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if "attention" in func.__name__:
+            self.names.add(func.__name__)
+        result = func(*args, **(kwargs or {}))
+        for x in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(x, torch.Tensor):
+                self.numel = max(self.numel, x.untyped_storage().nbytes() // x.element_size())
+        return result
 
 
 def write_parallel(directory: Path, splits=(("train", 60), ("valid", 12), ("test", 12)), seed: int = 0) -> Path:

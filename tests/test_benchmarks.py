@@ -37,7 +37,7 @@ def test_every_system_is_there_at_every_length(tmp_path, capsys):
 
 def test_memory_is_seen():
     """A step of many more positions needs more memory than a short one."""
-    args = argparse.Namespace(width=64, heads=2, depth=2, device="cpu")
+    args = argparse.Namespace(width=64, heads=2, depth=2, device="cpu", dtype="fp32")
     short, long = (benchmarks._in_a_process_of_its_own(args, "evolving", length) for length in (100, 4000))
     assert long > short + 4000 * 64 * 4
 

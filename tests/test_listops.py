@@ -110,13 +110,25 @@ def data(tmp_path_factory):
 
 
 def test_from_expressions_to_a_curve(data, tmp_path):
-    words = ["transevolve_small_randomff_1", "--data", data, "--run-dir", tmp_path, "--updates", 2, "--cpu"]
+    words = [
+        "transevolve_small_randomff_1",
+        "--data",
+        data,
+        "--run-dir",
+        tmp_path,
+        "--updates",
+        2,
+        "--interval",
+        1,
+        "--cpu",
+    ]
     size = ["--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 32, "--encoder-attention-heads", 2]
     done = run("scripts/listops.sh", *words, "--", *size, "--batch-size", 16, "--num-workers", 0)
     assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads((tmp_path / "record.json").read_text())
-    assert record["training"]["curve"][-1]["num_updates"] == 2
-    assert 0 <= record["training"]["curve"][-1]["valid_accuracy"] <= 100
+    assert [entry["num_updates"] for entry in record["validation"]] == [1, 2]
+    assert 0 <= record["validation"][-1]["accuracy"] <= 100
+    assert record["parameters"]["trained"] < record["parameters"]["all"]
     assert str(tmp_path) not in record["command"]
 
 

@@ -30,15 +30,16 @@ class ClassificationHead(nn.Module):
 
     def __init__(self, embed_dim: int, classes: int):
         super().__init__()
-        self.layer_norm = nn.LayerNorm(embed_dim)
+        self.layer_norm = nn.LayerNorm(embed_dim, eps=1e-3)  # as everywhere in TransEvolve
         self.out_proj = nn.Linear(embed_dim, classes)
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
 
     def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor:
         """States (T, B, C) and where they are padding, (B, T) -> scores (B, classes)."""
-        real = (~padding_mask).t().unsqueeze(-1).type_as(x)
-        return self.out_proj(self.layer_norm((x * real).sum(0) / real.sum(0)))
+        real = (~padding_mask).t().unsqueeze(-1).float()  # half precision cannot count the tokens
+        mean = (x.float() * real).sum(0) / real.sum(0)
+        return self.out_proj(self.layer_norm(mean.type_as(x)))
 
 
 class EncoderClassifier(FairseqEncoderModel):

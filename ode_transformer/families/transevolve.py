@@ -37,11 +37,14 @@ at the size of the paper's classification work.
 """
 
 import argparse
+import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum
+from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
 from fairseq.models.transformer import (
     TransformerConfig,
@@ -53,12 +56,14 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..config import FlatTransformerConfig, add_flags, plain, register_architectures, to_transformer_config
-from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState
+from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
-from ..modules.layers import wrap
+from ..modules.layers import recompute
 from ..modules.positions import SinusoidalPositions
 from .classification import EncoderClassifier, classifier_config
 from .transformer import option
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -77,9 +82,11 @@ class TransEvolveConfig(FlatTransformerConfig):
 
 # Stock options that nothing here would heed, and the values at which they mean nothing.
 _UNUSED = {
-    "encoder_layers": 6, "decoder_layers": 6, "attention_dropout": 0.0,
-    "encoder_normalize_before": False, "decoder_normalize_before": False,
+    "encoder_layers": 6, "decoder_layers": 6, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
+    "encoder_layers_to_keep": None, "decoder_layers_to_keep": None, "attention_dropout": 0.0,
+    "encoder_normalize_before": False, "decoder_normalize_before": False, "no_decoder_final_norm": False,
     "encoder_learned_pos": False, "decoder_learned_pos": False,
+    "encoder_xformers_att_config": None, "decoder_xformers_att_config": None,
     "cross_self_attention": False, "no_cross_attention": False, "quant_noise_pq": 0.0,
 }  # fmt: skip
 
@@ -97,6 +104,10 @@ def _nested(flat: Any, config_class: type) -> TransformerConfig:
     for name in ("evolution_blocks", "evolution_depth"):
         if values[name] < 1:
             raise ValueError(f"--{name.replace('_', '-')} {values[name]}: must be 1 or more")
+    if values["decoder_embed_dim"] != values["encoder_embed_dim"]:
+        raise ValueError(
+            f"--decoder-embed-dim {values['decoder_embed_dim']}: must be the encoder's, {values['encoder_embed_dim']}"
+        )
     cfg = to_transformer_config(flat, config_class)
     cfg.encoder.layers = cfg.decoder.layers = values["evolution_blocks"]
     return cfg
@@ -123,7 +134,7 @@ class Block(nn.Module):
                 str(cfg.evolution_feed_forward),
                 cfg.activation_fn,
                 cfg.dropout,
-                cfg.activation_dropout or cfg.relu_dropout,
+                cfg.activation_dropout,
                 depth_index=i,
                 depth=depth,
                 form=form,
@@ -133,6 +144,7 @@ class Block(nn.Module):
             for i in range(depth)
         )
         self.layer_norm = nn.LayerNorm(size, eps=1e-3)
+        self.checkpointed = cfg.checkpoint_activations
 
     def forward(
         self,
@@ -160,18 +172,31 @@ class Block(nn.Module):
             (T, B, d) in an encoder; with None for attention weights, and None, in a decoder.
         """
         decoder = self.encoder_state is not None
-        own_padding = self_attn_padding_mask if decoder else encoder_padding_mask
-        state = self.state(x, None, own_padding, incremental_state)
+        state = self.state(x, None, self_attn_padding_mask if decoder else encoder_padding_mask, incremental_state)
+        source = None
         if decoder:
             source = self.encoder_state(x, encoder_out, encoder_padding_mask, incremental_state)
-        for i, feed_forward in enumerate(self.feed_forward):
-            x = x + self.attention[i](x, state, causal=decoder, incremental_state=incremental_state)
-            if decoder:
-                attend = self.encoder_attention[i]
-                x = x + attend(encoder_out, source, static=True, incremental_state=incremental_state)
-            x = x + feed_forward(x)
+        for i in range(len(self.feed_forward)):
+            layer = partial(recompute, self._layer) if self.checkpointed else self._layer
+            x = layer(i, x, state, source, encoder_out, incremental_state)
         x = self.layer_norm(x)
         return (x, None, None) if decoder else x
+
+    def _layer(
+        self,
+        i: int,
+        x: Tensor,
+        state: State,
+        source: Optional[State],
+        encoder_out: Optional[Tensor],
+        incremental_state: Optional[dict],
+    ) -> Tensor:
+        """Depth l = i + 1: attention, in a decoder that over the source, feed-forward."""
+        x = x + self.attention[i](x, state, causal=source is not None, incremental_state=incremental_state)
+        if source is not None:
+            attend = self.encoder_attention[i]
+            x = x + attend(encoder_out, source, static=True, incremental_state=incremental_state)
+        return x + self.feed_forward[i](x)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
         """Nothing to upgrade; fairseq's encoder asks its layers."""
@@ -192,19 +217,15 @@ class _Evolving:
     def _block(self, cfg: TransformerConfig, side: str) -> nn.Module:
         block = Block(cfg, side, self._built)
         self._built += 1
-        return wrap(block, cfg)
+        # Activation checkpointing is within the block, a depth at a time.
+        return fsdp_wrap(block, min_num_params=cfg.min_params_to_wrap)
 
-    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
-        """As of fairseq's.
-
-        Raises:
-            ValueError: the checkpoint is of the other form.
-        """
-        form = state_dict.setdefault(f"{name}.form", self.form.clone())
+    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
+        form = state_dict.setdefault(f"{prefix}form", self.form.clone())
         if int(form) != int(self.form):
             theirs, ours = (FORMS[int(f)] for f in (form, self.form))
             raise ValueError(f"--transevolve-form {ours}: must be {theirs}, the form of the checkpoint")
-        return super().upgrade_state_dict_named(state_dict, name)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 class TransEvolveEncoder(_Evolving, TransformerEncoderBase):
@@ -219,6 +240,9 @@ class TransEvolveDecoder(_Evolving, TransformerDecoderBase):
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return self._block(cfg, "decoder")
+
+    def buffered_future_mask(self, tensor: Tensor) -> None:
+        """None: the kernel knows that it is causal, and a mask would be a matrix of all pairs."""
 
 
 class _Counted:
@@ -251,7 +275,9 @@ class TransEvolveModel(_Counted, TransformerModelBase):
         Raises:
             ValueError: for a field that is unknown, missing, out of its set or without meaning here.
         """
-        return super().build_model(_nested(cfg, TransEvolveConfig), task)
+        model = super().build_model(_nested(cfg, TransEvolveConfig), task)
+        logger.info(f"parameters: {model.trained:,} trained, {model.frozen:,} frozen")
+        return model
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Embedding) -> TransEvolveEncoder:

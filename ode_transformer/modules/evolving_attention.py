@@ -50,11 +50,10 @@ def fused_attention(
         (B, m, T, d/m).
     """
     if key_bias is not None:
-        q = torch.cat((q * scale, torch.ones_like(q[..., :1])), dim=-1)
         k = torch.cat((k, key_bias.unsqueeze(-1).type_as(k)), dim=-1)
-        scale = 1.0
-    if q.is_cuda and (odd := -k.size(-1) % 8):  # flash attention on a GPU takes widths that 8 divides
-        q, k = F.pad(q, (0, odd)), F.pad(k, (0, odd))
+    spare = -k.size(-1) % 8 if k.is_cuda else 0  # flash attention on a GPU takes widths that 8 divides
+    k = F.pad(k, (0, spare))
+    q = F.pad(q, (0, k.size(-1) - q.size(-1)), value=1 / scale)  # times the bias, which is not to be scaled, or 0
     width = v.size(-1)
     v = F.pad(v, (0, k.size(-1) - width))
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)[..., :width]
@@ -119,13 +118,13 @@ class InitialState(nn.Module):
         dropout: of queries and keys, once a block, in training.
 
     Raises:
-        ValueError: m does not divide d.
+        ValueError: m does not divide d, or d is odd.
     """
 
     def __init__(self, embed_dim: int, heads: int, dropout: float):
         super().__init__()
-        if embed_dim % (2 * heads):
-            raise ValueError(f"{heads} attention heads: twice their number must divide the width, {embed_dim}")
+        if heads < 1 or embed_dim % heads or embed_dim % 2:
+            raise ValueError(f"{heads} attention heads: must be 1 or more and divide the width, an even {embed_dim}")
         self.heads = heads
         width = 2 * embed_dim  # D = d + d'
         self.query = nn.Linear(embed_dim, width, bias=False)  # Wq

@@ -20,24 +20,31 @@ from torch.nn import functional as F
 FEED_FORWARDS = ("full", "random")
 
 
-def _rotation(
-    size: int, rows: slice, columns: slice, index: int, depth: int, form: str, out: int, g: torch.Generator
-) -> Tensor:
-    """Part of the random matrix of equation 10, (size, size), at depth l.
+def rotation(w: Tensor, depth_index: int, depth: int, form: str, out_features: int) -> Tensor:
+    """The random matrix of equation 10 at depth l.
 
-    Paper: sin(w_ij 2 pi j l / (n L)) / sqrt(n), w ~ N(0, n^2), then cosines; n = size, j from 1, l from 1. Released
-    code: sin(w_ij j l pi / n) / sqrt(out), both from 0, so that in a block's first layer all sines are 0.
+    Paper: sin(w_ij 2 pi j l / (n L)) / sqrt(n), then cosines; j from 1, l from 1. Released code: sin(w_ij j l pi / n) /
+    sqrt(out), both from 0, so that in a block's first layer all sines are 0.
+
+    Args:
+        w: (n, n / 2), drawn from N(0, n^2).
+        depth_index: l - 1, from 0.
+        depth: L.
+        form: paper or released.
+        out_features: of the projection that the matrix is part of.
+
+    Returns:
+        (n, n), of w's precision.
     """
-    w = torch.randn(size, size // 2, generator=g, dtype=torch.float64) * size
-    j = torch.arange(size // 2, dtype=torch.float64)
+    n = len(w)
+    j = torch.arange(n // 2, dtype=w.dtype)
     if form == "paper":
-        angle = w * (2 * math.pi * (j + 1) * (index + 1) / (size * depth))
-        scale = size**-0.5
+        angle = w * (2 * math.pi * (j + 1) * (depth_index + 1) / (n * depth))
+        scale = n**-0.5
     else:
-        angle = w * (math.pi * j * index / size)
-        scale = out**-0.5
-    matrix = torch.cat((angle.sin(), angle.cos()), dim=1) * scale
-    return matrix[rows, columns].float().contiguous()
+        angle = w * (math.pi * j * depth_index / n)
+        scale = out_features**-0.5
+    return torch.cat((angle.sin(), angle.cos()), dim=1) * scale
 
 
 class RandomProjection(nn.Module):
@@ -56,9 +63,10 @@ class RandomProjection(nn.Module):
         super().__init__()
         r = min(in_features, out_features)
         g = torch.Generator().manual_seed(seed)
-        where = (depth_index, depth, form, out_features, g)
-        self.register_buffer("left", _rotation(in_features, slice(None), slice(r), *where))  # U[:, :r]
-        self.register_buffer("right", _rotation(out_features, slice(r), slice(None), *where))  # V[:r]
+        w = [n * torch.randn(n, n // 2, generator=g, dtype=torch.float64) for n in (in_features, out_features)]
+        u, v = (rotation(of, depth_index, depth, form, out_features) for of in w)
+        self.register_buffer("left", u[:, :r].float().contiguous())
+        self.register_buffer("right", v[:r].float().contiguous())
         limit = math.sqrt(6 / r)
         self.singular_values = nn.Parameter(torch.empty(r).uniform_(-limit, limit))
         # The paper has a singular value an input; the others meet no row of V. Kept for its parameter counts.
@@ -72,9 +80,15 @@ class RandomProjection(nn.Module):
             return F.linear(h, self.folded, self.bias)
         return ((h @ self.left) * self.singular_values) @ self.right + self.bias
 
+    @torch.no_grad()
     def make_generation_fast_(self, **_: Any) -> None:
         """Fold U S V into one matrix; fairseq's commands call this before they generate."""
-        self.folded = ((self.left * self.singular_values) @ self.right).t().contiguous()
+        whole = (self.left.float() * self.singular_values.float()) @ self.right.float()
+        self.folded = whole.t().contiguous().type_as(self.bias)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self.folded = None  # it is that of other parameters
+        super()._load_from_state_dict(*args, **kwargs)
 
     def train(self, mode: bool = True) -> "RandomProjection":
         """As of ``nn.Module``; training unfolds."""

@@ -361,7 +361,8 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         return self._solve(self._substeps(attentions, cross), x, coefficients, increment), weights, None
 
 
-def _recompute(forward: Callable, *args: Any, **kwargs: Any) -> Any:
+def recompute(forward: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Call ``forward``; where gradients are taken, keep its inputs alone and run it again in the backward pass."""
     if torch.is_grad_enabled():
         return checkpoint(forward, *args, use_reentrant=False, **kwargs)
     return forward(*args, **kwargs)
@@ -376,7 +377,7 @@ def wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
     if cfg.offload_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=True)
     elif cfg.checkpoint_activations:
-        layer.forward = partial(_recompute, layer.forward)
+        layer.forward = partial(recompute, layer.forward)
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 

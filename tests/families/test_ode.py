@@ -10,7 +10,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from omegaconf import OmegaConf
 
 from ode_transformer.families.ode import ARCHITECTURES, RELEASED, SIZES, SYSTEMS, OdeModel, ReleasedOdeModel
-from tests.helpers import FIXTURES, SMALL, batch, model, small, task
+from tests.helpers import FIXTURES, SMALL, batch, model, saved_bytes, small, task
 
 SHARED = {"share-all-embeddings": True}
 PLAIN = {"relative-positions": "none", "encoder-history": "none", "decoder-history": "none"}
@@ -213,23 +213,6 @@ def test_word_dropout_drops_whole_words_in_training_with_its_probability(side):
     assert torch.equal(embedding(tokens)[~(embedding(tokens) == 0).all(-1)][0], embedding.weight[7])
     assert not (m.eval() and (embedding(tokens) == 0).all(-1).any())
     assert m.encoder.embed_tokens is m.decoder.embed_tokens
-
-
-def saved_bytes(m):
-    """Memory that the forward pass keeps for the backward pass, parameters apart."""
-    kept, parameters = {}, {p.untyped_storage().data_ptr() for p in m.parameters()}
-
-    def pack(x):
-        storage = x.untyped_storage()
-        if storage.data_ptr() not in parameters:
-            kept[storage.data_ptr()] = (storage.nbytes(), x)
-        return x
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        loss = m(*batch(sizes=(12, 12, 12)))[0].sum()
-    total = sum(size for size, _ in kept.values())
-    loss.backward()
-    return total
 
 
 def test_checkpointed_activations_recompute_the_stages():

@@ -1,6 +1,7 @@
 """TransEvolve: counts, the released code's outputs, the classifier, what is refused."""
 
 import contextlib
+import copy
 import io
 
 import pytest
@@ -18,8 +19,9 @@ from ode_transformer.families.transevolve import (
     TransEvolveClassifier,
     TransEvolveModel,
 )
+from ode_transformer.modules.positions import SinusoidalPositions
 from tests.families.released_transevolve import load, state_dict
-from tests.helpers import USER_DIR, batch, flags, model, parse, small, task
+from tests.helpers import USER_DIR, Kernels, batch, flags, model, parse, saved_bytes, small, task
 
 # Sizes (spec section 2): the paper's parameters, and those of them that nothing depends on
 
@@ -94,6 +96,8 @@ def test_the_paper_form_is_another_function(released):
     state = {k: v for k, v in m.state_dict().items() if not k.endswith("form")}
     other.load_state_dict(state)
     assert not torch.allclose(other(*batch())[0], m(*batch())[0], atol=1e-3)
+    with pytest.raises(ValueError, match="--transevolve-form paper: must be released"):
+        other.encoder.load_state_dict(m.encoder.state_dict())
 
 
 def test_the_input_is_embedding_and_sinusoids_from_0_without_dropout():
@@ -108,7 +112,33 @@ def test_the_input_is_embedding_and_sinusoids_from_0_without_dropout():
     torch.testing.assert_close(x[real], expected[real])
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_positions_are_exact_far_out_in_half_precision(dtype):
+    positions = SinusoidalPositions(16, 1)
+    tokens = torch.full((1, 3000), 5)
+    exact = positions(tokens)
+    ours = copy.deepcopy(positions).to(dtype)(tokens)
+    assert ours.dtype == dtype
+    torch.testing.assert_close(ours.float(), exact, atol=5e-3, rtol=0)
+
+
 # The whole model
+
+
+def test_no_matrix_of_all_pairs_is_held_by_the_whole_model():
+    m = small("transevolve_fullff_1_tiny").train()
+    n = 500
+    src, prev = torch.randint(4, 50, (2, 1, n)).unbind()
+    with Kernels() as kernels:
+        m(src, torch.tensor([n]), prev)[0].sum().backward()
+    assert kernels.numel < n * n
+
+
+def test_recomputation_keeps_less():
+    """Within a block too: one block is all that some architectures have."""
+    plain, lean = (small("transevolve_fullff_1_tiny", **{"evolution-depth": 6}, **more).train() for more in (
+        {}, {"checkpoint-activations": True}))  # fmt: skip
+    assert saved_bytes(lean) < 0.5 * saved_bytes(plain)
 
 
 def test_left_padded_targets_are_no_trouble():
@@ -220,6 +250,8 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
     ("values", "message"),
     [
         ({"encoder-attention-heads": 3}, r"3 attention heads.*128"),
+        ({"decoder-embed-dim": 64}, r"--decoder-embed-dim 64: must be the encoder's, 128"),
+        ({"encoder-layerdrop": 0.1}, r"--encoder-layerdrop 0\.1: has no meaning"),
         ({"evolution-depth": 0}, r"--evolution-depth 0: must be 1 or more"),
         ({"evolution-blocks": 0}, r"--evolution-blocks 0: must be 1 or more"),
         ({"encoder-layers": 3}, r"--encoder-layers 3: has no meaning"),

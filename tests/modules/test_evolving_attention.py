@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ode_transformer.modules.evolving_attention import EvolvingAttention, InitialState, time_signal
+from tests.helpers import Kernels
 
 D, M, L, B, T, S = 16, 4, 3, 2, 6, 5
 MASKS = ("none", "padding", "causal", "causal-padding", "cross", "cross-padding")
@@ -96,16 +96,15 @@ def test_a_layer_is_equation_9(form, mask, dtype, tolerance, index, training):
         results.append((y, x.grad.clone(), gradients))
     (ours, dx, gradients), (theirs, dx_, expected) = results
     torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
-    torch.testing.assert_close(dx, dx_, atol=10 * tolerance, rtol=10 * tolerance)
+    torch.testing.assert_close(dx, dx_, atol=tolerance, rtol=tolerance)
     for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, expected[name], atol=20 * tolerance, rtol=20 * tolerance, msg=name)
+        torch.testing.assert_close(gradient, expected[name], atol=tolerance, rtol=tolerance, msg=name)
     # What softmax cancels: in the oracle it is there, and its gradient is rounding.
     assert gradients["time_key"].abs().max() == 0
     assert expected["time_key"].abs().max() < 10 * tolerance
 
 
-@pytest.mark.parametrize("form", ["paper", "released"])
-def test_the_cancelled_projection_is_not_trained(form):
+def test_the_cancelled_projection_is_not_trained():
     assert not InitialState(D, M, 0.0).time_key.requires_grad
 
 
@@ -117,23 +116,6 @@ def test_the_time_signal_of_both_forms():
     # Spec T5: no sine in the first layer of a released block.
     assert not time_signal(w, 0, L, "released")[: D // 2].any()
     assert time_signal(w, 0, L, "paper").all()
-
-
-class Kernels(TorchDispatchMode):
-    """Which attention kernels ran, and the largest tensor that was made."""
-
-    def __init__(self):
-        super().__init__()
-        self.names, self.numel = set(), 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if "attention" in func.__name__:
-            self.names.add(func.__name__)
-        result = func(*args, **(kwargs or {}))
-        for x in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(x, torch.Tensor):
-                self.numel = max(self.numel, x.untyped_storage().nbytes() // x.element_size())
-        return result
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -176,7 +158,7 @@ def test_padding_is_unseen_in_half_precision(form, mask, dtype, tolerance):
     assert torch.equal(z[:-2], y[:-2])
 
 
-@pytest.mark.parametrize("heads", [3, 5, 16])
+@pytest.mark.parametrize("heads", [0, 3, 5])
 def test_a_number_of_heads_that_does_not_divide_is_named(heads):
     with pytest.raises(ValueError, match=rf"{heads} attention heads.*{D}"):
         InitialState(D, heads, 0.0)

@@ -1,5 +1,6 @@
 """Random rotations against equation 10 written out, whole matrices and all."""
 
+import copy
 import math
 
 import pytest
@@ -71,6 +72,11 @@ def test_folding_changes_nothing_and_training_unfolds():
     projection.make_generation_fast_()
     assert projection.folded is not None
     torch.testing.assert_close(projection(h), expected)
+    torch.testing.assert_close(copy.deepcopy(projection)(h), expected)
+    other = RandomProjection(N_IN, N_OUT, 1, L, "paper", 2).eval()
+    other.make_generation_fast_()
+    other.load_state_dict(projection.state_dict())
+    torch.testing.assert_close(other(h), expected)
     projection.train()
     assert projection.folded is None
 
