@@ -110,18 +110,8 @@ def data(tmp_path_factory):
 
 
 def test_from_expressions_to_a_curve(data, tmp_path):
-    words = [
-        "transevolve_small_randomff_1",
-        "--data",
-        data,
-        "--run-dir",
-        tmp_path,
-        "--updates",
-        2,
-        "--interval",
-        1,
-        "--cpu",
-    ]
+    words = ["transevolve_small_randomff_1", "--data", data, "--run-dir", tmp_path, "--cpu"]
+    words += ["--updates", 2, "--interval", 1]
     size = ["--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 32, "--encoder-attention-heads", 2]
     done = run("scripts/listops.sh", *words, "--", *size, "--batch-size", 16, "--num-workers", 0)
     assert done.returncode == 0, done.stdout + done.stderr
