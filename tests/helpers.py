@@ -50,6 +50,7 @@ VARIANTS = {
     },
     **{arch: {"arch": arch} for arch in TINY if arch.startswith(("rk", "ode_", "macaron_rk2"))},
     **{arch: {"arch": arch, **EVOLUTION} for arch in TINY if arch.startswith("transevolve")},
+    "rk2-ema": {"arch": "rk2_tiny", "coefficients": "ema"},
     "released-form": {"arch": "rk2_learnable_tiny", "ode-residual": "released"},
     "released-rk4": {"arch": "rk4_tiny", "ode-residual": "released"},
     "three-eighths-ema-a-layer": {
