@@ -8,7 +8,8 @@ from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from ode_transformer.families.macaron import ARCHITECTURES, RELEASED, MacaronModel
-from tests.helpers import FIXTURES, POST_NORM, SMALL, VARIANTS, batch, model, small, task
+from tests.families.released import as_written, assert_logits, assert_same, load, sizes
+from tests.helpers import POST_NORM, SMALL, VARIANTS, batch, model, small, task
 
 SHARED = {"share-all-embeddings": True}
 STOCK_TINY = {
@@ -69,51 +70,27 @@ def test_every_architecture_is_registered():
 
 @pytest.fixture
 def released():
-    return torch.load(FIXTURES / "macaron_prenorm.pt", weights_only=True)
+    return load("macaron_prenorm")
 
 
 def released_model(fixture, **more):
-    sizes = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
-    values = {f"{s}-{k.replace('_', '-')}": fixture["args"][f"{s}_{k}"] for s in ("encoder", "decoder") for k in sizes}
-    return model(fixture["arch"], SHARED | values | more).eval()
+    return model(fixture["arch"], SHARED | sizes(fixture) | more).eval()
 
 
 def test_the_released_checkpoint_gives_the_released_logits_and_gradients(released):
     m = released_model(released)
     m.load_state_dict(dict(released["model"]))
-    prev = released["prev_output_tokens"]
-    logits, _ = m(released["src_tokens"], released["src_lengths"], prev)
-    weights = torch.linspace(-1, 1, logits.numel()).view_as(logits) * (prev != 1)[..., None]
-    (logits.log_softmax(-1) * weights).sum().backward()
-    torch.testing.assert_close(logits[prev != 1], released["logits"][prev != 1], atol=1e-5, rtol=0)
-    states = m.encoder(released["src_tokens"])["encoder_out"][0]
-    real = released["src_tokens"].t() != 1
-    torch.testing.assert_close(states[real], released["encoder_out"][real], atol=1e-5, rtol=0)
-
-    norms = {name: p.grad.norm() for name, p in m.named_parameters()}
-    renamed = {"layer_norms.0": "self_attn_layer_norm", "layer_norms.1": "final_layer_norm"}
-    renamed["layer_norms.2"] = "macaron_layer_norm"
-    for name, expected in released["grad_norms"].items():
-        for old, new in renamed.items():
-            name = name.replace(old, new)
-        if "in_proj_" in name:
-            parts = [norms.pop(name.replace("in_proj_", f"{x}_proj.")) for x in "qkv"]
-            ours = torch.stack(parts).norm()
-        else:
-            ours = norms.pop(name)
-        torch.testing.assert_close(ours, torch.as_tensor(expected), atol=1e-6, rtol=1e-4, msg=name)
-    assert not norms, f"parameters without a counterpart: {list(norms)}"
+    norms = {"layer_norms.0": "self_attn_layer_norm", "layer_norms.1": "final_layer_norm"}
+    assert_same(m, released, norms | {"layer_norms.2": "macaron_layer_norm"})
 
 
 def test_an_old_transformer_is_the_lie_trotter_splitting():
     """A post-norm Transformer of fairseq 0.6, with fused projections and numbered norms."""
-    old = torch.load(FIXTURES / "stock_old_layout_postnorm.pt", weights_only=True)
+    old = load("stock_old_layout_postnorm")
     old["arch"] = "transformer_wmt_en_de_macaron"
     m = released_model(old, splitting="lie-trotter", **POST_NORM)
     m.load_state_dict(dict(old["model"]))
-    prev = old["prev_output_tokens"]
-    logits, _ = m(old["src_tokens"], old["src_lengths"], prev)
-    torch.testing.assert_close(logits[prev != 1], old["logits"][prev != 1], atol=1e-5, rtol=0)
+    assert_logits(m, old)
 
 
 def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse(released):
@@ -126,23 +103,9 @@ def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse(release
 
 
 def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(released, tmp_path):
-    args = argparse.Namespace(
-        **released["args"], task="translation", source_lang="xx", target_lang="yy", criterion="cross_entropy",
-        optimizer="adam", adam_betas="(0.9, 0.98)", lr=[0.0015], lr_scheduler="inverse_sqrt", data=["none"],
-    )  # fmt: skip
-    state = {
-        "args": args,
-        "model": released["model"],
-        "optimizer_history": [{"criterion_name": "x", "optimizer_name": "FairseqAdam", "lr_scheduler_state": {},
-                               "num_updates": 1}],
-        "extra_state": {"epoch": 1, "batch_offset": 0, "val_loss": 1.0},
-        "last_optimizer_state": {},
-    }  # fmt: skip
-    torch.save(state, tmp_path / "released.pt")
+    torch.save(as_written(released), tmp_path / "released.pt")
     (m,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task(50))
-    prev = released["prev_output_tokens"]
-    logits, _ = m.eval()(released["src_tokens"], released["src_lengths"], prev)
-    torch.testing.assert_close(logits[prev != 1], released["logits"][prev != 1], atol=1e-5, rtol=0)
+    assert_logits(m.eval(), released)
 
 
 # Stock flags

@@ -10,7 +10,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from omegaconf import OmegaConf
 
 from ode_transformer.families.ode import ARCHITECTURES, RELEASED, SIZES, SYSTEMS, OdeModel, ReleasedOdeModel
-from tests.helpers import FIXTURES, SMALL, batch, model, saved_bytes, small, task
+from tests.families.released import as_written, assert_logits, assert_same, load, sizes
+from tests.helpers import SMALL, batch, model, saved_bytes, small, task
 
 SHARED = {"share-all-embeddings": True}
 PLAIN = {"relative-positions": "none", "encoder-history": "none", "decoder-history": "none"}
@@ -71,15 +72,9 @@ def test_every_system_has_every_size():
 # The released code's checkpoints
 
 
-def load(name):
-    return torch.load(FIXTURES / f"{name}.pt", weights_only=True)
-
-
 def released_model(fixture, arch, **more):
-    sizes = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
-    values = {f"{s}-{k.replace('_', '-')}": fixture["args"][f"{s}_{k}"] for s in ("encoder", "decoder") for k in sizes}
     form = {"ode-residual": "released", "relative-positions": "none"}
-    return model(arch, SHARED | form | values | more).eval()
+    return model(arch, SHARED | form | sizes(fixture) | more).eval()
 
 
 @pytest.mark.parametrize(("name", "arch"), [("ode_rk2_learnable", "rk2_learnable"), ("ode_rk2_standard", "rk2")])
@@ -87,28 +82,12 @@ def test_the_released_checkpoint_gives_the_released_logits_and_gradients(name, a
     released = load(name)
     m = released_model(released, arch)
     m.load_state_dict(dict(released["model"]))
-    prev = released["prev_output_tokens"]
-    logits, _ = m(released["src_tokens"], released["src_lengths"], prev)
-    weights = torch.linspace(-1, 1, logits.numel()).view_as(logits) * (prev != 1)[..., None]
-    (logits.log_softmax(-1) * weights).sum().backward()
-    torch.testing.assert_close(logits[prev != 1], released["logits"][prev != 1], atol=1e-5, rtol=0)
-    real = released["src_tokens"].t() != 1
-    states = m.encoder(released["src_tokens"])["encoder_out"][0]
-    torch.testing.assert_close(states[real], released["encoder_out"][real], atol=1e-5, rtol=0)
-
-    norms = {name: p.grad.norm() for name, p in m.named_parameters()}
-    renamed = {"layers.0.layer_norms.0": "layers.0.self_attn_layer_norm", "gate_linear": "coefficients.gate"}
-    renamed |= {f"encoder.layers.{i}.layer_norms.0": f"encoder.layers.{i}.self_attn_layer_norm" for i in range(3)}
-    renamed |= {f"encoder.layers.{i}.layer_norms.1": f"encoder.layers.{i}.final_layer_norm" for i in range(3)}
-    for name, expected in released["grad_norms"].items():
-        for old, new in renamed.items():
-            name = name.replace(old, new)
-        if "in_proj_" in name:
-            ours = torch.stack([norms.pop(name.replace("in_proj_", f"{x}_proj.")) for x in "qkv"]).norm()
-        else:
-            ours = norms.pop(name)
-        torch.testing.assert_close(ours, torch.as_tensor(expected), atol=1e-6, rtol=1e-4, msg=name)
-    assert not norms, f"parameters without a counterpart: {list(norms)}"
+    renamed = {"gate_linear": "coefficients.gate"}
+    for i in range(3):
+        norms = f"encoder.layers.{i}.layer_norms"
+        renamed |= {f"{norms}.0": f"encoder.layers.{i}.self_attn_layer_norm"}
+        renamed |= {f"{norms}.1": f"encoder.layers.{i}.final_layer_norm"}
+    assert_same(m, released, renamed)
 
 
 def test_learned_scalars_of_the_released_code_are_loaded():
@@ -122,28 +101,15 @@ def test_learned_scalars_of_the_released_code_are_loaded():
 @pytest.mark.parametrize("name", ["ode_rk2_learnable", "ode_rk2_standard"])
 def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(name, tmp_path):
     released = load(name)
-    args = argparse.Namespace(
-        **released["args"], task="translation", source_lang="xx", target_lang="yy", criterion="cross_entropy",
-        optimizer="adam", adam_betas="(0.9, 0.98)", lr=[0.0015], lr_scheduler="inverse_sqrt", data=["none"],
-    )  # fmt: skip
-    state = {
-        "args": args,
-        "model": released["model"],
-        "optimizer_history": [{"criterion_name": "x", "optimizer_name": "FairseqAdam", "lr_scheduler_state": {},
-                               "num_updates": 1}],
-        "extra_state": {"epoch": 1, "batch_offset": 0, "val_loss": 1.0},
-        "last_optimizer_state": {},
-    }  # fmt: skip
+    state = as_written(released)
     torch.save(state, tmp_path / "released.pt")
     (m,), cfg = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task(50))
-    prev = released["prev_output_tokens"]
-    logits, _ = m.eval()(released["src_tokens"], released["src_lengths"], prev)
-    torch.testing.assert_close(logits[prev != 1], released["logits"][prev != 1], atol=1e-5, rtol=0)
+    logits = assert_logits(m.eval(), released)
     # Saved again, in today's form, and loaded.
     state = {**state, "args": None, "cfg": OmegaConf.to_container(cfg), "model": m.state_dict()}
     torch.save(state, tmp_path / "again.pt")
     (again,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "again.pt")], task=task(50))
-    assert torch.equal(again.eval()(released["src_tokens"], released["src_lengths"], prev)[0], logits)
+    assert torch.equal(assert_logits(again.eval(), released), logits)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +226,7 @@ def test_what_layers_share_is_trained_in_parallel_with_recomputed_activations(pr
     parallel = torch.nn.parallel.DistributedDataParallel(m)
     for _ in range(2):
         parallel(*batch())[0].log_softmax(-1)[..., 7].sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in m.parameters())
 
 
 # Half precision

@@ -157,6 +157,7 @@ def test_in_inference_mode_and_then_in_training():
     with torch.inference_mode():
         attention(x, x, x)
     attention(x, x, x)[0].sum().backward()
+    assert attention.relative_position_keys.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("m", [0, -1])

@@ -1,0 +1,62 @@
+"""Checkpoints of the released fairseq forks (spec section 7): building, comparing, writing as their code does."""
+
+import argparse
+
+import torch
+
+from tests.helpers import FIXTURES
+
+
+def load(name: str) -> dict:
+    """A fixture: configuration, weights, a batch, and what the released code computed from them."""
+    return torch.load(FIXTURES / f"{name}.pt", weights_only=True)
+
+
+def sizes(fixture: dict) -> dict:
+    """The flags of the fixture's sizes."""
+    keys = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers")
+    return {f"{s}-{k.replace('_', '-')}": fixture["args"][f"{s}_{k}"] for s in ("encoder", "decoder") for k in keys}
+
+
+def assert_logits(m, fixture: dict) -> torch.Tensor:
+    """The model's logits, which have to be the fixture's where there is no padding."""
+    prev = fixture["prev_output_tokens"]
+    logits, _ = m(fixture["src_tokens"], fixture["src_lengths"], prev)
+    torch.testing.assert_close(logits[prev != 1], fixture["logits"][prev != 1], atol=1e-5, rtol=0)
+    return logits
+
+
+def assert_same(m, fixture: dict, renamed: dict[str, str]) -> None:
+    """The model gives the fixture's logits, encoder states and norms of gradients; ``renamed`` are parts of names."""
+    prev, logits = fixture["prev_output_tokens"], assert_logits(m, fixture)
+    weights = torch.linspace(-1, 1, logits.numel()).view_as(logits) * (prev != 1)[..., None]
+    (logits.log_softmax(-1) * weights).sum().backward()
+    real = fixture["src_tokens"].t() != 1
+    states = m.encoder(fixture["src_tokens"])["encoder_out"][0]
+    torch.testing.assert_close(states[real], fixture["encoder_out"][real], atol=1e-5, rtol=0)
+    norms = {name: p.grad.norm() for name, p in m.named_parameters()}
+    for name, expected in fixture["grad_norms"].items():
+        for old, new in renamed.items():
+            name = name.replace(old, new)
+        if "in_proj_" in name:
+            ours = torch.stack([norms.pop(name.replace("in_proj_", f"{x}_proj.")) for x in "qkv"]).norm()
+        else:
+            ours = norms.pop(name)
+        torch.testing.assert_close(ours, torch.as_tensor(expected), atol=1e-6, rtol=1e-4, msg=name)
+    assert not norms, f"parameters without a counterpart: {list(norms)}"
+
+
+def as_written(fixture: dict) -> dict:
+    """The file that the released code writes: options as a Namespace, weights, the trainer's state."""
+    args = argparse.Namespace(
+        **fixture["args"], task="translation", source_lang="xx", target_lang="yy", criterion="cross_entropy",
+        optimizer="adam", adam_betas="(0.9, 0.98)", lr=[0.0015], lr_scheduler="inverse_sqrt", data=["none"],
+    )  # fmt: skip
+    history = {"criterion_name": "x", "optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 1}
+    return {
+        "args": args,
+        "model": fixture["model"],
+        "optimizer_history": [history],
+        "extra_state": {"epoch": 1, "batch_offset": 0, "val_loss": 1.0},
+        "last_optimizer_state": {},
+    }
