@@ -164,7 +164,7 @@ class Block(nn.Module):
             encoder_out: (S, B, d), in a decoder.
             encoder_padding_mask: (B, T) in an encoder, (B, S) in a decoder; true where the source is padding.
             incremental_state: the cache of step-by-step decoding.
-            self_attn_mask: given where the decoder may not look ahead; it never does.
+            self_attn_mask: none is needed, a decoder never looks ahead.
             self_attn_padding_mask: (B, T), in a decoder.
             need_attn, need_head_weights: fused attention has no weights to return.
 

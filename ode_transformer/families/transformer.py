@@ -1,7 +1,7 @@
 """The encoder-decoder that all families build on: fairseq's Transformer around our layers.
 
-A family is a configuration with defaults of its own and a table of named architectures; every option below is every
-family's.
+A family is a configuration with defaults of its own and a table of named architectures. Macaron Net and the ODE
+Transformer share every option below; TransEvolve has blocks of another kind, and options of its own.
 """
 
 import argparse
