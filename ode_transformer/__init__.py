@@ -10,6 +10,6 @@ from .version import __version__
 check_requirements()
 
 from . import checkpoints  # noqa: E402  allows the Namespace of stock fairseq's checkpoints to be loaded
-from .families import classification, macaron, ode, transevolve  # noqa: E402
+from .families import classification, floater, macaron, ode, transevolve  # noqa: E402
 
-__all__ = ["__version__", "checkpoints", "classification", "macaron", "ode", "transevolve"]
+__all__ = ["__version__", "checkpoints", "classification", "floater", "macaron", "ode", "transevolve"]

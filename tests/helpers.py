@@ -89,6 +89,23 @@ VARIANTS = {
     "decoder-dlcl": {"arch": "rk2_tiny", "decoder-integrator": "dlcl", "decoder-history": "none"},
     "evolution-released": {**EVOLUTION, "arch": "transevolve_fullff_2_tiny", "transevolve-form": "released"},
     "evolution-random-released": {**EVOLUTION, "arch": "transevolve_randomff_1_tiny", "transevolve-form": "released"},
+    **{arch: {"arch": arch} for arch in TINY if arch.startswith("floater")},
+    "floater-stack": {"arch": "floater_tiny", "flow-sharing": "stack"},
+    "floater-adjoint": {"arch": "floater_tiny", "flow-gradient": "adjoint", "flow-method": "midpoint"},
+    "floater-pre-norm": {"arch": "floater_tiny", "encoder-normalize-before": True, "decoder-normalize-before": True},
+    "floater-interval": {"arch": "floater_tiny", "flow-update-interval": 2},
+    "floater-alone": {"arch": "floater_tiny", "no-token-positional-embeddings": True},
+    "sinusoidal-blocks": {"arch": "floater_tiny", "position-encoder": "sinusoidal"},
+    "learned-blocks": {"arch": "floater_tiny", "position-encoder": "learned"},
+    **{
+        f"rnn-{kind}": {"arch": "floater_tiny", "position-encoder": f"rnn-{kind}"}
+        for kind in ("scalar-1", "scalar-2", "vector-1", "vector-2")
+    },
+    "macaron-floater": {"position-encoder": "floater"},
+    "attention-twice-floater": {"splitting": "strang-swapped", "position-encoder": "floater"},
+    "rk2-learnable-floater": {"arch": "rk2_learnable_tiny", "position-encoder": "floater"},
+    "decoder-rk4-floater": {"arch": "rk4_tiny", "decoder-integrator": "rk4", "position-encoder": "floater"},
+    "rk2-sinusoidal-blocks": {"arch": "rk2_tiny", "position-encoder": "sinusoidal"},
     "decoder-polynet": {"arch": "ode_polynet_tiny", "decoder-integrator": "polynet"},
 }
 

@@ -16,7 +16,9 @@ from ..config import FlatTransformerConfig, add_flags, to_transformer_config
 from ..modules.attention import RELATIVE_POSITIONS
 from ..modules.history import HISTORIES
 from ..modules.layers import ODE_FUNCTIONS, ODE_RESIDUALS, Decoder, Encoder
+from ..modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS, build_position_encoder
 from ..numerics.coefficients import COEFFICIENTS
+from ..numerics.flow import FLOW_GRADIENTS, FLOW_METHODS
 from ..numerics.integrators import INTEGRATORS
 from ..numerics.splitting import SPLITTINGS
 
@@ -67,6 +69,23 @@ class SplitTransformerConfig(FlatTransformerConfig):
     word_dropout: float = option(
         0.0, "probability of dropping a word's whole embedding, source and target, in training"
     )
+    position_encoder: ChoiceEnum(list(POSITION_ENCODERS)) = option(
+        "none",
+        "what tells the blocks about positions: none, sinusoidal or learned (added to their inputs), floater (a flow "
+        "of biases of queries, keys and values), rnn-scalar-1 to rnn-vector-2 (a recurrent network in its place)",
+    )
+    position_blocks: ChoiceEnum(list(POSITION_BLOCKS)) = option("all", "which blocks --position-encoder tells")
+    flow_sharing: ChoiceEnum(list(FLOW_SHARING)) = option(
+        "all", "one flow for all biases, or three, for encoder, decoder and cross-attention's source (stack, released)"
+    )
+    flow_method: ChoiceEnum(list(FLOW_METHODS)) = option("rk4", "solver of the flow")
+    flow_step: float = option(4.0, "tokens that a step of the flow's solver spans (released: 0.2)")
+    flow_gradient: ChoiceEnum(list(FLOW_GRADIENTS)) = option(
+        "direct", "gradients through the flow's solver: direct back-propagation, or adjoint (less memory, more time)"
+    )
+    flow_update_interval: int = option(
+        1, "updates from one solution of the flow, and gradient of its dynamics, to the next"
+    )
 
 
 class WordDropoutEmbedding(nn.Embedding):
@@ -90,6 +109,19 @@ class SplitTransformerModel(TransformerModelBase):
 
     config_class: type = SplitTransformerConfig
 
+    def __init__(self, args: Any, encoder: Encoder, decoder: Decoder):
+        super().__init__(args, encoder, decoder)
+        self.position_encoder = build_position_encoder(self.cfg, {"encoder": encoder, "decoder": decoder})
+        for stack in (encoder, decoder):  # not a child of theirs
+            stack.__dict__["position_encoder"] = self.position_encoder
+
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **more: Any) -> Any:
+        """As of fairseq's Transformer: (B, S), (B,) and (B, T) -> (B, T, symbols), and what else there is."""
+        if self.position_encoder is None:
+            return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
+        with self.position_encoder.one_pass(max(src_tokens.size(1), prev_output_tokens.size(1))):
+            return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
+
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:
         """Add the family's flags and all of the stock Transformer's."""
@@ -102,7 +134,14 @@ class SplitTransformerModel(TransformerModelBase):
         Raises:
             ValueError: for a field that is unknown, missing or out of its set, or does not go with another.
         """
-        return super().build_model(to_transformer_config(cfg, cls.config_class), task)
+        cfg = to_transformer_config(cfg, cls.config_class)
+        if str(cfg.position_encoder) == "learned":
+            cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
+        elif str(cfg.position_encoder) == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
+            raise ValueError(
+                "--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos"
+            )
+        return super().build_model(cfg, task)
 
     @classmethod
     def build_embedding(

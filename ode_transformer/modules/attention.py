@@ -1,4 +1,4 @@
-"""Self-attention for layers that are evaluated more than once, with or without relative positions."""
+"""Attention for layers that are evaluated more than once, with relative positions, or with biases of positions."""
 
 from functools import lru_cache
 from typing import Any, Optional
@@ -6,6 +6,9 @@ from typing import Any, Optional
 import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .positions import Biases
 
 RELATIVE_POSITIONS = ("none", "keys", "keys-values")
 
@@ -27,13 +30,106 @@ class StagedAttention(MultiheadAttention):
     def _set_input_buffer(self, incremental_state: Optional[dict], buffer: dict) -> Optional[dict]:
         return self.set_incremental_state(incremental_state, f"attn_state.{self.stage}", buffer)
 
+    def forward(
+        self,
+        query: Tensor,
+        key: Optional[Tensor] = None,
+        value: Optional[Tensor] = None,
+        key_padding_mask: Optional[Tensor] = None,
+        incremental_state: Optional[dict] = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Optional[Tensor] = None,
+        need_head_weights: bool = False,
+        biases: Optional[Biases] = None,
+    ) -> tuple[Tensor, Optional[Tensor]]:
+        """Attend; as of fairseq's attention, whose computation it is unless positions have biases.
+
+        Args:
+            query: (T, B, C).
+            key, value: (S, B, C).
+            key_padding_mask: (B, S), true where a key is padding.
+            incremental_state: the cache of step-by-step decoding.
+            need_weights: return the weights, averaged over heads.
+            static_kv: keys and values are the same in every step.
+            attn_mask: (T, S), minus infinity where attention is forbidden.
+            need_head_weights: return them for every head.
+            biases: what positions add to queries, keys and values.
+
+        Returns:
+            (T, B, C); the weights (B, T, S), or (H, B, T, S) for every head, or None.
+        """
+        if biases is None:
+            return super().forward(
+                query,
+                key,
+                value,
+                key_padding_mask=key_padding_mask,
+                incremental_state=incremental_state,
+                need_weights=need_weights,
+                static_kv=static_kv,
+                attn_mask=attn_mask,
+                need_head_weights=need_head_weights,
+            )
+        q = self._heads(_add(self.q_proj(query), biases.query()))
+        buffer = {} if incremental_state is None else self._get_input_buffer(incremental_state)
+        if static_kv and "prev_key" in buffer:
+            k, v = buffer["prev_key"], buffer["prev_value"]
+        else:
+            key_bias, value_bias = biases.key_value()
+            k = self._heads(_add(self.k_proj(key), key_bias))
+            v = self._heads(_add(self.v_proj(value), value_bias))
+        if incremental_state is not None:
+            if not static_kv:
+                k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask)
+            elif "prev_key" not in buffer:
+                buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
+                self._set_input_buffer(incremental_state, buffer)
+        mask = attn_mask
+        if key_padding_mask is not None:
+            hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
+            mask = ~hidden if mask is None else mask.masked_fill(hidden, float("-inf"))
+        dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
+        if not (need_weights or need_head_weights):
+            out, weights = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
+        else:
+            scores = q @ k.transpose(2, 3) * self.scaling  # (B, H, T, S)
+            if mask is not None:
+                scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+            weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+            out = self.dropout_module(weights.type_as(scores)) @ v
+            weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+        return self.out_proj(out.permute(2, 0, 1, 3).flatten(2)), weights
+
+    def _heads(self, x: Tensor) -> Tensor:
+        # (T, B, C) -> (B, H, T, d)
+        return x.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0, 3)
+
+    def _remember(self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> tuple:
+        """Keys and values (B, H, S, d) of all positions so far, and their padding (B, S), from the newest."""
+        buffer = self._get_input_buffer(incremental_state)
+        if buffer:
+            k = torch.cat((buffer["prev_key"], k), dim=2)
+            v = torch.cat((buffer["prev_value"], v), dim=2)
+        mask = self._append_prev_key_padding_mask(
+            mask, buffer.get("prev_key_padding_mask"), batch_size=k.size(0), src_len=k.size(2), static_kv=False
+        )
+        buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": mask}
+        self._set_input_buffer(incremental_state, buffer)
+        return k, v, mask
+
     def reorder_incremental_state(self, incremental_state: Optional[dict], new_order: Tensor) -> Optional[dict]:
         """Reorder the cache of every stage to follow the hypotheses of a beam."""
         self.stage = 0
         while self._get_input_buffer(incremental_state):
             super().reorder_incremental_state(incremental_state, new_order)
             self.stage += 1
+        self.stage = 0  # where a layer evaluates once, it does not say so
         return incremental_state
+
+
+def _add(projected: Tensor, bias: Tensor) -> Tensor:
+    return projected.add_(bias.type_as(projected))
 
 
 class RelativeAttention(StagedAttention):
@@ -81,6 +177,7 @@ class RelativeAttention(StagedAttention):
         incremental_state: Optional[dict] = None,
         need_weights: bool = True,
         attn_mask: Optional[Tensor] = None,
+        biases: Optional[Biases] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
         """Attend from every position to all that the masks leave.
 
@@ -91,16 +188,21 @@ class RelativeAttention(StagedAttention):
             incremental_state: the cache of step-by-step decoding; with it keys are all positions so far, S.
             need_weights: return the weights, averaged over heads.
             attn_mask: (T, S), minus infinity where attention is forbidden.
+            biases: what positions add to queries, keys and values.
 
         Returns:
             (T, B, C); the weights (B, T, S) or None.
         """
         length, batch, _ = query.shape
-        q = self._split(self.q_proj(query) * self.scaling)
-        k, v = self._split(self.k_proj(query)), self._split(self.v_proj(query))
+        q, k, v = self.q_proj(query), self.k_proj(query), self.v_proj(query)
+        if biases is not None:
+            q = _add(q, biases.query())
+            k, v = map(_add, (k, v), biases.key_value())
+        q, k, v = self._heads(q * self.scaling), self._heads(k), self._heads(v)
         if incremental_state is not None:
             k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask)
-        scores = torch.bmm(q, k.transpose(1, 2))  # (N, T, S), N = B H
+        q, k, v = (x.flatten(0, 1) for x in (q, k, v))  # (N, T, d), N = B H
+        scores = torch.bmm(q, k.transpose(1, 2))  # (N, T, S)
         columns = _distances(length, k.size(1), self.max_relative_length, q.device).expand_as(scores)
         scores += torch.matmul(q, self.relative_position_keys.t()).gather(2, columns)
         if attn_mask is not None:
@@ -118,24 +220,6 @@ class RelativeAttention(StagedAttention):
         if not need_weights:
             return out, None
         return out, weights.view(batch, self.num_heads, length, -1).mean(dim=1)
-
-    def _split(self, x: Tensor) -> Tensor:
-        # (T, B, C) -> (N, T, d)
-        return x.reshape(len(x), -1, self.head_dim).transpose(0, 1)
-
-    def _remember(self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> tuple:
-        buffer = self._get_input_buffer(incremental_state)
-        heads = (k.size(0) // self.num_heads, self.num_heads, -1, self.head_dim)
-        k, v = k.view(heads), v.view(heads)  # (B, H, T, d)
-        if buffer:
-            k = torch.cat((buffer["prev_key"], k), dim=2)
-            v = torch.cat((buffer["prev_value"], v), dim=2)
-        mask = self._append_prev_key_padding_mask(
-            mask, buffer.get("prev_key_padding_mask"), batch_size=heads[0], src_len=k.size(2), static_kv=False
-        )
-        buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": mask}
-        self._set_input_buffer(incremental_state, buffer)
-        return k.flatten(0, 1), v.flatten(0, 1), mask
 
 
 @lru_cache(maxsize=4)

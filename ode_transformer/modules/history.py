@@ -13,7 +13,8 @@ The names of parameters are those of the released code: ``history.weight`` (all 
 is never used), ``history.layer_norms``.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Optional
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 
 from ..numerics.coefficients import weighted_sum
 from ..numerics.integrators import Multistep, multistep_step
+from .positions import Place
 
 HISTORIES = ("none", "residual", "dense", "learnable_dense")
 
@@ -143,6 +145,16 @@ class Stack(LayerDropModuleList):
             raise ValueError(f"a history of depth {connection.depth} does not fit {len(self)} layers")
         # References to what the owner registers; as attributes of a module they would become children here.
         self.__dict__.update(connection=connection, shared=shared)
+        self.places: Optional[Sequence[Place]] = None
+
+    @contextmanager
+    def told(self, places: Sequence[Place]) -> Iterator[None]:
+        """Within, a pass tells each layer its place, what a position encoder says of the tokens."""
+        self.places = places
+        try:
+            yield
+        finally:
+            self.places = None
 
     def __getitem__(self, index: Any) -> Any:
         """A layer, or some of them, as of ``nn.ModuleList``."""
@@ -151,27 +163,35 @@ class Stack(LayerDropModuleList):
     def __iter__(self) -> Iterator[Any]:
         # LayerDropModuleList draws random numbers even when it drops nothing.
         layers = super().__iter__() if self.p > 0 else nn.ModuleList.__iter__(self)
-        if self.connection is None and not self.shared:
+        if self.connection is None and not self.shared and self.places is None:
             return layers
         past: list = []
-        return (Connected(layer, self.connection, self.shared, past) for layer in layers)
+        places = {} if self.places is None else dict(zip(nn.ModuleList.__iter__(self), self.places, strict=True))
+        return (Connected(layer, self.connection, self.shared, past, places.get(layer, Place())) for layer in layers)
 
 
 class Connected:
     """A layer within one pass through its stack: call it as the layer; all else about it is the layer's."""
 
-    def __init__(self, layer: nn.Module, connection: Optional[Connection], shared: dict[str, Any], past: list):
-        self.layer, self.connection, self.shared, self.past = layer, connection, shared, past
+    def __init__(
+        self, layer: nn.Module, connection: Optional[Connection], shared: dict[str, Any], past: list, place: Place
+    ):
+        self.layer, self.connection, self.shared, self.past, self.place = layer, connection, shared, past, place
 
     def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        connection = self.connection
+        connection, kwargs = self.connection, kwargs | self.shared
+        if connection is not None:
+            if not self.past:
+                x = connection.begin(self.past, x)
+            if connection.reads_increments:
+                kwargs["increment"] = True
+        if self.place.addition is not None:
+            x = x + self.place.addition
+        if self.place.biases:
+            kwargs["biases"] = self.place.biases
+        result = self.layer(x, *args, **kwargs)
         if connection is None:
-            return self.layer(x, *args, **kwargs, **self.shared)
-        if not self.past:
-            x = connection.begin(self.past, x)
-        if connection.reads_increments:
-            kwargs["increment"] = True
-        result = self.layer(x, *args, **kwargs, **self.shared)
+            return result
         if isinstance(result, tuple):  # a decoder layer's state, attention weights, None
             return connection.follow(self.past, result[0]), *result[1:]
         return connection.follow(self.past, result)

@@ -9,7 +9,7 @@ An integrator of higher order evaluates a layer, or its sub-layers, several time
 field of a layer is its increment f(y), the sum of what its sub-layers add to y.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, Optional
@@ -36,6 +36,7 @@ from ..numerics.integrators import (
 from ..numerics.splitting import euler, get_splitting, split_step
 from .attention import RelativeAttention, StagedAttention
 from .history import History, MultistepConnection, Stack
+from .positions import NO_BIASES, Biases, PositionEncoder
 
 ODE_FUNCTIONS = {"both": None, "san": "F", "ffn": "G", "substeps": "FCG"}
 """What is integrated: the increment of the whole layer, or the sub-flows of these letters, each by itself."""
@@ -118,14 +119,15 @@ class SplitLayer:
             if self.released:
                 raise ValueError(f"--ode-residual released: must be paper with the integrator {name}")
 
-    def _build_attention(self, cfg: TransformerConfig, heads: int, xformers: Any, **more: Any) -> MultiheadAttention:
+    def _build_attention(self, cfg: TransformerConfig, side: str, **more: Any) -> MultiheadAttention:
+        heads = getattr(cfg, side).attention_heads
         more |= {
             "dropout": cfg.attention_dropout,
             "q_noise": self.quant_noise,
             "qn_block_size": self.quant_noise_block_size,
-            "xformers_att_config": xformers,
+            "xformers_att_config": getattr(cfg, side).xformers_att_config,
         }
-        if str(cfg.relative_positions) == "none":
+        if str(cfg.relative_positions) == "none" or "encoder_decoder_attention" in more:
             return StagedAttention(self.embed_dim, heads, **more)
         values = str(cfg.relative_positions) == "keys-values"
         return RelativeAttention(self.embed_dim, heads, cfg.max_relative_length, values, **more)
@@ -213,8 +215,7 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         self._build_sublayers(cfg, "encoder")
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
-        encoder = cfg.encoder
-        return self._build_attention(cfg, encoder.attention_heads, encoder.xformers_att_config, self_attention=True)
+        return self._build_attention(cfg, "encoder", self_attention=True)
 
     def forward(
         self,
@@ -222,6 +223,7 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         encoder_padding_mask: Optional[Tensor],
         coefficients: Optional[Combine] = None,
         increment: bool = False,
+        biases: Mapping[str, Biases] = NO_BIASES,
     ) -> Tensor:
         """One layer.
 
@@ -230,21 +232,24 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
             encoder_padding_mask: (B, T), true where the source is padding, or None.
             coefficients: what weighs the stages, if the layers share it.
             increment: return f(x), not the state after the step.
+            biases: what positions add to queries, keys and values of an attention, by its name.
 
         Returns:
             (T, B, C).
         """
 
-        def attend(attention):
+        def attend(name):
             def f(x):
-                x, _ = attention(x, x, x, key_padding_mask=encoder_padding_mask, need_weights=False)
+                x, _ = getattr(self, name)(
+                    x, x, x, key_padding_mask=encoder_padding_mask, need_weights=False, biases=biases.get(name)
+                )
                 return self.dropout_module(x)
 
             return f
 
-        attentions = [(attend(self.self_attn), self.self_attn_layer_norm)]
+        attentions = [(attend("self_attn"), self.self_attn_layer_norm)]
         if hasattr(self, "macaron_attn"):
-            attentions.insert(0, (attend(self.macaron_attn), self.macaron_attn_layer_norm))
+            attentions.insert(0, (attend("macaron_attn"), self.macaron_attn_layer_norm))
         return self._solve(self._substeps(attentions), x, coefficients, increment)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
@@ -266,10 +271,11 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
     def build_self_attention(
         self, embed_dim: int, cfg: TransformerConfig, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> MultiheadAttention:
-        decoder = cfg.decoder
-        return self._build_attention(
-            cfg, decoder.attention_heads, decoder.xformers_att_config, self_attention=not cfg.cross_self_attention
-        )
+        return self._build_attention(cfg, "decoder", self_attention=not cfg.cross_self_attention)
+
+    def build_encoder_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
+        width = cfg.encoder.embed_dim
+        return self._build_attention(cfg, "decoder", kdim=width, vdim=width, encoder_decoder_attention=True)
 
     def forward(
         self,
@@ -283,6 +289,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         need_head_weights: bool = False,
         coefficients: Optional[Combine] = None,
         increment: bool = False,
+        biases: Mapping[str, Biases] = NO_BIASES,
     ) -> tuple[Tensor, Optional[Tensor], None]:
         """One layer.
 
@@ -297,6 +304,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             need_head_weights: return them for every head.
             coefficients: what weighs the stages, if the layers share it.
             increment: return f(x), not the state after the step.
+            biases: what positions add to queries, keys and values of an attention, by its name.
 
         Returns:
             (T, B, C); the weights (B, T, S), or (H, B, T, S) for every head, or None; None. With several evaluations
@@ -308,8 +316,8 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         if source_state is None and self.integrator.stages > 1:
             source_state = {}
 
-        def attend(attention):
-            stages = count()
+        def attend(name):
+            attention, stages = getattr(self, name), count()
 
             def f(x):
                 attention.stage = next(stages)
@@ -333,6 +341,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
                     incremental_state=incremental_state,
                     need_weights=False,
                     attn_mask=mask,
+                    biases=biases.get(name),
                 )
                 return self.dropout_module(x)
 
@@ -349,12 +358,13 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
                 static_kv=True,
                 need_weights=need_attn or need_head_weights or (not self.training and self.need_attn),
                 need_head_weights=need_head_weights,
+                biases=biases.get("encoder_attn"),
             )
             return self.dropout_module(x)
 
-        attentions = [(attend(self.self_attn), self.self_attn_layer_norm)]
+        attentions = [(attend("self_attn"), self.self_attn_layer_norm)]
         if hasattr(self, "macaron_attn"):
-            attentions.insert(0, (attend(self.macaron_attn), self.macaron_attn_layer_norm))
+            attentions.insert(0, (attend("macaron_attn"), self.macaron_attn_layer_norm))
         cross = None
         if self.encoder_attn is not None and encoder_out is not None:
             cross = (attend_source, self.encoder_attn_layer_norm)
@@ -418,12 +428,22 @@ def _check_history(stack: nn.Module, state_dict: dict, name: str) -> None:
 class Encoder(TransformerEncoderBase):
     """fairseq's Transformer encoder with our layers."""
 
+    position_encoder: Optional[PositionEncoder] = None
+
     def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
         super().__init__(cfg, *args, **more)
         _connect(self, "encoder", cfg, self.encoder_layerdrop)
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         return wrap(EncoderLayer(cfg), cfg)
+
+    def forward_scriptable(self, src_tokens: Tensor, *args: Any, **more: Any) -> dict:
+        """As of fairseq's encoder, whose layers are told the positions of the tokens (B, S)."""
+        if self.position_encoder is None:
+            return super().forward_scriptable(src_tokens, *args, **more)
+        padding = src_tokens.eq(self.padding_idx)
+        with self.layers.told(self.position_encoder.encoder(src_tokens, padding)):
+            return super().forward_scriptable(src_tokens, *args, **more)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         """Bring names up to date; those of the released ODE Transformer's coefficients among them."""
@@ -442,12 +462,34 @@ class Encoder(TransformerEncoderBase):
 class Decoder(TransformerDecoderBase):
     """fairseq's Transformer decoder with our layers."""
 
+    position_encoder: Optional[PositionEncoder] = None
+
     def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
         super().__init__(cfg, *args, **more)
         _connect(self, "decoder", cfg, self.decoder_layerdrop)
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return wrap(DecoderLayer(cfg, no_encoder_attn), cfg)
+
+    def extract_features_scriptable(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[dict],
+        incremental_state: Optional[dict] = None,
+        *args: Any,
+        **more: Any,
+    ) -> tuple[Tensor, dict]:
+        """As of fairseq's decoder, whose layers are told the positions of the tokens (B, T), and of the source's."""
+        stock = super().extract_features_scriptable
+        if self.position_encoder is None:
+            return stock(prev_output_tokens, encoder_out, incremental_state, *args, **more)
+        padding, source_padding = prev_output_tokens.eq(self.padding_idx), None
+        if encoder_out is not None and encoder_out["encoder_out"]:
+            masks, states = encoder_out["encoder_padding_mask"], encoder_out["encoder_out"][0]  # (S, B, C)
+            source_padding = masks[0] if masks else padding.new_zeros(states.size(1), states.size(0))
+        places = self.position_encoder.decoder(prev_output_tokens, padding, source_padding, incremental_state)
+        with self.layers.told(places):
+            return stock(prev_output_tokens, encoder_out, incremental_state, *args, **more)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         _keep_final_norm(state_dict, name)

@@ -1,10 +1,38 @@
-"""Position encodings."""
+"""Position encoders: what the blocks of a Transformer are told about where tokens are, beside the input's encoding.
+
+One interface, ``PositionEncoder``: for a pass through a stack of layers it gives each a ``Place``, something to add to
+the layer's input (``BlockPositions``, the tables and sinusoids of FLOATER's equation 7), or to its attentions' queries,
+keys and values (``BiasPositions``, FLOATER's equation 13: a flow, or a recurrent network).
+
+A position is a token's own index, padding left out.
+"""
 
 import math
-from typing import Any, Optional
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
+from fairseq.models.transformer import TransformerConfig
+from fairseq.modules import PositionalEmbedding
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..numerics.flow import Flow, Recurrence, check_positions
+
+POSITION_ENCODERS = (
+    "none",
+    "sinusoidal",
+    "learned",
+    "floater",
+    "rnn-scalar-1",
+    "rnn-scalar-2",
+    "rnn-vector-1",
+    "rnn-vector-2",
+)
+POSITION_BLOCKS = ("all", "input")
+FLOW_SHARING = ("all", "stack")
 
 
 class SinusoidalPositions(nn.Module):
@@ -32,3 +60,343 @@ class SinusoidalPositions(nn.Module):
         j = torch.arange(self.half, device=tokens.device, dtype=torch.float32)
         angle = index * torch.exp(j * (-math.log(10000) / (self.half - 1)))
         return (torch.cat((angle.sin(), angle.cos()), dim=-1) * real.unsqueeze(-1)).type_as(self.dtype_of)
+
+
+Index = Union[slice, Tensor]
+"""Where the rows of a table go: its first rows to the columns, or a row number for each token, (T, B)."""
+
+
+def token_index(padding: Optional[Tensor], columns: slice) -> Index:
+    """The positions of the tokens in some columns.
+
+    Args:
+        padding: (B, T), true where there is no token; None if there is one everywhere.
+        columns: the columns wanted.
+    """
+    # Padding before a token, where columns are not positions.
+    if padding is None or not (padding[:, :-1] & ~padding[:, 1:]).any():
+        return columns
+    return ((~padding).cumsum(1) - 1).clamp(min=0)[:, columns].t()
+
+
+def _look_up(table: Tensor, index: Index) -> Tensor:
+    """(N, C) and an index -> (T, B, C), or (T, 1, C) where it is the same for all sentences."""
+    return table[index].unsqueeze(1) if isinstance(index, slice) else F.embedding(index, table)
+
+
+class Biases(NamedTuple):
+    """What an attention adds to its projections: tables by position, looked up when they are needed."""
+
+    queries: Tensor  # (N, 1, C)
+    keys_values: Tensor  # (N, 2, C)
+    query_index: Index
+    key_index: Index
+
+    def query(self) -> Tensor:
+        """(T, B, C) or (T, 1, C)."""
+        return _look_up(self.queries.flatten(1), self.query_index)
+
+    def key_value(self) -> Sequence[Tensor]:
+        """Of keys, and of values: (S, B, C) or (S, 1, C) each."""
+        return _look_up(self.keys_values.flatten(1), self.key_index).chunk(2, dim=-1)
+
+
+NO_BIASES: Mapping[str, Biases] = MappingProxyType({})
+
+
+class Place(NamedTuple):
+    """What a layer is told: an addition to its input (T, B, C), and the biases of its attentions by name."""
+
+    addition: Optional[Tensor] = None
+    biases: Mapping[str, Biases] = NO_BIASES
+
+
+class PositionEncoder(nn.Module):
+    """Tells the layers of an encoder and of a decoder where the tokens are."""
+
+    def encoder(self, tokens: Tensor, padding: Tensor) -> list[Place]:
+        """A place a layer, for a pass over sources.
+
+        Args:
+            tokens: (B, S).
+            padding: (B, S), true where there is no token.
+        """
+        raise NotImplementedError
+
+    def decoder(
+        self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
+    ) -> list[Place]:
+        """A place a layer, for a pass over previous outputs.
+
+        Args:
+            tokens: (B, T), all so far.
+            padding: (B, T), true where there is no token.
+            source_padding: (B, S), true where the source has no token; None without a source.
+            incremental_state: the cache of step-by-step decoding; with it the last token alone is passed.
+        """
+        raise NotImplementedError
+
+    @contextmanager
+    def one_pass(self, length: int) -> Iterator[None]:
+        """What an encoder and a decoder do within is one pass over sentences of at most so many tokens."""
+        yield
+
+
+class BlockPositions(PositionEncoder):
+    """An encoding of positions added to the input of every block; the first has it as the stock Transformer does.
+
+    FLOATER's equation 7 and the baselines "at all blocks" of its Table 2: one sinusoid for all blocks, or a learned
+    table each. The state itself takes it up, as in the Universal Transformer.
+
+    Args:
+        cfg: the configuration.
+        learned: tables, or sinusoids.
+        sides: the stacks by name, encoder and decoder.
+    """
+
+    def __init__(self, cfg: TransformerConfig, learned: bool, sides: Mapping[str, Any]):
+        super().__init__()
+        longest = {"encoder": cfg.max_source_positions, "decoder": cfg.max_target_positions}
+        self.depths = {side: len(stack.layers) for side, stack in sides.items()}
+        self.learned = nn.ModuleDict()
+        self._sinusoids = {}  # not children: they are the stacks'
+        for side, stack in sides.items():
+            if learned:
+                size = (longest[side], getattr(cfg, side).embed_dim, stack.padding_idx)
+                tables = (PositionalEmbedding(*size, learned=True) for _ in range(self.depths[side] - 1))
+                self.learned[side] = nn.ModuleList(tables)
+            else:
+                self._sinusoids[side] = [stack.embed_positions]
+
+    def encoder(self, tokens: Tensor, padding: Tensor) -> list[Place]:
+        return self._places("encoder", tokens, None)
+
+    def decoder(
+        self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
+    ) -> list[Place]:
+        return self._places("decoder", tokens, incremental_state)
+
+    def _places(self, side: str, tokens: Tensor, incremental_state: Optional[dict]) -> list[Place]:
+        tables = self.learned[side] if self.learned else self._sinusoids[side]
+        places = [Place(table(tokens, incremental_state=incremental_state).transpose(0, 1)) for table in tables]
+        return [Place(), *(places if self.learned else places * (self.depths[side] - 1))]
+
+
+class BiasPositions(PositionEncoder):
+    """Biases of queries, keys and values that move with the position, q_i = W_q x_i + b_q(t_i) (FLOATER, equation 13).
+
+    b(0) is the bias that the projection has anyway. What is added is b(t) - b(0), so that a Transformer's parameters
+    are a FLOATER's, and a dynamics of zero leaves it as it was. Queries move with their own position; so do keys and
+    values, those of cross-attention with the source's.
+
+    All rows, three of each attention of each layer, are solved at once: in training once a pass, and where no gradient
+    is taken once for a model's weights, anew when a longer sentence comes. The solution is in no checkpoint. With an
+    update interval, biases are computed and their dynamics receives gradients at every such update of the optimiser
+    only (paper, section 4.4); b(0) is trained in all.
+
+    Args:
+        build: makes a solver (``numerics/flow.py``) from C.
+        sides: the stacks by name, encoder and decoder.
+        sharing: ``all``, one solver; ``stack``, one for the encoder's attention, one for the decoder's and the queries
+            of cross-attention, one for its keys and values, as released.
+        blocks: ``all``, or the ``input`` block alone.
+        interval: updates of the optimiser from one solution to the next.
+
+    Raises:
+        ValueError: an interval below 1, or widths that do not go together.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[int], nn.Module],
+        sides: Mapping[str, Any],
+        sharing: str = "all",
+        blocks: str = "all",
+        interval: int = 1,
+    ):
+        super().__init__()
+        if interval < 1:
+            raise ValueError(f"--flow-update-interval {interval}: must be 1 or more")
+        self.interval, self.updates = interval, 0
+        # A piece is the projections of an attention that move together: of its queries, or of its keys and values.
+        # Not children: they are the layers'.
+        self._pieces: dict[str, list[list[nn.Linear]]] = {}
+        self._layers: dict[str, list[dict[str, tuple]]] = {}  # a layer's attentions, each with two (solver, piece)
+
+        def add(solver: str, *projections: nn.Linear) -> tuple[str, int]:
+            solver = solver if sharing == "stack" else "all"
+            pieces = self._pieces.setdefault(solver, [])
+            pieces.append(list(projections))
+            return solver, len(pieces) - 1
+
+        for side, stack in sides.items():
+            layers = self._layers[side] = []
+            for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
+                layers.append({})
+                for name in ("macaron_attn", "self_attn", "encoder_attn"):
+                    attention = getattr(layer, name, None)
+                    if attention is None:
+                        continue
+                    memory = "source" if name == "encoder_attn" else side
+                    _reset_biases(attention, len(stack.layers), side, memory)
+                    if blocks == "all" or i == 0:
+                        q = add(side, attention.q_proj)
+                        layers[i][name] = (q, add(memory, attention.k_proj, attention.v_proj))
+        self.solvers = nn.ModuleDict()
+        for name, pieces in self._pieces.items():
+            widths = sorted({projection.bias.numel() for piece in pieces for projection in piece})
+            if len(widths) > 1:
+                raise ValueError(f"--flow-sharing {sharing}: needs one width of encoder and decoder, got {widths}")
+            self.solvers[name] = build(widths[0])
+        for p in self.solvers.parameters():
+            p.param_group = "flow"  # for an optimiser that treats it apart
+        self._cache: Optional[tuple] = None
+        self._pass: Optional[tuple] = None
+        self._given: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def encoder(self, tokens: Tensor, padding: Tensor) -> list[Place]:
+        source = self._place("source", padding, slice(0, tokens.size(1)))
+        return [self._told(layer, source, source) for layer in self._layers["encoder"]]
+
+    def decoder(
+        self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
+    ) -> list[Place]:
+        length = tokens.size(1)
+        target = self._place("target", padding, slice(0 if incremental_state is None else length - 1, length))
+        source = None
+        if source_padding is not None:
+            source = self._place("source", source_padding, slice(0, source_padding.size(1)))
+        return [self._told(layer, target, source) for layer in self._layers["decoder"]]
+
+    @staticmethod
+    def _told(layer: dict[str, tuple], own: tuple, source: Optional[tuple]) -> Place:
+        biases = {}
+        for name, ((q_solver, q), (kv_solver, kv)) in layer.items():
+            memory = source if name == "encoder_attn" else own
+            if memory is not None:
+                biases[name] = Biases(own[0][q_solver][q], memory[0][kv_solver][kv], own[1], memory[1])
+        return Place(biases=biases)
+
+    def _place(self, side: str, padding: Tensor, columns: slice) -> tuple[dict, Index]:
+        """Tables that are long enough, and the index of some columns in them."""
+        if side not in self._given:
+            return self._tables(padding.size(1)), token_index(padding, columns)
+        grid, index = self._given[side]
+        if padding.size(1) > index.size(-1) or (index.dim() == 2 and len(index) != len(padding)):
+            raise ValueError(
+                f"{side} positions of shape {tuple(index.shape)}: do not fit tokens of {tuple(padding.shape)}"
+            )
+        index = index.view(-1, index.size(-1))[:, columns].t().to(padding.device)
+        return self._solve(grid), index
+
+    def _tables(self, length: int) -> dict[str, Sequence[Tensor]]:
+        """The pieces (N, 1 or 2, C) of every solver, for the positions 0 to length - 1 at least."""
+        if self._pass is not None and self._pass[0] >= length:
+            return self._pass[1]
+        held = self.training and self.updates % self.interval != 0  # the solution of an earlier update will do
+        if torch.is_grad_enabled() and not held:
+            return self._solve(torch.arange(length))
+        biases = [projection.bias for pieces in self._pieces.values() for piece in pieces for projection in piece]
+        # What it was computed from; train() forgets what changes without a trace, as optimisers do it.
+        weights = None if held else [(p.data_ptr(), p._version) for p in (*self.solvers.parameters(), *biases)]
+        if self._cache is None or self._cache[0] < length or self._cache[1] != weights:
+            longer = max(64, 2 ** (length - 1).bit_length())
+            with torch.no_grad():
+                self._cache = (longer, weights, self._solve(torch.arange(longer)))
+        tables = self._cache[2]
+        if torch.is_grad_enabled():
+            # Gradients of zero rather than none: distributed training waits for those of all parameters.
+            zero = sum(p.sum() for p in self.solvers.parameters()) * 0.0
+            tables = {name: [piece + zero for piece in pieces] for name, pieces in tables.items()}
+        return tables
+
+    def _solve(self, positions: Tensor) -> dict[str, Sequence[Tensor]]:
+        tables = {}
+        for name, pieces in self._pieces.items():
+            initial = torch.stack([projection.bias for piece in pieces for projection in piece])
+            moved = self.solvers[name](initial, positions).to(initial.dtype)
+            tables[name] = moved.split([len(piece) for piece in pieces], dim=1)
+        return tables
+
+    @contextmanager
+    def one_pass(self, length: int) -> Iterator[None]:
+        """As of ``PositionEncoder``: one solution for both sides."""
+        if self._given:
+            yield
+            return
+        self._pass = (length, self._tables(length))
+        try:
+            yield
+        finally:
+            self._pass = None
+
+    @contextmanager
+    def at(self, source: Optional[Tensor] = None, target: Optional[Tensor] = None) -> Iterator[None]:
+        """Within, tokens are at these positions rather than at their indices (paper, appendix C).
+
+        Args:
+            source, target: (S,) for all sentences or (B, S), a position a token, the first column's first: real
+                numbers, 0 or more, increasing along a sentence. On the side of padding go on increasing.
+
+        Raises:
+            ValueError: positions that do not increase; when tokens come that they do not fit.
+        """
+        try:
+            for side, positions in (("source", source), ("target", target)):
+                if positions is not None:
+                    for row in positions.reshape(-1, positions.size(-1)):
+                        check_positions(row)
+                    self._given[side] = torch.unique(positions.to("cpu", torch.float64), return_inverse=True)
+            yield
+        finally:
+            self._given = {}
+
+    def set_num_updates(self, updates: int) -> None:
+        """How many updates the optimiser has made; fairseq's trainer says so."""
+        self.updates = updates
+
+    def train(self, mode: bool = True) -> "BiasPositions":
+        self._cache = None
+        return super().train(mode)
+
+    def _apply(self, *args: Any, **more: Any) -> "BiasPositions":
+        self._cache = None
+        return super()._apply(*args, **more)
+
+
+def _reset_biases(attention: nn.Module, layers: int, side: str, memory: str) -> None:
+    # As released: Xavier's bound for one tensor of all b(0), (kinds, L, C).
+    kinds = {"encoder": 3, "decoder": 4, "source": 2}
+    for name, group in (("q_proj", side), ("k_proj", memory), ("v_proj", memory)):
+        bias = getattr(attention, name).bias
+        bound = math.sqrt(6 / ((layers + kinds[group]) * bias.numel()))
+        nn.init.uniform_(bias, -bound, bound)
+
+
+def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
+    """The position encoder that a configuration asks for, None where the stock input encoding is all.
+
+    Args:
+        cfg: the configuration.
+        sides: the stacks by name, encoder and decoder.
+
+    Raises:
+        ValueError: an encoder that does not fit the architecture.
+    """
+    name, blocks = str(cfg.position_encoder), str(cfg.position_blocks)
+    if name in ("sinusoidal", "learned"):
+        if cfg.no_token_positional_embeddings:
+            raise ValueError(f"--position-encoder {name}: has no meaning with --no-token-positional-embeddings")
+        return BlockPositions(cfg, name == "learned", sides) if blocks == "all" else None
+    if name == "none":
+        return None
+    if cfg.cross_self_attention:
+        raise ValueError(f"--position-encoder {name}: does not go with --cross-self-attention")
+
+    def build(dim: int) -> nn.Module:
+        if name == "floater":
+            return Flow(dim, str(cfg.flow_method), cfg.flow_step, str(cfg.flow_gradient))
+        _, input_, layers = name.split("-")
+        return Recurrence(dim, int(layers), input_)
+
+    return BiasPositions(build, sides, str(cfg.flow_sharing), blocks, cfg.flow_update_interval)

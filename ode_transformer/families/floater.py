@@ -1,0 +1,147 @@
+"""FLOATER: position encoding as a learned flow, in every block of a Transformer.
+
+Liu et al. 2020, "Learning to Encode Position for Transformer with Continuous Dynamical Model". Queries, keys and values
+have biases that move with the position, by dynamics learned from data (equation 13)::
+
+    q_i = W_q x_i + b(t_i),    b(t) = b(0) + int_0^t h(tau, b(tau)) dtau,    t_i = i / 100
+
+and likewise k and v, in every attention of every block: encoder and decoder self-attention; in cross-attention queries
+by the target's position, keys and values by the source's. h is one network for all (equation 10), b(0) is each
+projection's own bias. The sinusoid of the input stays. With h = 0 this is the Transformer, which may be trained first:
+``ode-transformer warm-start``.
+
+The flow and its solution are in ``numerics/flow.py``, its place among the position encoders in
+``modules/positions.py``; every family has ``--position-encoder floater``. What stands here is the Transformer with it.
+
+Where paper and released code disagree:
+
+- One h for all blocks (equation 10; Table 6 counts its 526,336 parameters) where the code has three, 1,579,008:
+  ``--flow-sharing stack``.
+- The code solves with five steps of RK4 a token, 5,080 evaluations of h for 255 positions. Ours takes a step for four
+  tokens and interpolates: 257, at a difference below 1e-5. ``--flow-step 0.2`` is the released grid.
+- Adjoint gradients (paper, code; ``--flow-gradient adjoint``) agree with back-propagation through the solver, which is
+  faster and the default.
+- "Sequences of any length": the code stops at 255; ours does not. Positions are the token's own, where the code's are
+  the column's, which left padding shifts.
+- In decoding the code gives all keys of cross-attention the bias of the last source position; ours are as in training.
+- The code computes biases, and gradients of the flow, every 400 forward calls, validation and parts of a batch
+  included, and saves them; ours counts the optimiser's updates (``--flow-update-interval``), by default every one, and
+  saves none.
+- A learning rate of its own for the flow (section 4.4) is not in the code: ``--optimizer flow_adam``.
+
+Equivalences: a bias of keys that is the same at all positions cancels in the softmax.
+"""
+
+from typing import Any
+
+from fairseq.models import register_model
+from torch import Tensor
+
+from ..config import register_architectures, with_defaults
+from .transformer import SplitTransformerConfig, SplitTransformerModel
+
+FloaterConfig = with_defaults("FloaterConfig", __name__, SplitTransformerConfig, position_encoder="floater")
+"""The options that all families have; the defaults are FLOATER base."""
+
+
+@register_model("floater", dataclass=FloaterConfig)
+class FloaterModel(SplitTransformerModel):
+    """FLOATER (``--arch floater_base`` and others)."""
+
+    config_class = FloaterConfig
+
+    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
+        """Rename what the released code stores; its caches of biases are left out."""
+        for key in list(state_dict):
+            if (new := _renamed(key, state_dict[key])) is not None:
+                del state_dict[key]
+                state_dict.update(new)
+        super().upgrade_state_dict_named(state_dict, name)
+
+
+def _size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more: Any) -> dict:
+    return {
+        "encoder_embed_dim": embed_dim,
+        "encoder_ffn_embed_dim": ffn_embed_dim,
+        "encoder_attention_heads": heads,
+        "decoder_attention_heads": heads,
+        "encoder_layers": layers,
+        "decoder_layers": layers,
+        **more,
+    }
+
+
+SIZES = {
+    "tiny": _size(128, 256, 4, layers=4, dropout=0.3),
+    "base": _size(512, 2048, 8),
+    "big": _size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1),
+}
+ARCHITECTURES = {f"floater_{size}": row for size, row in SIZES.items()} | {
+    f"floater_input_{size}": row | {"position_blocks": "input"} for size, row in SIZES.items()
+}
+
+register_architectures("floater", FloaterConfig, ARCHITECTURES)
+
+
+ReleasedFloaterConfig = with_defaults(
+    "ReleasedFloaterConfig", __name__, FloaterConfig, flow_sharing="stack", flow_step=0.2
+)
+
+
+@register_model("floater_released", dataclass=ReleasedFloaterConfig)
+class ReleasedFloaterModel(FloaterModel):
+    """The model that a checkpoint of the released code holds."""
+
+    config_class = ReleasedFloaterConfig
+
+
+_CACHES = ("cached_bias", "k_updates", "time_dt", "max_seq_len", "update_flow_every")
+# Released name -> the kinds of its first dimension, (attention, projection); its second is the layer.
+_INITIAL = {
+    "encoder.proj_bias": [("self_attn", x) for x in "qkv"],
+    "decoder.proj_bias_selfattn": [("encoder_attn", "q"), *(("self_attn", x) for x in "qkv")],
+    "decoder.proj_bias_encattn_kv": [("encoder_attn", "k"), ("encoder_attn", "v")],
+}
+_FLOWS = {
+    "encoder.proj_flow": "encoder",
+    "decoder.proj_flow_selfattn": "decoder",
+    "decoder.proj_flow_encattn_kv": "source",
+}
+
+
+def _renamed(key: str, value: Tensor) -> dict[str, Tensor] | None:
+    """What a tensor of the released code is here; None if it is the same."""
+    side, _, rest = key.partition(".")
+    if rest.startswith(_CACHES):
+        return {}
+    if key in _INITIAL:
+        return {
+            f"{side}.layers.{layer}.{attention}.{x}_proj.bias": bias
+            for (attention, x), biases in zip(_INITIAL[key], value, strict=True)
+            for layer, bias in enumerate(biases)
+        }
+    if key.endswith(".in_proj_weights"):
+        stem = key.removesuffix("in_proj_weights")
+        return {f"{stem}{x}_proj.weight": part for x, part in zip("qkv", value.chunk(3), strict=True)}
+    flow, _, part = key.partition(".layers.")
+    if flow in _FLOWS:
+        number, _, kind = part.partition(".linear.")
+        stem, layer = f"position_encoder.solvers.{_FLOWS[flow]}", 1 + int(number) // 2
+        if kind == "bias":
+            return {f"{stem}.bias{layer}": value}
+        return {f"{stem}.weight{layer}": value[:, :-1].clone(), f"{stem}.time{layer}": value[:, -1].clone()}
+    return None
+
+
+# The released code's names, so that its checkpoints load wherever fairseq loads one. What they stored decides.
+_PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+RELEASED = {
+    "flow_transformer_iwslt_de_en": _size(512, 1024, 4),
+    "flow_transformer_wmt_en_de": _size(512, 2048, 8),
+    "flow_transformer_vaswani_wmt_en_de_big": _size(1024, 4096, 16, dropout=0.3),
+    "flow_transformer_vaswani_wmt_en_fr_big": _size(1024, 4096, 16),
+    "flow_transformer_wmt_en_de_big": _size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1),
+    "flow_transformer_wmt_en_de_big_t2t": _size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1, **_PRE_NORM),
+}
+
+register_architectures("floater_released", ReleasedFloaterConfig, RELEASED, released=True)

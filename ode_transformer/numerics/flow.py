@@ -1,0 +1,209 @@
+"""FLOATER's flow: position-dependent vectors as the solution of a learned differential equation.
+
+Liu et al. 2020, "Learning to Encode Position for Transformer with Continuous Dynamical Model", equations 8 and 13:
+a vector b starts at b(0) and moves with the position, each row of many by the same dynamics::
+
+    b(t) = b(0) + int_0^t h(tau, b(tau)) dtau
+    h(t, b) = W2 [relu(W1 [b; t] + c1); t] + c2
+    t_i = i / 100                                   the time of position i
+
+Everything here speaks of the *displacement* b(t) - b(0), which is zero, to the bit, where the dynamics is.
+
+The solution is computed at the nodes of a uniform grid (torchdiffeq), and between them by the cubic Hermite polynomial
+of the values and slopes at both nodes. The released code takes five steps of its solver a token; here a step spans four
+tokens, at an error below 1e-5 (``tests/numerics/test_flow.py``).
+
+``Recurrence`` is what the paper sets beside it (equation 14, Table 6): b(t_{i+1}) = RNN(b(t_i), z_i).
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torchdiffeq import odeint, odeint_adjoint
+
+TIME_STEP = 0.01
+"""Time from one token to the next, as released; the paper's text has lost the number."""
+
+FLOW_METHODS = ("rk4", "heun3", "heun2", "midpoint", "euler")
+"""torchdiffeq's solvers of a fixed step; its rk4 is the 3/8 rule."""
+
+FLOW_GRADIENTS = ("direct", "adjoint")
+
+_SEGMENT = 32  # steps; torchdiffeq's gradient copies the whole solution once a node
+
+
+def check_positions(positions: Tensor) -> Tensor:
+    """Positions (N,) in tokens as a tensor on the CPU, in double precision.
+
+    Raises:
+        ValueError: no positions, or they do not increase, or one is negative or not finite.
+    """
+    positions = torch.as_tensor(positions).detach().to("cpu", torch.float64)
+    if positions.dim() != 1 or not len(positions):
+        raise ValueError(f"positions of shape {tuple(positions.shape)}: must be a series (N,) of at least one")
+    if not positions.isfinite().all() or positions[0] < 0:
+        raise ValueError("positions: must be finite and 0 or more")
+    steps = positions.diff()
+    if (steps <= 0).any():
+        i = int((steps <= 0).nonzero()[0])
+        raise ValueError(f"positions: must increase, got {positions[i + 1]:g} after {positions[i]:g}")
+    return positions
+
+
+class Flow(nn.Module):
+    """The dynamics h, and its solution.
+
+    Args:
+        dim: C.
+        method: one of ``FLOW_METHODS``.
+        step: tokens that a step of the solver spans; need not be whole.
+        gradient: ``direct``, back-propagation through the solver; or ``adjoint``, another equation solved backwards,
+            which needs less memory and more time.
+
+    Raises:
+        ValueError: an unknown method or gradient, or a step that is not positive.
+    """
+
+    def __init__(self, dim: int, method: str = "rk4", step: float = 4.0, gradient: str = "direct"):
+        super().__init__()
+        if method not in FLOW_METHODS:
+            raise ValueError(f"--flow-method {method}: must be one of {', '.join(FLOW_METHODS)}")
+        if gradient not in FLOW_GRADIENTS:
+            raise ValueError(f"--flow-gradient {gradient}: must be one of {', '.join(FLOW_GRADIENTS)}")
+        if not (step > 0 and math.isfinite(step)):
+            raise ValueError(f"--flow-step {step}: must be a positive number of tokens")
+        self.method, self.step, self.gradient = method, step, gradient
+        for layer in (1, 2):  # W and c of the equation; W's last column, which meets the time, by itself
+            weight = nn.init.xavier_normal_(torch.empty(dim, dim + 1))
+            self.register_parameter(f"weight{layer}", nn.Parameter(weight[:, :-1].clone()))
+            self.register_parameter(f"time{layer}", nn.Parameter(weight[:, -1].clone()))
+            self.register_parameter(f"bias{layer}", nn.Parameter(torch.zeros(dim)))
+
+    def _dynamics(self, dtype: torch.dtype):
+        w1, u1, c1, w2, u2, c2 = weights = tuple(
+            p.to(dtype) for p in (self.weight1, self.time1, self.bias1, self.weight2, self.time2, self.bias2)
+        )
+
+        def h(t: Tensor, b: Tensor) -> Tensor:
+            hidden = torch.relu(b @ w1.t() + (t * u1 + c1))
+            return hidden @ w2.t() + (t * u2 + c2)
+
+        return h, weights
+
+    def forward(self, initial: Tensor, positions: Tensor) -> Tensor:
+        """b(t) - b(0) of every row at every position, in single precision at least, whatever the model's.
+
+        Args:
+            initial: b(0), (R, C).
+            positions: (N,) in tokens, increasing, 0 or more; any length, need be neither whole nor equidistant.
+
+        Returns:
+            (N, R, C).
+
+        Raises:
+            ValueError: positions that do not increase.
+        """
+        positions = check_positions(positions)
+        dtype = torch.promote_types(initial.dtype, torch.float32)
+        with torch.autocast(initial.device.type, enabled=False):
+            return torch.cat(list(self._segments(initial.to(dtype), positions)))
+
+    def _segments(self, initial: Tensor, positions: Tensor) -> Iterator[Tensor]:
+        h, weights = self._dynamics(initial.dtype)
+        # The step that a position lies in; the last node is the last step's end.
+        steps = max(1, math.ceil(float(positions[-1]) / self.step - 1e-9))
+        step_of = (positions / self.step).floor().long().clamp(max=steps - 1)
+        state = initial
+        for first in range(0, steps, _SEGMENT):
+            last = min(first + _SEGMENT, steps)
+            nodes = torch.arange(first, last + 1, device=initial.device, dtype=initial.dtype) * (self.step * TIME_STEP)
+            if self.gradient == "adjoint":
+                states = odeint_adjoint(h, state, nodes, method=self.method, adjoint_params=weights)
+            else:
+                states = odeint(h, state, nodes, method=self.method)
+            inside = (step_of >= first) & (step_of < last)
+            values, slopes = _hermite(positions[inside] / self.step - first, last - first)
+            slopes *= self.step * TIME_STEP
+            yield (
+                values.to(states) @ (states - initial).flatten(1)
+                + slopes.to(states) @ h(nodes[:, None, None], states).flatten(1)
+            ).unflatten(1, initial.shape)
+            state = states[-1]
+
+
+def _hermite(x: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """Weights of the values and of the slopes at nodes 0 to ``steps`` for cubic interpolation at x: (N, nodes) each."""
+    left = x.floor().clamp(max=steps - 1)
+    s = (x - left)[:, None]
+    left = left.long()[:, None]
+    values, slopes = x.new_zeros(2, len(x), steps + 1)
+    values.scatter_(1, left, (1 + 2 * s) * (1 - s) ** 2).scatter_(1, left + 1, s**2 * (3 - 2 * s))
+    slopes.scatter_(1, left, s * (1 - s) ** 2).scatter_(1, left + 1, s**2 * (s - 1))
+    return values, slopes
+
+
+RECURRENT_INPUTS = ("scalar", "vector")
+
+
+class Recurrence(nn.Module):
+    """A recurrent network in the flow's place: b_{i+1} = tanh(W [b_i; z_i] + c), once or, stacked, twice a token.
+
+    z_i is the time i / 100 (``scalar``) or the sinusoidal encoding of i (``vector``). Parameters at C = 512, with
+    the paper's Table 6: scalar 263,168 (263.2K); two layers 526,336 (526.3K); vector 524,800, two layers 1,049,600.
+    The paper has 1,050.0K for "1-layer RNN + vector", its released code a GRU of two layers with scalar input.
+
+    Args:
+        dim: C, even.
+        layers: 1 or 2.
+        input: ``scalar`` or ``vector``.
+
+    Raises:
+        ValueError: an unknown input, another number of layers.
+    """
+
+    def __init__(self, dim: int, layers: int = 1, input: str = "scalar"):
+        super().__init__()
+        if input not in RECURRENT_INPUTS:
+            raise ValueError(f"input {input}: must be one of {', '.join(RECURRENT_INPUTS)}")
+        if layers not in (1, 2):
+            raise ValueError(f"layers {layers}: must be 1 or 2")
+        self.dim, self.input = dim, input
+        self.layers = nn.ModuleList(nn.Linear(dim + (1 if input == "scalar" else dim), dim) for _ in range(layers))
+        for layer in self.layers:
+            nn.init.xavier_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def _inputs(self, length: int) -> Tensor:
+        i = torch.arange(length, dtype=torch.float32)[:, None]
+        if self.input == "scalar":
+            return i * TIME_STEP
+        half = self.dim // 2
+        angle = i * torch.exp(torch.arange(half) * (-math.log(10000) / max(half - 1, 1)))
+        return torch.cat((angle.sin(), angle.cos()), dim=-1)
+
+    def forward(self, initial: Tensor, positions: Tensor) -> Tensor:
+        """As of ``Flow``.
+
+        Raises:
+            ValueError: positions other than 0, 1, 2 and so on.
+        """
+        positions = check_positions(positions)
+        if not torch.equal(positions, torch.arange(len(positions), dtype=positions.dtype)):
+            raise ValueError("positions: must be 0, 1, 2, ... for a recurrent network, which knows no others")
+        dtype = torch.promote_types(initial.dtype, torch.float32)
+        with torch.autocast(initial.device.type, enabled=False):
+            b = initial = initial.to(dtype)
+            weights = [
+                layer.weight.to(dtype).split((self.dim, layer.in_features - self.dim), 1) for layer in self.layers
+            ]
+            # What the inputs contribute, for all tokens at once: (N, C) a layer.
+            inputs = self._inputs(len(positions)).to(initial)
+            inputs = [inputs @ w.t() + layer.bias.to(dtype) for (_, w), layer in zip(weights, self.layers, strict=True)]
+            states = [b]
+            for i in range(len(positions) - 1):
+                for (w, _), z in zip(weights, inputs, strict=True):
+                    b = torch.tanh(b @ w.t() + z[i])
+                states.append(b)
+            return torch.stack(states) - initial
