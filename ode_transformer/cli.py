@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import __version__, benchmarks, checkpoints, corpus, listops, recipes, results, scoring
+from . import __version__, benchmarks, checkpoints, corpus, listops, recipes, results, scoring, warm_start
 
 
 def _path(args: argparse.Namespace) -> int:
@@ -60,13 +60,23 @@ def main(argv: list[str] | None = None) -> int:
         lambda parser: parser.add_argument("directory", help="the --save-dir of fairseq-train"),
         _resume,
     )
+    add(
+        "warm-start",
+        "turn a Transformer's checkpoint into one of ours that goes on from there",
+        warm_start.add_arguments,
+        warm_start.main,
+    )
     add("score", "score translations", scoring.add_arguments, scoring.main)
     add("corpus", "write the generated German-English corpus", corpus.add_arguments, corpus.main)
     add("listops", "write generated ListOps expressions", listops.add_arguments, listops.main)
     add("bench", "measure speed and memory, several systems in one run", benchmarks.add_arguments, benchmarks.main)
     add("record", "write the record of a finished run", results.add_arguments, results.main)
     add("curve", "write the curve of a training without a recipe", results.add_curve_arguments, results.curve_main)
-    args = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    flags = []
+    if words[:1] == ["warm-start"] and "--" in words:  # fairseq's, after ours
+        words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
+    args = parser.parse_args(words, argparse.Namespace(flags=flags))
     try:
         return args.run(args)
     except checkpoints.CheckpointError as error:

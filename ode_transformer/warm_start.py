@@ -1,0 +1,384 @@
+"""Warm start: a checkpoint of one of our architectures that goes on from a trained Transformer of stock fairseq.
+
+FLOATER's training begins so (paper, section 3.3 and appendix B.2). Every tensor of the Transformer finds its place in
+the new model; what the Transformer has not is set so that nothing changes, where the mathematics allows it::
+
+    FLOATER                       dynamics of zero (their last layer; --dynamics-scale leaves some)
+    Runge-Kutta, scalars          weights (1, 0, ...), relative positions of zero, no history
+    Macaron, full inner size      FFN_a = 0, W2 and b2 of FFN_b doubled, so that half a step of it is the whole FFN
+
+Both models are then run on the same sentences, and a result that differs is refused unless ``--approximate`` is given:
+
+    Macaron, half inner size      FFN_a and FFN_b are halves of the FFN, evaluated before and after attention
+    gates, moving averages        the gate near (1, 0)
+    learned history               each layer reads the one before it alone, normalised
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from fairseq.checkpoint_utils import _upgrade_state_dict
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from . import checkpoints
+from .checkpoints import CheckpointError
+from .config import PRESETS, FlatTransformerConfig, add_flags, resolve
+from .families.floater import FloaterConfig, FloaterModel
+from .families.transformer import SplitTransformerModel
+from .modules.history import History
+from .numerics.coefficients import Gates, Scalars
+from .numerics.flow import Flow
+
+_STOCK = {f.name for f in fields(FlatTransformerConfig)} - {"_name", "arch"}
+_SHAPE = tuple(f"{side}_{k}" for side in ("encoder", "decoder") for k in ("embed_dim", "attention_heads", "layers"))
+_INNER = ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim")
+_OPEN = 5.0  # of a gate before its activation: a sigmoid of 0.993
+_EQUAL = 1e-5  # of logits in double precision; fairseq's softmax is in single
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of every tensor: (name, shape, what), and how far the logits are from the source's."""
+
+    tensors: list[tuple[str, tuple[int, ...], str]]
+    unused: list[str]
+    difference: float
+
+    def __str__(self) -> str:
+        kinds: dict[str, int] = {}
+        for _, _, what in self.tensors:
+            kinds[what] = kinds.get(what, 0) + 1
+        lines = [f"{what:>10}  {name}  {tuple(shape)}" for name, shape, what in self.tensors]
+        lines += [f"{'unused':>10}  {name}" for name in self.unused]
+        lines.append(
+            ", ".join(f"{count} tensors {what}" for what, count in kinds.items()) + f", {len(self.unused)} unused"
+        )
+        lines.append(f"largest difference of a logit from the source's, on random sentences: {self.difference:.1e}")
+        return "\n".join(lines)
+
+
+def warm_start(
+    source: str | Path,
+    output: str | Path,
+    arch: str,
+    flags: Sequence[str] = (),
+    *,
+    dynamics_scale: float = 0.0,
+    approximate: bool = False,
+    data: str | Path | None = None,
+) -> Report:
+    """Write a checkpoint of ``arch`` that computes what a stock Transformer's checkpoint computes.
+
+    Optimiser and counters start anew. The architecture's sizes have to be the checkpoint's; other options of the stock
+    Transformer (norms, sharing of embeddings, dropout) are taken from it unless ``flags`` say otherwise.
+
+    Args:
+        source: a checkpoint of fairseq's Transformer, of any age.
+        output: the file to write.
+        arch: one of our architectures.
+        flags: flags of fairseq-train for the model, as on its command line.
+        dynamics_scale: factor of the last layer of a flow's dynamics; 0 changes nothing at first.
+        approximate: write a model that does not equal its source, too.
+        data: a folder of binarised data whose dictionaries the checkpoint has to fit.
+
+    Raises:
+        CheckpointError: the source cannot be read, is no stock Transformer, does not fit (which options or tensors), or
+            the result is not equal and ``approximate`` is not set. Nothing is written then.
+    """
+    state = checkpoints.load(source)
+    options = _options(state, source)
+    sizes = _symbols(state["model"], source)
+    if data is not None:
+        _check_dictionaries(Path(data), state, sizes, source)
+    task = SimpleNamespace(source_dictionary=_dictionary(sizes[0]), target_dictionary=_dictionary(sizes[1]))
+    if sizes[0] == sizes[1]:
+        task.target_dictionary = task.source_dictionary
+    try:
+        before = FloaterModel.build_model(FloaterConfig(position_encoder="none", **options), task)
+        before.load_state_dict(dict(state["model"]), strict=True)
+    except (ValueError, RuntimeError) as error:
+        raise CheckpointError(f"{source}: is no Transformer of stock fairseq: {error}") from error
+    model_name, values = _target(arch, flags, options, source)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        try:
+            after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task)
+        except ValueError as error:
+            raise CheckpointError(f"{source} cannot become {arch}: {error}") from error
+    report = _transfer(before, after, source, arch, values, dynamics_scale)
+    difference = _difference(before, after, sizes)
+    report = Report(report.tensors, report.unused, difference)
+    if difference > _EQUAL and dynamics_scale == 0 and not approximate:
+        raise CheckpointError(
+            f"{source} cannot become {arch} exactly: {_changes(values)}; logits differ by {difference:.1e}. "
+            f"--approximate writes it nevertheless"
+        )
+    checkpoints.save(_state(state, model_name, values, after, source), output)
+    return report
+
+
+def _options(state: dict, source: Any) -> dict[str, Any]:
+    """The options of the stock Transformer that a checkpoint was trained with."""
+    config = state.get("cfg") or {}
+    stored = config.get("model") if isinstance(config, Mapping) else None
+    stored = stored or state.get("args")
+    if stored is None:
+        raise CheckpointError(f"{source}: holds no configuration of its model")
+    stored = vars(stored) if isinstance(stored, argparse.Namespace) else dict(stored)
+    name = stored.get("arch") or stored.get("_name")
+    ours = {model for model, _, _ in PRESETS.values()}
+    if (
+        name in PRESETS
+        or name in ours
+        or getattr(ARCH_MODEL_REGISTRY.get(name), "__module__", "").startswith(__package__)
+    ):
+        raise CheckpointError(f"{source}: is {name}; must be a Transformer of stock fairseq")
+    options = {k: v for k, v in stored.items() if k in _STOCK}
+    # A file of embeddings is not needed any more, and parts of a stack have their places.
+    options |= {"encoder_embed_path": None, "decoder_embed_path": None}
+    return options
+
+
+def _symbols(model: Mapping[str, Tensor], source: Any) -> tuple[int, int]:
+    """Symbols of the source's and of the target's dictionary."""
+    names = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+    missing = [name for name in names if name not in model]
+    if missing:
+        raise CheckpointError(f"{source}: is no Transformer of stock fairseq, it has no {', '.join(missing)}")
+    return tuple(len(model[name]) for name in names)
+
+
+def _dictionary(symbols: int) -> Dictionary:
+    d = Dictionary()
+    for i in range(symbols - len(d)):
+        d.add_symbol(f"symbol{i}")
+    return d
+
+
+def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source: Any) -> None:
+    paths = sorted(data.glob("dict.*.txt"))
+    if not paths:
+        raise CheckpointError(f"{data}: has no dictionary, dict.LANGUAGE.txt")
+    task = (state.get("cfg") or {}).get("task") or state.get("args")
+    task = vars(task) if isinstance(task, argparse.Namespace) else dict(task or {})
+    for key, symbols in zip(("source_lang", "target_lang"), sizes, strict=True):
+        path = data / f"dict.{task.get(key)}.txt"
+        if not path.is_file():
+            raise CheckpointError(
+                f"{data}: has no {path.name}, the {key} of {source}; it has {[p.name for p in paths]}"
+            )
+        if (found := len(Dictionary.load(str(path)))) != symbols:
+            raise CheckpointError(f"{path}: has {found} symbols, {source} was trained with {symbols}")
+
+
+def _target(arch: str, flags: Sequence[str], options: dict, source: Any) -> tuple[str, dict[str, Any]]:
+    """The model that an architecture is of, and the value of every option."""
+    if arch not in PRESETS:
+        raise CheckpointError(f"--arch {arch}: must be one of {', '.join(PRESETS)}")
+    model_name, config_class, preset = PRESETS[arch]
+    if not issubclass(MODEL_REGISTRY[model_name], SplitTransformerModel):
+        raise CheckpointError(f"--arch {arch}: has no place for a Transformer's tensors")
+    parser = argparse.ArgumentParser(prog="flags of the model", argument_default=argparse.SUPPRESS, exit_on_error=False)
+    add_flags(parser, config_class())
+    try:
+        given, unknown = parser.parse_known_args(list(flags))
+    except argparse.ArgumentError as error:
+        raise CheckpointError(f"{error}") from error
+    if unknown:
+        raise CheckpointError(f"{arch} has no option {' '.join(unknown)}")
+    explicit = {k: v for k, v in vars(given).items() if v is not None}
+    values = resolve(dict(preset) | explicit, config_class)
+    halves = str(values["splitting"]) == "strang"
+    for name in (*_SHAPE, *(() if halves else _INNER)):
+        ours, theirs = values[name], options.get(name, getattr(FlatTransformerConfig(), name))
+        if ours != theirs:
+            raise CheckpointError(
+                f"--arch {arch}: {name} is {ours}, of {source} {theirs}; take an architecture of its size, or say "
+                f"-- --{name.replace('_', '-')} {theirs}"
+            )
+    kept = {k: v for k, v in options.items() if k not in explicit and not (halves and k in _INNER)}
+    values |= {**kept, "arch": arch}
+    values.pop("_name", None)
+    return model_name, values
+
+
+def _transfer(before: nn.Module, after: nn.Module, source: Any, arch: str, values: dict, scale: float) -> Report:
+    """Fill the new model's tensors from the old one's."""
+    old, new = before.state_dict(), after.state_dict()
+    rows, used, misfits = [], set(), []
+    flows = {n for n, m in after.named_modules() if isinstance(m, Flow)}
+    macaron = str(values["splitting"]) == "strang"
+    with torch.no_grad():
+        for name, tensor in new.items():
+            theirs, what = old.get(name), "new"
+            if theirs is not None and theirs.shape == tensor.shape:
+                doubled = macaron and re.search(r"\.fc2\.(weight|bias)$", name)
+                tensor.copy_(2 * theirs if doubled else theirs)
+                what = "doubled" if doubled else "copied"
+                used.add(name)
+            elif name.rpartition(".")[0] in flows:
+                if name.endswith(("weight2", "time2", "bias2")):
+                    tensor.mul_(scale)
+                    what = "new, zero" if scale == 0 else f"new, x {scale:g}"
+            elif re.search(r"\.macaron_fc2\.(weight|bias)$", name) or ".relative_position_" in name:
+                tensor.zero_()
+                what = "new, zero"
+            elif theirs is not None:
+                misfits.append(f"{name} is {tuple(theirs.shape)}, must be {tuple(tensor.shape)}")
+            rows.append((name, tuple(tensor.shape), what))
+        if macaron and misfits:
+            used |= _halve(after, old, rows)
+            misfits = []
+        _near_euler(after, rows)
+    unused = [name for name in old if name not in used and not re.search(r"(version|_float_tensor)$", name)]
+    if misfits or unused:
+        raise CheckpointError(
+            f"{source} does not fit {arch}: "
+            + "; ".join(misfits + [f"{name} has no place" for name in unused][: 8 - min(len(misfits), 7)])
+        )
+    return Report(rows, unused, 0.0)
+
+
+def _halve(after: nn.Module, old: Mapping[str, Tensor], rows: list) -> set[str]:
+    """Give each of Macaron's feed-forwards one half of the source's; the names of what is used so."""
+    used, what = set(), {}
+    for name, layer in after.named_modules():
+        if not hasattr(layer, "macaron_fc1"):
+            continue
+        w1, b1, w2, b2 = (old[f"{name}.{x}"] for x in ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"))
+        halves = ((layer.macaron_fc1, layer.macaron_fc2), (layer.fc1, layer.fc2))
+        if 2 * len(layer.fc1.weight) != len(w1):
+            raise CheckpointError(
+                f"{name}.fc1.weight is {tuple(w1.shape)}, must have {len(layer.fc1.weight)} rows, or twice as many"
+            )
+        for (fc1, fc2), u1, c1, u2 in zip(halves, w1.chunk(2), b1.chunk(2), w2.chunk(2, dim=1), strict=True):
+            fc1.weight.copy_(u1), fc1.bias.copy_(c1), fc2.weight.copy_(2 * u2), fc2.bias.copy_(b2)
+        layer.macaron_layer_norm.load_state_dict(layer.final_layer_norm.state_dict())
+        for x in ("fc1", "fc2"):
+            used |= {f"{name}.{x}.weight", f"{name}.{x}.bias"}
+            what |= dict.fromkeys(
+                (f"{name}.{m}{x}.{p}" for m in ("", "macaron_") for p in ("weight", "bias")), "halved"
+            )
+        what |= dict.fromkeys((f"{name}.macaron_layer_norm.{p}" for p in ("weight", "bias")), "copied")
+    rows[:] = [(name, shape, what.get(name, before)) for name, shape, before in rows]
+    return used
+
+
+def _near_euler(after: nn.Module, rows: list) -> None:
+    """Make what weighs stages and histories as near to the plain step as it can be."""
+    what = {}
+    for name, module in after.named_modules():
+        if isinstance(module, Scalars):
+            module.weight.copy_(torch.eye(len(module.weight))[0])
+            what[f"{name}.weight"] = "new, (1, 0, ...)"
+        elif isinstance(module, Gates):
+            module.gate.weight.zero_()
+            closed = 0.0 if module.activation is torch.tanh else -_OPEN
+            module.gate.bias.copy_(torch.tensor([_OPEN, closed])[: len(module.gate.bias)])
+            what |= {f"{name}.gate.weight": "new, zero", f"{name}.gate.bias": "new, open"}
+        elif isinstance(module, History) and module.kind == "learnable_dense":
+            module.weight.copy_(torch.eye(len(module.weight)))
+            what[f"{name}.weight"] = "new, identity"
+    rows[:] = [(name, shape, what.get(name, before)) for name, shape, before in rows]
+
+
+def _changes(values: Mapping[str, Any]) -> str:
+    """Which of its options make an architecture another function than the Transformer."""
+    reasons = []
+    coefficients, integrator = str(values["coefficients"]), str(values["integrator"])
+    if coefficients in ("sigmoid", "two-sigmoids", "two-tanh", "ema"):
+        reasons.append(f"coefficients {coefficients} are never (1, 0)")
+    elif integrator != "euler" and coefficients != "scalars":
+        reasons.append(f"integrator {integrator} with coefficients {coefficients} is another step than Euler's")
+    if values["ode_residual"] == "released":
+        reasons.append("ode-residual released has the layer itself in the increment's place")
+    reasons += [
+        f"--{side}-history {values[f'{side}_history']} normalises what layers hand on"
+        for side in ("encoder", "decoder")
+        if str(values[f"{side}_history"]) != "none"
+    ]
+    if str(values["splitting"]) != "lie-trotter":
+        norm = "" if values["encoder_normalize_before"] else ", post-norm"
+        reasons.append(f"splitting {values['splitting']} of inner size {values['encoder_ffn_embed_dim']}{norm}")
+    if str(values["position_encoder"]) not in ("none", "floater"):
+        reasons.append(f"position encoder {values['position_encoder']} moves from the first token on")
+    if values["ffn_hidden_layers"] != 1:
+        reasons.append(f"{values['ffn_hidden_layers']} hidden layers in the feed-forward")
+    return "; ".join(reasons) or "it computes something else"
+
+
+@torch.no_grad()
+def _difference(before: nn.Module, after: nn.Module, symbols: tuple[int, int]) -> float:
+    """The largest difference of two models' logits, in double precision, on random sentences with padding."""
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.tensor([12, 7, 1])
+    source, target = (torch.randint(4, max(n, 5), (3, 12), generator=generator) for n in symbols)
+    pad, eos = 1, 2
+    for i, n in enumerate(lengths.tolist()):
+        source[i, : 12 - n], source[i, 11], target[i, 0], target[i, n:] = pad, eos, eos, pad
+    logits = []
+    for model in (before, after):
+        model.double().eval()
+        logits.append(model(source.clamp(max=symbols[0] - 1), lengths, target.clamp(max=symbols[1] - 1))[0])
+        model.float()
+    return float((logits[0] - logits[1])[target != pad].abs().max())
+
+
+def _state(state: dict, model_name: str, values: dict, after: nn.Module, source: Any) -> dict[str, Any]:
+    """The new checkpoint: before its first update, of the first epoch."""
+    fresh = {
+        "optimizer_history": [
+            {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0},
+        ],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "version": 2}},
+    }
+    config = state.get("cfg")
+    if not config:
+        config = OmegaConf.to_container(_upgrade_state_dict({"args": state["args"], **fresh})["cfg"], enum_to_str=True)
+    config = {**config, "model": {"_name": model_name, **values}}
+    return {"cfg": config, "args": None, "model": after.state_dict(), **fresh, "warm_started_from": Path(source).name}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer warm-start``; what follows ``--`` are ``flags``."""
+    parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- model flags of fairseq-train]"
+    parser.add_argument("checkpoint", help="of a Transformer of stock fairseq, of any age")
+    parser.add_argument("--arch", required=True, help="one of our architectures, of the checkpoint's size")
+    parser.add_argument(
+        "--output", required=True, help="the file to write, for --finetune-from-model or --restore-file"
+    )
+    parser.add_argument("--data", help="binarised data whose dictionaries the checkpoint has to fit")
+    parser.add_argument(
+        "--dynamics-scale", type=float, default=0.0, metavar="S",
+        help="the flow's last layer begins at S times its usual values (default: 0, which changes nothing at first)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--approximate", action="store_true", help="write a model that cannot equal its source exactly, too"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Warm-start, and say what became of every tensor."""
+    report = warm_start(
+        args.checkpoint,
+        args.output,
+        args.arch,
+        args.flags,
+        dynamics_scale=args.dynamics_scale,
+        approximate=args.approximate,
+        data=args.data,
+    )
+    print(report)
+    if report.difference > _EQUAL:
+        print("not equal to its source", file=sys.stderr)
+    return 0
