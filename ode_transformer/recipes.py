@@ -21,7 +21,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
-STEPS = ("prepare", "train", "average", "generate", "score")
+STEPS = ("prepare", "start", "train", "average", "generate", "score")
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 
 
@@ -40,12 +40,22 @@ class Data:
 
 
 @dataclass(frozen=True)
+class Start:
+    """The checkpoint of another recipe that training begins from, with optimiser and counters anew."""
+
+    recipe: str
+    checkpoint: str = "checkpoint_best.pt"
+    warm_start: bool = True  # turned into this recipe's architecture; or it is of that one already
+
+
+@dataclass(frozen=True)
 class Train:
     """``fairseq-train``: the architecture, the size of an update, and flags as fairseq spells them, without dashes."""
 
     arch: str
     batches: int  # of max-tokens in an update: devices times --update-freq
     flags: dict[str, Any] = field(default_factory=dict)
+    start: Optional[Start] = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,8 @@ def load(name: str, configs: Path = CONFIGS) -> Recipe:
         raise RecipeError(f"{path}: train.batches must be at least 1, got {recipe.train.batches}")
     if recipe.score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
+    if recipe.train.start and load(recipe.train.start.recipe, configs).data != recipe.data:
+        raise RecipeError(f"{path}: train.start.recipe {recipe.train.start.recipe!r} has other data")
     if recipe.paper and recipe.paper.subset not in recipe.generate.subsets:
         raise RecipeError(f"{path}: paper.subset {recipe.paper.subset!r} is none of {list(recipe.generate.subsets)}")
     return recipe
@@ -223,6 +235,8 @@ def commands(
         raise RecipeError(f"step {step!r}: must be one of {', '.join(STEPS)}")
     if step == "prepare":
         return [shlex.split(recipe.data.prepare)]
+    if step == "start":
+        return _start_commands(recipe, run_dir)
     if step == "train":
         return [_train_command(recipe, run_dir, devices, precision)]
     if step == "average":
@@ -254,6 +268,25 @@ def commands(
     ]
 
 
+def _start_commands(recipe: Recipe, run_dir: str) -> list[list[str]]:
+    start = recipe.train.start
+    if start is None:
+        return []
+    train = ["scripts/train.sh", start.recipe]
+    if not start.warm_start:
+        return [train]
+    source, output = _start_files(recipe, run_dir)
+    warm_start = ["python", "-m", "ode_transformer.cli", "warm-start", source, "--arch", recipe.train.arch]
+    return [train, [*warm_start, "--output", output, "--data", recipe.data.directory]]
+
+
+def _start_files(recipe: Recipe, run_dir: str) -> tuple[str, str]:
+    """The checkpoint of the other recipe, and the one that training begins from."""
+    start = recipe.train.start
+    source = f"runs/{start.recipe}/{start.checkpoint}"
+    return source, f"{run_dir}/start.pt" if start.warm_start else source
+
+
 def _train_command(recipe: Recipe, run_dir: str, devices: int, precision: str) -> list[str]:
     if precision not in PRECISIONS:
         raise RecipeError(f"precision {precision!r}: must be one of {', '.join(PRECISIONS)}")
@@ -267,6 +300,7 @@ def _train_command(recipe: Recipe, run_dir: str, devices: int, precision: str) -
     return [
         *("fairseq-train", *_data(recipe), "--arch", recipe.train.arch),
         *_flags(recipe.train.flags),
+        *(["--finetune-from-model", _start_files(recipe, run_dir)[1]] if recipe.train.start else []),
         *("--distributed-world-size", str(devices), "--update-freq", str(recipe.train.batches // devices)),
         *("--save-dir", run_dir),
         *("--log-format", "json", "--log-interval", "50", "--no-progress-bar"),
@@ -294,8 +328,8 @@ def show(recipe: Recipe, **options: Any) -> str:
         lines.append(f"# paper: {paper.bleu} {paper.metric} on {paper.subset} ({paper.table}, {paper.row})")
     lines += [f"# note: {line}" for line in recipe.note.splitlines()]
     for step in STEPS:
-        lines.append(f"\n# {step}")
-        lines += [shlex.join(command) for command in commands(recipe, step, **options)]
+        if found := commands(recipe, step, **options):
+            lines += [f"\n# {step}", *map(shlex.join, found)]
     return "\n".join(lines)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Train a recipe; a run that was stopped goes on from its last checkpoint.
+# Train a recipe; a run that was stopped goes on from its last checkpoint. A recipe that starts from another's
+# checkpoint trains that one first, in its usual place.
 #
 # Usage: scripts/train.sh RECIPE [options] [-- more flags of fairseq-train]
 #   RECIPE             a name that `ode-transformer recipe list` prints, or a YAML file
@@ -69,7 +70,10 @@ if [[ $gpus -eq 0 ]]; then
     # CPU 1.5 times faster or more. Child processes inherit it.
     export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=268435456
 fi
+# What the recipe starts from, if it does not start from nothing.
+start=$(recipe_commands "$recipe" start --run-dir "$run_dir")
 if [[ $dry_run -eq 1 ]]; then
+    if [[ -n $start ]]; then printf '%s\n' "$start"; fi
     env | { grep '^MALLOC_' || true; } | sort
     printf '%q ' "${command[@]}"
     echo
@@ -94,5 +98,16 @@ done
 if [[ $updates -ge ${last:-$((updates + 1))} ]]; then
     echo "$run_dir has its $updates updates" >&2
     exit
+fi
+if [[ -n $start && ! -e $run_dir/checkpoint_last.pt ]]; then
+    while read -r line; do
+        first=()
+        eval "first=($line)"
+        if [[ ${first[0]} == scripts/train.sh ]]; then
+            if [[ $cpu -eq 1 ]]; then first+=(--cpu); fi
+            if [[ $precision != fp32 ]]; then first+=("--$precision"); fi
+        fi
+        run "${first[@]}"
+    done <<<"$start"
 fi
 run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"
