@@ -9,7 +9,8 @@ from .version import __version__
 
 check_requirements()
 
-from . import checkpoints  # noqa: E402  allows the Namespace of stock fairseq's checkpoints to be loaded
+# The first allows the Namespace of stock fairseq's checkpoints to be loaded; the second registers an optimiser.
+from . import checkpoints, optim  # noqa: E402
 from .families import classification, floater, macaron, ode, transevolve  # noqa: E402
 
-__all__ = ["__version__", "checkpoints", "classification", "floater", "macaron", "ode", "transevolve"]
+__all__ = ["__version__", "checkpoints", "classification", "floater", "macaron", "ode", "optim", "transevolve"]

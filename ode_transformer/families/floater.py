@@ -18,7 +18,7 @@ Where paper and released code disagree:
 - One h for all blocks (equation 10; Table 6 counts its 526,336 parameters) where the code has three, 1,579,008:
   ``--flow-sharing stack``.
 - The code solves with five steps of RK4 a token, 5,080 evaluations of h for 255 positions. Ours takes a step for four
-  tokens and interpolates: 257, at a difference below 1e-5. ``--flow-step 0.2`` is the released grid.
+  tokens and interpolates: 258, at a difference below 1e-5. ``--flow-step 0.2`` is the released grid.
 - Adjoint gradients (paper, code; ``--flow-gradient adjoint``) agree with back-propagation through the solver, which is
   faster and the default.
 - "Sequences of any length": the code stops at 255; ours does not. Positions are the token's own, where the code's are

@@ -295,6 +295,7 @@ class BiasPositions(PositionEncoder):
             return self._pass[1]
         held = self.training and self.updates % self.interval != 0  # the solution of an earlier update will do
         if torch.is_grad_enabled() and not held:
+            self._cache = None  # what is held next is computed from the weights that this update makes
             return self._solve(torch.arange(length))
         biases = [projection.bias for pieces in self._pieces.values() for piece in pieces for projection in piece]
         # What it was computed from; train() forgets what changes without a trace, as optimisers do it.

@@ -1,0 +1,61 @@
+"""Adam with a learning rate of its own for the flow of FLOATER (paper, section 4.4: a larger one)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq.optim import register_optimizer
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from torch import nn
+
+
+@dataclass
+class FlowAdamConfig(FairseqAdamConfig):
+    """All of fairseq's Adam, and the flow's learning rate."""
+
+    flow_lr_scale: float = field(
+        default=1.0, metadata={"help": "the flow's learning rate over that of everything else"}
+    )
+
+
+@register_optimizer("flow_adam", dataclass=FlowAdamConfig)
+class FlowAdam(FairseqAdam):
+    """fairseq's Adam; the flow is a group of its own, which stands still in updates that hold its solution.
+
+    (``--flow-update-interval``: its gradients are zero then, which would not keep Adam's momentum from moving it.)
+
+    Raises:
+        ValueError: no parameter of a flow, or a scale that is not positive.
+    """
+
+    def __init__(self, cfg: FlowAdamConfig, params: Iterable[nn.Parameter]):
+        if not cfg.flow_lr_scale > 0:
+            raise ValueError(f"--flow-lr-scale {cfg.flow_lr_scale}: must be positive")
+        groups: dict[bool, list] = {False: [], True: []}
+        for p in params:
+            groups[getattr(p, "param_group", "default") == "flow"].append(p)
+        if not groups[True]:
+            raise ValueError("--optimizer flow_adam: the model has no flow, --position-encoder floater or rnn-*")
+        super().__init__(cfg, [{"params": groups[False]}, {"params": groups[True]}])
+
+    @property
+    def supports_flat_params(self) -> bool:
+        """No: in one flat vector the flow could not be told apart; fairseq then names --fp16-no-flatten-grads."""
+        return False
+
+    def set_lr(self, lr: float) -> None:
+        """Set the learning rate, the flow's to its multiple."""
+        rest, flow = self.param_groups
+        rest["lr"], flow["lr"] = lr, lr * self.cfg.flow_lr_scale
+
+    def step(self, *args: Any, **more: Any) -> None:
+        """One update."""
+        flow = self.param_groups[1]["params"]
+        gradients = [p.grad for p in flow]
+        held = not any(g is not None and g.count_nonzero() for g in gradients)
+        if held:
+            for p in flow:
+                p.grad = None
+        super().step(*args, **more)
+        for p, gradient in zip(flow, gradients, strict=True):
+            p.grad = gradient

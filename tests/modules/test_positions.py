@@ -1,0 +1,296 @@
+"""Position encoders: indices, one solution a pass, caches that are never stale, intervals, real positions, kernels."""
+
+import copy
+
+import pytest
+import torch
+
+from ode_transformer.modules import positions
+from ode_transformer.modules.positions import BiasPositions, BlockPositions, token_index
+from tests.helpers import Kernels, batch, model, small
+
+EVERYWHERE = slice(0, 5)
+
+
+def logits(m, seed=0, **more):
+    return m(*batch(seed=seed, **more))[0]
+
+
+@pytest.fixture
+def m():
+    torch.manual_seed(0)
+    return small("floater_tiny")
+
+
+@pytest.fixture
+def solved(monkeypatch):
+    """The numbers of positions that were solved for, as they come."""
+    counts, stock = [], BiasPositions._solve
+
+    def count(self, grid):
+        counts.append(len(grid))
+        return stock(self, grid)
+
+    monkeypatch.setattr(BiasPositions, "_solve", count)
+    return counts
+
+
+def loss_of(m, seed=0):
+    return logits(m, seed).log_softmax(-1)[..., 7].sum()
+
+
+# Where the tokens are
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([[0, 0, 0, 0, 0]], None),
+        ([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]], None),  # padding on the right shifts nothing
+        ([[1, 1, 0, 0, 0], [0, 0, 0, 0, 0]], [[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]]),
+        ([[1, 0, 0, 1, 1]], [[0, 0, 1, 1, 1]]),
+    ],
+)
+def test_index(rows, expected):
+    index = token_index(torch.tensor(rows, dtype=torch.bool), EVERYWHERE)
+    if expected is None:
+        assert index is EVERYWHERE
+    else:
+        assert index.t().tolist() == expected
+    assert token_index(None, EVERYWHERE) is EVERYWHERE
+
+
+@pytest.mark.parametrize("variant", ["floater_tiny", "rnn-scalar-1", "sinusoidal-blocks", "learned-blocks"])
+def test_left_and_right_padding_are_one(variant):
+    m = small(variant)
+    left, lengths, prev = batch(sizes=(5, 2, 6))
+    right = torch.stack([row.roll(-int((row == 1).sum())) for row in left])
+    assert not torch.equal(left, right)
+    real = prev != 1
+    torch.testing.assert_close(m(left, lengths, prev)[0][real], m(right, lengths, prev)[0][real], atol=1e-5, rtol=0)
+
+
+def test_sentences_of_any_length():
+    m = model("floater_tiny", {"share-all-embeddings": True, "max-source-positions": 3000}).eval()
+    src, lengths, prev = batch(sizes=(2000,))
+    with torch.no_grad():
+        alone = m(src, lengths, prev[:, :4])[0]
+    assert alone.isfinite().all()
+
+
+def test_step_by_step_far_out():
+    m = small("floater_tiny")
+    src, lengths, prev = batch(sizes=(300,))
+    with torch.no_grad():
+        encoder_out = m.encoder(src, lengths)
+        at_once = m.decoder(prev, encoder_out)[0]
+        state = {}
+        for t in range(300):
+            step = m.decoder(prev[:, : t + 1], encoder_out, incremental_state=state)[0]
+    torch.testing.assert_close(step[:, -1], at_once[:, -1], atol=1e-5, rtol=0)
+
+
+# The solution
+
+
+def test_one_solution_a_pass_in_training(m, solved):
+    loss_of(m.train()).backward()
+    assert solved == [7]  # the longer side's length, both sides and all layers
+
+
+def test_one_solution_a_model_in_decoding(m, solved):
+    with torch.no_grad():
+        for seed in range(3):
+            logits(m, seed)
+        assert solved == [64]
+        logits(m, sizes=(70, 3))
+        assert solved == [64, 128]
+        logits(m)
+    assert solved == [64, 128]
+
+
+def test_the_solution_is_in_no_checkpoint(m):
+    with torch.no_grad():
+        logits(m)
+    assert [name for name in m.state_dict() if name.startswith("position_encoder")] == [
+        f"position_encoder.solvers.all.{kind}{layer}" for layer in (1, 2) for kind in ("weight", "time", "bias")
+    ]
+
+
+@pytest.mark.parametrize("how", ["load", "in place", "optimiser", "cast"])
+def test_the_solution_follows_the_weights(m, how):
+    other = small("floater_tiny")
+    with torch.no_grad():
+        for p in other.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+        logits(m)
+        if how == "load":
+            m.load_state_dict(other.state_dict())
+        elif how == "in place":
+            for p, q in zip(m.parameters(), other.parameters(), strict=True):
+                p.copy_(q)
+        elif how == "optimiser":  # as fairseq's write, past autograd; training lies between two evaluations
+            m.train()
+            for p, q in zip(m.parameters(), other.parameters(), strict=True):
+                p.data.copy_(q.data)
+            m.eval()
+        else:
+            m.load_state_dict(other.state_dict())
+            m.double().float()
+        torch.testing.assert_close(logits(m), logits(other), atol=1e-6, rtol=0)
+
+
+def test_gradients_in_evaluation_mode_are_not_those_of_a_cache(m):
+    with torch.no_grad():
+        logits(m)
+    loss_of(m.eval()).backward()
+    assert m.position_encoder.solvers["all"].weight1.grad.norm() > 0
+
+
+def test_after_inference_mode(m):
+    with torch.inference_mode():
+        logits(m)
+    loss_of(m.train()).backward()
+    with torch.no_grad():
+        logits(m.eval())
+
+
+@pytest.mark.parametrize("sharing", ["all", "stack"])
+def test_flows(sharing):
+    """Shared by all, or three as released; the queries of cross-attention go with the decoder's."""
+    m = small("floater_tiny", **{"flow-sharing": sharing})
+    expected = {"all": {"all"}, "stack": {"encoder", "decoder", "source"}}[sharing]
+    assert set(m.position_encoder.solvers) == expected
+    rows = {name: sum(map(len, pieces)) for name, pieces in m.position_encoder._pieces.items()}
+    assert rows == ({"all": 18} if sharing == "all" else {"encoder": 6, "decoder": 8, "source": 4})
+
+
+# Updates of the flow
+
+
+def test_interval(solved):
+    """Between its updates the flow's gradients are zero, not missing, and its solution stays what it was."""
+    m = small("floater_tiny", **{"flow-update-interval": 3}).train()
+    flow = list(m.position_encoder.solvers.parameters())
+    norms = []
+    for update in range(7):
+        m.set_num_updates(update)
+        m.zero_grad()
+        loss_of(m).backward()
+        norms.append(float(sum(p.grad.norm() for p in flow)))
+        with torch.no_grad():
+            for p in flow:
+                p.add_(0.01)
+    assert [n > 0 for n in norms] == [True, False, False, True, False, False, True]
+    assert solved == [7, 64, 7, 64, 7]  # at 0, 3 and 6; once for what is held in 1 and 2, and in 4 and 5
+    with torch.no_grad():
+        assert torch.equal(logits(m.eval()), logits(copy.deepcopy(m)))
+
+
+def test_parts_of_a_batch_are_one_update(solved):
+    m = small("floater_tiny", **{"flow-update-interval": 2}).train()
+    m.set_num_updates(2)
+    for seed in range(2):
+        loss_of(m, seed).backward()
+    assert len(solved) == 2
+    assert m.position_encoder.solvers["all"].weight2.grad.norm() > 0
+
+
+# Real positions (paper, appendix C)
+
+
+def test_positions_of_ones_own(m):
+    """Indices given by hand change nothing; others do, and only there."""
+    src, lengths, prev = batch(sizes=(6, 6))
+    stock = m(src, lengths, prev)[0]
+    with m.position_encoder.at(source=torch.arange(7.0), target=torch.arange(6.0).expand(2, -1)):
+        torch.testing.assert_close(m(src, lengths, prev)[0], stock, atol=1e-6, rtol=0)
+    times = torch.stack((torch.arange(7.0), torch.tensor([0.0, 0.5, 40.0, 41.0, 90.25, 200.0, 500.0])))
+    with m.position_encoder.at(source=times):
+        moved = m(src, lengths, prev)[0]
+        encoder_out, state = m.encoder(src, lengths), {}
+        steps = [m.decoder(prev[:, : t + 1], encoder_out, incremental_state=state)[0] for t in range(6)]
+    torch.testing.assert_close(moved[0], stock[0], atol=1e-6, rtol=0)
+    assert (moved[1] - stock[1]).abs().max() > 1e-4
+    torch.testing.assert_close(torch.cat(steps, 1), moved, atol=1e-5, rtol=0)
+    torch.testing.assert_close(m(src, lengths, prev)[0], stock)  # the end of the block is the end of it
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (torch.tensor([0.0, 1, 2, 2, 3, 4, 5]), "must increase"),
+        (torch.arange(6.0), "do not fit tokens"),
+        (torch.arange(7.0).expand(3, -1), "do not fit tokens"),
+    ],
+)
+def test_positions_that_do_not_fit(m, source, words):
+    with pytest.raises(ValueError, match=words), m.position_encoder.at(source=source):
+        m(*batch(sizes=(6, 6)))
+    m(*batch(sizes=(6, 6)))
+
+
+# Kernels
+
+
+def test_self_attention_stays_fused(m):
+    """With padding, with causality, in training without dropout: no matrix of all pairs is made."""
+    for training in (False, True):
+        m.train(training)
+        with Kernels() as kernels:
+            m.encoder(*batch(sizes=(90, 80))[:2])["encoder_out"][0].sum().backward()
+        assert any("flash" in name for name in kernels.names), kernels.names
+
+
+# The others
+
+
+def test_blocks_are_told_what_the_input_is_told():
+    """The sinusoid of the input, at every further block; in its first place it is the Transformer."""
+    m = small("sinusoidal-blocks")
+    places = m.position_encoder.encoder(batch()[0], batch()[0].eq(1))
+    assert places[0].addition is None
+    assert torch.equal(places[1].addition, m.encoder.embed_positions(batch()[0]).transpose(0, 1))
+    assert not list(m.position_encoder.parameters())
+    plain = small("floater_tiny", **{"position-encoder": "sinusoidal", "position-blocks": "input"})
+    assert plain.position_encoder is None
+
+
+def test_learned_tables():
+    m = small("learned-blocks")
+    assert isinstance(m.position_encoder, BlockPositions)
+    names = [name for name, _ in m.named_parameters() if "position" in name]
+    assert len(names) == 2 * 2  # the input's, and one for each further block, a side
+    plain = small("floater_tiny", **{"position-encoder": "learned", "position-blocks": "input"})
+    assert plain.position_encoder is None
+    assert plain.encoder.embed_positions.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"flow-update-interval": 0}, "--flow-update-interval 0"),
+        ({"flow-step": 0.0}, "--flow-step 0.0"),
+        ({"cross-self-attention": True, "no-cross-attention": True}, "--position-encoder floater"),
+        ({"position-encoder": "learned", "no-token-positional-embeddings": True}, "--position-encoder learned"),
+        ({"position-encoder": "sinusoidal", "encoder-learned-pos": True}, "--position-encoder sinusoidal"),
+        ({"decoder-embed-dim": 8, "decoder-output-dim": 16}, "--flow-sharing all: needs one width"),
+    ],
+)
+def test_what_does_not_go_together(flags, words):
+    more = {"share-all-embeddings": None} if "decoder-embed-dim" in flags else {}
+    with pytest.raises(ValueError, match=words):
+        small("floater_tiny", **flags, **more)
+
+
+def test_two_widths_have_a_flow_each():
+    m = small("floater_tiny", **{"decoder-embed-dim": 8, "decoder-output-dim": 8, "share-all-embeddings": None,
+                                 "flow-sharing": "stack"})  # fmt: skip
+    assert logits(m).isfinite().all()
+
+
+def test_unknown_encoders_are_named(capsys):
+    with pytest.raises(SystemExit):
+        small("floater_tiny", **{"position-encoder": "rotary"})
+    assert "rotary" in capsys.readouterr().err
+    assert "rotary" not in positions.POSITION_ENCODERS

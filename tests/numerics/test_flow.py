@@ -1,0 +1,232 @@
+"""FLOATER's flow: orders of its solvers, gradients, interpolation, real positions; and the recurrent networks."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from ode_transformer.numerics.flow import (
+    FLOW_METHODS,
+    TIME_STEP,
+    Flow,
+    Recurrence,
+    check_positions,
+)
+
+ORDERS = {"rk4": 4, "heun3": 3, "heun2": 2, "midpoint": 2, "euler": 1}
+
+
+def flow(dim=16, seed=0, scale=1.0, **more):
+    torch.manual_seed(seed)
+    built = Flow(dim, **more).double()
+    with torch.no_grad():
+        for p in built.parameters():
+            p.mul_(scale)
+            if p.dim() == 1:
+                p.copy_(0.3 * torch.randn_like(p))
+    return built
+
+
+def rows(count=5, dim=16, seed=1):
+    return 0.3 * torch.randn(count, dim, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
+
+
+def smooth(built):
+    """Its second layer alone, on its first without the kinks: a linear field, whose solution is known."""
+    with torch.no_grad():
+        built.weight1.zero_(), built.time1.zero_(), built.bias1.fill_(1.0)
+    return built
+
+
+def test_every_method_is_known():
+    assert set(ORDERS) == set(FLOW_METHODS)
+
+
+def test_a_field_of_the_time_alone_is_integrated_exactly():
+    """h(t, b) = u t + c: b(t) - b(0) = u t^2 / 2 + c t, a polynomial that RK4 and cubic interpolation reproduce."""
+    built = smooth(flow())
+    with torch.no_grad():
+        built.weight2.zero_()
+    t = torch.arange(300, dtype=torch.double) * TIME_STEP
+    expected = built.time2 * t[:, None] ** 2 / 2 + built.bias2 * t[:, None]
+    moved = built(rows(), torch.arange(300))
+    torch.testing.assert_close(moved, expected[:, None].expand_as(moved), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("method", FLOW_METHODS)
+def test_order_of_convergence(method):
+    """Steps that are halved make the error at the nodes 2^order times smaller, on a smooth part of the field."""
+    built = flow(method=method)
+    with torch.no_grad():  # far from every kink: the field is affine, and its solution analytic
+        built.bias1.fill_(1000.0)
+        built.bias2.copy_(-(built.weight2 @ built.bias1))
+    positions = torch.tensor([0.0, 256.0])
+    built.step, built.method = 1.0, "rk4"
+    exact = built(rows(), positions)[-1]
+    built.method = method
+    errors = []
+    for step in (64.0, 32.0, 16.0):
+        built.step = step
+        errors.append((built(rows(), positions)[-1] - exact).norm())
+    order = math.log2(errors[0] / errors[2]) / 2
+    assert abs(order - ORDERS[method]) < 0.35, order
+
+
+def test_the_released_grid_and_ours_agree():
+    """At base size, initialised as released: four tokens a step against five steps a token."""
+    torch.manual_seed(0)
+    ours = Flow(512)
+    released = Flow(512, step=0.2)
+    released.load_state_dict(ours.state_dict())
+    initial = torch.empty(18, 512).uniform_(-0.0361, 0.0361)
+    with torch.no_grad():
+        difference = (ours(initial, torch.arange(255)) - released(initial, torch.arange(255))).abs().max()
+    assert 0 < difference < 1e-5
+
+
+def test_few_evaluations(monkeypatch):
+    """Four a step, and one of all nodes for the slopes: 258 for 255 tokens, where the released code has 5,080."""
+    built, calls = Flow(8), []
+    stock = built._dynamics
+
+    def counted(dtype):
+        h, weights = stock(dtype)
+        return (lambda t, b: calls.append(t.dim()) or h(t, b)), weights
+
+    monkeypatch.setattr(built, "_dynamics", counted)
+    built(torch.zeros(3, 8), torch.arange(255))
+    assert calls.count(0) == 4 * 64
+    assert len(calls) - calls.count(0) == 2  # segments of 32 steps
+
+
+def test_a_longer_series_begins_as_a_shorter_one():
+    built, b = flow(), rows()
+    long = built(b, torch.arange(300))
+    torch.testing.assert_close(built(b, torch.arange(20)), long[:20], atol=1e-13, rtol=0)
+    assert built(b, torch.arange(1)).shape == (1, *b.shape)
+
+
+@settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(st.lists(st.floats(0.01, 9.0), min_size=1, max_size=8), st.floats(0, 20), st.sampled_from([0.5, 1.0, 3.0, 4.0]))
+def test_real_positions_lie_on_the_same_curve(gaps, first, step):
+    """Positions that are not equidistant (appendix C) take the values that a fine grid gives there."""
+    positions = torch.tensor([first, *gaps], dtype=torch.double).cumsum(0)
+    built, b = flow(step=step), rows()
+    fine = flow(step=0.2)
+    torch.testing.assert_close(built(b, positions), fine(b, positions), atol=5e-5, rtol=0)
+
+
+def test_no_dynamics_no_movement():
+    """To the bit, at whatever b(0): a warm start rests on it."""
+    built = Flow(16)
+    with torch.no_grad():
+        for p in (built.weight2, built.time2, built.bias2):
+            p.zero_()
+    assert not built(torch.randn(7, 16), torch.arange(500)).any()
+
+
+@pytest.mark.parametrize("method", ["rk4", "midpoint"])
+def test_adjoint_gradients_are_those_of_back_propagation(method):
+    gradients = []
+    for gradient in ("direct", "adjoint"):
+        built, b = flow(method=method, gradient=gradient, step=1.0), rows().requires_grad_()
+        moved = built(b, torch.arange(70))
+        (moved * torch.linspace(-1, 1, moved.numel()).view_as(moved)).sum().backward()
+        gradients.append([b.grad, *(p.grad for p in built.parameters())])
+    for direct, adjoint in zip(*gradients, strict=True):
+        assert (adjoint - direct).norm() < 1e-4 * direct.norm()
+
+
+@pytest.mark.parametrize("build", [lambda: flow(6, step=3.0), lambda: Recurrence(6, 2, "vector").double()])
+def test_gradients(build):
+    built, positions = build(), torch.arange(9)
+    b = rows(2, 6).requires_grad_()
+    names = [n for n, _ in built.named_parameters()]
+
+    def f(b, *values):
+        return torch.func.functional_call(built, dict(zip(names, values, strict=True)), (b, positions))
+
+    assert torch.autograd.gradcheck(f, (b, *(p.detach().clone().requires_grad_() for p in built.parameters())))
+
+
+@pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16])
+def test_single_precision_within_half(dtype):
+    built, b = Flow(16).to(dtype), rows().to(dtype)
+    moved = built(b, torch.arange(100))
+    assert moved.dtype == torch.float32
+    reference = Flow(16)
+    reference.load_state_dict(built.state_dict())
+    torch.testing.assert_close(moved, reference(b.float(), torch.arange(100)), atol=1e-6, rtol=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(reference(b.float(), torch.arange(100)), moved)
+
+
+def test_counts():
+    """FLOATER's Table 6."""
+
+    def count(module):
+        return sum(p.numel() for p in module.parameters())
+
+    assert count(Flow(512)) == count(Recurrence(512, 2, "scalar")) == 526_336
+    assert count(Recurrence(512, 1, "scalar")) == 263_168
+    assert count(Recurrence(512, 2, "vector")) == 1_049_600
+
+
+@pytest.mark.parametrize("input_", ["scalar", "vector"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_recurrence_is_its_equation(layers, input_):
+    torch.manual_seed(0)
+    network, b = Recurrence(8, layers, input_).double(), rows(3, 8)
+    moved = network(b, torch.arange(5))
+    state, expected = b, [b]
+    for i in range(4):
+        z = torch.tensor([i * TIME_STEP]) if input_ == "scalar" else network._inputs(5)[i]
+        z = z.double().expand(3, -1)
+        for layer in network.layers:
+            state = torch.tanh(layer(torch.cat((state, z), dim=-1)))
+        expected.append(state)
+    torch.testing.assert_close(moved, torch.stack(expected) - b, atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("positions", "words"),
+    [
+        ([0.0, 2.0, 2.0], "must increase, got 2 after 2"),
+        ([0.0, 3.0, 1.0], "must increase, got 1 after 3"),
+        ([-1.0, 3.0], "0 or more"),
+        ([0.0, math.nan], "finite"),
+        ([0.0, math.inf], "finite"),
+        ([], "at least one"),
+        ([[0.0, 1.0]], r"\(N,\)"),
+    ],
+)
+def test_bad_positions(positions, words):
+    with pytest.raises(ValueError, match=words):
+        check_positions(torch.tensor(positions))
+    with pytest.raises(ValueError, match=words):
+        Flow(4)(torch.zeros(1, 4), torch.tensor(positions))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"step": 0.0}, "--flow-step 0.0"),
+        ({"step": -1.0}, "--flow-step -1.0"),
+        ({"step": math.nan}, "--flow-step nan"),
+        ({"method": "dopri5"}, "--flow-method dopri5: must be one of rk4"),
+        ({"gradient": "none"}, "--flow-gradient none: must be one of direct, adjoint"),
+    ],
+)
+def test_bad_options(more, words):
+    with pytest.raises(ValueError, match=words):
+        Flow(4, **more)
+
+
+def test_a_recurrent_network_knows_whole_positions_alone():
+    with pytest.raises(ValueError, match="0, 1, 2"):
+        Recurrence(4)(torch.zeros(1, 4), torch.tensor([0.0, 1.5]))
+    for bad in ({"layers": 3}, {"input": "both"}):
+        with pytest.raises(ValueError, match="must be"):
+            Recurrence(4, **bad)
