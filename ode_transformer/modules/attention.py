@@ -93,7 +93,7 @@ class StagedAttention(MultiheadAttention):
         if not (need_weights or need_head_weights):
             out, weights = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
         else:
-            scores = q @ k.transpose(2, 3) * self.scaling  # (B, H, T, S)
+            scores = (q * self.scaling) @ k.transpose(2, 3)  # (B, H, T, S); in fairseq's order, for its bits
             if mask is not None:
                 scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
             weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))

@@ -1,0 +1,292 @@
+"""Warm start: equal to its source where that can be, refused where it cannot, nothing written then."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.models import build_model
+from omegaconf import OmegaConf
+
+from ode_transformer import cli, config
+from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.warm_start import warm_start
+from tests.families.released import as_written, load, sizes
+from tests.helpers import SMALL, batch, parse, task
+
+PRE_NORM = {"encoder-normalize-before": True, "decoder-normalize-before": True}
+SIZES = {k: v for k, v in SMALL.items() if "dropout" not in k}
+NO_HISTORY = ["--encoder-history", "none", "--decoder-history", "none"]
+
+
+def words(values):
+    return [word for k, v in values.items() for word in (f"--{k}", str(v))]
+
+
+def stock(path, symbols=50, shared=True, **more):
+    """A trained checkpoint as stock fairseq writes it today, and its model."""
+    cfg = parse("transformer", {**({"share-all-embeddings": True} if shared else {}), **SMALL, **more})
+    torch.manual_seed(0)
+    m = build_model(cfg.model, task(symbols))
+    with torch.no_grad():
+        for p in m.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    plain = OmegaConf.to_container(OmegaConf.masked_copy(cfg, [k for k in cfg if k != "model"]), enum_to_str=True)
+    torch.save(
+        {
+            "cfg": {**plain, "model": cfg.model},
+            "args": None,
+            "model": m.state_dict(),
+            "criterion": {},
+            "optimizer_history": [{"num_updates": 70, "criterion_name": "x", "optimizer_name": "FairseqAdam",
+                                   "lr_scheduler_state": {"best": 1.0}}],
+            "extra_state": {"train_iterator": {"epoch": 9, "iterations_in_epoch": 3}, "best": 1.0},
+            "last_optimizer_state": {"state": {}},
+        },
+        path,
+    )  # fmt: skip
+    return m.eval()
+
+
+def open_(path, symbols=50):
+    """A checkpoint's model, as fairseq's commands load it."""
+    (m,), cfg = checkpoint_utils.load_model_ensemble([str(path)], task=task(symbols))
+    return m.eval(), cfg
+
+
+def assert_equal(path, m, tolerance=1e-6):
+    src, lengths, prev = batch()
+    ours, _ = open_(path)
+    difference = (ours(src, lengths, prev)[0] - m(src, lengths, prev)[0])[prev != 1].abs().max()
+    assert difference <= tolerance
+
+
+@pytest.mark.parametrize("norm", [{}, PRE_NORM], ids=["post-norm", "pre-norm"])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("arch", ["floater_tiny", "floater_input_tiny"])
+def test_floater_is_its_transformer(tmp_path, arch, shared, norm):
+    m = stock(tmp_path / "stock.pt", shared=shared, **norm)
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words(SIZES))
+    assert report.difference < 1e-6
+    assert_equal(tmp_path / "out.pt", m, tolerance=0)
+
+
+def test_the_old_layout(tmp_path):
+    """fairseq 0.6: in_proj_weight, layer_norms.N, a Namespace; its own logits are the fixture's."""
+    fixture = load("stock_old_layout_postnorm")
+    torch.save(as_written(fixture), tmp_path / "old.pt")
+    report = warm_start(tmp_path / "old.pt", tmp_path / "out.pt", "floater_base", words(sizes(fixture)))
+    assert not report.unused
+    m, cfg = open_(tmp_path / "out.pt")
+    prev = fixture["prev_output_tokens"]
+    logits = m(fixture["src_tokens"], fixture["src_lengths"], prev)[0]
+    torch.testing.assert_close(logits[prev != 1], fixture["logits"][prev != 1], atol=1e-5, rtol=0)
+    assert cfg.model["_name"] == "floater"
+
+
+def test_the_old_layout_before_norms_keeps_its_last_norm(tmp_path):
+    """Version 2 and a trained norm at the end: stock fairseq drops it without a word."""
+    m = stock(tmp_path / "stock.pt", **PRE_NORM)
+    state = torch.load(tmp_path / "stock.pt", weights_only=False)
+    old = {k: v for k, v in state["model"].items() if "output_projection" not in k}
+    for side in ("encoder", "decoder"):
+        old[f"{side}.version"] = torch.tensor([2.0])
+        for name in [n for n in old if n.startswith(side) and n.endswith("q_proj.weight")]:
+            stem = name.removesuffix("q_proj.weight")
+            for part in ("weight", "bias"):
+                old[f"{stem}in_proj_{part}"] = torch.cat([old.pop(f"{stem}{x}_proj.{part}") for x in "qkv"])
+    torch.save({**state, "model": old}, tmp_path / "old.pt")
+    warm_start(tmp_path / "old.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
+    assert_equal(tmp_path / "out.pt", m)
+
+
+@pytest.mark.parametrize(
+    ("arch", "more", "norm"),
+    [
+        ("rk2_scalars_tiny", NO_HISTORY, PRE_NORM),
+        ("rk2_scalars_tiny", [*NO_HISTORY, "--position-encoder", "floater"], PRE_NORM),
+        ("ode_residual_tiny", NO_HISTORY, PRE_NORM),
+        ("ode_dlcl_tiny", ["--decoder-history", "none"], PRE_NORM),
+        ("macaron_tiny", ["--encoder-ffn-embed-dim", "24"], PRE_NORM),
+        ("macaron_tiny", ["--encoder-ffn-embed-dim", "24", "--position-encoder", "floater"], PRE_NORM),
+    ],
+)
+def test_other_families_where_they_can_be_equal(tmp_path, arch, more, norm):
+    m = stock(tmp_path / "stock.pt", **norm)
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, [*words(SIZES), *more])
+    assert report.difference < 1e-6
+    assert_equal(tmp_path / "out.pt", m)
+
+
+@pytest.mark.parametrize(
+    ("arch", "more", "norm", "reason"),
+    [
+        ("macaron_tiny", ["--encoder-ffn-embed-dim", "12"], PRE_NORM, "splitting strang of inner size 12"),
+        ("macaron_tiny", ["--encoder-ffn-embed-dim", "24"], {}, "post-norm"),
+        ("rk2_learnable_tiny", NO_HISTORY, PRE_NORM, "sigmoid are never"),
+        ("rk2_two_tanh_tiny", NO_HISTORY, PRE_NORM, "two-tanh are never"),
+        ("rk2_scalars_tiny", [], PRE_NORM, "--encoder-history learnable_dense"),
+        ("rk2_tiny", NO_HISTORY, PRE_NORM, "heun with coefficients fixed"),
+        ("floater_tiny", ["--position-encoder", "rnn-scalar-2"], {}, "rnn-scalar-2"),
+        ("macaron_tiny", ["--splitting", "lie-trotter", "--encoder-ffn-embed-dim", "24", "--ffn-hidden-layers", "2"],
+         PRE_NORM, "2 hidden layers"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_equal_is_refused(tmp_path, arch, more, norm, reason):
+    m = stock(tmp_path / "stock.pt", **norm)
+    flags = [*words(SIZES), *more]
+    with pytest.raises(CheckpointError, match=reason) as error:
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, flags)
+    assert "--approximate" in str(error.value)
+    assert not (tmp_path / "out.pt").exists()
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, flags, approximate=True)
+    assert report.difference > 1e-5
+    open_(tmp_path / "out.pt")
+    with pytest.raises(AssertionError):
+        assert_equal(tmp_path / "out.pt", m)
+
+
+def test_halves_are_nearer_than_chance(tmp_path):
+    """Equal-parameter Macaron: what is written resembles its source, which random halves would not."""
+    m = stock(tmp_path / "stock.pt", **PRE_NORM)
+    warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "macaron_tiny",
+               [*words(SIZES), "--encoder-ffn-embed-dim", "12"], approximate=True)  # fmt: skip
+    ours, _ = open_(tmp_path / "out.pt")
+    src, lengths, prev = batch()
+    near, far = ours(src, lengths, prev)[0], m(src, lengths, prev)[0]
+    with torch.no_grad():
+        for layer in (*ours.encoder.layers, *ours.decoder.layers):
+            for linear in (layer.fc1, layer.fc2, layer.macaron_fc1, layer.macaron_fc2):
+                linear.weight.copy_(
+                    linear.weight.flatten()[torch.randperm(linear.weight.numel())].view_as(linear.weight)
+                )
+    random = ours(src, lengths, prev)[0]
+    assert (near - far).norm() < 0.7 * (random - far).norm()
+
+
+def test_some_dynamics_if_asked(tmp_path):
+    stock(tmp_path / "stock.pt")
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES), dynamics_scale=0.01)
+    assert 0 < report.difference < 0.1
+    weight = torch.load(tmp_path / "out.pt")["model"]["position_encoder.solvers.all.weight2"]
+    assert 0 < weight.abs().max() < 0.02
+
+
+def test_every_tensor_is_reported(tmp_path, capsys):
+    m = stock(tmp_path / "stock.pt")
+    arguments = ["warm-start", str(tmp_path / "stock.pt"), "--arch", "floater_tiny", "--output", str(tmp_path / "o.pt")]
+    assert cli.main([*arguments, "--", *words(SIZES)]) == 0
+    out = capsys.readouterr().out
+    copied = [line.split()[1] for line in out.splitlines() if line.startswith("    copied")]
+    assert {name for name, _ in m.named_parameters()} <= set(copied)
+    assert "new, zero  position_encoder.solvers.all.weight2  (16, 16)" in out
+    assert "3 tensors new, 3 tensors new, zero, 0 unused" in out
+    assert "largest difference of a logit" in out
+
+
+def test_it_begins_before_the_first_update(tmp_path):
+    stock(tmp_path / "stock.pt")
+    warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
+    state = torch.load(tmp_path / "out.pt", weights_only=True)
+    assert "last_optimizer_state" not in state
+    assert state["optimizer_history"][-1]["num_updates"] == 0
+    assert state["extra_state"]["train_iterator"]["epoch"] == 1
+    assert state["cfg"]["model"]["position_encoder"] == "floater"
+    assert state["warm_started_from"] == "stock.pt"
+
+
+@pytest.mark.parametrize(
+    ("arch", "change", "words_"),
+    [
+        ("floater_tiny", {"encoder-embed-dim": 32}, "encoder_embed_dim is 32, of .*stock.pt 16"),
+        ("floater_tiny", {"encoder-layers": 3}, "encoder_layers is 3, of .*stock.pt 2"),
+        ("floater_tiny", {"decoder-layers": 1}, "decoder_layers is 1"),
+        ("floater_tiny", {"encoder-attention-heads": 4}, "encoder_attention_heads is 4"),
+        ("floater_tiny", {"encoder-ffn-embed-dim": 48}, "encoder_ffn_embed_dim is 48"),
+        ("macaron_tiny", {"encoder-ffn-embed-dim": 48}, "splitting strang|fc1"),
+        ("floater_huge", {}, "--arch floater_huge: must be one of .*floater_base"),
+        ("transevolve_fullff_1_tiny", {}, "transevolve_fullff_1_tiny"),
+        ("floater_tiny", {"flow-step": 0}, "--flow-step 0"),
+        ("floater_tiny", {"flow-sharing": "none"}, "none"),
+        ("floater_tiny", {"no-such-flag": 1}, "--no-such-flag"),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path, arch, change, words_):
+    stock(tmp_path / "stock.pt", **PRE_NORM)
+    with pytest.raises(CheckpointError, match=words_):
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words({**SIZES, **change}))
+    assert [p.name for p in tmp_path.iterdir()] == ["stock.pt"]
+
+
+def test_another_dictionary(tmp_path):
+    stock(tmp_path / "stock.pt")
+    state = torch.load(tmp_path / "stock.pt", weights_only=False)
+    state["cfg"]["task"] = {"_name": "translation", "source_lang": "xx", "target_lang": "yy"}
+    torch.save(state, tmp_path / "stock.pt")
+    data = tmp_path / "data"
+    data.mkdir()
+
+    def run():
+        return warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES), data=data)
+
+    with pytest.raises(CheckpointError, match="has no dictionary"):
+        run()
+    for language, symbols in (("xx", 46), ("yy", 40)):
+        (data / f"dict.{language}.txt").write_text("".join(f"w{i} 1\n" for i in range(symbols)))
+    with pytest.raises(CheckpointError, match=r"dict.yy.txt: has 44 symbols, .* trained with 50"):
+        run()
+    assert not (tmp_path / "out.pt").exists()
+    (data / "dict.yy.txt").write_text((data / "dict.xx.txt").read_text())
+    run()
+
+
+@pytest.mark.parametrize(
+    ("change", "words_"),
+    [
+        (lambda s: s["model"].pop("encoder.layers.1.fc1.weight"), "encoder.layers.1.fc1.weight"),
+        (lambda s: s["model"].update({"decoder.extra": torch.zeros(1)}), "decoder.extra"),
+        (lambda s: s["model"].pop("encoder.embed_tokens.weight"), "encoder.embed_tokens.weight"),
+        (lambda s: s.update(cfg=None), "no configuration"),
+        (
+            lambda s: s["cfg"].update(model={"_name": "macaron", "arch": "macaron_tiny"}),
+            "must be a Transformer of stock",
+        ),
+        (lambda s: s["cfg"].update(model=argparse.Namespace(arch="rk2_tiny")), "must be a Transformer of stock"),
+    ],
+)
+def test_what_is_no_transformer_is_named(tmp_path, change, words_):
+    stock(tmp_path / "stock.pt")
+    state = torch.load(tmp_path / "stock.pt", weights_only=False)
+    change(state)
+    torch.save(state, tmp_path / "stock.pt")
+    with pytest.raises(CheckpointError, match=words_):
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
+    assert not (tmp_path / "out.pt").exists()
+
+
+def test_errors_of_the_command(tmp_path, capsys):
+    arguments = [
+        "warm-start",
+        str(tmp_path / "absent.pt"),
+        "--arch",
+        "floater_tiny",
+        "--output",
+        str(tmp_path / "o.pt"),
+    ]
+    assert cli.main(arguments) == 1
+    assert "absent.pt: no such file" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["tiny", "base", "big"])
+def test_at_full_size(tmp_path, size):
+    row = config.PRESETS[f"floater_{size}"][2]
+    full = {k.replace("_", "-"): v for k, v in row.items() if k.startswith(("encoder", "decoder"))}
+    more = {f"decoder-{k}": full[f"encoder-{k}"] for k in ("embed-dim", "ffn-embed-dim")}
+    m = stock(tmp_path / "stock.pt", symbols=1000, **full, **more)
+    warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", f"floater_{size}")
+    src, lengths, prev = batch(symbols=1000)
+    ours, _ = open_(tmp_path / "out.pt", 1000)
+    with torch.no_grad():
+        logits = [each(src, lengths, prev)[0] for each in (ours, m)]
+    assert (logits[0] - logits[1])[prev != 1].abs().max() < 1e-6 * max(1, logits[1].abs().max())
