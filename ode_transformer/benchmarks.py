@@ -7,6 +7,8 @@
 - ``materialised``: the same with the matrix of all pairs, what the paper compared itself with;
 - ``equation-9``: TransEvolve's encoder with A0 to A3 held as matrices, as equation 9 and the released code have it.
 
+``training`` and ``decoding``: an architecture beside stock fairseq's Transformer of its size (``paired.py``).
+
 Times are medians of rounds in which every system has its turn, so that a slow minute slows all. Memory is the peak of
 a process of its own for each system and length (the growth of resident memory over a short step; on a GPU what PyTorch
 allocated).
@@ -28,7 +30,7 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from . import results
+from . import paired, results
 from .config import to_transformer_config
 from .families.transevolve import Block, TransEvolveConfig
 from .families.transformer import SplitTransformerConfig
@@ -189,7 +191,12 @@ def _in_a_process_of_its_own(args: argparse.Namespace, system: str, length: int)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer bench``."""
-    parser.add_argument("what", choices=["lengths"], help="lengths: a training step against sentence length")
+    parser.usage = "%(prog)s {lengths,training,decoding} [options] [-- model flags of fairseq-train]"
+    parser.add_argument(
+        "what", choices=["lengths", "training", "decoding"],
+        help="lengths: a training step of encoders against sentence length; training, decoding: an architecture "
+        "beside the stock Transformer of its size",
+    )  # fmt: skip
     parser.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096, 8192, 16384], metavar="N")
     parser.add_argument("--width", type=int, default=256, help="(default: %(default)s)")
     parser.add_argument("--heads", type=int, default=8, help="(default: %(default)s)")
@@ -203,11 +210,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=list(DTYPES), default="fp32", help="(default: %(default)s)")
     parser.add_argument("--output", help="write the results there, as JSON")
     parser.add_argument("--measure", choices=SYSTEMS, help=argparse.SUPPRESS)
+    paired.add_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     """Run a benchmark, print its rows as they come, write them whole."""
-    for name in ("width", "heads", "depth", "rounds"):
+    for name in ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam"):
         if getattr(args, name) < 1:
             raise SystemExit(f"error: --{name} {getattr(args, name)}: must be 1 or more")
     if min(args.lengths) < 1:
@@ -215,12 +223,21 @@ def main(args: argparse.Namespace) -> int:
     if args.measure:
         print(_peak(args))
         return 0
+    if args.what == "lengths":
+        setting = {k: getattr(args, k) for k in ("width", "heads", "depth", "rounds", "device", "dtype")}
+        measured = {"setting": setting, **_lengths(args)}
+    else:
+        if not args.arch or args.dtype != "fp32":
+            raise SystemExit(f"error: {args.what} needs --arch, and measures --dtype fp32")
+        if args.symbols < 5 or args.shortest > args.tokens or args.shortest < 0:
+            raise SystemExit("error: --symbols must be 5 or more, --shortest between 1 and --tokens")
+        measured = paired.measure(args)
+        print(json.dumps(measured), flush=True)
     result = {
         "what": args.what,
-        "setting": {k: getattr(args, k) for k in ("width", "heads", "depth", "rounds", "device", "dtype")},
         "hardware": {**results.hardware(), "threads": torch.get_num_threads()},
         "versions": results.versions(),
-        **_lengths(args),
+        **measured,
     }
     if args.output:
         output = Path(args.output)

@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     add("curve", "write the curve of a training without a recipe", results.add_curve_arguments, results.curve_main)
     words = sys.argv[1:] if argv is None else argv
     flags = []
-    if words[:1] == ["warm-start"] and "--" in words:  # fairseq's, after ours
+    if words[:1] in (["warm-start"], ["bench"]) and "--" in words:  # fairseq's, after ours
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
     args = parser.parse_args(words, argparse.Namespace(flags=flags))
     try:

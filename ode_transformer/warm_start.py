@@ -24,6 +24,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from fairseq import options as fairseq_options
 from fairseq.checkpoint_utils import _upgrade_state_dict
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
@@ -86,7 +87,7 @@ def warm_start(
         source: a checkpoint of fairseq's Transformer, of any age.
         output: the file to write.
         arch: one of our architectures.
-        flags: flags of fairseq-train for the model, as on its command line.
+        flags: flags of fairseq-train, as on its command line; those of the model are heeded.
         dynamics_scale: factor of the last layer of a flow's dynamics; 0 changes nothing at first.
         approximate: write a model that does not equal its source, too.
         data: a folder of binarised data whose dictionaries the checkpoint has to fit.
@@ -188,14 +189,17 @@ def _target(arch: str, flags: Sequence[str], options: dict, source: Any) -> tupl
     model_name, config_class, preset = PRESETS[arch]
     if not issubclass(MODEL_REGISTRY[model_name], SplitTransformerModel):
         raise CheckpointError(f"--arch {arch}: has no place for a Transformer's tensors")
-    parser = argparse.ArgumentParser(prog="flags of the model", argument_default=argparse.SUPPRESS, exit_on_error=False)
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, exit_on_error=False, allow_abbrev=False)
     add_flags(parser, config_class())
     try:
         given, unknown = parser.parse_known_args(list(flags))
     except argparse.ArgumentError as error:
         raise CheckpointError(f"{error}") from error
-    if unknown:
-        raise CheckpointError(f"{arch} has no option {' '.join(unknown)}")
+    if unknown:  # training's, perhaps
+        try:
+            fairseq_options.parse_args_and_arch(fairseq_options.get_training_parser(), ["-", "--arch", arch, *flags])
+        except SystemExit as error:
+            raise CheckpointError(f"fairseq-train --arch {arch} does not take {' '.join(unknown)}") from error
     explicit = {k: v for k, v in vars(given).items() if v is not None}
     values = resolve(dict(preset) | explicit, config_class)
     halves = str(values["splitting"]) == "strang"
@@ -351,7 +355,7 @@ def _state(state: dict, model_name: str, values: dict, after: nn.Module, source:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer warm-start``; what follows ``--`` are ``flags``."""
-    parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- model flags of fairseq-train]"
+    parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
     parser.add_argument("checkpoint", help="of a Transformer of stock fairseq, of any age")
     parser.add_argument("--arch", required=True, help="one of our architectures, of the checkpoint's size")
     parser.add_argument(

@@ -74,23 +74,27 @@ class StagedAttention(MultiheadAttention):
         q = self._heads(_add(self.q_proj(query), biases.query()))
         buffer = {} if incremental_state is None else self._get_input_buffer(incremental_state)
         if static_kv and "prev_key" in buffer:
-            k, v = buffer["prev_key"], buffer["prev_value"]
+            k, v, key_padding_mask = buffer["prev_key"], buffer["prev_value"], buffer["prev_key_padding_mask"]
         else:
             key_bias, value_bias = biases.key_value()
             k = self._heads(_add(self.k_proj(key), key_bias))
             v = self._heads(_add(self.v_proj(value), value_bias))
-        if incremental_state is not None:
-            if not static_kv:
-                k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask)
-            elif "prev_key" not in buffer:
+            if incremental_state is not None and static_kv:
+                if key_padding_mask is not None and not key_padding_mask.any():
+                    key_padding_mask = None
+                # Contiguous, for they are read and reordered many times.
+                k, v = k.contiguous(), v.contiguous()
                 buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
                 self._set_input_buffer(incremental_state, buffer)
+            elif incremental_state is not None:
+                k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask)
         mask = attn_mask
         if key_padding_mask is not None:
             hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
             mask = ~hidden if mask is None else mask.masked_fill(hidden, float("-inf"))
         dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
-        if not (need_weights or need_head_weights):
+        # For one query, in decoding, there is no matrix to avoid, and two products are faster than the fused kernel.
+        if not (need_weights or need_head_weights or len(query) == 1):
             out, weights = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
         else:
             scores = (q * self.scaling) @ k.transpose(2, 3)  # (B, H, T, S); in fairseq's order, for its bits
@@ -98,7 +102,7 @@ class StagedAttention(MultiheadAttention):
                 scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
             weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
             out = self.dropout_module(weights.type_as(scores)) @ v
-            weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+            weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1) if need_weights else None
         return self.out_proj(out.permute(2, 0, 1, 3).flatten(2)), weights
 
     def _heads(self, x: Tensor) -> Tensor:

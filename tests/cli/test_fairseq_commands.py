@@ -10,7 +10,7 @@ import sys
 
 import pytest
 import torch
-from fairseq import options
+from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import generate as generate_cli
 from fairseq_cli import preprocess as preprocess_cli
@@ -19,7 +19,7 @@ from fairseq_cli import validate as validate_cli
 
 from ode_transformer import checkpoints
 from ode_transformer.families.macaron import MacaronModel
-from tests.helpers import ROOT, SMALL, USER_DIR, environment, flags, write_parallel
+from tests.helpers import ROOT, SMALL, USER_DIR, batch, environment, flags, write_parallel
 
 TRAINING = {
     "task": "translation", "source-lang": "xx", "target-lang": "yy", "optimizer": "adam", "lr": 0.01,
@@ -128,6 +128,85 @@ def test_from_pretrained(data, trained):
     assert isinstance(hub.translate("a b c", beam=1), str)
 
 
+def test_averaged_checkpoints_decode_with_biases_of_the_averaged_weights(data, tmp_path):
+    """The released FLOATER averages its caches, and decodes with what they were."""
+    trained = train(data, tmp_path, arch="floater_tiny", lr=0.05)
+    paths = checkpoints.select(trained, last_epochs=2)
+    checkpoints.average(paths, tmp_path / "average.pt")
+    (loaded,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "average.pt")])
+    models = [checkpoints.load(path)["model"] for path in paths]
+    with torch.no_grad():
+        loaded.eval().encoder(*batch(symbols=8)[:2])  # fills what is remembered
+        for name, p in loaded.state_dict().items():
+            if p.is_floating_point():
+                torch.testing.assert_close(p, (models[0][name] + models[1][name]) / 2, msg=name)
+        encoder = loaded.position_encoder
+        fresh = encoder._solve(torch.arange(64))["all"]
+        for piece, held in zip(fresh, encoder._cache[2]["all"], strict=True):
+            assert torch.equal(piece, held)
+    assert "H-0\t" in generate(data, tmp_path / "average.pt")
+
+
+def test_from_a_transformer_to_floater(data, tmp_path):
+    """The script: a Transformer of stock fairseq, its FLOATER, further training that can be stopped."""
+    sizes = {k: v for k, v in SMALL.items() if k not in ("activation-dropout",)}
+    stock = train(data, tmp_path / "stock", arch="transformer", **sizes) / "checkpoint_last.pt"
+    words = {**TRAINING, **sizes, "max-epoch": 1, "lr": 1e-20}
+    words = flags({k: v for k, v in words.items() if k != "user-dir"})
+    command = ["scripts/warm-start-floater.sh", str(stock), str(data), "--save-dir", str(tmp_path / "floater")]
+
+    def run(*more):
+        return subprocess.run(
+            [*command, "--arch", "floater_tiny", *more], cwd=ROOT, env=environment(), capture_output=True, text=True
+        )
+
+    done = run("--", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "copied  encoder.layers.0.self_attn.k_proj.weight" in done.stdout
+
+    def hypotheses(path):
+        return sorted(line for line in generate(data, path).splitlines() if line.startswith("H-"))
+
+    assert hypotheses(tmp_path / "floater" / "start.pt") == hypotheses(stock)
+    assert hypotheses(tmp_path / "floater" / "checkpoint_last.pt") == hypotheses(stock)
+    again = run("--", *[w if w != "1" else "2" for w in words])
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "warm-start" not in again.stderr  # the start is behind it
+    command[1] = str(tmp_path / "floater" / "start.pt")
+    command[4] = str(tmp_path / "wrong")
+    refused = run("--", *words)
+    assert refused.returncode != 0
+    assert "must be a Transformer of stock fairseq" in refused.stderr
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_a_learning_rate_for_the_flow(data, tmp_path):
+    """Ten times it for the flow; in updates that hold its solution the flow stands still."""
+    more = {"optimizer": "flow_adam", "flow-lr-scale": 10, "lr-scheduler": "fixed", "max-epoch": None, "lr": 1e-3}
+
+    def parameters(**changed):
+        save_dir = tmp_path / str(len(list(tmp_path.iterdir())))
+        state = checkpoints.load(train(data, save_dir, arch="floater_tiny", **more, **changed) / "checkpoint_last.pt")
+        return state["model"], {group["lr"] for group in state["last_optimizer_state"]["param_groups"]}
+
+    one, rates = parameters(**{"max-update": 1})
+    assert rates == {1e-3, 1e-2}
+    held, _ = parameters(**{"max-update": 3, "flow-update-interval": 3})
+    moved, _ = parameters(**{"max-update": 3})
+    flow = [name for name in one if name.startswith("position_encoder")]
+    for name in flow:
+        torch.testing.assert_close(held[name], one[name], rtol=0, atol=0, msg=name)
+        assert not torch.equal(moved[name], one[name])
+    assert not torch.equal(held["encoder.layers.0.fc1.weight"], one["encoder.layers.0.fc1.weight"])
+
+
+def test_a_learning_rate_without_a_flow_is_refused(data, tmp_path):
+    with pytest.raises(ValueError, match="the model has no flow"):
+        train(data, tmp_path, optimizer="flow_adam")
+    with pytest.raises(ValueError, match="--flow-lr-scale 0"):
+        train(data, tmp_path, arch="floater_tiny", **{"optimizer": "flow_adam", "flow-lr-scale": 0})
+
+
 def test_averaging_then_generating(data, trained):
     output = trained / "average.pt"
     checkpoints.average(checkpoints.select(trained, last_epochs=2), output)
@@ -177,6 +256,7 @@ def test_bf16_on_the_command_line_is_not_taken_for_a_tpu(data, tmp_path):
     [
         ("macaron_tiny", ("splitting", "strang-swapped"), "encoder.layers.0.macaron_attn.q_proj.weight"),
         ("rk2_learnable_tiny", ("gate_sharing", "per-layer"), "encoder.layers.0.coefficients.gate.weight"),
+        ("floater_tiny", ("flow_sharing", "stack"), "position_encoder.solvers.source.weight1"),
         ("transevolve_randomff_1_tiny", ("evolution_depth", "3"), "encoder.layers.0.feed_forward.2.fc1.left"),
     ],
 )
@@ -210,12 +290,15 @@ def test_hydra(data, tmp_path, preset, option, parameter):
     assert "encoder_leyers" in wrong.stdout + wrong.stderr
 
 
-def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path):
+@pytest.mark.parametrize(
+    "arch", [{"arch": "macaron_tiny"}, {"arch": "floater_tiny"}, {"arch": "floater_tiny", "flow-update-interval": 2}]
+)
+def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path, arch):
     """The one way of data-parallel training that works on a CPU: gloo, a process a rank, legacy_ddp."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    common = {**TRAINING, **SMALL, "arch": "macaron_tiny", "max-update": 4, "no-save": True, "max-tokens": 50}
+    common = {**TRAINING, **SMALL, **arch, "max-update": 4, "max-tokens": 50, "no-epoch-checkpoints": True}
 
     def start(**more):
         words = ["fairseq-train", str(data), *flags({**common, **more})]
@@ -239,6 +322,10 @@ def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path):
 
     assert len(losses(alone)) == 4
     assert losses(outputs[0]) == pytest.approx(losses(alone), rel=1e-3)
+    parameters = [checkpoints.load(tmp_path / run / "checkpoint_last.pt")["model"] for run in ("two", "one")]
+    for name, tensor in parameters[1].items():
+        if not name.endswith("k_proj.bias"):  # without effect, a gradient of rounding
+            torch.testing.assert_close(parameters[0][name], tensor, rtol=1e-2, atol=1e-3, msg=name)
 
 
 def test_a_missing_user_dir_is_named():

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Go on from a trained Transformer with FLOATER: writes its first checkpoint, then trains.
+#
+# Usage: scripts/warm-start-floater.sh CHECKPOINT DATA --save-dir DIR [options] -- FLAGS
+#   CHECKPOINT         of stock fairseq's Transformer, of any age; the paper takes the best on the validation set
+#   DATA               the binarised data that it was trained with
+#   --save-dir DIR     where checkpoints go; DIR/start.pt is the first, equal to the Transformer
+#   --arch ARCH        default: floater_base
+#   --dry-run          print the commands only
+#   FLAGS              of fairseq-train, as the Transformer had them; the paper halves its peak learning rate and trains
+#                      ten more epochs (--max-epoch 10), and averages the last five checkpoints
+#
+# A run that was stopped goes on from its last checkpoint.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+checkpoint='' data='' save_dir='' arch=floater_base dry_run=0
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    -h | --help) usage; exit 0 ;;
+    --save-dir) save_dir=$(absolute "$(argument --save-dir "$@")"); shift ;;
+    --arch) arch=$(argument --arch "$@"); shift ;;
+    --dry-run) dry_run=1 ;;
+    --) shift; break ;;
+    -*) die "unknown option $1; see --help" ;;
+    *)
+        if [[ -z $checkpoint ]]; then checkpoint=$(absolute "$1");
+        elif [[ -z $data ]]; then data=$(absolute "$1");
+        else die "one CHECKPOINT and one DATA, got $1 besides"; fi
+        ;;
+    esac
+    shift
+done
+[[ -n $data ]] || die "a CHECKPOINT and a DATA folder are needed; see --help"
+[[ -n $save_dir ]] || die "--save-dir is needed; see --help"
+cd "$root"
+start=(python -m ode_transformer.cli warm-start "$checkpoint" --arch "$arch" --data "$data" --output "$save_dir/start.pt"
+    -- "$@")
+train=(fairseq-train "$data" --user-dir ode_transformer --arch "$arch" --finetune-from-model "$save_dir/start.pt"
+    --save-dir "$save_dir" "$@")
+if [[ $dry_run -eq 1 ]]; then
+    printf '%q ' "${start[@]}"
+    printf '\n'
+    printf '%q ' "${train[@]}"
+    printf '\n'
+    exit
+fi
+if [[ ! -e $save_dir/checkpoint_last.pt ]]; then run "${start[@]}"; fi
+run "${train[@]}"
