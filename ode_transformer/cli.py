@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import __version__, benchmarks, checkpoints, corpus, listops, recipes, results, scoring, warm_start
+from . import __version__, benchmarks, checkpoints, corpus, listops, plots, recipes, results, scoring, warm_start
 
 
 def _path(args: argparse.Namespace) -> int:
@@ -70,6 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     add("corpus", "write the generated German-English corpus", corpus.add_arguments, corpus.main)
     add("listops", "write generated ListOps expressions", listops.add_arguments, listops.main)
     add("bench", "measure speed and memory, several systems in one run", benchmarks.add_arguments, benchmarks.main)
+    add("plot", "draw pictures", plots.add_arguments, plots.main)
     add("record", "write the record of a finished run", results.add_arguments, results.main)
     add("curve", "write the curve of a training without a recipe", results.add_curve_arguments, results.curve_main)
     words = sys.argv[1:] if argv is None else argv

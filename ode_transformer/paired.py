@@ -14,25 +14,16 @@ from typing import Any
 import torch
 from fairseq import options
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
-from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
 from fairseq.optim.adam import Adam
 from fairseq.sequence_generator import SequenceGenerator
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor, nn
 
 from .config import PRESETS, resolve
+from .standalone import task
 
 _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before")
-
-
-def task(symbols: int) -> TranslationTask:
-    """A translation task without data, with one dictionary of so many symbols."""
-    d = Dictionary()
-    for i in range(symbols - len(d)):
-        d.add_symbol(f"symbol{i}")
-    return TranslationTask(TranslationConfig(source_lang="xx", target_lang="yy"), d, d)
 
 
 def build_pair(arch: str, flags: list[str], symbols: int) -> tuple[nn.Module, nn.Module]:

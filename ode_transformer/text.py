@@ -6,6 +6,7 @@ the file it is told to and nothing else.
 """
 
 import argparse
+import bisect
 import hashlib
 import importlib.metadata
 import json
@@ -144,6 +145,38 @@ def _clean(args: argparse.Namespace) -> None:
         for lang, lines in zip(args.langs, pair, strict=True):
             kept = (line for number, line in enumerate(lines, 1) if number not in dropped)
             write_lines(args.output_dir / f"{split}.{lang}", kept)
+
+
+def _short_to_long(args: argparse.Namespace) -> None:
+    """Split training text by its source's length: short pairs to train on, longer ones as test sets, a bin each."""
+    bins: list[int] = args.bins
+    if sorted(set(bins)) != bins or not 1 < args.limit <= bins[0]:
+        raise TextError(
+            f"--limit {args.limit} --bins {bins}: bins must increase, from --limit or above, and --limit be 2 up"
+        )
+    train, valid = args.splits
+    parts: dict[str, list[tuple[str, str]]] = {name: [] for name in ("train", "valid", *_bin_names(bins))}
+    for source, target in zip(*read_pair(args.dir / train, args.langs), strict=True):
+        length = len(source.split())
+        if length < args.limit:
+            parts["train"].append((source, target))
+        elif length >= bins[0]:
+            parts[_bin_names(bins)[bisect.bisect(bins, length) - 1]].append((source, target))
+    pairs = zip(*read_pair(args.dir / valid, args.langs), strict=True)
+    parts["valid"] = [pair for pair in pairs if len(pair[0].split()) < args.limit]
+    for name, found in parts.items():
+        if not found:
+            raise TextError(f"--limit {args.limit} --bins {bins}: no pairs for {name}")
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    for name, found in parts.items():
+        for lang, lines in zip(args.langs, zip(*found, strict=True), strict=True):
+            write_lines(args.output_dir / f"{name}.{lang}", lines)
+        print(f"{name}: {len(found)} pairs", file=sys.stderr)
+
+
+def _bin_names(bins: Sequence[int]) -> list[str]:
+    """As fairseq numbers test sets."""
+    return ["test", *(f"test{i}" for i in range(1, len(bins)))]
 
 
 def _learn_sentencepiece(args: argparse.Namespace) -> None:
@@ -292,6 +325,13 @@ def parser() -> argparse.ArgumentParser:
     add_files(add_to)
     add_to("--drop-from", required=True, metavar="SPLIT")
     add_to("--max-tokens", type=int, required=True)
+    add_to("--output-dir", type=Path, required=True)
+    add_to = add("short-to-long", _short_to_long)
+    add_to("dir", type=Path, help="the folder of files SPLIT.LANGUAGE")
+    add_to("--splits", nargs=2, metavar=("TRAIN", "VALID"), required=True)
+    add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
+    add_to("--limit", type=int, required=True, metavar="N", help="train on sources of fewer symbols")
+    add_to("--bins", type=int, nargs="+", required=True, metavar="N", help="where each bin of longer ones begins")
     add_to("--output-dir", type=Path, required=True)
     add_to = add("learn-sentencepiece", _learn_sentencepiece)
     add_to("--input", type=Path, nargs="+", required=True)

@@ -20,7 +20,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -39,6 +38,7 @@ from .families.transformer import SplitTransformerModel
 from .modules.history import History
 from .numerics.coefficients import Gates, Scalars
 from .numerics.flow import Flow
+from .standalone import symbols, task
 
 _STOCK = {f.name for f in fields(FlatTransformerConfig)} - {"_name", "arch"}
 _SHAPE = tuple(f"{side}_{k}" for side in ("encoder", "decoder") for k in ("embed_dim", "attention_heads", "layers"))
@@ -98,14 +98,12 @@ def warm_start(
     """
     state = checkpoints.load(source)
     options = _options(state, source)
-    sizes = _symbols(state["model"], source)
+    sizes = symbols(state, source)
     if data is not None:
         _check_dictionaries(Path(data), state, sizes, source)
-    task = SimpleNamespace(source_dictionary=_dictionary(sizes[0]), target_dictionary=_dictionary(sizes[1]))
-    if sizes[0] == sizes[1]:
-        task.target_dictionary = task.source_dictionary
+    task_ = task(*sizes)
     try:
-        before = FloaterModel.build_model(FloaterConfig(position_encoder="none", **options), task)
+        before = FloaterModel.build_model(FloaterConfig(position_encoder="none", **options), task_)
         before.load_state_dict(dict(state["model"]), strict=True)
     except (ValueError, RuntimeError) as error:
         raise CheckpointError(f"{source}: is no Transformer of stock fairseq: {error}") from error
@@ -113,7 +111,7 @@ def warm_start(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         try:
-            after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task)
+            after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
         except ValueError as error:
             raise CheckpointError(f"{source} cannot become {arch}: {error}") from error
     report = _transfer(before, after, source, arch, values, dynamics_scale)
@@ -150,36 +148,20 @@ def _options(state: dict, source: Any) -> dict[str, Any]:
     return options
 
 
-def _symbols(model: Mapping[str, Tensor], source: Any) -> tuple[int, int]:
-    """Symbols of the source's and of the target's dictionary."""
-    names = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-    missing = [name for name in names if name not in model]
-    if missing:
-        raise CheckpointError(f"{source}: is no Transformer of stock fairseq, it has no {', '.join(missing)}")
-    return tuple(len(model[name]) for name in names)
-
-
-def _dictionary(symbols: int) -> Dictionary:
-    d = Dictionary()
-    for i in range(symbols - len(d)):
-        d.add_symbol(f"symbol{i}")
-    return d
-
-
 def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source: Any) -> None:
     paths = sorted(data.glob("dict.*.txt"))
     if not paths:
         raise CheckpointError(f"{data}: has no dictionary, dict.LANGUAGE.txt")
-    task = (state.get("cfg") or {}).get("task") or state.get("args")
-    task = vars(task) if isinstance(task, argparse.Namespace) else dict(task or {})
-    for key, symbols in zip(("source_lang", "target_lang"), sizes, strict=True):
-        path = data / f"dict.{task.get(key)}.txt"
+    trained = (state.get("cfg") or {}).get("task") or state.get("args")
+    trained = vars(trained) if isinstance(trained, argparse.Namespace) else dict(trained or {})
+    for key, size in zip(("source_lang", "target_lang"), sizes, strict=True):
+        path = data / f"dict.{trained.get(key)}.txt"
         if not path.is_file():
             raise CheckpointError(
                 f"{data}: has no {path.name}, the {key} of {source}; it has {[p.name for p in paths]}"
             )
-        if (found := len(Dictionary.load(str(path)))) != symbols:
-            raise CheckpointError(f"{path}: has {found} symbols, {source} was trained with {symbols}")
+        if (found := len(Dictionary.load(str(path)))) != size:
+            raise CheckpointError(f"{path}: has {found} symbols, {source} was trained with {size}")
 
 
 def _target(arch: str, flags: Sequence[str], options: dict, source: Any) -> tuple[str, dict[str, Any]]:

@@ -319,6 +319,18 @@ class BiasPositions(PositionEncoder):
             tables[name] = moved.split([len(piece) for piece in pieces], dim=1)
         return tables
 
+    def biases(self, length: int) -> dict[str, Tensor]:
+        """b(t) of all that moves, at positions 0 to ``length`` - 1: ``encoder.0.self_attn.q`` -> (N, C)."""
+        tables, found = self._solve(torch.arange(length)), {}
+        for side, layers in self._layers.items():
+            for i, layer in enumerate(layers):
+                for name, pieces in layer.items():
+                    moved = [row for solver, piece in pieces for row in tables[solver][piece].unbind(1)]
+                    projections = [p for solver, piece in pieces for p in self._pieces[solver][piece]]
+                    for x, row, projection in zip("qkv", moved, projections, strict=True):
+                        found[f"{side}.{i}.{name}.{x}"] = row + projection.bias
+        return found
+
     @contextmanager
     def one_pass(self, length: int) -> Iterator[None]:
         """As of ``PositionEncoder``: one solution for both sides."""

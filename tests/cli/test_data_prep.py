@@ -323,3 +323,63 @@ def test_real_data(tmp_path):
     assert sum(len(line.split()) for line in references) == 12103
     assert not any("@@" in line for line in references)
     assert len(lines(tmp_path / "out" / "raw" / "test.de")) == 1000
+
+
+# Short to long (FLOATER, Figure 2)
+
+S2L = ROOT / "data-prep" / "prepare-short-to-long.sh"
+
+
+def short_to_long(*arguments) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.run(
+        [str(S2L), *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_short_to_long(own, tmp_path):
+    base, _, _ = own
+    arguments = (base / "out", "--out", tmp_path / "s2l", "--limit", 8, "--bins", "8 10 13")
+    done = short_to_long(*arguments)
+    assert done.returncode == 0, done.stderr
+    text_ = tmp_path / "s2l" / "text"
+    lengths = {p.stem: [len(line.split()) for line in lines(p)] for p in text_.glob("*.en")}
+    assert max(lengths["train"]) < 8 and max(lengths["valid"]) < 8
+    assert all(8 <= n < 10 for n in lengths["test"]) and all(10 <= n < 13 for n in lengths["test1"])
+    assert min(lengths["test2"]) >= 13
+    # Nothing is lost, nothing doubled, pairs stay pairs; the dictionary is the one there was.
+    whole = list(zip(*(lines(base / f"out.text/bpe/train.{lang}") for lang in ("en", "de")), strict=True))
+    parts = [
+        pair
+        for split in ("train", "test", "test1", "test2")
+        for pair in zip(*(lines(text_ / f"{split}.{lang}") for lang in ("en", "de")), strict=True)
+    ]
+    assert sorted(parts) == sorted(whole)
+    assert (tmp_path / "s2l/dict.en.txt").read_bytes() == (base / "out/dict.en.txt").read_bytes()
+    assert (tmp_path / "s2l/test2.en-de.en.bin").is_file()
+    assert "@@" not in (tmp_path / "s2l/tok/test.de").read_text()
+    before = times(tmp_path / "s2l")
+    again = short_to_long(*arguments)
+    assert again.returncode == 0 and "is complete" in again.stderr
+    assert times(tmp_path / "s2l") == before
+    other = short_to_long(base / "out", "--out", tmp_path / "s2l", "--limit", 9, "--bins", "9 10 13")
+    assert other.returncode != 0 and "limit" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--limit", "12", "--bins", "8 10"], "--limit 12"),
+        (["--limit", "8", "--bins", "10 9"], "must increase"),
+        (["--limit", "8", "--bins", "8 900"], "no pairs for test1"),
+        (["--limit", "0"], "--limit 0"),
+        (["--bins", "x"], "--bins x"),
+        (["--source", "fr"], "dict.fr.txt"),
+    ],
+)
+def test_short_to_long_errors(own, tmp_path, arguments, message):
+    base, _, _ = own
+    done = short_to_long(base / "out", "--out", tmp_path / "s2l", *arguments)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert not (tmp_path / "s2l").exists()

@@ -1,0 +1,62 @@
+"""Models without their data: a task of dictionaries that have sizes and no words, and what a checkpoint holds."""
+
+from pathlib import Path
+from typing import Any, Optional
+
+from fairseq.data import Dictionary
+from fairseq.models import build_model
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import OmegaConf
+from torch import nn
+
+from . import checkpoints
+from .checkpoints import CheckpointError
+
+
+def task(source: int, target: Optional[int] = None) -> TranslationTask:
+    """A translation task with dictionaries of so many symbols, special ones included; one for both if they agree."""
+
+    def dictionary(symbols: int) -> Dictionary:
+        d = Dictionary()
+        for i in range(symbols - len(d)):
+            d.add_symbol(f"symbol{i}")
+        return d
+
+    first = dictionary(source)
+    second = first if target in (None, source) else dictionary(target)
+    return TranslationTask(TranslationConfig(source_lang="source", target_lang="target"), first, second)
+
+
+def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
+    """Symbols of the source's and of the target's dictionary of a checkpoint.
+
+    Raises:
+        CheckpointError: it is of no encoder-decoder with embeddings.
+    """
+    names = [f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+    if missing := [name for name in names if name not in state["model"]]:
+        raise CheckpointError(f"{path}: is of no encoder-decoder, it has no {', '.join(missing)}")
+    source, target = (len(state["model"][name]) for name in names)
+    return source, target
+
+
+def open_model(path: str | Path) -> nn.Module:
+    """The encoder-decoder of a checkpoint, in evaluation mode.
+
+    Raises:
+        CheckpointError: it cannot be read, or holds no encoder-decoder that is known here.
+    """
+    state = checkpoints.load(path)
+    config = (state.get("cfg") or {}).get("model") or state.get("args")
+    if config is None:
+        raise CheckpointError(f"{path}: holds no configuration of its model")
+    if isinstance(config, dict):
+        config = OmegaConf.create(config, flags={"allow_objects": True})
+    try:
+        model = build_model(config, task(*symbols(state, path)))
+        model.load_state_dict(state["model"])
+    except CheckpointError:
+        raise
+    except (ValueError, RuntimeError, KeyError, AssertionError) as error:
+        raise CheckpointError(f"{path}: cannot be built: {error}") from error
+    return model.eval()
