@@ -8,11 +8,13 @@ import pytest
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from ode_transformer import recipes
-from ode_transformer.families import ode
+from ode_transformer.families import floater, ode
 from ode_transformer.modules.attention import RELATIVE_POSITIONS
 from ode_transformer.modules.history import HISTORIES
 from ode_transformer.modules.layers import ODE_FUNCTIONS, ODE_RESIDUALS
+from ode_transformer.modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS
 from ode_transformer.numerics.coefficients import COEFFICIENTS
+from ode_transformer.numerics.flow import FLOW_GRADIENTS, FLOW_METHODS
 from ode_transformer.numerics.integrators import INTEGRATORS
 from tests.helpers import ROOT, environment
 
@@ -27,20 +29,22 @@ def test_files_are_there():
 
 
 def test_architectures_are_registered():
-    names = set(re.findall(r"`((?:macaron|rk[24]|ode|transevolve|transformer)_[a-z_0-9]+|rk[24])`", README))
+    names = set(re.findall(r"`((?:macaron|rk[24]|ode|transevolve|transformer|floater)_[a-z_0-9]+|rk[24])`", README))
     assert len(names) > 15
     assert not [n for n in names if n not in ARCH_MODEL_REGISTRY]
 
 
-def test_the_systems_and_choices_of_the_ode_transformer_are_all_named():
+def test_systems_and_choices_are_all_named():
+    assert not [name for name in floater.ARCHITECTURES if f"`{name}`" not in README]
     assert not [name for name in ode.SYSTEMS if f"`{name}`" not in README]
     assert not [suffix for suffix in ode.SIZES if suffix and f"`{suffix}`" not in README]
-    for choices in (INTEGRATORS, COEFFICIENTS, ODE_FUNCTIONS, ODE_RESIDUALS, HISTORIES, RELATIVE_POSITIONS):
+    for choices in (INTEGRATORS, COEFFICIENTS, ODE_FUNCTIONS, ODE_RESIDUALS, HISTORIES, RELATIVE_POSITIONS,
+                    POSITION_ENCODERS, POSITION_BLOCKS, FLOW_SHARING, FLOW_METHODS, FLOW_GRADIENTS):  # fmt: skip
         assert not [choice for choice in choices if f"`{choice}`" not in README]
 
 
 def test_recipes_are_there():
-    names = set(re.findall(r"(?:quickstart|multi30k-\w+)/[\w-]+", README))
+    names = set(re.findall(r"(?:quickstart|short-to-long|multi30k-\w+)/[\w-]+", README))
     assert names and names <= set(recipes.names())
 
 
@@ -54,7 +58,7 @@ def test_make_targets_are_there():
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 
-COMMANDS = ("path", "recipe", "average", "resume", "score", "corpus", "listops", "bench", "record", "curve")
+COMMANDS = "path recipe average resume warm-start score corpus listops bench plot record curve".split()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

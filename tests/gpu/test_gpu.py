@@ -47,7 +47,15 @@ def train(data, save_dir, *more, launcher=()):
 
 @pytest.mark.parametrize(
     "mode",
-    [[], ["--fp16"], ["--bf16"], ["--amp"], ["--checkpoint-activations"]],
+    [
+        [],
+        ["--fp16"],
+        ["--bf16"],
+        ["--amp"],
+        ["--checkpoint-activations"],
+        ["--arch", "floater_tiny", "--fp16"],
+        ["--arch", "floater_tiny", "--fp16", "--optimizer", "flow_adam", "--fp16-no-flatten-grads"],
+    ],
     ids=lambda mode: " ".join(mode) or "fp32",
 )
 def test_training_goes_down_in_every_mode(data, tmp_path, mode):
