@@ -65,6 +65,7 @@ def sentences(count: int, tokens: int, shortest: int, symbols: int, device: str)
     source[:, -1] = 2
     prev = target.roll(1, dims=1)
     prev[:, 0] = 2
+    prev[columns >= lengths[:, None]] = 1
     batch = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": prev, "target": target}
     return {name: x.to(device) for name, x in batch.items()}
 

@@ -58,7 +58,20 @@ def test_make_targets_are_there():
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 
-COMMANDS = "path recipe average resume warm-start score corpus listops bench plot record curve".split()
+COMMANDS = [
+    "path",
+    "recipe",
+    "average",
+    "resume",
+    "warm-start",
+    "score",
+    "corpus",
+    "listops",
+    "bench",
+    "plot",
+    "record",
+    "curve",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
