@@ -25,7 +25,7 @@ class FlowAdam(FairseqAdam):
     (``--flow-update-interval``: its gradients are zero then, which would not keep Adam's momentum from moving it.)
 
     Raises:
-        ValueError: no parameter of a flow, or a scale that is not positive.
+        ValueError: no parameter of a flow among those given, or a scale that is not positive.
     """
 
     def __init__(self, cfg: FlowAdamConfig, params: Iterable[nn.Parameter]):
@@ -35,13 +35,11 @@ class FlowAdam(FairseqAdam):
         for p in params:
             groups[getattr(p, "param_group", "default") == "flow"].append(p)
         if not groups[True]:
-            raise ValueError("--optimizer flow_adam: the model has no flow, --position-encoder floater or rnn-*")
+            raise ValueError(
+                "--optimizer flow_adam: finds no flow. It needs --position-encoder floater or rnn-*; with --fp16 also "
+                "--fp16-no-flatten-grads, for in one flat vector the flow cannot be told apart"
+            )
         super().__init__(cfg, [{"params": groups[False]}, {"params": groups[True]}])
-
-    @property
-    def supports_flat_params(self) -> bool:
-        """No: in one flat vector the flow could not be told apart; fairseq then names --fp16-no-flatten-grads."""
-        return False
 
     def set_lr(self, lr: float) -> None:
         """Set the learning rate, the flow's to its multiple."""

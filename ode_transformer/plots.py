@@ -19,12 +19,17 @@ def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
 
     ``encoder.input`` is what is added to embeddings; ``encoder.0.self_attn.q`` the moving bias of a projection;
     ``encoder.1.input`` what is added to a further block's input.
+
+    Raises:
+        ValueError: a length beyond a learned table's.
     """
     tokens = torch.full((1, length), 4)
     found = {}
     for side in ("encoder", "decoder"):
         stack = getattr(model, side)
         if stack.embed_positions is not None:
+            if length > (longest := stack.embed_positions.max_positions):
+                raise ValueError(f"--length {length}: must be at most {longest}, what the {side} has learned")
             found[f"{side}.input"] = stack.embed_positions(tokens)[0]
     encoder = getattr(model, "position_encoder", None)
     if isinstance(encoder, BiasPositions):

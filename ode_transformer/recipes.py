@@ -277,7 +277,8 @@ def _start_commands(recipe: Recipe, run_dir: str) -> list[list[str]]:
         return [train]
     source, output = _start_files(recipe, run_dir)
     warm_start = ["python", "-m", "ode_transformer.cli", "warm-start", source, "--arch", recipe.train.arch]
-    return [train, [*warm_start, "--output", output, "--data", recipe.data.directory]]
+    flags = _flags(recipe.train.flags)
+    return [train, [*warm_start, "--output", output, "--data", recipe.data.directory, "--", *flags]]
 
 
 def _start_files(recipe: Recipe, run_dir: str) -> tuple[str, str]:

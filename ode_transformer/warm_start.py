@@ -15,9 +15,12 @@ Both models are then run on the same sentences, and a result that differs is ref
 """
 
 import argparse
+import math
 import re
+import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -49,11 +52,12 @@ _EQUAL = 1e-5  # of logits in double precision; fairseq's softmax is in single
 
 @dataclass(frozen=True)
 class Report:
-    """What became of every tensor: (name, shape, what), and how far the logits are from the source's."""
+    """What became of every tensor (name, shape, what), how far logits are from the source's, flags for training."""
 
     tensors: list[tuple[str, tuple[int, ...], str]]
     unused: list[str]
     difference: float
+    flags: list[str]
 
     def __str__(self) -> str:
         kinds: dict[str, int] = {}
@@ -65,6 +69,8 @@ class Report:
             ", ".join(f"{count} tensors {what}" for what, count in kinds.items()) + f", {len(self.unused)} unused"
         )
         lines.append(f"largest difference of a logit from the source's, on random sentences: {self.difference:.1e}")
+        if self.flags:
+            lines.append(f"fairseq-train needs: {shlex.join(self.flags)}")
         return "\n".join(lines)
 
 
@@ -90,40 +96,77 @@ def warm_start(
         flags: flags of fairseq-train, as on its command line; those of the model are heeded.
         dynamics_scale: factor of the last layer of a flow's dynamics; 0 changes nothing at first.
         approximate: write a model that does not equal its source, too.
-        data: a folder of binarised data whose dictionaries the checkpoint has to fit.
+        data: binarised data whose dictionaries' sizes the checkpoint has to fit; of several with colons the first.
 
     Raises:
         CheckpointError: the source cannot be read, is no stock Transformer, does not fit (which options or tensors), or
             the result is not equal and ``approximate`` is not set. Nothing is written then.
     """
+    if not (dynamics_scale >= 0 and math.isfinite(dynamics_scale)):
+        raise CheckpointError(f"--dynamics-scale {dynamics_scale}: must be a number, 0 or more")
+    if Path(output).resolve() == Path(source).resolve():
+        raise CheckpointError(f"--output {output}: must not be the checkpoint itself")
     state = checkpoints.load(source)
     options = _options(state, source)
     sizes = symbols(state, source)
     if data is not None:
-        _check_dictionaries(Path(data), state, sizes, source)
+        _check_dictionaries(Path(str(data).split(":")[0]), state, sizes, source)
     task_ = task(*sizes)
-    try:
+    with _named(f"{source}: is no Transformer of stock fairseq"):
         before = FloaterModel.build_model(FloaterConfig(position_encoder="none", **options), task_)
         before.load_state_dict(dict(state["model"]), strict=True)
-    except (ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{source}: is no Transformer of stock fairseq: {error}") from error
-    model_name, values = _target(arch, flags, options, source)
-    with torch.random.fork_rng(devices=[]):
+    model_name, values, explicit = _target(arch, flags, options, source)
+    with torch.random.fork_rng(devices=[]), _named(f"{source} cannot become {arch}"):
         torch.manual_seed(1)
-        try:
-            after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
-        except ValueError as error:
-            raise CheckpointError(f"{source} cannot become {arch}: {error}") from error
-    report = _transfer(before, after, source, arch, values, dynamics_scale)
-    difference = _difference(before, after, sizes)
-    report = Report(report.tensors, report.unused, difference)
-    if difference > _EQUAL and dynamics_scale == 0 and not approximate:
+        after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
+    rows, dynamics = _transfer(before, after, source, arch, values)
+    if dynamics_scale > 0 and not dynamics:
+        raise CheckpointError(f"--dynamics-scale {dynamics_scale}: {arch} has no flow")
+    with _named(f"{source} cannot become {arch}"):
+        difference = _difference(before, after, sizes)
+    if not difference <= _EQUAL and not approximate:  # not a number is not equal
         raise CheckpointError(
-            f"{source} cannot become {arch} exactly: {_changes(values)}; logits differ by {difference:.1e}. "
-            f"--approximate writes it nevertheless"
+            f"{source} cannot become {arch} exactly: {_changes(values, explicit, options)}; logits differ by "
+            f"{difference:.1e}. --approximate writes it nevertheless"
         )
+    if dynamics_scale > 0:
+        with torch.no_grad():
+            for name, initial in dynamics.items():
+                after.get_parameter(name).copy_(dynamics_scale * initial)
+        rows = [(n, shape, f"new, x {dynamics_scale:g}" if n in dynamics else what) for n, shape, what in rows]
+        difference = _difference(before, after, sizes)
     checkpoints.save(_state(state, model_name, values, after, source), output)
-    return report
+    unused = [name for name in state["model"] if name.endswith("_float_tensor")]
+    return Report(rows, unused, difference, _needed(arch, values))
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Errors of fairseq's and of ours, which options of a stranger's checkpoint may cause, as one that says where."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (ValueError, RuntimeError, AssertionError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{what}: {error or type(error).__name__}") from error
+
+
+def _needed(arch: str, values: Mapping[str, Any]) -> list[str]:
+    """The flags that fairseq-train needs beside the architecture's name to build the same model."""
+    _, config_class, preset = PRESETS[arch]
+    usual = resolve(preset, config_class)
+    flags = []
+    for name, value in values.items():
+        if name == "arch" or value is None or "drop" in name or value == usual[name] or str(value) == str(usual[name]):
+            continue
+        if name in ("decoder_input_dim", "decoder_output_dim") and value == values["decoder_embed_dim"]:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            flags.append(flag if value else f"--no-{flag[2:]}")
+        else:
+            flags += [flag, str(value)]
+    return flags
 
 
 def _options(state: dict, source: Any) -> dict[str, Any]:
@@ -154,6 +197,8 @@ def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source:
         raise CheckpointError(f"{data}: has no dictionary, dict.LANGUAGE.txt")
     trained = (state.get("cfg") or {}).get("task") or state.get("args")
     trained = vars(trained) if isinstance(trained, argparse.Namespace) else dict(trained or {})
+    if not (trained.get("source_lang") and trained.get("target_lang")):
+        raise CheckpointError(f"{source}: does not say its languages; leave out --data")
     for key, size in zip(("source_lang", "target_lang"), sizes, strict=True):
         path = data / f"dict.{trained.get(key)}.txt"
         if not path.is_file():
@@ -164,8 +209,8 @@ def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source:
             raise CheckpointError(f"{path}: has {found} symbols, {source} was trained with {size}")
 
 
-def _target(arch: str, flags: Sequence[str], options: dict, source: Any) -> tuple[str, dict[str, Any]]:
-    """The model that an architecture is of, and the value of every option."""
+def _target(arch: str, flags: Sequence[str], options: dict, source: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The model that an architecture is of, the value of every option, and the options that flags gave."""
     if arch not in PRESETS:
         raise CheckpointError(f"--arch {arch}: must be one of {', '.join(PRESETS)}")
     model_name, config_class, preset = PRESETS[arch]
@@ -195,13 +240,19 @@ def _target(arch: str, flags: Sequence[str], options: dict, source: Any) -> tupl
     kept = {k: v for k, v in options.items() if k not in explicit and not (halves and k in _INNER)}
     values |= {**kept, "arch": arch}
     values.pop("_name", None)
-    return model_name, values
+    return model_name, values, explicit
 
 
-def _transfer(before: nn.Module, after: nn.Module, source: Any, arch: str, values: dict, scale: float) -> Report:
-    """Fill the new model's tensors from the old one's."""
+def _transfer(
+    before: nn.Module, after: nn.Module, source: Any, arch: str, values: dict
+) -> tuple[list[tuple[str, tuple[int, ...], str]], dict[str, Tensor]]:
+    """Fill the new model's tensors from the old one's, the dynamics with zeros.
+
+    Returns:
+        what became of every tensor, and the initial values of what is zero in the dynamics.
+    """
     old, new = before.state_dict(), after.state_dict()
-    rows, used, misfits = [], set(), []
+    rows, used, misfits, dynamics = [], set(), {}, {}
     flows = {n for n, m in after.named_modules() if isinstance(m, Flow)}
     macaron = str(values["splitting"]) == "strang"
     with torch.no_grad():
@@ -214,25 +265,22 @@ def _transfer(before: nn.Module, after: nn.Module, source: Any, arch: str, value
                 used.add(name)
             elif name.rpartition(".")[0] in flows:
                 if name.endswith(("weight2", "time2", "bias2")):
-                    tensor.mul_(scale)
-                    what = "new, zero" if scale == 0 else f"new, x {scale:g}"
+                    dynamics[name], what = tensor.clone(), "new, zero"
+                    tensor.zero_()
             elif re.search(r"\.macaron_fc2\.(weight|bias)$", name) or ".relative_position_" in name:
                 tensor.zero_()
                 what = "new, zero"
             elif theirs is not None:
-                misfits.append(f"{name} is {tuple(theirs.shape)}, must be {tuple(tensor.shape)}")
+                misfits[name] = f"{name} is {tuple(theirs.shape)}, must be {tuple(tensor.shape)}"
             rows.append((name, tuple(tensor.shape), what))
-        if macaron and misfits:
+        if macaron and any(".fc1." in name for name in misfits):
             used |= _halve(after, old, rows)
-            misfits = []
         _near_euler(after, rows)
-    unused = [name for name in old if name not in used and not re.search(r"(version|_float_tensor)$", name)]
-    if misfits or unused:
-        raise CheckpointError(
-            f"{source} does not fit {arch}: "
-            + "; ".join(misfits + [f"{name} has no place" for name in unused][: 8 - min(len(misfits), 7)])
-        )
-    return Report(rows, unused, 0.0)
+    problems = [misfits.get(name, f"{name} has no place") for name in old if name not in used]
+    if problems:
+        more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
+        raise CheckpointError(f"{source} does not fit {arch}: {'; '.join(problems[:8])}{more}")
+    return rows, dynamics
 
 
 def _halve(after: nn.Module, old: Mapping[str, Tensor], rows: list) -> set[str]:
@@ -278,9 +326,13 @@ def _near_euler(after: nn.Module, rows: list) -> None:
     rows[:] = [(name, shape, what.get(name, before)) for name, shape, before in rows]
 
 
-def _changes(values: Mapping[str, Any]) -> str:
+def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """Which of its options make an architecture another function than the Transformer."""
-    reasons = []
+    reasons = [
+        f"--{name.replace('_', '-')} {value}, of the checkpoint {options[name]}"
+        for name, value in explicit.items()
+        if name in options and str(options[name]) != str(value) and name not in _INNER
+    ]
     coefficients, integrator = str(values["coefficients"]), str(values["integrator"])
     if coefficients in ("sigmoid", "two-sigmoids", "two-tanh", "ema"):
         reasons.append(f"coefficients {coefficients} are never (1, 0)")
@@ -300,7 +352,7 @@ def _changes(values: Mapping[str, Any]) -> str:
         reasons.append(f"position encoder {values['position_encoder']} moves from the first token on")
     if values["ffn_hidden_layers"] != 1:
         reasons.append(f"{values['ffn_hidden_layers']} hidden layers in the feed-forward")
-    return "; ".join(reasons) or "it computes something else"
+    return "; ".join(reasons) or "no option says why; are its logits finite?"
 
 
 @torch.no_grad()
@@ -343,7 +395,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", required=True, help="the file to write, for --finetune-from-model or --restore-file"
     )
-    parser.add_argument("--data", help="binarised data whose dictionaries the checkpoint has to fit")
+    parser.add_argument("--data", help="binarised data whose dictionaries' sizes the checkpoint has to fit")
     parser.add_argument(
         "--dynamics-scale", type=float, default=0.0, metavar="S",
         help="the flow's last layer begins at S times its usual values (default: 0, which changes nothing at first)",
@@ -365,6 +417,6 @@ def main(args: argparse.Namespace) -> int:
         data=args.data,
     )
     print(report)
-    if report.difference > _EQUAL:
+    if not report.difference <= _EQUAL:
         print("not equal to its source", file=sys.stderr)
     return 0

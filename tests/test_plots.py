@@ -71,6 +71,12 @@ def test_bad_input(tmp_path, more, message, capsys, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
+def test_beyond_a_learned_table(tmp_path):
+    words = ["plot", "positions", write(tmp_path / "a.pt", "learned-positions"), "--output", str(tmp_path / "x.png")]
+    with pytest.raises(SystemExit, match="--length 2000: must be at most 1024"):
+        cli.main([*words, "--length", "2000"])
+
+
 def test_files_that_are_no_models(tmp_path, capsys):
     for state, message in (
         ({"model": {}, "cfg": {"model": {"_name": "floater"}}}, "no encoder-decoder"),

@@ -76,7 +76,7 @@ def test_the_old_layout(tmp_path):
     fixture = load("stock_old_layout_postnorm")
     torch.save(as_written(fixture), tmp_path / "old.pt")
     report = warm_start(tmp_path / "old.pt", tmp_path / "out.pt", "floater_base", words(sizes(fixture)))
-    assert not report.unused
+    assert report.unused == [f"{side}.embed_positions._float_tensor" for side in ("encoder", "decoder")]
     m, cfg = open_(tmp_path / "out.pt")
     prev = fixture["prev_output_tokens"]
     logits = m(fixture["src_tokens"], fixture["src_lengths"], prev)[0]
@@ -164,6 +164,64 @@ def test_halves_are_nearer_than_chance(tmp_path):
     assert (near - far).norm() < 0.7 * (random - far).norm()
 
 
+def test_inner_sizes_that_are_neither_the_same_nor_halves(tmp_path):
+    stock(tmp_path / "stock.pt", **PRE_NORM)
+    with pytest.raises(CheckpointError, match=r"fc1.weight is \(24, 16\), must have 48 rows"):
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "macaron_tiny",
+                   words({**SIZES, "encoder-ffn-embed-dim": 48}), approximate=True)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arch", "more", "scale", "words_"),
+    [
+        ("rk2_tiny", NO_HISTORY, 0.01, "rk2_tiny has no flow"),
+        ("floater_tiny", ["--no-scale-embedding"], 1e-6, "--no-scale-embedding True, of the checkpoint False"),
+        ("floater_tiny", ["--activation-fn", "gelu"], 0.0, "--activation-fn gelu, of the checkpoint relu"),
+        ("floater_tiny", [], float("nan"), "--dynamics-scale nan"),
+        ("floater_tiny", [], -1.0, "--dynamics-scale -1"),
+    ],
+)
+def test_a_scale_of_dynamics_excuses_nothing_else(tmp_path, arch, more, scale, words_):
+    stock(tmp_path / "stock.pt", **PRE_NORM)
+    with pytest.raises(CheckpointError, match=words_):
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, [*words(SIZES), *more], dynamics_scale=scale)
+    assert not (tmp_path / "out.pt").exists()
+
+
+def test_weights_that_are_not_finite_are_not_equal(tmp_path):
+    stock(tmp_path / "stock.pt")
+    state = torch.load(tmp_path / "stock.pt", weights_only=False)
+    state["model"]["encoder.layers.0.fc1.weight"][0, 0] = float("nan")
+    torch.save(state, tmp_path / "stock.pt")
+    with pytest.raises(CheckpointError, match="finite"):
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
+
+
+def test_the_source_is_not_overwritten(tmp_path):
+    stock(tmp_path / "stock.pt")
+    before = (tmp_path / "stock.pt").read_bytes()
+    with pytest.raises(CheckpointError, match="must not be the checkpoint itself"):
+        warm_start(tmp_path / "stock.pt", tmp_path / "." / "stock.pt", "floater_tiny", words(SIZES))
+    assert (tmp_path / "stock.pt").read_bytes() == before
+
+
+def test_flags_for_training_are_said(tmp_path):
+    stock(tmp_path / "stock.pt", **PRE_NORM)
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
+    assert {"--share-all-embeddings", "--encoder-normalize-before", "--decoder-normalize-before"} <= set(report.flags)
+    built = build_model(
+        parse("floater_tiny", {"user-dir": "ode_transformer"} | dict(_pairs(report.flags))).model, task()
+    )
+    built.load_state_dict(torch.load(tmp_path / "out.pt", weights_only=True)["model"])
+
+
+def _pairs(flags):
+    for i, flag in enumerate(flags):
+        if flag.startswith("--"):
+            value = flags[i + 1] if i + 1 < len(flags) and not flags[i + 1].startswith("--") else True
+            yield flag[2:], value
+
+
 def test_some_dynamics_if_asked(tmp_path):
     stock(tmp_path / "stock.pt")
     report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES), dynamics_scale=0.01)
@@ -181,6 +239,8 @@ def test_every_tensor_is_reported(tmp_path, capsys):
     assert {name for name, _ in m.named_parameters()} <= set(copied)
     assert "new, zero  position_encoder.solvers.all.weight2  (16, 16)" in out
     assert "3 tensors new, 3 tensors new, zero, 0 unused" in out
+    (needed,) = (line for line in out.splitlines() if line.startswith("fairseq-train needs: "))
+    assert "--share-all-embeddings" in needed and "quant" not in needed and "output-dim" not in needed
     assert "largest difference of a logit" in out
 
 
@@ -203,7 +263,7 @@ def test_it_begins_before_the_first_update(tmp_path):
         ("floater_tiny", {"decoder-layers": 1}, "decoder_layers is 1"),
         ("floater_tiny", {"encoder-attention-heads": 4}, "encoder_attention_heads is 4"),
         ("floater_tiny", {"encoder-ffn-embed-dim": 48}, "encoder_ffn_embed_dim is 48"),
-        ("macaron_tiny", {"encoder-ffn-embed-dim": 48}, "splitting strang|fc1"),
+        ("macaron_tiny", {"encoder-ffn-embed-dim": 48}, r"fc1.weight is \(24, 16\), must have 48 rows"),
         ("floater_huge", {}, "--arch floater_huge: must be one of .*floater_base"),
         ("transevolve_fullff_1_tiny", {}, "transevolve_fullff_1_tiny"),
         ("floater_tiny", {"flow-step": 0}, "--flow-step 0"),
@@ -251,6 +311,8 @@ def test_another_dictionary(tmp_path):
             lambda s: s["cfg"].update(model={"_name": "macaron", "arch": "macaron_tiny"}),
             "must be a Transformer of stock",
         ),
+        (lambda s: setattr(s["cfg"]["model"], "encoder_attention_heads", 3), "is no Transformer of stock"),
+        (lambda s: setattr(s["cfg"]["model"], "encoder_layers", "x"), "is no Transformer of stock"),
         (lambda s: s["cfg"].update(model=argparse.Namespace(arch="rk2_tiny")), "must be a Transformer of stock"),
     ],
 )

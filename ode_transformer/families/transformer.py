@@ -84,7 +84,9 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "direct", "gradients through the flow's solver: direct back-propagation, or adjoint (less memory, more time)"
     )
     flow_update_interval: int = option(
-        1, "updates from one solution of the flow, and gradient of its dynamics, to the next"
+        1,
+        "updates from one solution of the flow, and gradient of its dynamics, to the next; with --optimizer flow_adam, "
+        "for others move the flow by their momentum in between",
     )
 
 

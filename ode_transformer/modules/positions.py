@@ -146,7 +146,8 @@ class BlockPositions(PositionEncoder):
     """An encoding of positions added to the input of every block; the first has it as the stock Transformer does.
 
     FLOATER's equation 7 and the baselines "at all blocks" of its Table 2: one sinusoid for all blocks, or a learned
-    table each. The state itself takes it up, as in the Universal Transformer.
+    table each. The state itself takes it up, as in the Universal Transformer; where histories or multistep schemes
+    stand between layers, it reaches the layer alone.
 
     Args:
         cfg: the configuration.
@@ -190,9 +191,12 @@ class BiasPositions(PositionEncoder):
     values, those of cross-attention with the source's.
 
     All rows, three of each attention of each layer, are solved at once: in training once a pass, and where no gradient
-    is taken once for a model's weights, anew when a longer sentence comes. The solution is in no checkpoint. With an
-    update interval, biases are computed and their dynamics receives gradients at every such update of the optimiser
-    only (paper, section 4.4); b(0) is trained in all.
+    is taken once for a model's weights, anew when a longer sentence comes. The solution is in no checkpoint. It is
+    forgotten when weights change in place or are loaded, and between training and evaluation; who writes to
+    ``parameter.data`` otherwise has to call ``forget``.
+
+    With an update interval, the dynamics receives gradients at every such update of the optimiser only, and what was
+    solved after it is held until the next (paper, section 4.4); b(0) is trained in all.
 
     Args:
         build: makes a solver (``numerics/flow.py``) from C.
@@ -250,9 +254,11 @@ class BiasPositions(PositionEncoder):
             self.solvers[name] = build(widths[0])
         for p in self.solvers.parameters():
             p.param_group = "flow"  # for an optimiser that treats it apart
+        # (length, weights, tables): of evaluation; of an interval of updates; of one pass.
         self._cache: Optional[tuple] = None
+        self._held: Optional[tuple] = None
         self._pass: Optional[tuple] = None
-        self._given: dict[str, tuple[Tensor, Tensor]] = {}
+        self._given: dict[str, list] = {}  # side -> positions, the index of each token in them, tables
 
     def encoder(self, tokens: Tensor, padding: Tensor) -> list[Place]:
         source = self._place("source", padding, slice(0, tokens.size(1)))
@@ -281,35 +287,48 @@ class BiasPositions(PositionEncoder):
         """Tables that are long enough, and the index of some columns in them."""
         if side not in self._given:
             return self._tables(padding.size(1)), token_index(padding, columns)
-        grid, index = self._given[side]
-        if padding.size(1) > index.size(-1) or (index.dim() == 2 and len(index) != len(padding)):
+        grid, index, tables = self._given[side]
+        index = index.view(-1, index.size(-1))
+        fits = index.size(1) == padding.size(1) if side == "source" else index.size(1) >= padding.size(1)
+        if not fits or len(padding) % len(index):
             raise ValueError(
                 f"{side} positions of shape {tuple(index.shape)}: do not fit tokens of {tuple(padding.shape)}"
             )
-        index = index.view(-1, index.size(-1))[:, columns].t().to(padding.device)
-        return self._solve(grid), index
+        if len(index) > 1:  # a beam's hypotheses
+            index = index.repeat_interleave(len(padding) // len(index), dim=0)
+        if torch.is_grad_enabled():
+            tables = self._solve(grid)
+        elif tables is None:
+            tables = self._given[side][2] = self._solve(grid)
+        return tables, index[:, columns].t().to(padding.device)
 
     def _tables(self, length: int) -> dict[str, Sequence[Tensor]]:
         """The pieces (N, 1 or 2, C) of every solver, for the positions 0 to length - 1 at least."""
         if self._pass is not None and self._pass[0] >= length:
             return self._pass[1]
-        held = self.training and self.updates % self.interval != 0  # the solution of an earlier update will do
-        if torch.is_grad_enabled() and not held:
-            self._cache = None  # what is held next is computed from the weights that this update makes
+        if self.training and self.updates % self.interval != 0:
+            if self._held is None or self._held[0] < length:
+                self._held = self._remembered(length, None)
+            tables = self._held[2]
+            if torch.is_grad_enabled():
+                # Gradients of zero rather than none: distributed training waits for those of all parameters.
+                zero = sum(p.sum() for p in self.solvers.parameters()) * 0.0
+                tables = {name: [piece + zero for piece in pieces] for name, pieces in tables.items()}
+            return tables
+        if torch.is_grad_enabled():
+            self._held = None  # what is held next is computed from the weights that this update makes
             return self._solve(torch.arange(length))
         biases = [projection.bias for pieces in self._pieces.values() for piece in pieces for projection in piece]
-        # What it was computed from; train() forgets what changes without a trace, as optimisers do it.
-        weights = None if held else [(p.data_ptr(), p._version) for p in (*self.solvers.parameters(), *biases)]
+        parameters = (*self.solvers.parameters(), *biases)
+        weights = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters]
         if self._cache is None or self._cache[0] < length or self._cache[1] != weights:
-            longer = max(64, 2 ** (length - 1).bit_length())
-            with torch.no_grad():
-                self._cache = (longer, weights, self._solve(torch.arange(longer)))
-        tables = self._cache[2]
-        if torch.is_grad_enabled():
-            # Gradients of zero rather than none: distributed training waits for those of all parameters.
-            zero = sum(p.sum() for p in self.solvers.parameters()) * 0.0
-            tables = {name: [piece + zero for piece in pieces] for name, pieces in tables.items()}
-        return tables
+            self._cache = self._remembered(length, weights)
+        return self._cache[2]
+
+    @torch.no_grad()
+    def _remembered(self, length: int, weights: Any) -> tuple:
+        longer = max(64, 2 ** (length - 1).bit_length())
+        return longer, weights, self._solve(torch.arange(longer))
 
     def _solve(self, positions: Tensor) -> dict[str, Sequence[Tensor]]:
         tables = {}
@@ -348,32 +367,38 @@ class BiasPositions(PositionEncoder):
         """Within, tokens are at these positions rather than at their indices (paper, appendix C).
 
         Args:
-            source, target: (S,) for all sentences or (B, S), a position a token, the first column's first: real
-                numbers, 0 or more, increasing along a sentence. On the side of padding go on increasing.
+            source, target: (S,) for all sentences or (B, S), a position a column: real numbers, 0 or more, increasing
+                from the left, under padding too. The target's may be of more columns than there are tokens so far.
 
         Raises:
             ValueError: positions that do not increase; when tokens come that they do not fit.
         """
+        outer = dict(self._given)
         try:
             for side, positions in (("source", source), ("target", target)):
                 if positions is not None:
                     for row in positions.reshape(-1, positions.size(-1)):
                         check_positions(row)
-                    self._given[side] = torch.unique(positions.to("cpu", torch.float64), return_inverse=True)
+                    self._given[side] = [*torch.unique(positions.to("cpu", torch.float64), return_inverse=True), None]
             yield
         finally:
-            self._given = {}
+            self._given = outer
 
     def set_num_updates(self, updates: int) -> None:
         """How many updates the optimiser has made; fairseq's trainer says so."""
         self.updates = updates
 
+    def forget(self) -> None:
+        """Forget what was solved; the next pass solves anew."""
+        self._cache = self._held = None
+
     def train(self, mode: bool = True) -> "BiasPositions":
-        self._cache = None
+        if mode != self.training:  # fairseq calls this once a batch; optimisers change weights without a trace
+            self._cache = None
         return super().train(mode)
 
     def _apply(self, *args: Any, **more: Any) -> "BiasPositions":
-        self._cache = None
+        self.forget()
         return super()._apply(*args, **more)
 
 
@@ -384,6 +409,15 @@ def _reset_biases(attention: nn.Module, layers: int, side: str, memory: str) -> 
         bias = getattr(attention, name).bias
         bound = math.sqrt(6 / ((layers + kinds[group]) * bias.numel()))
         nn.init.uniform_(bias, -bound, bound)
+
+
+_FLOW_OPTIONS = {
+    "flow_sharing": "all",
+    "flow_update_interval": "1",
+    "flow_method": "rk4",
+    "flow_step": "4.0",
+    "flow_gradient": "direct",
+}  # in this order: recurrent networks heed the first two
 
 
 def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
@@ -397,14 +431,24 @@ def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> 
         ValueError: an encoder that does not fit the architecture.
     """
     name, blocks = str(cfg.position_encoder), str(cfg.position_blocks)
+    heeded = {"floater": 5, "rnn": 2}.get(name.split("-")[0], 0)
+    for option, default in list(_FLOW_OPTIONS.items())[heeded:]:
+        if str(value := getattr(cfg, option)) != default:
+            raise ValueError(f"--{option.replace('_', '-')} {value}: has no meaning with --position-encoder {name}")
     if name in ("sinusoidal", "learned"):
         if cfg.no_token_positional_embeddings:
             raise ValueError(f"--position-encoder {name}: has no meaning with --no-token-positional-embeddings")
         return BlockPositions(cfg, name == "learned", sides) if blocks == "all" else None
     if name == "none":
         return None
-    if cfg.cross_self_attention:
-        raise ValueError(f"--position-encoder {name}: does not go with --cross-self-attention")
+    for option, given in (
+        ("cross-self-attention", cfg.cross_self_attention),
+        ("offload-activations", cfg.offload_activations),
+        ("encoder-xformers-att-config", cfg.encoder.xformers_att_config),
+        ("decoder-xformers-att-config", cfg.decoder.xformers_att_config),
+    ):
+        if given:
+            raise ValueError(f"--position-encoder {name}: does not go with --{option}")
 
     def build(dim: int) -> nn.Module:
         if name == "floater":

@@ -4,10 +4,11 @@ import copy
 
 import pytest
 import torch
+from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.modules import positions
 from ode_transformer.modules.positions import BiasPositions, BlockPositions, token_index
-from tests.helpers import Kernels, batch, model, small
+from tests.helpers import Kernels, batch, model, small, task
 
 EVERYWHERE = slice(0, 5)
 
@@ -117,7 +118,7 @@ def test_the_solution_is_in_no_checkpoint(m):
     ]
 
 
-@pytest.mark.parametrize("how", ["load", "in place", "optimiser", "cast"])
+@pytest.mark.parametrize("how", ["load", "in place", "optimiser", "cast", "forget"])
 def test_the_solution_follows_the_weights(m, how):
     other = small("floater_tiny")
     with torch.no_grad():
@@ -134,9 +135,13 @@ def test_the_solution_follows_the_weights(m, how):
             for p, q in zip(m.parameters(), other.parameters(), strict=True):
                 p.data.copy_(q.data)
             m.eval()
-        else:
+        elif how == "cast":
             m.load_state_dict(other.state_dict())
             m.double().float()
+        else:
+            for p, q in zip(m.parameters(), other.parameters(), strict=True):
+                p.data.copy_(q.data)
+            m.position_encoder.forget()
         torch.testing.assert_close(logits(m), logits(other), atol=1e-6, rtol=0)
 
 
@@ -155,6 +160,21 @@ def test_after_inference_mode(m):
         logits(m.eval())
 
 
+def test_one_solution_in_a_validation(m, solved):
+    """fairseq calls eval() before every batch."""
+    with torch.no_grad():
+        for seed in range(3):
+            m.eval()
+            logits(m, seed)
+    assert solved == [64]
+
+
+def test_built_in_inference_mode():
+    with torch.inference_mode():
+        m = small("floater_tiny")
+        torch.testing.assert_close(logits(m), logits(m))
+
+
 @pytest.mark.parametrize("sharing", ["all", "stack"])
 def test_flows(sharing):
     """Shared by all, or three as released; the queries of cross-attention go with the decoder's."""
@@ -169,22 +189,51 @@ def test_flows(sharing):
 
 
 def test_interval(solved):
-    """Between its updates the flow's gradients are zero, not missing, and its solution stays what it was."""
-    m = small("floater_tiny", **{"flow-update-interval": 3}).train()
+    """As fairseq trains: train() and parts of a batch in every update, evaluations in between.
+
+    Between its updates the flow's gradients are zero, not missing, and what was solved is held.
+    """
+    m = small("floater_tiny", **{"flow-update-interval": 3})
     flow = list(m.position_encoder.solvers.parameters())
-    norms = []
+    norms, tables = [], []
     for update in range(7):
         m.set_num_updates(update)
         m.zero_grad()
-        loss_of(m).backward()
+        for part in range(2):
+            m.train()
+            loss_of(m, part).backward()
         norms.append(float(sum(p.grad.norm() for p in flow)))
-        with torch.no_grad():
-            for p in flow:
-                p.add_(0.01)
+        tables.append(m.position_encoder._held and m.position_encoder._held[2]["all"][0])
+        for p in flow:
+            p.data.add_(0.01)  # as an optimiser does
+        if update in (1, 4):
+            for _ in range(2):
+                m.eval()
+                with torch.no_grad():
+                    logits(m)
     assert [n > 0 for n in norms] == [True, False, False, True, False, False, True]
-    assert solved == [7, 64, 7, 64, 7]  # at 0, 3 and 6; once for what is held in 1 and 2, and in 4 and 5
+    # Both parts at 0; what is held in 1 and 2; both evaluations after 1; the same from 3 on.
+    assert solved == [7, 7, 64, 64, 7, 7, 64, 64, 7, 7]
+    assert tables[1] is tables[2] and tables[4] is tables[5] and not torch.equal(tables[1], tables[4])
     with torch.no_grad():
         assert torch.equal(logits(m.eval()), logits(copy.deepcopy(m)))
+
+
+def test_longer_sentences_within_an_interval(solved):
+    m = small("floater_tiny", **{"flow-update-interval": 5}).train()
+    m.set_num_updates(1)
+    m(*batch(sizes=(3, 3)))
+    m(*batch(sizes=(70, 3)))
+    m(*batch(sizes=(3, 3)))
+    assert solved == [64, 128]
+
+
+def test_resuming_within_an_interval(solved):
+    m = small("floater_tiny", **{"flow-update-interval": 5}).train()
+    m.set_num_updates(7)
+    loss_of(m).backward()
+    assert solved == [64]
+    assert all(not p.grad.any() for p in m.position_encoder.solvers.parameters())
 
 
 def test_parts_of_a_batch_are_one_update(solved):
@@ -216,11 +265,37 @@ def test_positions_of_ones_own(m):
     torch.testing.assert_close(m(src, lengths, prev)[0], stock)  # the end of the block is the end of it
 
 
+def test_positions_of_ones_own_in_a_beam(m, solved):
+    """A row for each sentence serves all of its hypotheses; one solution a side."""
+    src, lengths, _ = batch(sizes=(6, 6))
+    times = torch.stack((torch.arange(7.0), torch.arange(7.0) * 40))
+    sample = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
+    hypotheses = []
+    for cached in (True, False):
+        generator = SequenceGenerator([m], task().target_dictionary, beam_size=3, max_len_a=0, max_len_b=6)
+        generator.model.has_incremental = cached
+        with m.position_encoder.at(source=times), torch.no_grad():
+            hypotheses.append([h["tokens"].tolist() for hs in generator.generate([m], sample) for h in hs])
+    assert hypotheses[0] == hypotheses[1]
+    assert solved.count(13) <= 2  # 7 positions and 6 others
+
+
+def test_positions_within_positions(m):
+    src, lengths, prev = batch(sizes=(6, 6))
+    encoder = m.position_encoder
+    with encoder.at(source=torch.arange(7.0) * 3):
+        outer = m(src, lengths, prev)[0]
+        with encoder.at(target=torch.arange(6.0) * 5):
+            assert set(encoder._given) == {"source", "target"}
+        assert torch.equal(m(src, lengths, prev)[0], outer)
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
         (torch.tensor([0.0, 1, 2, 2, 3, 4, 5]), "must increase"),
         (torch.arange(6.0), "do not fit tokens"),
+        (torch.arange(50.0), "do not fit tokens"),
         (torch.arange(7.0).expand(3, -1), "do not fit tokens"),
     ],
 )
@@ -272,6 +347,10 @@ def test_learned_tables():
         ({"flow-update-interval": 0}, "--flow-update-interval 0"),
         ({"flow-step": 0.0}, "--flow-step 0.0"),
         ({"cross-self-attention": True, "no-cross-attention": True}, "--position-encoder floater"),
+        ({"offload-activations": True}, "--position-encoder floater: does not go with --offload-activations"),
+        ({"position-encoder": "none", "flow-step": 2}, "--flow-step 2.0: has no meaning"),
+        ({"position-encoder": "none", "flow-update-interval": 2}, "--flow-update-interval 2: has no meaning"),
+        ({"position-encoder": "rnn-scalar-1", "flow-gradient": "adjoint"}, "--flow-gradient adjoint: has no meaning"),
         ({"position-encoder": "learned", "no-token-positional-embeddings": True}, "--position-encoder learned"),
         ({"position-encoder": "sinusoidal", "encoder-learned-pos": True}, "--position-encoder sinusoidal"),
         ({"decoder-embed-dim": 8, "decoder-output-dim": 16}, "--flow-sharing all: needs one width"),
