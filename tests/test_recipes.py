@@ -157,3 +157,27 @@ def test_unknown_steps_and_precisions_are_named(option, value):
     values = {"step": "train", option: value}
     with pytest.raises(RecipeError, match=rf"{option} '{value}': must be one of"):
         recipes.commands(recipes.load("multi30k-short/macaron-tiny"), values.pop("step"), **values)
+
+
+def test_a_recipe_may_start_from_anothers_checkpoint(tmp_path):
+    """FLOATER's two stages: the other recipe's training, the warm start with the flags of the training, the training."""
+    warm = recipes.load("multi30k-short/floater-warm-tiny")
+    first, start = recipes.commands(warm, "start", run_dir="runs/x")
+    (train,) = recipes.commands(warm, "train", run_dir="runs/x")
+    assert first == ["scripts/train.sh", "multi30k-short/transformer-tiny"]
+    assert start[start.index("warm-start") + 1] == "runs/multi30k-short/transformer-tiny/checkpoint_best.pt"
+    assert start[start.index("--output") + 1] == train[train.index("--finetune-from-model") + 1] == "runs/x/start.pt"
+    assert start[start.index("--") + 1 :] == recipes._flags(warm.train.flags)
+    longer = recipes.load("multi30k-short/transformer-longer-tiny")
+    assert recipes.commands(longer, "start") == [first]
+    (train,) = recipes.commands(longer, "train")
+    assert train[train.index("--finetune-from-model") + 1] == "runs/multi30k-short/transformer-tiny/checkpoint_best.pt"
+    assert recipes.commands(recipes.load("quickstart/macaron-tiny"), "start") == []
+
+
+def test_a_start_from_other_data_is_named(tmp_path):
+    base = ROOT / "configs/multi30k-short/floater-warm-tiny.yaml"
+    path = tmp_path / "x.yaml"
+    path.write_text(f"extends: {base}\ntrain: {{start: {{recipe: quickstart/transformer-tiny}}}}\n")
+    with pytest.raises(recipes.RecipeError, match="'quickstart/transformer-tiny' has other data"):
+        recipes.load(str(path))
