@@ -160,7 +160,7 @@ def test_unknown_steps_and_precisions_are_named(option, value):
 
 
 def test_a_recipe_may_start_from_anothers_checkpoint(tmp_path):
-    """FLOATER's two stages: the other recipe's training, the warm start with the flags of the training, the training."""
+    """FLOATER: the other recipe is trained, turned into FLOATER with the flags of the training, and trained further."""
     warm = recipes.load("multi30k-short/floater-warm-tiny")
     first, start = recipes.commands(warm, "start", run_dir="runs/x")
     (train,) = recipes.commands(warm, "train", run_dir="runs/x")

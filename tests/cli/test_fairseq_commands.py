@@ -201,7 +201,7 @@ def test_a_learning_rate_for_the_flow(data, tmp_path):
 
 
 def test_a_learning_rate_without_a_flow_is_refused(data, tmp_path):
-    with pytest.raises(ValueError, match="finds no flow.*--fp16-no-flatten-grads"):
+    with pytest.raises(ValueError, match=r"finds no flow.*--fp16-no-flatten-grads"):
         train(data, tmp_path, optimizer="flow_adam")
     with pytest.raises(ValueError, match="--flow-lr-scale 0"):
         train(data, tmp_path, arch="floater_tiny", **{"optimizer": "flow_adam", "flow-lr-scale": 0})
