@@ -7,7 +7,7 @@
 #   --jobs N           systems that train at once on the GPU (default: 4)
 #   --runs DIR         where checkpoints go (default: runs/gpu)
 #   --out DIR          where the small result files go (default: results/gpu)
-#   --systems "A B"    recipes (default: every recipe of multi30k-full)
+#   --systems "A B"    recipes (default: every recipe of multi30k-full that starts from nothing)
 #   --precisions "A B" of fp32 fp16 bf16 amp (default: "fp32 fp16")
 #   --cpu              rehearse without a GPU, with --set
 #   --set "FLAGS"      more flags of fairseq-train, to rehearse: "--max-update 20"; with --runs and --out of its own
@@ -45,7 +45,7 @@ done
 [[ ${#flags[@]} -eq 0 || (-n $runs && -n $out) ]] || die "--set needs --runs and --out: a rehearsal is no result"
 runs=${runs:-$root/runs/gpu} out=${out:-$root/results/gpu}
 cd "$root"
-if [[ -z $systems ]]; then systems=$(python ode_transformer/recipes.py list | grep '^multi30k-full/'); fi
+if [[ -z $systems ]]; then systems=$(python ode_transformer/recipes.py list | grep '^multi30k-full/' | grep -v -e -warm- -e -longer-); fi
 options=() gpus=0 started=0
 if [[ $cpu -eq 1 ]]; then
     options=(--cpu)

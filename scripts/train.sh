@@ -100,6 +100,10 @@ if [[ $updates -ge ${last:-$((updates + 1))} ]]; then
     exit
 fi
 if [[ -n $start && ! -e $run_dir/checkpoint_last.pt ]]; then
+    # Several may start from one: the second waits, and finds it trained.
+    mkdir -p "$root/runs"
+    exec 9>"$root/runs/.start"
+    flock 9
     while read -r line; do
         first=()
         eval "first=($line)"
@@ -107,7 +111,8 @@ if [[ -n $start && ! -e $run_dir/checkpoint_last.pt ]]; then
             if [[ $cpu -eq 1 ]]; then first+=(--cpu); fi
             if [[ $precision != fp32 ]]; then first+=("--$precision"); fi
         fi
-        run "${first[@]}"
+        run "${first[@]}" 9>&- </dev/null
     done <<<"$start"
+    exec 9>&-
 fi
 run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"
