@@ -53,8 +53,8 @@ if [[ -z $devices ]]; then
 fi
 [[ $((devices % nodes)) -eq 0 ]] || die "--devices $devices: cannot be dealt evenly to $nodes nodes"
 
-text=$(recipe_commands "$recipe" train --devices "$devices" --precision "$precision" ${run_dir:+--run-dir "$run_dir"})
-run_dir=${run_dir:-$(run_dir_of "$recipe")}
+run_dir=${run_dir:-$root/$(run_dir_of "$recipe")}
+text=$(recipe_commands "$recipe" train --devices "$devices" --precision "$precision" --run-dir "$run_dir")
 command=()
 eval "command=($text)"
 command+=("$@")
@@ -83,6 +83,7 @@ fi
 # The same run, or another that must not be mixed with it?
 mkdir -p "$run_dir"
 line=$(printf '%q ' "${command[@]}")
+line=${line/ --cpu / } # where it runs is not what it is
 if [[ ! -e $run_dir/checkpoint_last.pt || ! -e $run_dir/train.command ]]; then
     printf '%s\n' "$line" >"$run_dir/train.command"
 elif [[ $line != "$(cat "$run_dir/train.command")" ]]; then
