@@ -82,8 +82,6 @@ class StagedAttention(MultiheadAttention):
             if incremental_state is not None and static_kv:
                 if key_padding_mask is not None and not key_padding_mask.any():
                     key_padding_mask = None
-                # Contiguous, for they are read and reordered many times.
-                k, v = k.contiguous(), v.contiguous()
                 buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
                 self._set_input_buffer(incremental_state, buffer)
             elif incremental_state is not None:
@@ -97,11 +95,14 @@ class StagedAttention(MultiheadAttention):
         if not (need_weights or need_head_weights or len(query) == 1):
             out, weights = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
         else:
-            scores = (q * self.scaling) @ k.transpose(2, 3)  # (B, H, T, S); in fairseq's order, for its bits
+            # As fairseq's attention does it, for the same bits: (N, T, d), N = B H.
+            q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
+            scores = torch.bmm(q, k.transpose(1, 2)).unflatten(0, (-1, self.num_heads))  # (B, H, T, S)
             if mask is not None:
                 scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
             weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-            out = self.dropout_module(weights.type_as(scores)) @ v
+            out = torch.bmm(self.dropout_module(weights.type_as(scores)).flatten(0, 1), v)
+            out = out.unflatten(0, (-1, self.num_heads))
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1) if need_weights else None
         return self.out_proj(out.permute(2, 0, 1, 3).flatten(2)), weights
 
