@@ -32,13 +32,11 @@ Where paper and released code disagree:
 Equivalences: a bias of keys that is the same at all positions cancels in the softmax.
 """
 
-from typing import Any
-
 from fairseq.models import register_model
 from torch import Tensor
 
 from ..config import register_architectures, with_defaults
-from .transformer import SplitTransformerConfig, SplitTransformerModel
+from .transformer import SplitTransformerConfig, SplitTransformerModel, size
 
 FloaterConfig = with_defaults("FloaterConfig", __name__, SplitTransformerConfig, position_encoder="floater")
 """The options that all families have; the defaults are FLOATER base."""
@@ -59,25 +57,13 @@ class FloaterModel(SplitTransformerModel):
         super().upgrade_state_dict_named(state_dict, name)
 
 
-def _size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more: Any) -> dict:
-    return {
-        "encoder_embed_dim": embed_dim,
-        "encoder_ffn_embed_dim": ffn_embed_dim,
-        "encoder_attention_heads": heads,
-        "decoder_attention_heads": heads,
-        "encoder_layers": layers,
-        "decoder_layers": layers,
-        **more,
-    }
-
-
 SIZES = {
-    "tiny": _size(128, 256, 4, layers=4, dropout=0.3),
-    "base": _size(512, 2048, 8),
-    "big": _size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1),
+    "tiny": size(128, 256, 4, layers=4, dropout=0.3),
+    "base": size(512, 2048, 8),
+    "big": size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1),
 }
-ARCHITECTURES = {f"floater_{size}": row for size, row in SIZES.items()} | {
-    f"floater_input_{size}": row | {"position_blocks": "input"} for size, row in SIZES.items()
+ARCHITECTURES = {f"floater_{name}": row for name, row in SIZES.items()} | {
+    f"floater_input_{name}": row | {"position_blocks": "input"} for name, row in SIZES.items()
 }
 
 register_architectures("floater", FloaterConfig, ARCHITECTURES)
@@ -136,12 +122,12 @@ def _renamed(key: str, value: Tensor) -> dict[str, Tensor] | None:
 # The released code's names, so that its checkpoints load wherever fairseq loads one. What they stored decides.
 _PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 RELEASED = {
-    "flow_transformer_iwslt_de_en": _size(512, 1024, 4),
-    "flow_transformer_wmt_en_de": _size(512, 2048, 8),
-    "flow_transformer_vaswani_wmt_en_de_big": _size(1024, 4096, 16, dropout=0.3),
-    "flow_transformer_vaswani_wmt_en_fr_big": _size(1024, 4096, 16),
-    "flow_transformer_wmt_en_de_big": _size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1),
-    "flow_transformer_wmt_en_de_big_t2t": _size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1, **_PRE_NORM),
+    "flow_transformer_iwslt_de_en": size(512, 1024, 4),
+    "flow_transformer_wmt_en_de": size(512, 2048, 8),
+    "flow_transformer_vaswani_wmt_en_de_big": size(1024, 4096, 16, dropout=0.3),
+    "flow_transformer_vaswani_wmt_en_fr_big": size(1024, 4096, 16),
+    "flow_transformer_wmt_en_de_big": size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1),
+    "flow_transformer_wmt_en_de_big_t2t": size(1024, 4096, 16, dropout=0.3, attention_dropout=0.1, **_PRE_NORM),
 }
 
 register_architectures("floater_released", ReleasedFloaterConfig, RELEASED, released=True)

@@ -32,7 +32,7 @@ The ablations of Table 3, at the same number of parameters as Macaron but for no
 from fairseq.models import register_model
 
 from ..config import register_architectures, with_defaults
-from .transformer import SplitTransformerConfig, SplitTransformerModel
+from .transformer import SplitTransformerConfig, SplitTransformerModel, size
 
 MacaronConfig = with_defaults(
     "MacaronConfig",
@@ -56,24 +56,12 @@ class MacaronModel(SplitTransformerModel):
     config_class = MacaronConfig
 
 
-def _size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more) -> dict:
-    return {
-        "encoder_embed_dim": embed_dim,
-        "encoder_ffn_embed_dim": ffn_embed_dim,
-        "encoder_attention_heads": heads,
-        "decoder_attention_heads": heads,
-        "encoder_layers": layers,
-        "decoder_layers": layers,
-        **more,
-    }
-
-
 # Inner sizes are those of each FFN. The released script of iwslt_de_en passes --dropout 0.3.
 ARCHITECTURES = {
-    "macaron_tiny": _size(128, 128, 4, layers=4, dropout=0.3),
-    "macaron_iwslt_de_en": _size(512, 512, 4, dropout=0.3),
-    "macaron_wmt_en_de": _size(512, 1024, 8),
-    "macaron_wmt_en_de_big": _size(1024, 2048, 16, dropout=0.3),
+    "macaron_tiny": size(128, 128, 4, layers=4, dropout=0.3),
+    "macaron_iwslt_de_en": size(512, 512, 4, dropout=0.3),
+    "macaron_wmt_en_de": size(512, 1024, 8),
+    "macaron_wmt_en_de_big": size(1024, 2048, 16, dropout=0.3),
 }
 
 # The released code's names, so that its checkpoints load wherever fairseq loads one; the first two are post-norm.
@@ -84,11 +72,11 @@ _POST_NORM = {
     "activation_dropout": 0.0,
 }
 RELEASED = {
-    "transformer_iwslt_de_en_macaron": _size(512, 512, 4, **_POST_NORM),
-    "transformer_wmt_en_de_macaron": _size(512, 1024, 8, **_POST_NORM),
-    "transformer_iwslt_de_en_macaron_v2": _size(512, 512, 4),
-    "transformer_wmt_en_de_macaron_v2": _size(512, 1024, 8),
-    "transformer_wmt_en_de_big_t2t_macaron": _size(1024, 2048, 16, dropout=0.3),
+    "transformer_iwslt_de_en_macaron": size(512, 512, 4, **_POST_NORM),
+    "transformer_wmt_en_de_macaron": size(512, 1024, 8, **_POST_NORM),
+    "transformer_iwslt_de_en_macaron_v2": size(512, 512, 4),
+    "transformer_wmt_en_de_macaron_v2": size(512, 1024, 8),
+    "transformer_wmt_en_de_big_t2t_macaron": size(1024, 2048, 16, dropout=0.3),
 }
 
 register_architectures("macaron", MacaronConfig, ARCHITECTURES)

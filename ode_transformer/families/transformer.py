@@ -28,6 +28,19 @@ def option(default: Any, help: str) -> Any:
     return field(default=default, metadata={"help": help})
 
 
+def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more: Any) -> dict[str, Any]:
+    """A row of a table of architectures: as many layers in encoder and decoder, whose widths follow the encoder's."""
+    return {
+        "encoder_embed_dim": embed_dim,
+        "encoder_ffn_embed_dim": ffn_embed_dim,
+        "encoder_attention_heads": heads,
+        "decoder_attention_heads": heads,
+        "encoder_layers": layers,
+        "decoder_layers": layers,
+        **more,
+    }
+
+
 @dataclass
 class SplitTransformerConfig(FlatTransformerConfig):
     """All options of fairseq's Transformer, and those of splitting, integrator, attention and history."""
