@@ -11,7 +11,8 @@ projection's own bias. The sinusoid of the input stays. With h = 0 this is the T
 ``ode-transformer warm-start``.
 
 The flow and its solution are in ``numerics/flow.py``, its place among the position encoders in
-``modules/positions.py``; every family has ``--position-encoder floater``. What stands here is the Transformer with it.
+``modules/positions.py``; Macaron Net and the ODE Transformer have ``--position-encoder floater`` too. What stands here
+is the Transformer with it.
 
 Where paper and released code disagree:
 
@@ -29,7 +30,7 @@ Where paper and released code disagree:
   saves none.
 - A learning rate of its own for the flow (section 4.4) is not in the code: ``--optimizer flow_adam``.
 
-Equivalences: a bias of keys that is the same at all positions cancels in the softmax.
+As in every softmax attention, a bias of keys that is the same at all positions cancels in the softmax.
 """
 
 from fairseq.models import register_model
