@@ -20,7 +20,7 @@ from fairseq.optim.adam import Adam
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 
-from .config import PRESETS, resolve
+from .config import PRESETS
 from .standalone import task
 
 _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before")
@@ -40,16 +40,13 @@ def build_pair(arch: str, flags: list[str], symbols: int) -> tuple[nn.Module, nn
         config = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
         return build_model(config.model, task(symbols)), config.model
 
-    ours, _ = build(arch, flags)
-    _, config_class, preset = PRESETS[arch]
-    values = resolve(preset, config_class)
+    ours, built = build(arch, flags)
     stock = []
-    for name in (f"{side}_{part}" for side in ("encoder", "decoder") for part in _SHAPE):
+    shape = [f"{side}_{part}" for side in ("encoder", "decoder") for part in _SHAPE]
+    for name in (*shape, "dropout", "attention_dropout", "activation_dropout"):
+        value = getattr(built, name)
         flag = f"--{name.replace('_', '-')}"
-        value = flags[flags.index(flag) + 1] if flag in flags and values[name] not in (True, False) else values[name]
-        stock += [flag] if value is True else [] if value is False else [flag, str(value)]
-    for name in ("dropout", "attention_dropout", "activation_dropout"):
-        stock += [f"--{name.replace('_', '-')}", str(values[name])]
+        stock += ([flag] if value else []) if isinstance(value, bool) else [flag, str(value)]
     return ours, build("transformer", stock)[0]
 
 

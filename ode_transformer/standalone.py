@@ -1,5 +1,7 @@
 """Models without their data: a task of dictionaries that have sizes and no words, and what a checkpoint holds."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Optional
 
@@ -40,6 +42,17 @@ def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
     return source, target
 
 
+@contextmanager
+def named(what: str) -> Iterator[None]:
+    """Errors of fairseq's and of ours, which options of a stranger's checkpoint may cause, as one that says where."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (ValueError, RuntimeError, AssertionError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{what}: {error or type(error).__name__}") from error
+
+
 def open_model(path: str | Path) -> nn.Module:
     """The encoder-decoder of a checkpoint, in evaluation mode.
 
@@ -52,11 +65,7 @@ def open_model(path: str | Path) -> nn.Module:
         raise CheckpointError(f"{path}: holds no configuration of its model")
     if isinstance(config, dict):
         config = OmegaConf.create(config, flags={"allow_objects": True})
-    try:
+    with named(f"{path}: cannot be built"):
         model = build_model(config, task(*symbols(state, path)))
         model.load_state_dict(state["model"])
-    except CheckpointError:
-        raise
-    except (ValueError, RuntimeError, KeyError, AssertionError) as error:
-        raise CheckpointError(f"{path}: cannot be built: {error}") from error
     return model.eval()

@@ -19,8 +19,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ from .families.transformer import SplitTransformerModel
 from .modules.history import History
 from .numerics.coefficients import Gates, Scalars
 from .numerics.flow import Flow
-from .standalone import symbols, task
+from .standalone import named, symbols, task
 
 _STOCK = {f.name for f in fields(FlatTransformerConfig)} - {"_name", "arch"}
 _SHAPE = tuple(f"{side}_{k}" for side in ("encoder", "decoder") for k in ("embed_dim", "attention_heads", "layers"))
@@ -112,17 +111,17 @@ def warm_start(
     if data is not None:
         _check_dictionaries(Path(str(data).split(":")[0]), state, sizes, source)
     task_ = task(*sizes)
-    with _named(f"{source}: is no Transformer of stock fairseq"):
+    with named(f"{source}: is no Transformer of stock fairseq"):
         before = FloaterModel.build_model(FloaterConfig(position_encoder="none", **options), task_)
         before.load_state_dict(dict(state["model"]), strict=True)
     model_name, values, explicit = _target(arch, flags, options, source)
-    with torch.random.fork_rng(devices=[]), _named(f"{source} cannot become {arch}"):
+    with torch.random.fork_rng(devices=[]), named(f"{source} cannot become {arch}"):
         torch.manual_seed(1)
         after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
     rows, dynamics = _transfer(before, after, source, arch, values)
     if dynamics_scale > 0 and not dynamics:
         raise CheckpointError(f"--dynamics-scale {dynamics_scale}: {arch} has no flow")
-    with _named(f"{source} cannot become {arch}"):
+    with named(f"{source} cannot become {arch}"):
         difference = _difference(before, after, sizes)
     if not difference <= _EQUAL and not approximate:  # not a number is not equal
         raise CheckpointError(
@@ -138,17 +137,6 @@ def warm_start(
     checkpoints.save(_state(state, model_name, values, after, source), output)
     unused = [name for name in state["model"] if name.endswith("_float_tensor")]
     return Report(rows, unused, difference, _needed(arch, values))
-
-
-@contextmanager
-def _named(what: str) -> Iterator[None]:
-    """Errors of fairseq's and of ours, which options of a stranger's checkpoint may cause, as one that says where."""
-    try:
-        yield
-    except CheckpointError:
-        raise
-    except (ValueError, RuntimeError, AssertionError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{what}: {error or type(error).__name__}") from error
 
 
 def _needed(arch: str, values: Mapping[str, Any]) -> list[str]:
