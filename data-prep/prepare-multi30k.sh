@@ -153,8 +153,8 @@ if [[ $segmentation == published ]]; then
 else
     if [[ -n $folder ]]; then verify --warn "$text/raw" "${names[@]}"; fi
     run "${text_tool[@]}" check "$text/raw" "${files[@]}"
-    options=()
-    if [[ $lowercase == yes ]]; then options=(--lowercase); fi
+    options=(--normalise)
+    if [[ $lowercase == yes ]]; then options+=(--lowercase first); fi
     once "$text/tok" "${text_tool[@]}" tokenise "$text/raw" "${files[@]}" "${options[@]}" --output-dir "$text/tok.part"
     once "$text/clean" "${text_tool[@]}" clean "$text/tok" "${files[@]}" --drop-from train --max-tokens "$max_tokens" \
         --output-dir "$text/clean.part"

@@ -7,40 +7,53 @@ the file it is told to and nothing else.
 
 import argparse
 import bisect
+import gzip
 import hashlib
 import importlib.metadata
+import itertools
 import json
+import multiprocessing
+import re
+import shlex
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
 SHOWN = 5  # line numbers named in a message
+CHUNK = 10_000  # lines that a process tokenises at a time
 
 
 class TextError(ValueError):
     """Text that cannot be used; the message names the file, the line or count, and what is expected."""
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file. Line feeds end them and nothing else, so that all tools count alike.
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, plain or ``.gz``. Line feeds end them and nothing else, so that all tools count alike.
 
     Raises:
-        TextError: no such file, or not UTF-8; names the line.
+        TextError: no such file, cut off, or not UTF-8; names the line.
     """
+    number = 0
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise TextError(f"{path}: {error.strerror}") from error
-    try:
-        lines = data.decode("utf-8").split("\n")
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for line in file:
+                number += 1
+                yield line.decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise TextError(f"{path}: line {line} is not UTF-8 (byte {data[error.start]:#04x}: {error.reason})") from error
-    if lines[-1] == "":
-        lines.pop()
-    return lines
+        found = f"byte {error.object[error.start]:#04x}: {error.reason}"
+        raise TextError(f"{path}: line {number} is not UTF-8 ({found})") from error
+    except EOFError as error:
+        raise TextError(f"{path}: cut off after line {number}") from error
+    except OSError as error:
+        raise TextError(f"{path}: {error.strerror or error}") from error
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -49,102 +62,274 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def read_pair(prefix: Path, langs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Both sides of parallel text, ``PREFIX.LANG``.
+def read_pair(prefix: Path, langs: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The pairs of parallel text, ``PREFIX.LANG``.
 
     Raises:
         TextError: a file is missing, empty or not UTF-8, or the numbers of lines differ; names both files.
     """
-    paths = [Path(f"{prefix}.{lang}") for lang in langs]
-    source, target = (read_lines(path) for path in paths)
-    if len(source) != len(target):
-        raise TextError(f"{paths[0]} has {len(source)} lines, {paths[1]} has {len(target)}: must be parallel")
-    if not source:
-        raise TextError(f"{paths[0]} and {paths[1]} are empty")
-    return source, target
+    source, target = (Path(f"{prefix}.{lang}") for lang in langs)
+    yield from _parallel(source, read_lines(source), target, read_lines(target))
 
 
-def odd_pairs(source: Sequence[str], target: Sequence[str], max_tokens: int) -> dict[str, list[int]]:
-    """Numbers, from 1, of lines with an ``empty`` side and of lines that are ``too_long`` on a side."""
-    found: dict[str, list[int]] = {"empty": [], "too_long": []}
-    for number, sides in enumerate(zip(source, target, strict=True), 1):
-        sizes = [len(side.split()) for side in sides]
-        if not min(sizes):
-            found["empty"].append(number)
-        elif max(sizes) > max_tokens:
-            found["too_long"].append(number)
-    return found
+def _parallel(source: Path, lines: Iterator[str], target: Path, others: Iterator[str]) -> Iterator[tuple[str, str]]:
+    number = 0
+    for number, (line, other) in enumerate(itertools.zip_longest(lines, others), 1):
+        if line is None or other is None:
+            more = number + sum(1 for _ in (others if line is None else lines))
+            sizes = (number - 1, more) if line is None else (more, number - 1)
+            raise TextError(f"{source} has {sizes[0]} lines, {target} has {sizes[1]}: must be parallel")
+        yield line, other
+    if not number:
+        raise TextError(f"{source} and {target} are empty")
 
 
-def tokenise(lines: Iterable[str], lang: str, *, lowercase: bool) -> Iterator[str]:
-    """Lower-case if wanted, normalise punctuation and tokenise, as Moses does, with ``&apos;`` and its like.
+@dataclass(frozen=True)
+class Limits:
+    """What cleaning lets through: Moses' ``clean-corpus-n.perl``, which drops pairs that are empty, too long on a side,
+    or whose sides differ too much in length."""
 
-    The order, lower case first, is that of the Multi30k literature; it gives its tokens.
+    max_tokens: int
+    ratio: float | None = None
+
+    def fault(self, pair: tuple[str, str]) -> str | None:
+        """What is wrong with a pair, a sentence after "pairs", or None."""
+        longer, shorter = sorted((len(side.split()) for side in pair), reverse=True)
+        if not shorter:
+            return "with an empty side"
+        if longer > self.max_tokens:
+            return f"with more than {self.max_tokens} tokens on a side"
+        if self.ratio is not None and longer / shorter > self.ratio:
+            return f"with a side more than {self.ratio:g} times as long as the other"
+        return None
+
+
+QUOTES = str.maketrans("\u2019", "'")
+# Romanian's s and t have commas below; older text has cedillas, which look the same.
+COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
+DIACRITICS = str.maketrans("\u0218\u0219\u021a\u021b\u0102\u0103\u00c2\u00e2\u00ce\u00ee", "SsTtAaAaIi")
+LOWERCASE = ("no", "first", "last")
+ROMANIAN = ("raw", "normalised", "stripped")
+
+
+@dataclass(frozen=True)
+class Tokeniser:
+    """What is done to a line of text, in this order.
+
+    Args:
+        lang: the language.
+        straight_quotes: a right single quote becomes an apostrophe.
+        lowercase: ``first``, as the Multi30k literature does, or ``last``, as fairseq does for IWSLT14; or ``no``.
+        normalise: Moses' normalisation of punctuation.
+        printable: control characters become blanks, as Moses' ``remove-non-printing-char.perl`` does.
+        romanian: of ``ro`` alone: cedillas become commas (``normalised``), and diacritics go (``stripped``).
+        aggressive: ``a-b`` becomes ``a @-@ b``.
     """
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
-    from sacremoses.corpus import NonbreakingPrefixes
 
-    known = sorted(set(NonbreakingPrefixes().available_langs.values()))
-    if lang not in known:  # sacremoses would take English rules
-        raise TextError(f"language {lang}: must be one of {', '.join(known)}")
-    normaliser, tokeniser = MosesPunctNormalizer(lang), MosesTokenizer(lang)
-    for line in lines:
-        line = normaliser.normalize(line.lower() if lowercase else line)
-        yield tokeniser.tokenize(line, return_str=True)
+    lang: str
+    straight_quotes: bool = False
+    lowercase: str = "no"
+    normalise: bool = False
+    printable: bool = False
+    romanian: str = "raw"
+    aggressive: bool = False
+
+    def _before(self, line: str) -> str:
+        """What needs no library and comes first."""
+        line = line.translate(QUOTES) if self.straight_quotes else line
+        return line.lower() if self.lowercase == "first" else line
+
+    def _romanian(self, line: str) -> str:
+        if self.lang == "ro" and self.romanian != "raw":
+            line = line.translate(COMMAS)
+            line = line.translate(DIACRITICS) if self.romanian == "stripped" else line
+        return line
+
+    def sacremoses(self, lines: Iterable[str]) -> Iterator[str]:
+        """Tokenise with sacremoses, which differs from Moses in a few words of ten thousand.
+
+        Raises:
+            TextError: a language that it does not know.
+        """
+        from sacremoses import MosesPunctNormalizer, MosesTokenizer
+        from sacremoses.corpus import NonbreakingPrefixes
+
+        known = sorted(set(NonbreakingPrefixes().available_langs.values()))
+        if self.lang not in known:  # sacremoses would take English rules
+            raise TextError(f"language {self.lang}: must be one of {', '.join(known)}")
+        normaliser = MosesPunctNormalizer(self.lang)
+        tokeniser = MosesTokenizer(self.lang)
+        for line in lines:
+            line = self._before(line)
+            line = normaliser.normalize(line) if self.normalise else line
+            line = "".join(" " if category(c).startswith("C") else c for c in line) if self.printable else line
+            line = tokeniser.tokenize(self._romanian(line), aggressive_dash_splits=self.aggressive, return_str=True)
+            yield line.lower() if self.lowercase == "last" else line
+
+    def moses(self, lines: Iterable[str], scripts: Path, workers: int) -> Iterator[str]:
+        """Tokenise with Moses' own programs.
+
+        Args:
+            lines: the text.
+            scripts: the folder ``scripts`` of Moses.
+            workers: threads of its tokeniser.
+
+        Raises:
+            TextError: a program failed.
+        """
+        tools = scripts / "tokenizer"
+        programs = []
+        if self.normalise:
+            programs.append([tools / "normalize-punctuation.perl", "-l", self.lang])
+        if self.printable:
+            programs.append([tools / "remove-non-printing-char.perl"])
+        tokenise = [tools / "tokenizer.perl", "-q", "-l", self.lang, "-threads", str(workers)]
+        tokenise += ["-a"] if self.aggressive else []
+        lower = [[tools / "lowercase.perl"]] if self.lowercase == "last" else []
+        lines = _filter(map(self._before, lines), programs)
+        yield from _filter(map(self._romanian, lines), [tokenise, *lower])
+
+
+def _filter(lines: Iterable[str], programs: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """Send lines through perl programs, one after the other."""
+    for program in programs:
+        with tempfile.TemporaryFile() as before, tempfile.TemporaryFile() as after:
+            count = 0
+            for line in lines:
+                count += 1
+                before.write(f"{line}\n".encode())
+            before.seek(0)
+            words = ["perl", *map(str, program)]
+            done = subprocess.run(words, stdin=before, stdout=after, stderr=subprocess.PIPE)
+            after.seek(0)
+            lines = [line.decode().removesuffix("\n") for line in after]
+            if done.returncode or len(lines) != count:
+                said = done.stderr.decode(errors="replace").strip()
+                raise TextError(
+                    f"{shlex.join(words)}: {count} lines in, {len(lines)} out, status {done.returncode}: {said}"
+                )
+    yield from lines
 
 
 def sha256(path: Path) -> str:
     """The SHA-256 of a file in hexadecimal."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _gather(args: argparse.Namespace) -> None:
+    """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, TED's train.tags."""
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    for split in dict.fromkeys(split for split, _, _ in args.add):
+        outputs = [args.output_dir / f"{split}.{lang}" for lang in args.langs]
+        with ExitStack() as stack:
+            files = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in outputs]
+            for source, target in ([Path(f) for f in files] for name, *files in args.add if name == split):
+                count = 0
+                for pair in _parallel(source, _text(source), target, _text(target)):
+                    count += 1
+                    for file, line in zip(files, pair, strict=True):
+                        file.write(f"{line}\n")
+                print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
+
+
+def _text(path: Path) -> Iterator[str]:
+    """The sentences of a file, without what wraps them."""
+    lines = read_lines(path)
+    if path.suffix in (".sgm", ".xml"):
+        return (found[1].strip() for line in lines if (found := re.search(r"<seg id[^>]*>(.*?)(</seg>|$)", line)))
+    if path.name.startswith("train.tags."):
+        kept = (line for line in lines if not re.search("<(url|talkid|keywords)>", line))
+        return (re.sub("</?(title|description)>", "", line) for line in kept)
+    return lines
 
 
 def _check(args: argparse.Namespace) -> None:
     """Check that splits are there, parallel and UTF-8; with --max-tokens, report empty and over-long lines."""
     for split in args.splits:
-        pair = read_pair(args.dir / split, args.langs)
-        if args.max_tokens is None:
-            continue
-        for lang, lines in zip(args.langs, pair, strict=True):
-            # fairseq reads a carriage return as the end of a line, so the sides would no longer be parallel.
-            if returns := [n for n, line in enumerate(lines, 1) if "\r" in line]:
-                raise TextError(f"{args.dir / split}.{lang}: carriage returns, first in line {returns[0]}")
-        _report(args.dir / split, args.langs, odd_pairs(*pair, args.max_tokens), args.max_tokens, "kept")
+        odd: dict[str, list[int]] = {}
+        for number, pair in enumerate(read_pair(args.dir / split, args.langs), 1):
+            if args.max_tokens is None:
+                continue
+            for lang, line in zip(args.langs, pair, strict=True):
+                # fairseq reads a carriage return as the end of a line, so the sides would no longer be parallel.
+                if "\r" in line:
+                    raise TextError(f"{args.dir / split}.{lang}: carriage returns, first in line {number}")
+            if fault := Limits(args.max_tokens).fault(pair):
+                odd.setdefault(fault, []).append(number)
+        _report(args.dir / split, args.langs, odd, "kept")
 
 
-def _report(prefix: Path, langs: Sequence[str], odd: dict[str, list[int]], max_tokens: int, fate: str) -> None:
-    reasons = {"empty": "with an empty side", "too_long": f"with more than {max_tokens} tokens on a side"}
-    for key, numbers in odd.items():
-        if numbers:
-            shown = ", ".join(map(str, numbers[:SHOWN])) + (", ..." if len(numbers) > SHOWN else "")
-            files = f"{prefix}.{{{','.join(langs)}}}"
-            print(f"warning: {files}: {len(numbers)} pairs {reasons[key]} (lines {shown}): {fate}", file=sys.stderr)
+def _report(prefix: Path, langs: Sequence[str], odd: dict[str, list[int]], fate: str) -> None:
+    for fault, numbers in odd.items():
+        shown = ", ".join(map(str, numbers[:SHOWN])) + (", ..." if len(numbers) > SHOWN else "")
+        files = f"{prefix}.{{{','.join(langs)}}}"
+        print(f"warning: {files}: {len(numbers)} pairs {fault} (lines {shown}): {fate}", file=sys.stderr)
 
 
 def _tokenise(args: argparse.Namespace) -> None:
-    """Normalise, tokenise and perhaps lower-case the files of a folder into another."""
+    """Tokenise the files of a folder into another: quotes, case, punctuation, Romanian, tokens, in this order."""
     from tqdm import tqdm
 
     args.output_dir.mkdir(parents=True, exist_ok=True)
+    options = {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
     for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
         shown = tqdm(read_lines(args.dir / name), desc=name, unit=" lines", disable=None, file=sys.stderr)
-        lang = name.rpartition(".")[2]
-        write_lines(args.output_dir / name, tokenise(shown, lang, lowercase=args.lowercase))
+        tokeniser = Tokeniser(name.rpartition(".")[2], **options)
+        chunks = iter(lambda lines=shown: list(itertools.islice(lines, CHUNK)), [])
+        if args.moses:
+            done = (list(tokeniser.moses(chunk, args.moses, args.workers)) for chunk in chunks)
+            write_lines(args.output_dir / name, itertools.chain.from_iterable(done))
+        elif args.workers == 1:
+            write_lines(args.output_dir / name, tokeniser.sacremoses(shown))
+        else:
+            with multiprocessing.Pool(args.workers) as pool:
+                done = pool.imap(partial(_tokenise_chunk, tokeniser), chunks)
+                write_lines(args.output_dir / name, itertools.chain.from_iterable(done))
+
+
+def _tokenise_chunk(tokeniser: Tokeniser, lines: list[str]) -> list[str]:
+    return list(tokeniser.sacremoses(lines))
 
 
 def _clean(args: argparse.Namespace) -> None:
-    """Copy the files of a folder into another; of --drop-from, without pairs that are empty or too long on a side."""
+    """Copy the files of a folder into another; of --drop-from, without pairs that are empty, too long or too uneven."""
     args.output_dir.mkdir(parents=True, exist_ok=True)
+    limits = Limits(args.max_tokens, args.ratio)
     for split in args.splits:
-        pair = read_pair(args.dir / split, args.langs)
-        odd = odd_pairs(*pair, args.max_tokens)
-        drop = split == args.drop_from
-        _report(args.dir / split, args.langs, odd, args.max_tokens, "dropped" if drop else "kept")
-        dropped = {number for numbers in odd.values() for number in numbers} if drop else set()
-        if len(dropped) == len(pair[0]):
+        drop = split in args.drop_from
+        odd: dict[str, list[int]] = {}
+        kept = 0
+        with ExitStack() as stack:
+            files = [
+                stack.enter_context((args.output_dir / f"{split}.{lang}").open("w", encoding="utf-8", newline="\n"))
+                for lang in args.langs
+            ]
+            for number, pair in enumerate(read_pair(args.dir / split, args.langs), 1):
+                if fault := limits.fault(pair):
+                    odd.setdefault(fault, []).append(number)
+                if fault is None or not drop:
+                    kept += 1
+                    for file, line in zip(files, pair, strict=True):
+                        file.write(f"{line}\n")
+        _report(args.dir / split, args.langs, odd, "dropped" if drop else "kept")
+        if not kept:
             raise TextError(f"{args.dir / split}: no pair is left after cleaning")
-        for lang, lines in zip(args.langs, pair, strict=True):
-            kept = (line for number, line in enumerate(lines, 1) if number not in dropped)
-            write_lines(args.output_dir / f"{split}.{lang}", kept)
+
+
+def _hold_out(args: argparse.Namespace) -> None:
+    """Split a file of a folder into two of another: every Nth pair for validation, the others for training."""
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    for lang in args.langs:
+        with ExitStack() as stack:
+            train, valid = (
+                stack.enter_context((args.output_dir / f"{name}.{lang}").open("w", encoding="utf-8", newline="\n"))
+                for name in ("train", "valid")
+            )
+            for number, line in enumerate(read_lines(args.dir / f"train.{lang}"), 1):
+                (train if number % args.every else valid).write(f"{line}\n")
+            if number < args.every:
+                raise TextError(f"{args.dir}/train.{lang}: {number} lines, --every {args.every} holds out none")
 
 
 def _short_to_long(args: argparse.Namespace) -> None:
@@ -156,14 +341,13 @@ def _short_to_long(args: argparse.Namespace) -> None:
         )
     train, valid = args.splits
     parts: dict[str, list[tuple[str, str]]] = {name: [] for name in ("train", "valid", *_bin_names(bins))}
-    for source, target in zip(*read_pair(args.dir / train, args.langs), strict=True):
+    for source, target in read_pair(args.dir / train, args.langs):
         length = len(source.split())
         if length < args.limit:
             parts["train"].append((source, target))
         elif length >= bins[0]:
             parts[_bin_names(bins)[bisect.bisect(bins, length) - 1]].append((source, target))
-    pairs = zip(*read_pair(args.dir / valid, args.langs), strict=True)
-    parts["valid"] = [pair for pair in pairs if len(pair[0].split()) < args.limit]
+    parts["valid"] = [p for p in read_pair(args.dir / valid, args.langs) if len(p[0].split()) < args.limit]
     for name, found in parts.items():
         if not found:
             raise TextError(f"--limit {args.limit} --bins {bins}: no pairs for {name}")
@@ -205,7 +389,7 @@ def _apply_sentencepiece(args: argparse.Namespace) -> None:
     model = sentencepiece.SentencePieceProcessor(model_file=str(args.model))
     args.output_dir.mkdir(parents=True, exist_ok=True)
     for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
-        pieces = model.encode(read_lines(args.dir / name), out_type=str)
+        pieces = model.encode(list(read_lines(args.dir / name)), out_type=str)
         write_lines(args.output_dir / name, (" ".join(line) for line in pieces))
 
 
@@ -256,12 +440,15 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
     data: Path = args.data_dir
     counts = {}
     for split, name in splits.items():
-        pair = read_pair(args.text_dir / name, args.langs)
-        tokens = {lang: sum(len(line.split()) for line in lines) for lang, lines in zip(args.langs, pair, strict=True)}
-        counts[split] = {"lines": len(pair[0]), "tokens": tokens}
+        lines, tokens = 0, dict.fromkeys(args.langs, 0)
+        for pair in read_pair(args.text_dir / name, args.langs):
+            lines += 1
+            for lang, line in zip(args.langs, pair, strict=True):
+                tokens[lang] += len(line.split())
+        counts[split] = {"lines": lines, "tokens": tokens}
     settings = _pairs(args.settings)
     # The four special symbols are not in the file.
-    symbols = {lang: len(read_lines(data / f"dict.{lang}.txt")) + 4 for lang in args.langs}
+    symbols = {lang: sum(1 for _ in read_lines(data / f"dict.{lang}.txt")) + 4 for lang in args.langs}
     versions = {"python": sys.version.split()[0]}
     for package in PACKAGES:
         try:
@@ -314,17 +501,34 @@ def parser() -> argparse.ArgumentParser:
         add_to("--splits", nargs="+", required=True)
         add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
 
+    add_to = add("gather", _gather)
+    add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
+    add_to("--add", nargs=3, action="append", metavar=("SPLIT", "FILE", "FILE"), required=True, help="may be repeated")
+    add_to("--output-dir", type=Path, required=True)
     add_to = add("check", _check)
     add_files(add_to)
     add_to("--max-tokens", type=int)
     add_to = add("tokenise", _tokenise)
     add_files(add_to)
-    add_to("--lowercase", action="store_true")
+    add_to("--straight-quotes", action="store_true", help="a right single quote becomes an apostrophe")
+    add_to("--lowercase", choices=LOWERCASE, default="no", help="before everything else, or after it")
+    add_to("--normalise", action="store_true", help="normalise punctuation")
+    add_to("--printable", action="store_true", help="control characters become blanks")
+    add_to("--romanian", choices=ROMANIAN, default="raw", help="cedillas become commas; diacritics go")
+    add_to("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a")
+    add_to("--moses", type=Path, metavar="DIR", help="Moses' folder scripts (default: sacremoses, no perl)")
+    add_to("--workers", type=int, default=1, help="processes (default: 1)")
     add_to("--output-dir", type=Path, required=True)
     add_to = add("clean", _clean)
     add_files(add_to)
-    add_to("--drop-from", required=True, metavar="SPLIT")
+    add_to("--drop-from", nargs="+", required=True, metavar="SPLIT")
     add_to("--max-tokens", type=int, required=True)
+    add_to("--ratio", type=float, help="at most so many times as long as the other side")
+    add_to("--output-dir", type=Path, required=True)
+    add_to = add("hold-out", _hold_out)
+    add_to("dir", type=Path, help="the folder of train.LANGUAGE")
+    add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
+    add_to("--every", type=int, required=True, metavar="N")
     add_to("--output-dir", type=Path, required=True)
     add_to = add("short-to-long", _short_to_long)
     add_to("dir", type=Path, help="the folder of files SPLIT.LANGUAGE")
@@ -366,7 +570,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         args.run(args)
-    except TextError as error:
+    except (TextError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

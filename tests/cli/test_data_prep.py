@@ -287,10 +287,11 @@ def test_wrong_options(arguments, message):
 
 def test_tokenised_text_holds_plain_spaces_only():
     """What some tools take for the end of a line or token is gone, so that all count alike."""
-    (line,) = text.tokenise(["Ein\u2028Satz\x85mit\xa0allem\u3000, \x1cwas\tes  gibt.\r"], "de", lowercase=True)
+    tokeniser = text.Tokeniser("de", lowercase="first", normalise=True)
+    (line,) = tokeniser.sacremoses(["Ein\u2028Satz\x85mit\xa0allem\u3000, \x1cwas\tes  gibt.\r"])
     assert line == "ein satz mit allem , was es gibt ."
     with pytest.raises(text.TextError, match=r"language xx: must be one of .*de"):
-        list(text.tokenise(["a"], "xx", lowercase=False))
+        list(text.Tokeniser("xx").sacremoses(["a"]))
 
 
 def test_carriage_returns_in_segmented_text_are_refused(tmp_path, capsys):
