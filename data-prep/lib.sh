@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2034,SC2329  # variables and functions are for the scripts that source this
+# shellcheck disable=SC2034,SC2154,SC2329  # variables and functions are for the scripts that source this, and set by them
 # Shared by the data preparation: finding or downloading text, steps that run once. To be sourced.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 checksums=$root/data-prep/checksums
 dry_run=0
+dictionary=() # more flags of fairseq-preprocess
 
 # Print the plain commands from here on and run none.
 print_only() {
@@ -93,4 +94,75 @@ download() {
         die "$1: downloading needs curl or wget"
     fi
     run mv "$2.part" "$2"
+}
+
+# need PROGRAM...: an error that names the programs that are not installed.
+need() {
+    local program
+    for program in "$@"; do
+        command -v "$program" >/dev/null || die "$program is needed and not installed"
+    done
+}
+
+# The steps that every corpus takes once its text is tokenised, on files of $text, for $source and $target.
+
+# learn_bpe MERGES FOLDER: learn joint BPE on FOLDER/train, into $text/codes.
+learn_bpe() {
+    once "$text/codes" subword-nmt learn-joint-bpe-and-vocab --input "$2/train.$source" "$2/train.$target" \
+        --symbols "$1" --output "$text/codes.part" --write-vocabulary "$text/vocab.$source" "$text/vocab.$target" \
+        --num-workers "$workers"
+}
+
+# apply_bpe OUTPUT FOLDER SPLIT...: segment files of FOLDER.
+apply_bpe() {
+    local output=$1 folder=$2 split lang
+    shift 2
+    if [[ ! -d $output ]]; then run mkdir -p "$output"; fi
+    for split in "$@"; do
+        for lang in "$source" "$target"; do
+            once "$output/$split.$lang" subword-nmt apply-bpe --codes "$text/codes" --input "$folder/$split.$lang" \
+                --output "$output/$split.$lang.part" --num-workers "$workers"
+        done
+    done
+}
+
+# binarise SET ORIGIN MODEL TOK TRAIN VALID TEST...: make $out of the files of $text/bpe with a joined dictionary, in a
+# folder beside it that gets its name when all is there. For scoring it keeps the references as words, from the folder
+# TOK, or if that is - by joining the units of BPE, and the raw text of $text/raw.
+binarise() {
+    local set=$1 origin=$2 model=$3 tok=$4 train=$5 valid=$6 i split name lang
+    shift 6
+    local mapping=(train="$train" valid="$valid") prefixes=("${@/#/$text/bpe/}")
+    if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
+    run fairseq-preprocess --source-lang "$source" --target-lang "$target" --joined-dictionary "${dictionary[@]}" \
+        --trainpref "$text/bpe/$train" --validpref "$text/bpe/$valid" --testpref "$(IFS=,; echo "${prefixes[*]}")" \
+        --destdir "$out.part" --workers "$workers"
+    run cp "$text/$model" "$out.part/$model"
+    run mkdir "$out.part/raw" "$out.part/tok"
+    i=0
+    for split in "$@"; do
+        name='test'
+        if [[ $i -gt 0 ]]; then name=test$i; fi
+        i=$((i + 1))
+        mapping+=("$name=$split")
+        # References as words: fairseq's own have <<unk>> for what its dictionary lacks.
+        if [[ $tok == - ]]; then
+            run sed -nE -e 's/@@( |$)//g' -e "w $out.part/tok/$name.$target" "$text/bpe/$split.$target"
+        else
+            run cp "$tok/$split.$target" "$out.part/tok/$name.$target"
+        fi
+        for lang in "$source" "$target"; do
+            if [[ ! -e $text/raw/$split.$lang && $dry_run -eq 0 ]]; then
+                echo "no raw text of $split.$lang: scores will use the tokenised text, detokenised" >&2
+            elif [[ $dry_run -eq 0 && $(wc -l <"$text/raw/$split.$lang") -ne $(wc -l <"$text/bpe/$split.$lang") ]]; then
+                echo "the raw text of $split.$lang has another number of lines than the segmented: left out" >&2
+            else
+                run cp "$text/raw/$split.$lang" "$out.part/raw/$name.$lang"
+            fi
+        done
+    done
+    if [[ -e $text/archives.sha256 ]]; then run cp "$text/archives.sha256" "$out.part/archives.sha256"; fi
+    run "${text_tool[@]}" manifest --set "$set" --source "$origin" --langs "$source" "$target" \
+        --splits "${mapping[@]}" --text-dir "$text/bpe" --data-dir "$out.part" --settings "${settings[@]}"
+    run mv "$out.part" "$out"
 }

@@ -158,20 +158,12 @@ else
     once "$text/tok" "${text_tool[@]}" tokenise "$text/raw" "${files[@]}" "${options[@]}" --output-dir "$text/tok.part"
     once "$text/clean" "${text_tool[@]}" clean "$text/tok" "${files[@]}" --drop-from train --max-tokens "$max_tokens" \
         --output-dir "$text/clean.part"
-    train=("$text/clean/train.$source" "$text/clean/train.$target")
     if [[ $bpe == subword-nmt ]]; then
-        once "$text/codes" subword-nmt learn-joint-bpe-and-vocab --input "${train[@]}" --symbols "$merges" \
-            --output "$text/codes.part" --write-vocabulary "$text/vocab.$source" "$text/vocab.$target"
-        if [[ ! -d $text/bpe ]]; then run mkdir -p "$text/bpe"; fi
-        for split in "${splits[@]}"; do
-            for lang in "${languages[@]}"; do
-                once "$text/bpe/$split.$lang" subword-nmt apply-bpe --codes "$text/codes" \
-                    --input "$text/clean/$split.$lang" --output "$text/bpe/$split.$lang.part"
-            done
-        done
+        learn_bpe "$merges" "$text/clean"
+        apply_bpe "$text/bpe" "$text/clean" "${splits[@]}"
     else
-        once "$text/$model" "${text_tool[@]}" learn-sentencepiece --input "${train[@]}" --vocab-size "$merges" \
-            --output "$text/$model.part"
+        once "$text/$model" "${text_tool[@]}" learn-sentencepiece --vocab-size "$merges" --output "$text/$model.part" \
+            --input "$text/clean/train.$source" "$text/clean/train.$target"
         once "$text/bpe" "${text_tool[@]}" apply-sentencepiece "$text/clean" "${files[@]}" --model "$text/$model" \
             --output-dir "$text/bpe.part"
     fi
@@ -190,36 +182,7 @@ if [[ $segmentation == published ]]; then
     done
 fi
 
-# --- Binarisation, into a folder beside that gets its name when all is there
-prefixes=("${splits[@]:2}")
-prefixes=("${prefixes[@]/#/$text/bpe/}")
-if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
-run fairseq-preprocess --source-lang "$source" --target-lang "$target" --joined-dictionary \
-    --trainpref "$text/bpe/train" --validpref "$text/bpe/val" --testpref "$(IFS=,; echo "${prefixes[*]}")" \
-    --destdir "$out.part" --workers "$workers"
-run cp "$text/$model" "$out.part/$model"
-run mkdir "$out.part/raw" "$out.part/tok"
-mapping=(train=train valid=val)
-for i in "${!prefixes[@]}"; do
-    split=${splits[i + 2]} name=test
-    if [[ $i -gt 0 ]]; then name=test$i; fi
-    mapping+=("$name=$split")
-    # References as words: fairseq's own have <<unk>> for what its dictionary lacks.
-    if [[ $segmentation == own ]]; then
-        run cp "$text/tok/$split.$target" "$out.part/tok/$name.$target"
-    else
-        run sed -nE -e 's/@@( |$)//g' -e "w $out.part/tok/$name.$target" "$text/bpe/$split.$target"
-    fi
-    for lang in "${languages[@]}"; do
-        if [[ ! -e $text/raw/$split.$lang && $dry_run -eq 0 ]]; then
-            echo "no raw text of $split.$lang: scores will use the tokenised text, detokenised" >&2
-        elif [[ $dry_run -eq 0 && $(wc -l <"$text/raw/$split.$lang") -ne $(wc -l <"$text/bpe/$split.$lang") ]]; then
-            echo "the raw text of $split.$lang has another number of lines than the segmented: left out" >&2
-        else
-            run cp "$text/raw/$split.$lang" "$out.part/raw/$name.$lang"
-        fi
-    done
-done
-run "${text_tool[@]}" manifest --set multi30k --source "$origin" --langs "${languages[@]}" --splits "${mapping[@]}" \
-    --text-dir "$text/bpe" --data-dir "$out.part" --settings "${settings[@]}"
-run mv "$out.part" "$out"
+# --- Binarisation
+tok=-
+if [[ $segmentation == own ]]; then tok=$text/tok; fi
+binarise multi30k "$origin" "$model" "$tok" "${splits[@]}"

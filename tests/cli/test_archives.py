@@ -1,0 +1,346 @@
+"""Corpora that are published as archives: each script on a miniature of the real layout, and what can go wrong."""
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ode_transformer import text
+from tests.cli.test_data_prep import ROOT, lines, sentences, times
+
+ROMANIAN = [
+    "Un bărbat stă în parc.",
+    "O femeie citeşte „o carte”.",
+    "Copiii aleargă pe stradă!",
+    "Câinele poartă ţoale.",
+]
+
+
+def side(lang: str, count: int, start: int = 0) -> list[str]:
+    if lang == "ro":
+        return [ROMANIAN[i % 4] for i in range(start, start + count)]
+    return sentences(lang, start + count)[start:]
+
+
+def joined(found: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in found).encode()
+
+
+def segments(found: list[str]) -> bytes:
+    """A test set as WMT and TED wrap it."""
+    rows = [f'<seg id="{i}"> {line} </seg>' for i, line in enumerate(found, 1)]
+    return joined(['<?xml version="1.0"?>', '<doc docid="x">', "<title>None of it</title>", *rows, "</doc>"])
+
+
+def tar(path: Path, members: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w" if path.suffix == ".tar" else "w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+def two(prefix: str, langs: tuple[str, str], count: int, start: int = 0, suffix: str = "") -> dict[str, bytes]:
+    import gzip
+
+    pack = gzip.compress if suffix else bytes
+    return {f"{prefix}.{lang}{suffix}": pack(joined(side(lang, count, start))) for lang in langs}
+
+
+def test_sgm(count: int, pair: str, source: str, target: str, name: str) -> dict[str, bytes]:
+    return {
+        f"{name}-{pair}-src.{source}.sgm": segments(side(source, count)),
+        f"{name}-{pair}-ref.{target}.sgm": segments(side(target, count)),
+    }
+
+
+test_sgm.__test__ = False
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory) -> Path:
+    """All archives in one folder, each with the members that the real one has, and one more."""
+    folder = tmp_path_factory.mktemp("archives")
+    ted = {}
+    for lang, quote in (("de", "’"), ("en", "’")):
+        wrapped = ["<url>http://x</url>", f"<title>{side(lang, 1)[0]}</title>", "<talkid>1</talkid>", *side(lang, 60)]
+        ted[f"de-en/train.tags.de-en.{lang}"] = joined(wrapped)
+        for i, part in enumerate(("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")):
+            body = segments([*side(lang, 2, i), f"It{quote}s {i}."])
+            ted[f"de-en/IWSLT14.{part}.de-en.{lang}.xml"] = body
+    tar(folder / "de-en.tgz", ted)
+    de, fr, ro = ("de", "en"), ("fr", "en"), ("ro", "en")
+    europarl = two("training/europarl-v7.de-en", de, 90) | two("training/europarl-v7.fr-en", fr, 1400)
+    tar(folder / "training-parallel-europarl-v7.tgz", europarl)
+    crawl = two("commoncrawl.de-en", de, 30, 3) | two("commoncrawl.fr-en", fr, 30, 3)
+    tar(folder / "training-parallel-commoncrawl.tgz", crawl)
+    nine = two("training/news-commentary-v9.de-en", de, 20) | two("training/news-commentary-v9.fr-en", fr, 20)
+    tar(folder / "training-parallel-nc-v9.tgz", nine)
+    tar(folder / "training-parallel-nc-v12.tgz", two("training/news-commentary-v12.de-en", de, 40))
+    tar(folder / "training-parallel-un.tgz", two("un/undoc.2000.fr-en", fr, 20))
+    tar(folder / "training-giga-fren.tar", two("giga-fren.release2.fixed", fr, 20, suffix=".gz"))
+    full = test_sgm(9, "deen", "en", "de", "test-full/newstest2014")
+    tar(folder / "test-full.tgz", full | test_sgm(7, "fren", "en", "fr", "test-full/newstest2014"))
+    tar(folder / "dev.tgz", two("dev/newstest2013", de, 6))
+    units = {}
+    for split, count in (("train.tok.clean", 48), ("newstest2013.tok", 6), ("newstest2014.tok", 9)):
+        units |= two(f"{split}.bpe.32000", de, count)
+    tar(folder / "wmt16_en_de.tar.gz", units | {"bpe.32000": b"#version: 0.2\n"})
+    tar(folder / "training-parallel-ep-v8.tgz", two("training-parallel-ep-v8/europarl-v8.ro-en", ro, 48))
+    with zipfile.ZipFile(folder / "en-ro.txt.zip", "w") as archive:
+        for name, content in two("SETIMES.en-ro", ro, 20).items():
+            archive.writestr(name, content)
+    tar(folder / "dev-romanian-updated.tgz", test_sgm(5, "enro", "en", "ro", "dev/newsdev2016"))
+    tar(folder / "test.tgz", test_sgm(6, "enro", "en", "ro", "test/newstest2016"))
+    (folder / "none.sha256").write_text("")
+    return folder
+
+
+def run(script: str, *arguments, limit: int | None = None, **variables) -> subprocess.CompletedProcess:
+    """Run a script on nothing but what is given here; no test is to reach the network."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("URL_") and k != "RAW_DIR"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    names = ("IWSLT14", "EUROPARL", "COMMONCRAWL", "NEWS_COMMENTARY", "DEV", "TEST", "MOSES")
+    nowhere = {f"URL_{name}": "file:///nonexistent/x" for name in names}
+    words = [ROOT / "data-prep" / f"prepare-{script}.sh", "--workers", 1, "--merges", 60, *arguments]
+    command = " ".join(["exec", *(f"'{word}'" for word in words)])
+    return subprocess.run(
+        ["bash", "-c", f"ulimit -f {limit}; {command}" if limit else command],
+        env={**clean, "PATH": path, "OMP_NUM_THREADS": "1", **nowhere, **{k: str(v) for k, v in variables.items()}},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def from_folder(archives: Path) -> dict[str, Path]:
+    return {"RAW_DIR": archives, "ARCHIVES_SHA256": archives / "none.sha256"}
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "counts"),
+    [
+        ("iwslt14-de-en", [], {"train": 59, "valid": 2, "test": 15}),
+        ("wmt14-en-de", [], {"train": 140, "valid": 6, "test": 9, "test1": 6}),
+        (
+            "wmt14-en-de",
+            ["--version", "news-commentary-v12", "--validation", "held-out", "--clean", "tokens", "--no-aggressive"],
+            {"train": 159, "valid": 1, "test": 9, "test1": 6},
+        ),
+        ("wmt14-en-de", ["--version", "scaling-nmt"], {"train": 48, "valid": 6, "test": 9, "test1": 6}),
+        ("wmt14-en-fr", [], {"train": 1489, "valid": 1, "test": 7}),
+        ("wmt16-en-ro", ["--romanian", "stripped"], {"train": 68, "valid": 5, "test": 6}),
+    ],
+    ids=["iwslt14", "v9", "v12", "scaling-nmt", "en-fr", "en-ro"],
+)
+def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
+    out = tmp_path / "out"
+    done = run(script, *options, "--out", out, **from_folder(archives))
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((out / "manifest.json").read_text())
+    dropped = sum(int(n) for n in re.findall(r"/train\.\{.*: (\d+) pairs .* dropped", done.stderr))
+    assert {
+        split: found["lines"] + dropped * (split == "train") for split, found in manifest["counts"].items()
+    } == counts
+    source, target = manifest["source_lang"], manifest["target_lang"]
+    for split in counts:
+        assert (out / f"{split}.{source}-{target}.{target}.bin").stat().st_size > 0
+    assert (out / f"dict.{source}.txt").read_bytes() == (out / f"dict.{target}.txt").read_bytes()
+    # Raw references are raw: what the archive holds, wrapped or not.
+    if script != "iwslt14-de-en":
+        assert lines(out / "raw" / f"test.{target}") == side(target, counts["test"])
+    assert len(lines(out / "tok" / f"test.{target}")) == counts["test"]
+    assert "published" in done.stderr
+    names = {line.split("  ")[1] for line in lines(out / "archives.sha256")}
+    assert names and all((archives / name).is_file() for name in names)
+    before = times(tmp_path)
+    again = run(script, *options, "--out", out, **from_folder(archives))
+    assert again.returncode == 0 and "is complete" in again.stderr and "+ " not in again.stderr
+    assert times(tmp_path) == before
+    other = run(script, *options, "--merges", 61, "--out", out, **from_folder(archives))
+    assert other.returncode == 1 and "merges 60 there, 61 now" in other.stderr
+
+
+def test_iwslt14_text(archives, tmp_path):
+    """The tags that wrap TED's text are gone, quotes are straight for the model and as they were for sacreBLEU."""
+    out = tmp_path / "out"
+    assert run("iwslt14-de-en", "--out", out, **from_folder(archives)).returncode == 0
+    train = lines(tmp_path / "out.text" / "raw" / "train.en")
+    assert train == [*side("en", 1), *side("en", 60)]
+    tokens = lines(out / "tok" / "test.en")
+    assert tokens[2] == "it &apos;s 0 ." and lines(out / "raw" / "test.en")[2] == "It’s 0."
+    assert [line for line in tokens if line.startswith("it")] == [f"it &apos;s {i} ." for i in range(5)]
+    held = lines(tmp_path / "out.text" / "held" / "valid.en")
+    clean = lines(tmp_path / "out.text" / "clean" / "train.en")
+    assert held == clean[22::23] and len(clean) == 61
+
+
+def test_splitting_at_hyphens_and_romanian(archives, tmp_path):
+    out = tmp_path / "de"
+    assert run("wmt14-en-de", "--out", out, **from_folder(archives)).returncode == 0
+    assert "T @-@ Shirt" in (out / "tok" / "test.de").read_text()
+    found = {}
+    for kind in ("raw", "normalised", "stripped"):
+        out = tmp_path / kind
+        assert run("wmt16-en-ro", "--romanian", kind, "--out", out, **from_folder(archives)).returncode == 0
+        found[kind] = (out / "tok" / "test.ro").read_text()
+    assert "citeşte" in found["raw"] and "citește" in found["normalised"] and "citeste" in found["stripped"]
+    assert "ţoale" in found["raw"] and "țoale" in found["normalised"] and "Cainele poarta toale" in found["stripped"]
+
+
+def stub_moses(folder: Path, tokenizer: str = "while (<STDIN>) { s/\\./ ./g; print }") -> Path:
+    """Programs under Moses' names; perl as theirs."""
+    folder = folder / "scripts"
+    (folder / "tokenizer").mkdir(parents=True)
+    (folder / "share" / "nonbreaking_prefixes").mkdir(parents=True)
+    for lang in ("en", "de", "fr", "ro"):
+        (folder / "share" / "nonbreaking_prefixes" / f"nonbreaking_prefix.{lang}").write_text("Mr\n")
+    programs = {"tokenizer": tokenizer, "lowercase": "while (<STDIN>) { print lc }"}
+    for name in ("tokenizer", "lowercase", "normalize-punctuation", "remove-non-printing-char"):
+        body = programs.get(name, "while (<STDIN>) { print }")
+        code = f'binmode(STDIN, ":utf8"); binmode(STDOUT, ":utf8"); {body}\n'
+        (folder / "tokenizer" / f"{name}.perl").write_text(code)
+    return folder
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="perl is not installed")
+def test_moses(archives, tmp_path):
+    moses = stub_moses(tmp_path / "moses")
+    options = ("--tokeniser", "moses", "--out", tmp_path / "out")
+    done = run("iwslt14-de-en", *options, **from_folder(archives), MOSES_DIR=moses)
+    assert done.returncode == 0, done.stderr
+    assert lines(tmp_path / "out" / "tok" / "test.en")[0] == "a man sits in the park ."
+    # From its address, all files of one commit.
+    options = ("--tokeniser", "moses", "--out", tmp_path / "fetched")
+    done = run("iwslt14-de-en", *options, **from_folder(archives), URL_MOSES=f"file://{moses.parent}")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "fetched.text/moses/scripts/share/nonbreaking_prefixes/nonbreaking_prefix.ro").is_file()
+    assert (tmp_path / "fetched/dict.en.txt").read_bytes() == (tmp_path / "out/dict.en.txt").read_bytes()
+    # A program that loses a line is noticed.
+    moses = stub_moses(tmp_path / "bad", "<STDIN>; while (<STDIN>) { print }")
+    options = ("--tokeniser", "moses", "--out", tmp_path / "bad-out")
+    done = run("iwslt14-de-en", *options, **from_folder(archives), MOSES_DIR=moses)
+    assert done.returncode == 1 and "tokenizer.perl" in done.stderr and "15 lines in, 14 out" in done.stderr
+    done = run("iwslt14-de-en", *options, **from_folder(archives), MOSES_DIR=tmp_path)
+    assert done.returncode == 1 and "holds no tokenizer/tokenizer.perl" in done.stderr
+
+
+def test_a_download_that_was_cut_off_goes_on(archives, tmp_path):
+    out, whole = tmp_path / "out", (archives / "de-en.tgz").read_bytes()
+    address = {"URL_IWSLT14": f"file://{archives / 'de-en.tgz'}", "ARCHIVES_SHA256": archives / "none.sha256"}
+    done = run("iwslt14-de-en", "--out", out, ARCHIVES_SHA256=archives / "none.sha256")
+    assert done.returncode == 1 and "the download from file:///nonexistent/x failed" in done.stderr
+    assert "URL_IWSLT14 names another address" in done.stderr and not out.exists()
+    part = tmp_path / "out.text" / "download" / "de-en.tgz.part"
+    part.write_bytes(whole[:100])
+    done = run("iwslt14-de-en", "--out", out, **address)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.text" / "download" / "de-en.tgz").read_bytes() == whole
+
+
+def test_an_archive_that_is_cut_off(archives, tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "de-en.tgz").write_bytes((archives / "de-en.tgz").read_bytes()[:-200])
+    variables = {**from_folder(archives), "RAW_DIR": raw}
+    done = run("iwslt14-de-en", "--out", tmp_path / "out", **variables)
+    assert done.returncode == 1 and "could not be unpacked" in done.stderr and "remove it" in done.stderr
+    assert not (tmp_path / "out").exists()
+    shutil.copy(archives / "de-en.tgz", raw / "de-en.tgz")
+    assert run("iwslt14-de-en", "--out", tmp_path / "out", **variables).returncode == 0
+
+
+def test_a_wrong_checksum(archives, tmp_path):
+    """The published sums are those of the real archives."""
+    done = run("wmt14-en-de", "--out", tmp_path / "out", RAW_DIR=archives)
+    assert done.returncode == 1 and not (tmp_path / "out").exists()
+    assert "the published training-parallel-europarl-v7.tgz 0224c7c710c8a063" in done.stderr
+    mine = tmp_path / "mine.sha256"
+    mine.write_text(f"{text.sha256(archives / 'de-en.tgz')}  de-en.tgz\n")
+    done = run("iwslt14-de-en", "--out", tmp_path / "out2", RAW_DIR=archives, ARCHIVES_SHA256=mine)
+    assert done.returncode == 0, done.stderr
+    assert "no published one" not in done.stderr
+
+
+def test_a_full_disk(archives, tmp_path):
+    """Writing fails in the middle; nothing half-written is taken for whole, and a second run completes."""
+    out = tmp_path / "out"
+    done = run("wmt14-en-fr", "--out", out, limit=64, **from_folder(archives))  # files of at most 64 KiB
+    assert done.returncode != 0 and not out.exists()
+    assert "File too large" in done.stderr
+    done = run("wmt14-en-fr", "--out", out, **from_folder(archives))
+    assert done.returncode == 0, done.stderr
+    assert len(lines(tmp_path / "out.text" / "raw" / "train.fr")) == 1490
+
+
+def test_missing_tools_and_archives(archives, tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "sed", "realpath", "nproc", "dirname", "cat", "tar", "gzip", "python3", "mkdir"):
+        (tools / name).symlink_to(shutil.which(name))
+    done = run("iwslt14-de-en", "--out", tmp_path / "out", **from_folder(archives), PATH=tools, VIRTUAL_ENV="none")
+    assert done.returncode == 1 and "sha256sum is needed and not installed" in done.stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = run("wmt16-en-ro", "--out", tmp_path / "out", RAW_DIR=empty)
+    assert done.returncode == 1 and "holds no training-parallel-ep-v8.tgz" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "message"),
+    [
+        ("wmt14-en-de", ["--version", "x"], "--version x: must be one of news-commentary-v9"),
+        ("wmt14-en-de", ["--validation", "x"], "--validation x: must be one of newstest2013 held-out"),
+        ("wmt14-en-de", ["--clean", "x"], "--clean x: must be one of units tokens"),
+        ("wmt16-en-ro", ["--romanian", "x"], "--romanian x: must be one of raw normalised stripped"),
+        ("iwslt14-de-en", ["--tokeniser", "x"], "--tokeniser x: must be one of sacremoses moses"),
+        ("iwslt14-de-en", ["--merges", "0"], "--merges 0: must be a positive number"),
+        ("wmt14-en-fr", ["--out", "a,b"], "must hold no comma"),
+    ],
+)
+def test_wrong_options(script, arguments, message):
+    done = run(script, *arguments)
+    assert done.returncode == 1 and message in done.stderr
+
+
+def test_dry_run(tmp_path):
+    done = run("wmt14-en-de", "--tokeniser", "moses", "--dry-run", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    for word in ("nonexistent", "tar -xf", "gather", "--moses", "learn-joint-bpe", "fairseq-preprocess", "manifest"):
+        assert word in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def data(name: str) -> Path:
+    folder = os.environ.get("ODE_TRANSFORMER_DATA")
+    if not folder or not (Path(folder) / name).is_dir():
+        pytest.skip(f"ODE_TRANSFORMER_DATA holds no folder {name}")
+    return Path(folder) / name
+
+
+def count(path: Path, tokeniser: text.Tokeniser) -> tuple[int, int, int]:
+    """Lines, tokens, and tokens after compound splitting."""
+    from ode_transformer.scoring import split_compounds
+
+    found = list(tokeniser.sacremoses(text.read_lines(path)))
+    return len(found), *(sum(len(line.split()) for line in x) for x in (found, split_compounds(found)))
+
+
+def test_iwslt14_reference_length():
+    """131,156 tokens as published; sacremoses makes 27 fewer of them."""
+    found = count(data("iwslt14") / "test.raw.en", text.Tokeniser("en", straight_quotes=True, lowercase="last"))
+    assert found[:2] == (6750, 131_129)
+
+
+def test_newstest2014_reference_length():
+    found = count(data("newstest") / "en-de" / "newstest2014.de", text.Tokeniser("de"))
+    assert found == (3003, 63_078, 64_496)
