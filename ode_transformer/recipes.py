@@ -1,8 +1,10 @@
 """Recipes: a YAML file that says how a number is made, and the plain commands it stands for.
 
-A recipe names data, training, averaging, decoding, scoring and the number that the paper prints. ``extends`` names
-one or more files to start from (relative to the recipe); what the recipe itself says wins, key by key. Files whose
-name begins with an underscore are such beginnings and no recipes.
+A recipe names data, training, averaging, decoding, scoring and the numbers that the paper prints. A file holds one, or
+with ``rows`` one a row, as a table of a paper does: each row is what the file says and, key by key, what the row says
+besides. ``extends``, in a file or a row, names one or more files to start from (relative to the file); what is said
+later wins. Files whose name begins with an underscore are such beginnings and no recipes. ``quoted`` lists rows of the
+paper's tables that it took from others.
 
 Imports neither torch nor fairseq, and runs as a program (``python ode_transformer/recipes.py --help``), so that
 scripts pay no start-up time for it.
@@ -13,7 +15,7 @@ import shlex
 import sys
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -23,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"
 STEPS = ("prepare", "start", "train", "average", "generate", "score")
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
+SCALES = ("full", "small")
+METRICS = ("tokenised", "compound_split", "sacrebleu")
 
 
 class RecipeError(ValueError):
@@ -43,9 +47,10 @@ class Data:
 class Start:
     """The checkpoint of another recipe that training begins from, with optimiser and counters anew."""
 
-    recipe: str
+    recipe: str  # a name; without a slash, another row of the same file
     checkpoint: str = "checkpoint_best.pt"
     warm_start: bool = True  # turned into this recipe's architecture; or it is of that one already
+    approximate: bool = False  # although the result will not equal it
 
 
 @dataclass(frozen=True)
@@ -81,19 +86,20 @@ class Generate:
 class Score:
     """How the score is taken."""
 
-    lowercase: bool = False
+    lowercase: bool = False  # of sacreBLEU
     compound_split: bool = False
+    join_hyphens: bool = False  # of text that was tokenised with --aggressive
 
 
 @dataclass(frozen=True)
 class Paper:
-    """The number that the paper prints."""
+    """A row of a paper's table, as printed; a name of ``METRICS`` and BLEU for each test set."""
 
     table: str
     row: str
-    bleu: float
-    metric: str
-    subset: str = "test"
+    scores: dict[str, dict[str, float]]
+    parameters: str = ""
+    updates: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,33 +113,80 @@ class Recipe:
     average: Average
     generate: Generate
     score: Score = Score()
-    paper: Optional[Paper] = None
+    paper: list[Paper] = field(default_factory=list)
+    hardware: str = ""  # what the paper used
     note: str = ""  # what the paper leaves open and what we chose
+    scale: str = "full"
+    seed: Optional[int] = None  # instead of the flags'
+
+
+def groups(configs: Path = CONFIGS) -> dict[str, dict]:
+    """The files of recipes by name, e.g. ``multi30k-short``, with what they hold."""
+    paths = sorted(p for p in configs.rglob("*.yaml") if not p.name.startswith("_"))
+    return {p.relative_to(configs).with_suffix("").as_posix(): _read(p) for p in paths}
 
 
 def names(configs: Path = CONFIGS) -> list[str]:
     """The names of all recipes, e.g. ``multi30k-short/macaron-tiny``."""
-    paths = configs.rglob("*.yaml")
-    return sorted(p.relative_to(configs).with_suffix("").as_posix() for p in paths if not p.name.startswith("_"))
+    found = groups(configs).items()
+    return [f"{group}/{row}" if row else group for group, tree in found for row in tree.get("rows", [""])]
 
 
-def load(name: str, configs: Path = CONFIGS) -> Recipe:
+def quoted(group: str, configs: Path = CONFIGS) -> list[Paper]:
+    """The rows of a group that the paper took from others."""
+    rows = _read(configs / f"{group}.yaml").get("quoted", [])
+    return _build(list[Paper], rows, f"{group}.yaml", "quoted")
+
+
+def load(name: str, configs: Path = CONFIGS, *, scale: str = "full", seed: Optional[int] = None) -> Recipe:
     """Read and check a recipe.
 
     Args:
-        name: its name below ``configs``, or the path of a YAML file.
+        name: its name below ``configs``, or the path of a YAML file, ``FILE.yaml`` or ``FILE.yaml/ROW``.
         configs: the folder of recipes.
+        scale: ``full``, or ``small``, a rehearsal: the row's own layers, narrow, on Multi30k, for few updates.
+        seed: another than the recipe's.
 
     Raises:
         RecipeError: no such recipe, an unknown or missing key, a value of the wrong type, a contradiction.
     """
-    path = Path(name).resolve() if name.endswith((".yaml", ".yml")) else configs / f"{name}.yaml"
-    if not path.is_file() or path.name.startswith("_"):
-        there = ", ".join(names(configs)) or f"none in {configs}, recipes need a clone of the repository"
-        raise RecipeError(f"no recipe {name!r}; there are: {there}")
+    if scale not in SCALES:
+        raise RecipeError(f"--scale {scale}: must be one of {', '.join(SCALES)}")
+    path, title, row = _find(name, configs)
     tree = _read(path)
-    title = path.relative_to(configs).with_suffix("").as_posix() if path.is_relative_to(configs) else path.stem
-    recipe = _build(Recipe, {"name": title, **tree}, str(path), "")
+    rows = tree.pop("rows", {"": {}})
+    tree.pop("quoted", None)
+    if row not in rows:
+        raise RecipeError(f"{path}: no row {row!r}; there are: {', '.join(rows)}")
+    sayings = [part["description"] for part in (rows[row], tree) if "description" in part]
+    tree = _merge(tree, {**rows[row], "description": " on ".join(sayings)} if sayings else rows[row])
+    if scale == "small":
+        tree = _small(tree, configs)
+    recipe = _build(Recipe, {"name": title, **tree, "scale": scale, "seed": seed}, str(path), "")
+    if recipe.train.start and "/" not in recipe.train.start.recipe:
+        start = replace(recipe.train.start, recipe=f"{name.rpartition('/')[0]}/{recipe.train.start.recipe}")
+        recipe = replace(recipe, train=replace(recipe.train, start=start))
+    _check(recipe, str(path), configs)
+    return recipe
+
+
+def _find(name: str, configs: Path) -> tuple[Path, str, str]:
+    """The file of a recipe, the recipe's name, and its row of the file, or an empty string."""
+    stem, suffix, row = name.partition(".yaml")
+    if suffix:
+        path, row = Path(stem + suffix).resolve(), row.strip("/")
+        stem = path.relative_to(configs).with_suffix("").as_posix() if path.is_relative_to(configs) else path.stem
+        if path.is_file() and not path.name.startswith("_"):
+            return path, f"{stem}/{row}" if row else stem, row
+    group, _, last = name.rpartition("/")
+    for path, row in ((configs / f"{name}.yaml", ""), (configs / f"{group}.yaml", last)):
+        if path.is_file() and not path.name.startswith("_"):
+            return path, name, row
+    there = ", ".join(names(configs)) or f"none in {configs}, recipes need a clone of the repository"
+    raise RecipeError(f"no recipe {name!r}; there are: {there}")
+
+
+def _check(recipe: Recipe, path: str, configs: Path) -> None:
     chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(recipe.average, k) is not None]
     if len(chosen) != 1 or getattr(recipe.average, chosen[0]) < 1:
         raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {chosen}")
@@ -141,27 +194,48 @@ def load(name: str, configs: Path = CONFIGS) -> Recipe:
         raise RecipeError(f"{path}: train.batches must be at least 1, got {recipe.train.batches}")
     if recipe.score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
-    if recipe.train.start and load(recipe.train.start.recipe, configs).data != recipe.data:
-        raise RecipeError(f"{path}: train.start.recipe {recipe.train.start.recipe!r} has other data")
-    if recipe.paper and recipe.paper.subset not in recipe.generate.subsets:
-        raise RecipeError(f"{path}: paper.subset {recipe.paper.subset!r} is none of {list(recipe.generate.subsets)}")
-    return recipe
+    start = recipe.train.start
+    if start and load(start.recipe, configs, scale=recipe.scale, seed=recipe.seed).data != recipe.data:
+        raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} has other data")
+    for paper in recipe.paper if recipe.scale == "full" else []:
+        for test_set, scores in paper.scores.items():
+            if test_set not in recipe.generate.subsets.values():
+                raise RecipeError(
+                    f"{path}: paper.scores {test_set!r}: none of {list(recipe.generate.subsets.values())}"
+                )
+            if unknown := [metric for metric in scores if metric not in METRICS]:
+                raise RecipeError(f"{path}: paper.scores {unknown[0]!r}: must be one of {', '.join(METRICS)}")
+
+
+def _small(tree: dict, configs: Path) -> dict:
+    """The rehearsal of a recipe, as ``_small.yaml`` describes it."""
+    small = _read(configs / "_small.yaml")
+    pair = "{source}-{target}".format(**tree["data"])
+    pairs = small.pop("pairs")
+    tree = _merge(tree, {"data": pairs.get(pair, pairs["any"])})
+    return _merge(tree, {**small, "score": {**tree.get("score", {}), "compound_split": False}})
 
 
 def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict:
     if path in seen:
         raise RecipeError(f"{path}: extends itself through {' -> '.join(map(str, seen))}")
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (OSError, yaml.YAMLError) as error:
         raise RecipeError(f"{path}: {error}") from error
     if not isinstance(tree, dict):
         raise RecipeError(f"{path}: must be a mapping, got {type(tree).__name__}")
-    bases = tree.pop("extends", [])
+    for row, values in tree.get("rows", {}).items():
+        tree["rows"][row] = _extended(values, path, seen)
+    return _extended(tree, path, seen)
+
+
+def _extended(tree: dict, path: Path, seen: tuple[Path, ...]) -> dict:
+    bases = tree.get("extends", [])
     merged: dict = {}
     for base in [bases] if isinstance(bases, str) else bases:
         merged = _merge(merged, _read((path.parent / base).resolve(), (*seen, path)))
-    return _merge(merged, tree)
+    return _merge(merged, {key: value for key, value in tree.items() if key != "extends"})
 
 
 def _merge(old: Mapping, new: Mapping) -> dict:
@@ -187,6 +261,12 @@ def _build(type_: Any, value: Any, path: str, key: str) -> Any:
                 raise RecipeError(f"{path}: {prefix}{k} is missing")
         return type_(**{k: _build(known[k].type, v, path, prefix + k) for k, v in value.items()})
     expected = typing.get_origin(type_) or type_
+    if expected is dict and isinstance(value, dict) and options[1] is not Any:
+        return {k: _build(options[1], v, path, f"{key}.{k}") for k, v in value.items()}
+    if expected is list and isinstance(value, list):
+        return [_build(options[0], item, path, f"{key}[{i}]") for i, item in enumerate(value)]
+    if value is None and expected is list:
+        return []
     if expected is float and type(value) is int:
         value = float(value)
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
@@ -201,7 +281,14 @@ def divisors(recipe: Recipe) -> list[int]:
 
 def default_run_dir(recipe: Recipe) -> str:
     """Where a recipe's run goes if nobody says otherwise, from the top of the repository."""
-    return f"runs/{recipe.name}"
+    scale = "" if recipe.scale == "full" else f"{recipe.scale}/"
+    return f"runs/{scale}{recipe.name}" + (f".seed-{recipe.seed}" if recipe.seed is not None else "")
+
+
+def _variant(recipe: Recipe) -> list[str]:
+    """The options of the scripts that say which run of a recipe is meant."""
+    scale = ["--scale", recipe.scale] if recipe.scale != "full" else []
+    return scale + (["--seed", str(recipe.seed)] if recipe.seed is not None else [])
 
 
 def _flags(values: Mapping[str, Any]) -> list[str]:
@@ -261,6 +348,7 @@ def commands(
             *("--target-lang", recipe.data.target),
             *(["--lowercase"] if recipe.score.lowercase else []),
             *(["--compound-split"] if recipe.score.compound_split else []),
+            *(["--join-hyphens"] if recipe.score.join_hyphens else []),
             *_reference("--ref", recipe, "tok", subset),
             *_reference("--reference", recipe, "raw", subset),
         ]
@@ -272,11 +360,12 @@ def _start_commands(recipe: Recipe, run_dir: str) -> list[list[str]]:
     start = recipe.train.start
     if start is None:
         return []
-    train = ["scripts/train.sh", start.recipe]
+    train = ["scripts/train.sh", start.recipe, *_variant(recipe)]
     if not start.warm_start:
         return [train]
     source, output = _start_files(recipe, run_dir)
     warm_start = ["python", "-m", "ode_transformer.cli", "warm-start", source, "--arch", recipe.train.arch]
+    warm_start += ["--approximate"] if start.approximate else []
     flags = _flags(recipe.train.flags)
     return [train, [*warm_start, "--output", output, "--data", recipe.data.directory, "--", *flags]]
 
@@ -284,7 +373,8 @@ def _start_commands(recipe: Recipe, run_dir: str) -> list[list[str]]:
 def _start_files(recipe: Recipe, run_dir: str) -> tuple[str, str]:
     """The checkpoint of the other recipe, and the one that training begins from."""
     start = recipe.train.start
-    source = f"runs/{start.recipe}/{start.checkpoint}"
+    other = load(start.recipe, scale=recipe.scale, seed=recipe.seed)
+    source = f"{default_run_dir(other)}/{start.checkpoint}"
     return source, f"{run_dir}/start.pt" if start.warm_start else source
 
 
@@ -300,7 +390,7 @@ def _train_command(recipe: Recipe, run_dir: str, devices: int, precision: str) -
         raise RecipeError(f"bf16: with --arch {recipe.train.arch} fairseq takes it for a TPU; take fp16 or amp")
     return [
         *("fairseq-train", *_data(recipe), "--arch", recipe.train.arch),
-        *_flags(recipe.train.flags),
+        *_flags({**recipe.train.flags, **({} if recipe.seed is None else {"seed": recipe.seed})}),
         *(["--finetune-from-model", _start_files(recipe, run_dir)[1]] if recipe.train.start else []),
         *("--distributed-world-size", str(devices), "--update-freq", str(recipe.train.batches // devices)),
         *("--save-dir", run_dir),
@@ -324,14 +414,36 @@ def _reference(option: str, recipe: Recipe, kind: str, subset: str) -> list[str]
 def show(recipe: Recipe, **options: Any) -> str:
     """The recipe as a person reads it: what it is, the paper's number, and the commands of every step."""
     lines = [f"# {recipe.name}: {recipe.description}"]
-    if recipe.paper:
-        paper = recipe.paper
-        lines.append(f"# paper: {paper.bleu} {paper.metric} on {paper.subset} ({paper.table}, {paper.row})")
+    if recipe.scale == "small":
+        lines.append(
+            "# A rehearsal on little text, of the same architecture and depth but narrow: no result of the paper."
+        )
+        return "\n".join([*lines, *_shown_commands(recipe, options)])
+    for paper in recipe.paper:
+        scores = [f"{bleu} {metric} on {t}" for t, found in paper.scores.items() for metric, bleu in found.items()]
+        details = [paper.parameters and f"{paper.parameters} parameters", paper.updates and f"{paper.updates} updates"]
+        lines.append(f"# paper: {', '.join(filter(None, [*scores, *details]))} ({paper.table}, {paper.row})")
+    if recipe.hardware:
+        lines.append(f"# hardware: {recipe.hardware}")
+    tokens = recipe.train.flags.get("max-tokens")
+    if tokens:
+        lines.append(f"# an update: {recipe.train.batches} batches of up to {tokens:,} tokens")
     lines += [f"# note: {line}" for line in recipe.note.splitlines()]
+    return "\n".join([*lines, *_shown_commands(recipe, options)])
+
+
+def _shown_commands(recipe: Recipe, options: dict[str, Any]) -> list[str]:
+    lines = []
     for step in STEPS:
         if found := commands(recipe, step, **options):
             lines += [f"\n# {step}", *map(shlex.join, found)]
-    return "\n".join(lines)
+    return lines
+
+
+def add_variant(parser: argparse.ArgumentParser) -> None:
+    """The flags that say which run of a recipe is meant."""
+    parser.add_argument("--scale", type=str.lower, choices=SCALES, default="full", help="small: a rehearsal")
+    parser.add_argument("--seed", type=int, help="another than the recipe's")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -347,11 +459,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     devices = actions.add_parser("devices", help="print how many of N devices a recipe can use")
     devices.add_argument("name")
     devices.add_argument("available", type=int, metavar="N")
-    actions.add_parser("run-dir", help="print where a recipe's run goes by default").add_argument("name")
+    run_dir = actions.add_parser("run-dir", help="print where a recipe's run goes by default")
+    run_dir.add_argument("name")
+    for sub in (shown, command, devices, run_dir):
+        add_variant(sub)
     for sub in (shown, command):
         sub.add_argument("--run-dir", default="", help="where the run's files go (default: runs/<recipe>)")
         sub.add_argument("--devices", type=int, default=1, help="devices that train together (default: 1)")
         sub.add_argument("--precision", choices=PRECISIONS, default="fp32")
+
+
+def _print(recipe: Recipe, args: argparse.Namespace) -> None:
+    if args.action == "devices":
+        print(max(n for n in divisors(recipe) if n <= max(args.available, 1)))
+    elif args.action == "run-dir":
+        print(default_run_dir(recipe))
+    else:
+        options = {"run_dir": args.run_dir, "devices": args.devices, "precision": args.precision}
+        if args.action == "show":
+            print(show(recipe, **options))
+        else:
+            print("\n".join(map(shlex.join, commands(recipe, args.step, **options))))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -362,17 +490,8 @@ def main(args: argparse.Namespace) -> int:
         elif args.action == "check":
             for name in names():
                 print(load(name).name)
-        elif args.action == "devices":
-            print(max(n for n in divisors(load(args.name)) if n <= max(args.available, 1)))
-        elif args.action == "run-dir":
-            print(default_run_dir(load(args.name)))
         else:
-            options = {"run_dir": args.run_dir, "devices": args.devices, "precision": args.precision}
-            recipe = load(args.name)
-            if args.action == "show":
-                print(show(recipe, **options))
-            else:
-                print("\n".join(map(shlex.join, commands(recipe, args.step, **options))))
+            _print(load(args.name, scale=args.scale, seed=args.seed), args)
     except RecipeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

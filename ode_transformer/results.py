@@ -126,12 +126,13 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     precision = next((name for name in recipes.PRECISIONS if common.get(name)), "fp32")
     return {
         "recipe": recipe.name,
+        "scale": recipe.scale,
         "description": recipe.description,
         "seeds": [common["seed"]],
         "precision": precision,
         "devices": distributed["distributed_world_size"],
         "scores": scores,
-        "paper": vars(recipe.paper) if recipe.paper else None,
+        "paper": [vars(paper) for paper in recipe.paper],
         "averaged": averaged.get("averaged_from", []),
         "training": read_log(run_dir / "train.log"),
         "command": command.replace(str(run_dir), recipes.default_run_dir(recipe)),
@@ -178,6 +179,7 @@ def _text(path: str | Path) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer record``."""
     parser.add_argument("recipe")
+    recipes.add_variant(parser)
     parser.add_argument("--run-dir", help="the run's folder (default: runs/<recipe>)")
     parser.add_argument("--output", required=True, help="the JSON file to write")
 
@@ -185,7 +187,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer record``; the exit status."""
     try:
-        recipe = recipes.load(args.recipe)
+        recipe = recipes.load(args.recipe, scale=args.scale, seed=args.seed)
         run_dir = Path(args.run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
         content = record(recipe, run_dir)
     except (recipes.RecipeError, RecordError) as error:

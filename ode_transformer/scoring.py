@@ -268,6 +268,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", metavar="FILE", help="raw references, for sacreBLEU and chrF")
     parser.add_argument("--lowercase", action="store_true", help="sacreBLEU and chrF ignore case")
     parser.add_argument("--compound-split", action="store_true", help="add BLEU after compound splitting (de only)")
+    parser.add_argument("--join-hyphens", action="store_true", help="of text from tokenizer.perl -a: a @-@ b is a-b")
     parser.add_argument(
         "--remove-bpe",
         nargs="?",
@@ -314,6 +315,8 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
             )
     segmentation = args.remove_bpe or "none"
     hyps, refs = (remove_segmentation(lines, segmentation) for lines in (hyps, refs))
+    if args.join_hyphens:
+        hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
     if unknown := sum("<<unk>>" in line for line in refs):
         print(
             f"warning: {unknown} of {len(refs)} tokenised references hold <<unk>>, since fairseq writes them with its "

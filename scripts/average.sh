@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Average checkpoints, as a recipe says or as the options do.
 #
-# Usage: scripts/average.sh RECIPE [--run-dir DIR]
+# Usage: scripts/average.sh RECIPE [--run-dir DIR] [--scale small] [--seed N]
 #        scripts/average.sh DIR --last-epochs N | --last-updates N | --best N  --output FILE
 #   RECIPE             a name that `ode-transformer recipe list` prints, or a YAML file
 #   --run-dir DIR      where its checkpoints are and average.pt goes (default: runs/RECIPE)
+#   --scale small, --seed N   of which run of the recipe, as for scripts/train.sh
 #   DIR                a folder of checkpoints
 #   --last-epochs N    the newest N of checkpointE.pt
 #   --last-updates N   the newest N of checkpoint_E_U.pt
@@ -14,11 +15,12 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-what='' run_dir='' output='' which=()
+what='' run_dir='' variant=() output='' which=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
     --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
+    --scale | --seed) variant+=("$1" "$(argument "$1" "$@")"); shift ;;
     --last-epochs | --last-updates | --best) which+=("$1" "$(argument "$1" "$@")"); shift ;;
     --output) output=$(absolute "$(argument --output "$@")"); shift ;;
     -*) die "unknown option $1; see --help" ;;
@@ -37,6 +39,6 @@ if [[ ${#which[@]} -gt 0 ]]; then
 else
     what=$(recipe_name "$what")
     cd "$root"
-    text=$(recipe_commands "$what" average ${run_dir:+--run-dir "$run_dir"})
+    text=$(recipe_commands "$what" "${variant[@]}" average ${run_dir:+--run-dir "$run_dir"})
     eval "run $text"
 fi

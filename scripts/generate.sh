@@ -4,6 +4,7 @@
 # Usage: scripts/generate.sh RECIPE [options] [-- more flags of fairseq-generate]
 #   RECIPE             a name that `ode-transformer recipe list` prints, or a YAML file
 #   --run-dir DIR      where average.pt is and generate/ goes (default: runs/RECIPE)
+#   --scale small, --seed N   of which run of the recipe, as for scripts/train.sh
 #   --checkpoint FILE  another checkpoint, or an ensemble a.pt:b.pt
 #
 # Translations end up in DIR/generate/generate-SUBSET.txt.
@@ -11,11 +12,12 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-recipe='' run_dir='' checkpoint=''
+recipe='' run_dir='' variant=() checkpoint=''
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
     --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
+    --scale | --seed) variant+=("$1" "$(argument "$1" "$@")"); shift ;;
     --checkpoint) checkpoint=$(argument --checkpoint "$@"); shift ;;
     --) shift; break ;;
     -*) die "unknown option $1; see --help" ;;
@@ -34,8 +36,8 @@ if [[ -n $checkpoint ]]; then
     set -- --path "$(IFS=:; echo "${paths[*]}")" "$@"
 fi
 cd "$root"
-text=$(recipe_commands "$recipe" generate ${run_dir:+--run-dir "$run_dir"})
-run_dir=${run_dir:-$(run_dir_of "$recipe")}
+text=$(recipe_commands "$recipe" "${variant[@]}" generate ${run_dir:+--run-dir "$run_dir"})
+run_dir=${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}
 [[ -n $checkpoint || -f $run_dir/average.pt ]] || die "$run_dir/average.pt is not there; run scripts/average.sh first"
 while read -r line; do
     command=()

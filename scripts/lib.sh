@@ -36,10 +36,10 @@ argument() {
 absolute() { realpath -m -- "$1"; }
 
 # A recipe given as a path keeps its meaning; a name stays a name.
-recipe_name() { if [[ $1 == *.y?(a)ml ]]; then absolute "$1"; else printf '%s' "$1"; fi; }
+recipe_name() { if [[ $1 == *.yaml || $1 == *.yaml/* ]]; then absolute "$1"; else printf '%s' "$1"; fi; }
 
-# The plain commands of a step: recipe_commands NAME STEP [options], one a line, quoted for the shell.
+# The plain commands of a step: recipe_commands NAME [options] STEP [options], one a line, quoted for the shell.
 recipe_commands() { python "$root/ode_transformer/recipes.py" command "$@"; }
 
-# Where the run of a recipe goes by default.
-run_dir_of() { python "$root/ode_transformer/recipes.py" run-dir "$1"; }
+# Where the run of a recipe goes by default: run_dir_of NAME [options]
+run_dir_of() { python "$root/ode_transformer/recipes.py" run-dir "$@"; }

@@ -4,27 +4,27 @@
 #
 # Usage: scripts/quickstart.sh [--run-dir DIR] [--seed N]
 #   --run-dir DIR      where the run's files go (default: runs/quickstart/macaron-tiny)
-#   --seed N           the seed of the training (default: 1)
+#   --seed N           another seed of the training than 1 (default of --run-dir: with .seed-N behind)
 #
-# A second run goes on where the first was stopped, and shows its result again if it was not; another seed needs another
-# DIR.
+# A second run goes on where the first was stopped, and shows its result again if it was not.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-run_dir=$root/runs/quickstart/macaron-tiny more=()
+run_dir='' seed=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
     --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
-    --seed) more=(-- --seed "$(argument --seed "$@")"); shift ;;
+    --seed) seed=(--seed "$(argument --seed "$@")"); shift ;;
     *) die "unknown option $1; see --help" ;;
     esac
     shift
 done
 cd "$root"
 SECONDS=0
-scripts/reproduce.sh quickstart/macaron-tiny --run-dir "$run_dir" "${more[@]}"
+run_dir=${run_dir:-$root/$(run_dir_of quickstart/macaron-tiny "${seed[@]}")}
+scripts/reproduce.sh quickstart/macaron-tiny --run-dir "$run_dir" "${seed[@]}"
 printf '\nTen held-out sentences, their translations, and what is right:\n'
 # Lines S, T, D of fairseq-generate, ordered by sentence.
 grep -E '^[STD]-' "$run_dir/generate/generate-test.txt" | sed 's/^\(.\)-\([0-9]*\)/\2\t\1/' | sort -s -n -k1,1 |

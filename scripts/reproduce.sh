@@ -2,9 +2,11 @@
 # Run a whole recipe: data, training, averaging, decoding, scoring, and a record of all of it.
 #
 # Usage: scripts/reproduce.sh RECIPE [options] [-- more flags of fairseq-train]
-#   RECIPE             a name that `ode-transformer recipe list` prints, or a YAML file
+#   RECIPE             a name that `ode-transformer recipe list` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW
 #   --run-dir DIR      where the run's files go (default: runs/RECIPE)
 #   --record FILE      where the record goes (default: DIR/record.json)
+#   --scale small      a rehearsal of the recipe: its own layers, narrow, on Multi30k, for few updates
+#   --seed N           another seed than the recipe's; where files go changes with it
 #   --devices N, --cpu, --fp16, --bf16, --amp, --torchrun   as for scripts/train.sh
 #   --dry-run          print the commands only
 #
@@ -13,11 +15,12 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-recipe='' run_dir='' record='' dry_run=0 train_options=() show_options=() generate_options=()
+recipe='' run_dir='' variant=() record='' dry_run=0 train_options=() show_options=() generate_options=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
     --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
+    --scale | --seed) variant+=("$1" "$(argument "$1" "$@")"); shift ;;
     --record) record=$(absolute "$(argument --record "$@")"); shift ;;
     --devices)
         devices=$(argument --devices "$@")
@@ -37,17 +40,17 @@ done
 [[ -n $recipe ]] || die "a recipe is needed; see --help"
 cd "$root"
 if [[ $dry_run -eq 1 ]]; then
-    exec python ode_transformer/recipes.py show "$recipe" "${show_options[@]}" ${run_dir:+--run-dir "$run_dir"}
+    exec python ode_transformer/recipes.py show "$recipe" "${variant[@]}" "${show_options[@]}" ${run_dir:+--run-dir "$run_dir"}
 fi
-prepare=$(recipe_commands "$recipe" prepare)
-run_dir=${run_dir:-$root/$(run_dir_of "$recipe")}
+prepare=$(recipe_commands "$recipe" "${variant[@]}" prepare)
+run_dir=${run_dir:-$root/$(run_dir_of "$recipe" "${variant[@]}")}
 mkdir -p "$run_dir/scores"
 
 step() { printf '\n== %s: %s\n' "$recipe" "$1" >&2; }
 
 # A finished step leaves a stamp; a step that is done anew takes away those of the steps after it.
 finished() { [[ -f $run_dir/.$1 ]]; }
-finish() { touch "$run_dir/.$1"; }
+finish() { printf '%s\n' "${2:-}" >"$run_dir/.$1.part" && mv "$run_dir/.$1.part" "$run_dir/.$1"; }
 
 step data
 eval "run $prepare"
@@ -56,20 +59,20 @@ step training
 options="${train_options[*]} -- $*"
 if ! finished train; then
     rm -f "$run_dir/.average" "$run_dir/.generate"
-    scripts/train.sh "$recipe" --run-dir "$run_dir" "${train_options[@]}" -- "$@"
-    printf '%s\n' "$options" >"$run_dir/.train"
+    scripts/train.sh "$recipe" "${variant[@]}" --run-dir "$run_dir" "${train_options[@]}" -- "$@"
+    finish train "$options"
 elif [[ $options != "$(cat "$run_dir/.train")" ]]; then
     die "$run_dir was trained with the options '$(cat "$run_dir/.train")'; take another --run-dir for '$options'"
 fi
 step averaging
 if ! finished average; then
     rm -f "$run_dir/.generate"
-    scripts/average.sh "$recipe" --run-dir "$run_dir"
+    scripts/average.sh "$recipe" "${variant[@]}" --run-dir "$run_dir"
     finish average
 fi
 step decoding
 if ! finished generate; then
-    scripts/generate.sh "$recipe" --run-dir "$run_dir" -- "${generate_options[@]}"
+    scripts/generate.sh "$recipe" "${variant[@]}" --run-dir "$run_dir" -- "${generate_options[@]}"
     finish generate
 fi
 step scoring
@@ -80,5 +83,5 @@ while read -r line; do
     run "${command[@]}"
     run "${command[@]}" --json >"$run_dir/scores/${file%.txt}.json.tmp"
     mv "$run_dir/scores/${file%.txt}.json.tmp" "$run_dir/scores/${file%.txt}.json"
-done < <(recipe_commands "$recipe" score --run-dir "$run_dir")
-run python -m ode_transformer.cli record "$recipe" --run-dir "$run_dir" --output "${record:-$run_dir/record.json}"
+done < <(recipe_commands "$recipe" "${variant[@]}" score --run-dir "$run_dir")
+run python -m ode_transformer.cli record "$recipe" "${variant[@]}" --run-dir "$run_dir" --output "${record:-$run_dir/record.json}"

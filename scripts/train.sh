@@ -3,8 +3,10 @@
 # checkpoint trains that one first, in its usual place.
 #
 # Usage: scripts/train.sh RECIPE [options] [-- more flags of fairseq-train]
-#   RECIPE             a name that `ode-transformer recipe list` prints, or a YAML file
+#   RECIPE             a name that `ode-transformer recipe list` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW
 #   --run-dir DIR      where checkpoints and the log go (default: runs/RECIPE)
+#   --scale small      a rehearsal of the recipe: its own layers, narrow, on Multi30k, for few updates
+#   --seed N           another seed than the recipe's; where files go changes with it
 #   --devices N        devices that train together; the update frequency follows from it, so that an update sees as
 #                      much text on any number (default: as many GPUs as the recipe can use, or 1 on a CPU; under
 #                      Slurm or with NNODES all of the job's)
@@ -20,11 +22,12 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-recipe='' run_dir='' devices='' precision=fp32 cpu=0 torchrun=0 dry_run=0
+recipe='' run_dir='' variant=() devices='' precision=fp32 cpu=0 torchrun=0 dry_run=0
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
     --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
+    --scale | --seed) variant+=("$1" "$(argument "$1" "$@")"); shift ;;
     --devices) devices=$(argument --devices "$@"); shift ;;
     --cpu) cpu=1 ;;
     --fp16 | --bf16 | --amp) precision=${1#--} ;;
@@ -48,13 +51,13 @@ if [[ -z $devices ]]; then
     if [[ $nodes -gt 1 || ${SLURM_NTASKS:-1} -gt 1 ]]; then
         devices=$((${SLURM_NTASKS:-0} > nodes ? SLURM_NTASKS : nodes * (gpus > 0 ? gpus : 1)))
     else
-        devices=$(python ode_transformer/recipes.py devices "$recipe" "$gpus")
+        devices=$(python ode_transformer/recipes.py devices "$recipe" "${variant[@]}" "$gpus")
     fi
 fi
 [[ $((devices % nodes)) -eq 0 ]] || die "--devices $devices: cannot be dealt evenly to $nodes nodes"
 
-run_dir=${run_dir:-$root/$(run_dir_of "$recipe")}
-text=$(recipe_commands "$recipe" train --devices "$devices" --precision "$precision" --run-dir "$run_dir")
+run_dir=${run_dir:-$root/$(run_dir_of "$recipe" "${variant[@]}")}
+text=$(recipe_commands "$recipe" "${variant[@]}" train --devices "$devices" --precision "$precision" --run-dir "$run_dir")
 command=()
 eval "command=($text)"
 command+=("$@")
@@ -71,7 +74,7 @@ if [[ $gpus -eq 0 ]]; then
     export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=268435456
 fi
 # What the recipe starts from, if it does not start from nothing.
-start=$(recipe_commands "$recipe" start --run-dir "$run_dir")
+start=$(recipe_commands "$recipe" "${variant[@]}" start --run-dir "$run_dir")
 if [[ $dry_run -eq 1 ]]; then
     if [[ -n $start ]]; then printf '%s\n' "$start"; fi
     env | { grep '^MALLOC_' || true; } | sort
@@ -85,7 +88,8 @@ mkdir -p "$run_dir"
 line=$(printf '%q ' "${command[@]}")
 line=${line/ --cpu / } # where it runs is not what it is
 if [[ ! -e $run_dir/checkpoint_last.pt || ! -e $run_dir/train.command ]]; then
-    printf '%s\n' "$line" >"$run_dir/train.command"
+    printf '%s\n' "$line" >"$run_dir/train.command.part"
+    mv "$run_dir/train.command.part" "$run_dir/train.command"
 elif [[ $line != "$(cat "$run_dir/train.command")" ]]; then
     die "$run_dir holds another run; take another --run-dir. It was made by:
 $(cat "$run_dir/train.command")"

@@ -1,8 +1,10 @@
 """Every recipe is sound and means what its commands say; a broken one is named."""
 
+import argparse
 import shlex
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 import yaml
@@ -38,16 +40,62 @@ def test_a_recipe_is_what_fairseq_understands(name, monkeypatch):
     assert (ROOT / prepare[0]).is_file()
 
 
+def recipe_command(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    recipes.add_arguments(parser)
+    return recipes.main(parser.parse_args(words))
+
+
+@pytest.mark.parametrize("scale", recipes.SCALES)
 @pytest.mark.parametrize("name", NAMES)
-def test_showing_a_recipe_prints_its_commands(name):
-    done = subprocess.run(
-        [sys.executable, "ode_transformer/recipes.py", "show", name],
-        cwd=ROOT, env=environment(), capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0
+def test_showing_a_recipe_prints_its_commands(name, scale, capsys):
+    assert recipe_command("show", name, "--scale", scale, "--seed", "7") == 0
+    shown = capsys.readouterr().out
+    recipe = recipes.load(name, scale=scale, seed=7)
     for step in recipes.STEPS:
-        for words in recipes.commands(recipes.load(name), step):
-            assert shlex.join(words) in done.stdout
+        for words in recipes.commands(recipe, step):
+            assert shlex.join(words) in shown
+    for paper in recipe.paper:
+        assert (f"({paper.table}, {paper.row})" in shown) == (scale == "full")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rehearsal_keeps_the_architecture_and_what_is_done_with_it(name):
+    full, small = recipes.load(name), recipes.load(name, scale="small")
+    assert small.train.arch == full.train.arch and small.data.directory.startswith("data-bin/multi30k-published.")
+    narrow = {f"{side}-{what}" for side in ("encoder", "decoder") for what in ("embed-dim", "ffn-embed-dim")}
+    narrow |= {"encoder-attention-heads", "decoder-attention-heads"}
+    changed = {k for k, v in small.train.flags.items() if full.train.flags.get(k) != v}
+    schedule = {"max-tokens", "max-epoch", "max-update", "warmup-updates", "num-workers", "lr"}
+    assert changed <= narrow | schedule | {"save-interval-updates", "keep-interval-updates"}
+    assert (small.generate.beam, small.generate.lenpen) == (full.generate.beam, full.generate.lenpen)
+    assert (small.train.start is None) == (full.train.start is None)
+
+
+def test_every_row_of_the_papers_has_a_recipe():
+    """Spec section 4.1 and 4.6: as many rows of each table as the paper ran itself."""
+    rows = Counter(paper.table for name in NAMES for paper in recipes.load(name).paper)
+    assert rows == {
+        "Wu et al. 2021, Good for Misconceived Reasons": 1,
+        "Macaron Net, Table 1": 1,
+        "Macaron Net, Table 1, base": 1,
+        "Macaron Net, Table 1, big": 1,
+        "Macaron Net, Table 3": 3,
+        "ODE Transformer, Table 1, English-German": 16,
+        "ODE Transformer, Table 1, English-French": 16,
+        "ODE Transformer, Table 2": 3,
+        "ODE Transformer, Table 3": 2,
+        "ODE Transformer, Table 7": 8,
+        "ODE Transformer, Table 10, 6 layers": 7,
+        "ODE Transformer, Table 10, 24 layers": 7,
+        "TransEvolve, Table 2": 8,
+        "FLOATER, Table 2, English-German, base": 6,
+        "FLOATER, Table 2, English-German, large": 6,
+        "FLOATER, Table 2, English-French, base": 6,
+        "FLOATER, Table 2, English-French, large": 6,
+        "FLOATER, Table 6": 4,
+    }
+    assert len(recipes.quoted("ode/wmt14-en-de")) == 12
 
 
 def test_the_update_frequency_follows_from_the_devices():
@@ -138,7 +186,7 @@ def test_an_unknown_recipe_is_answered_with_the_known_ones():
 
 def test_a_path_into_the_recipes_is_the_recipe_of_that_name(monkeypatch):
     monkeypatch.chdir(ROOT)
-    for path in ("configs/quickstart/macaron-tiny.yaml", str(ROOT / "configs/quickstart/macaron-tiny.yaml")):
+    for path in ("configs/quickstart.yaml/macaron-tiny", str(ROOT / "configs/quickstart.yaml/macaron-tiny")):
         assert recipes.load(path) == recipes.load("quickstart/macaron-tiny")
 
 
@@ -176,8 +224,69 @@ def test_a_recipe_may_start_from_anothers_checkpoint(tmp_path):
 
 
 def test_a_start_from_other_data_is_named(tmp_path):
-    base = ROOT / "configs/multi30k-short/floater-warm-tiny.yaml"
-    path = tmp_path / "x.yaml"
-    path.write_text(f"extends: {base}\ntrain: {{start: {{recipe: quickstart/transformer-tiny}}}}\n")
-    with pytest.raises(recipes.RecipeError, match="'quickstart/transformer-tiny' has other data"):
-        recipes.load(str(path))
+    tree = sound()
+    tree["train"]["start"] = {"recipe": "quickstart/transformer-tiny"}
+    with pytest.raises(RecipeError, match="'quickstart/transformer-tiny' has other data"):
+        load(tmp_path, tree)
+
+
+def test_the_seed_goes_through_the_whole_run():
+    """Of the training, of the one that it starts from, and of where files go."""
+    warm = recipes.load("multi30k-short/floater-warm-tiny", seed=3)
+    assert recipes.default_run_dir(warm) == "runs/multi30k-short/floater-warm-tiny.seed-3"
+    first, start = recipes.commands(warm, "start")
+    assert first == ["scripts/train.sh", "multi30k-short/transformer-tiny", "--seed", "3"]
+    assert "runs/multi30k-short/transformer-tiny.seed-3/checkpoint_best.pt" in start
+    (train,) = recipes.commands(warm, "train")
+    assert train[train.index("--seed") + 1] == "3" and train.count("--seed") == 1
+    small = recipes.load("multi30k-short/floater-warm-tiny", scale="small", seed=3)
+    assert recipes.default_run_dir(small) == "runs/small/multi30k-short/floater-warm-tiny.seed-3"
+    assert recipes.commands(small, "start")[0][2:] == ["--scale", "small", "--seed", "3"]
+
+
+# Files with rows
+
+
+def rows() -> dict:
+    """Two rows of one table; the second starts from the first."""
+    return sound() | {
+        "description": "a corpus",
+        "rows": {
+            "one": {"description": "a system"},
+            "two": {"extends": "more.yaml", "train": {"flags": {"lr": 0.2}, "start": {"recipe": "one"}}},
+        },
+    }
+
+
+def test_a_row_is_the_file_and_what_the_row_says(tmp_path):
+    (tmp_path / "more.yaml").write_text("train: {arch: rk2_tiny, flags: {lr: 0.3, seed: 5}}\n")
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(rows()))
+    one, two = (recipes.load(f"{tmp_path}/r.yaml/{row}") for row in ("one", "two"))
+    assert (one.name, one.description, one.train.arch) == ("r/one", "a system on a corpus", "macaron_tiny")
+    assert two.description == "a corpus"
+    # The file, then what the row extends, then the row.
+    assert two.train.arch == "rk2_tiny" and two.train.flags == {"lr": 0.2, "fp16": True, "amp": False, "seed": 5}
+    assert two.train.start.recipe == f"{tmp_path}/r.yaml/one"
+    with pytest.raises(RecipeError, match="no row 'three'; there are: one, two"):
+        recipes.load(f"{tmp_path}/r.yaml/three")
+    (tmp_path / "child.yaml").write_text("extends: r.yaml\nrows: {one: {train: {arch: rk4_tiny}}}\n")
+    assert recipes.load(f"{tmp_path}/child.yaml/one").train.arch == "rk4_tiny"
+    assert recipes.names(tmp_path) == ["child/one", "child/two", "more", "r/one", "r/two"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ({"other": {"tokenised": 1.0}}, r"paper\.scores 'other': none of \['t'\]"),
+        ({"t": {"bleu": 1.0}}, r"paper\.scores 'bleu': must be one of tokenised, compound_split, sacrebleu"),
+        ({"t": {"tokenised": "x"}}, r"paper\[0\]\.scores\.t\.tokenised must be float"),
+    ],
+)
+def test_what_the_paper_prints_is_checked(tmp_path, scores, message):
+    with pytest.raises(RecipeError, match=message):
+        load(tmp_path, sound() | {"paper": [{"table": "T", "row": "r", "scores": scores}]})
+
+
+def test_an_unknown_scale_is_named():
+    with pytest.raises(RecipeError, match="--scale large: must be one of full, small"):
+        recipes.load("quickstart/macaron-tiny", scale="large")
