@@ -4,7 +4,19 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import __version__, benchmarks, checkpoints, corpus, listops, plots, recipes, results, scoring, warm_start
+from . import (
+    __version__,
+    benchmarks,
+    checkpoints,
+    corpus,
+    listops,
+    plots,
+    recipes,
+    results,
+    scoring,
+    tables,
+    warm_start,
+)
 
 
 def _path(args: argparse.Namespace) -> int:
@@ -72,6 +84,8 @@ def main(argv: list[str] | None = None) -> int:
     add("bench", "measure speed and memory, several systems in one run", benchmarks.add_arguments, benchmarks.main)
     add("plot", "draw pictures", plots.add_arguments, plots.main)
     add("record", "write the record of a finished run", results.add_arguments, results.main)
+    add("table", "set what was measured beside what the papers print", tables.add_arguments, tables.main)
+    add("compare", "test whether systems differ from a baseline", tables.add_compare_arguments, tables.compare_main)
     add("curve", "write the curve of a training without a recipe", results.add_curve_arguments, results.curve_main)
     words = sys.argv[1:] if argv is None else argv
     flags = []

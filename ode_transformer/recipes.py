@@ -213,7 +213,9 @@ def _small(tree: dict, configs: Path) -> dict:
     pair = "{source}-{target}".format(**tree["data"])
     pairs = small.pop("pairs")
     tree = _merge(tree, {"data": pairs.get(pair, pairs["any"])})
-    return _merge(tree, {**small, "score": {**tree.get("score", {}), "compound_split": False}})
+    if tree["data"]["target"] != "de":
+        tree = _merge(tree, {"score": {"compound_split": False}})
+    return _merge(tree, small)
 
 
 def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict:

@@ -193,7 +193,7 @@ def main(args: argparse.Namespace) -> int:
     except (recipes.RecipeError, RecordError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    _write(Path(args.output), content)
+    write(Path(args.output), content)
     return 0
 
 
@@ -210,11 +210,12 @@ def curve_main(args: argparse.Namespace) -> int:
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    _write(Path(args.output), content)
+    write(Path(args.output), content)
     return 0
 
 
-def _write(output: Path, content: dict[str, Any]) -> None:
+def write(output: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file, beside first and then under its name, and print where it is."""
     output.parent.mkdir(parents=True, exist_ok=True)
     temporary = output.with_name(f".{output.name}.tmp")
     temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -74,11 +74,10 @@ def score(
         if lines is not None and len(lines) != len(hyp_tok):
             raise ScoringError(f"the hypothesis has {len(hyp_tok)} lines, the {name} {len(lines)}")
 
-    detokenise = _detokeniser(target_lang)
-    hyp_raw = [detokenise(line) for line in hyp_tok]
+    hyp_raw = detokenise(hyp_tok, target_lang)
     reference = "raw" if raw_ref is not None else "detokenised"
     if raw_ref is None:
-        raw_ref = [detokenise(line) for line in ref_tok]
+        raw_ref = detokenise(ref_tok, target_lang)
     bleu = BLEU(lowercase=lowercase, trg_lang=target_lang)
     chrf = CHRF(lowercase=lowercase)
     detokenised = bleu.corpus_score(hyp_raw, [raw_ref])
@@ -149,16 +148,15 @@ def split_compounds(lines: Sequence[str]) -> list[str]:
     return [split.sub(rb"\1 ##AT##-##AT## \2", line.encode()).decode() for line in lines]
 
 
-def _detokeniser(lang: str):
-    """A function from a tokenised line to plain text, with escapes (``&apos;``, ``@-@``, ``##AT##``) undone."""
+def detokenise(lines: Sequence[str], lang: str) -> list[str]:
+    """Plain text of tokenised, with escapes (``&apos;``, ``@-@``, ``##AT##``) undone."""
     moses = MosesDetokenizer(lang)
-
-    def detokenise(line: str) -> str:
+    found = []
+    for line in lines:
         line = re.sub(r"\s*##AT##-##AT##\s*", "-", line)
         line = re.sub(r"\s*@([-/])@\s*", r"\1", line)
-        return moses.detokenize(line.split())
-
-    return detokenise
+        found.append(moses.detokenize(line.split()))
+    return found
 
 
 def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ode_transformer import recipes, results
+from ode_transformer import recipes, results, tables
 from ode_transformer.results import RecordError
 from tests.helpers import ROOT
 
@@ -53,7 +53,9 @@ def test_a_run_without_its_scores_is_named(tmp_path):
         results.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
 
 
-RECORDS = [path for path in sorted((ROOT / "results").rglob("*.json")) if path.parent.name not in ("listops", "bench")]
+OTHERS = {"listops", "bench", tables.SIGNIFICANCE, "rehearsal.json"}
+FILES = sorted((ROOT / "results").rglob("*.json"))
+RECORDS = [path for path in FILES if not OTHERS & set(path.relative_to(ROOT / "results").parts)]
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.stem)
@@ -67,3 +69,23 @@ def test_a_committed_record_says_what_was_run(path):
     assert record["seeds"] and record["hardware"] and record["training"]["curve"]
     assert {"torch", "fairseq-fixed", "commit"} <= set(record["versions"])
     assert "/tmp" not in path.read_text() and "/home" not in path.read_text()
+
+
+def test_a_record_lies_where_its_recipe_says():
+    """By recipe, and for another seed with the seed: so that none is there twice, and none is of another run."""
+    for path in RECORDS:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        assert record.get("scale", "full") == "full"
+        name = path.relative_to(ROOT / "results").with_suffix("").as_posix()
+        assert name in (record["recipe"], f"{record['recipe']}.seed-{record['seeds'][0]}")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")), ids=lambda p: p.stem)
+def test_no_comparison_without_the_records_it_compares(path):
+    content = json.loads(path.read_text(encoding="utf-8"))
+    records = tables.read_records()
+    for test_set, systems in content["test_sets"].items():
+        assert content["baseline"] in systems and len(systems) > 1
+        for name, values in systems.items():
+            found = [r["scores"][test_set]["sacrebleu"]["bleu"] for r in records[name]]
+            assert any(abs(bleu - values["bleu"]) < 1e-6 for bleu in found), (name, test_set)

@@ -112,7 +112,7 @@ def test_compound_splitting_is_refused_for_other_languages():
 def test_detokenised_scores_and_their_reference():
     hyp = ["er sagt &quot; ja &quot; , und geht &apos;s gut @-@ nein ##AT##-##AT## doch ."]
     raw = ['Er sagt "ja", und geht \'s gut-nein-doch.']
-    assert scoring._detokeniser("de")(hyp[0]) == 'er sagt "ja", und geht \'s gut-nein-doch.'
+    assert scoring.detokenise([hyp[0]], "de")[0] == 'er sagt "ja", und geht \'s gut-nein-doch.'
     cased = scoring.score(hyp, hyp, "de", raw_ref=raw)
     lower = scoring.score(hyp, hyp, "de", raw_ref=raw, lowercase=True)
     without = scoring.score(hyp, hyp, "de")
@@ -127,9 +127,10 @@ def test_detokenised_scores_and_their_reference():
 
 def test_french_and_english_detokenisation():
     assert (
-        scoring._detokeniser("en")("it &apos;s a man &apos;s hat , isn &apos;t it ?") == "it's a man's hat, isn't it?"
+        scoring.detokenise(["it &apos;s a man &apos;s hat , isn &apos;t it ?"], "en")[0]
+        == "it's a man's hat, isn't it?"
     )
-    assert scoring._detokeniser("fr")("l&apos; homme qu&apos; il voit") == "l'homme qu'il voit"
+    assert scoring.detokenise(["l&apos; homme qu&apos; il voit"], "fr")[0] == "l'homme qu'il voit"
 
 
 @pytest.mark.parametrize(
