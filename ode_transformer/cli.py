@@ -86,6 +86,7 @@ def main(argv: list[str] | None = None) -> int:
     add("record", "write the record of a finished run", results.add_arguments, results.main)
     add("table", "set what was measured beside what the papers print", tables.add_arguments, tables.main)
     add("compare", "test whether systems differ from a baseline", tables.add_compare_arguments, tables.compare_main)
+    add("rehearsal", "write what came of rehearsals", results.add_rehearsal_arguments, results.rehearsal_main)
     add("curve", "write the curve of a training without a recipe", results.add_curve_arguments, results.curve_main)
     words = sys.argv[1:] if argv is None else argv
     flags = []

@@ -451,7 +451,8 @@ def add_variant(parser: argparse.ArgumentParser) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer recipe``."""
     actions = parser.add_subparsers(dest="action", required=True)
-    actions.add_parser("list", help="print the names of all recipes")
+    listed = actions.add_parser("list", help="print the names of all recipes")
+    listed.add_argument("--paper", action="store_true", help="of those that reproduce a row of a paper")
     actions.add_parser("check", help="read every recipe; the exit status says whether all are sound")
     shown = actions.add_parser("show", help="print what a recipe is and the commands of its steps")
     shown.add_argument("name")
@@ -488,7 +489,7 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer recipe``; the exit status."""
     try:
         if args.action == "list":
-            print("\n".join(names()))
+            print("\n".join(name for name in names() if not args.paper or load(name).paper))
         elif args.action == "check":
             for name in names():
                 print(load(name).name)

@@ -12,6 +12,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,29 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     }
 
 
+def rehearsal(names: Sequence[str]) -> dict[str, Any]:
+    """What came of rehearsing recipes with ``scripts/rehearse.sh``.
+
+    Returns:
+        ``rehearsed``, by recipe: updates, parameters, sentences that were scored, seconds of training; ``missing``, the
+        names of those without a record; where.
+    """
+    rehearsed, missing = {}, []
+    for name in names:
+        path = recipes.ROOT / recipes.default_run_dir(recipes.load(name, scale="small")) / "record.json"
+        if not path.is_file():
+            missing.append(name)
+            continue
+        found = json.loads(path.read_text(encoding="utf-8"))
+        rehearsed[name] = {
+            "updates": found["training"]["curve"][-1]["num_updates"],
+            "parameters": found["training"]["parameters"],
+            "sentences": sum(score["sentences"] for score in found["scores"].values()),
+            "seconds": round(found["training"]["seconds"]),
+        }
+    return {"rehearsed": rehearsed, "missing": missing, "hardware": hardware(), "versions": versions()}
+
+
 def curve(run_dir: Path) -> dict[str, Any]:
     """What training left, without a recipe: its command, its curve, and where it was.
 
@@ -195,6 +219,26 @@ def main(args: argparse.Namespace) -> int:
         return 1
     write(Path(args.output), content)
     return 0
+
+
+def add_rehearsal_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer rehearsal``."""
+    parser.add_argument("recipe", nargs="+")
+    parser.add_argument("--output", required=True, help="the JSON file to write")
+
+
+def rehearsal_main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer rehearsal``; the exit status is 1 if a recipe was not rehearsed to its end."""
+    try:
+        content = rehearsal(args.recipe)
+    except recipes.RecipeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    write(Path(args.output), content)
+    print(f"{len(content['rehearsed'])} of {len(args.recipe)} recipes rehearsed to their end")
+    if content["missing"]:
+        print(f"error: not rehearsed to their end: {', '.join(content['missing'])}", file=sys.stderr)
+    return 1 if content["missing"] else 0
 
 
 def add_curve_arguments(parser: argparse.ArgumentParser) -> None:

@@ -486,6 +486,14 @@ def _manifest(args: argparse.Namespace) -> None:
     print(f"symbols, with the 4 special ones: {', '.join(f'{k} {v:,}' for k, v in found['symbols'].items())}")
 
 
+def _intact(args: argparse.Namespace) -> None:
+    """Check that the dictionaries and codes of binarised data are those that its manifest names."""
+    held = json.loads((args.dir / "manifest.json").read_text(encoding="utf-8"))["sha256"]
+    for name, digest in held.items():
+        if re.fullmatch(r"dict\..+\.txt|codes|sentencepiece\.model", name) and sha256(args.dir / name) != digest:
+            raise TextError(f"{args.dir / name} is not what it was when the data was binarised: prepare it anew")
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="text", description=__doc__.split("\n", 1)[0])
@@ -554,6 +562,8 @@ def parser() -> argparse.ArgumentParser:
     add_to("file", type=Path)
     add_to("settings", nargs="+", metavar="KEY=VALUE")
     add_to("--required", action="store_true", help="the file must be there")
+    add_to = add("intact", _intact)
+    add_to("dir", type=Path)
     add_to = add("manifest", _manifest)
     add_to("--set", required=True)
     add_to("--source", required=True, help="where the text came from, in words")

@@ -26,6 +26,12 @@ run() {
     "$@"
 }
 
+# write_whole FILE TEXT: write a file beside first; several processes may, on several machines.
+write_whole() {
+    local part=$1.part.${SLURM_PROCID:-0}.$$
+    printf '%s\n' "$2" >"$part" && mv "$part" "$1"
+}
+
 # The value of an option, or an error that names it: value=$(argument --name "$@")
 argument() {
     [[ $# -ge 3 && $3 != --* ]] || die "$1 needs a value"

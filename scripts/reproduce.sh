@@ -8,6 +8,7 @@
 #   --scale small      a rehearsal of the recipe: its own layers, narrow, on Multi30k, for few updates
 #   --seed N           another seed than the recipe's; where files go changes with it
 #   --devices N, --cpu, --fp16, --bf16, --amp, --torchrun   as for scripts/train.sh
+#   --trained          the training was done with scripts/train.sh, on other machines perhaps: go on from there
 #   --dry-run          print the commands only
 #
 # Steps that are done are not done again: a run that was stopped goes on where it was.
@@ -15,7 +16,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-recipe='' run_dir='' variant=() record='' dry_run=0 train_options=() show_options=() generate_options=()
+recipe='' run_dir='' variant=() record='' dry_run=0 trained=0 train_options=() show_options=() generate_options=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
@@ -30,6 +31,7 @@ while [[ $# -gt 0 ]]; do
     --fp16 | --bf16 | --amp) train_options+=("$1") show_options+=(--precision "${1#--}") ;;
     --cpu) train_options+=(--cpu) generate_options+=(--cpu) ;;
     --torchrun) train_options+=(--torchrun) ;;
+    --trained) trained=1 ;;
     --dry-run) dry_run=1 ;;
     --) shift; break ;;
     -*) die "unknown option $1; see --help" ;;
@@ -50,13 +52,18 @@ step() { printf '\n== %s: %s\n' "$recipe" "$1" >&2; }
 
 # A finished step leaves a stamp; a step that is done anew takes away those of the steps after it.
 finished() { [[ -f $run_dir/.$1 ]]; }
-finish() { printf '%s\n' "${2:-}" >"$run_dir/.$1.part" && mv "$run_dir/.$1.part" "$run_dir/.$1"; }
+finish() { write_whole "$run_dir/.$1" "${2:-}"; }
 
 step data
 eval "run $prepare"
 
 step training
 options="${train_options[*]} -- $*"
+if [[ $trained -eq 1 ]]; then
+    [[ -e $run_dir/checkpoint_last.pt ]] || die "--trained: $run_dir holds no checkpoint_last.pt"
+    options=$(cat "$run_dir/.train" 2>/dev/null) || options=--trained
+    finished train || finish train "$options"
+fi
 if ! finished train; then
     rm -f "$run_dir/.average" "$run_dir/.generate"
     scripts/train.sh "$recipe" "${variant[@]}" --run-dir "$run_dir" "${train_options[@]}" -- "$@"

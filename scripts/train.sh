@@ -60,6 +60,7 @@ run_dir=${run_dir:-$root/$(run_dir_of "$recipe" "${variant[@]}")}
 text=$(recipe_commands "$recipe" "${variant[@]}" train --devices "$devices" --precision "$precision" --run-dir "$run_dir")
 command=()
 eval "command=($text)"
+data=${command[1]}
 command+=("$@")
 if [[ $cpu -eq 1 ]]; then command+=(--cpu); fi
 if [[ $torchrun -eq 1 ]]; then
@@ -83,13 +84,23 @@ if [[ $dry_run -eq 1 ]]; then
     exit
 fi
 
+# The data that the dictionary was made for?
+if [[ -e $data/manifest.json ]]; then python ode_transformer/text.py intact "$data"; fi
+
 # The same run, or another that must not be mixed with it?
 mkdir -p "$run_dir"
+if [[ -d $data ]]; then
+    dictionaries=$(cd "$data" && sha256sum -- dict.*.txt)
+    if [[ ! -e $run_dir/checkpoint_last.pt || ! -e $run_dir/dictionaries.sha256 ]]; then
+        write_whole "$run_dir/dictionaries.sha256" "$dictionaries"
+    elif [[ $dictionaries != "$(cat "$run_dir/dictionaries.sha256")" ]]; then
+        die "$run_dir was trained with other dictionaries than $data holds now; take another --run-dir"
+    fi
+fi
 line=$(printf '%q ' "${command[@]}")
 line=${line/ --cpu / } # where it runs is not what it is
 if [[ ! -e $run_dir/checkpoint_last.pt || ! -e $run_dir/train.command ]]; then
-    printf '%s\n' "$line" >"$run_dir/train.command.part"
-    mv "$run_dir/train.command.part" "$run_dir/train.command"
+    write_whole "$run_dir/train.command" "$line"
 elif [[ $line != "$(cat "$run_dir/train.command")" ]]; then
     die "$run_dir holds another run; take another --run-dir. It was made by:
 $(cat "$run_dir/train.command")"

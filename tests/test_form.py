@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = sorted([*ROOT.glob("data-prep/*.sh"), *ROOT.glob("scripts/*.sh")])
-PROGRAMS = [script for script in SCRIPTS if script.name != "lib.sh"]
+SCRIPTS = sorted([*ROOT.glob("data-prep/*.sh"), *ROOT.glob("scripts/**/*.sh")])
+PROGRAMS = [script for script in SCRIPTS if script.name not in ("lib.sh", "archives.sh")]
 
 
 def name(path: Path) -> str:

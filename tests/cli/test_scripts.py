@@ -1,12 +1,13 @@
 """The scripts: a whole recipe on a tiny task, going on after a stop, and what they say to bad input."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
 import yaml
 
-from ode_transformer import checkpoints
+from ode_transformer import checkpoints, text
 from tests.helpers import ROOT, SMALL, environment, write_parallel
 
 
@@ -204,3 +205,51 @@ def test_the_gpu_suite_says_what_it_would_run():
     for system in ("macaron-tiny", "transformer-tiny"):
         assert f"multi30k-full/{system}" in done.stdout
     assert "--fp16" in done.stdout
+
+
+def test_data_that_changed_since_is_refused(recipe, tmp_path):
+    """The dictionary that a run was trained with, and the one that the data was binarised with."""
+    home = tmp_path / "home"
+    shutil.copytree(recipe.parent / "bin", home / "bin")
+    tree = yaml.safe_load(recipe.read_text())
+    tree["data"]["directory"] = str(home / "bin")
+    (home / "tiny.yaml").write_text(yaml.safe_dump(tree))
+    sums = {name: text.sha256(home / "bin" / name) for name in ("dict.xx.txt", "dict.en.txt")}
+    (home / "bin" / "manifest.json").write_text(json.dumps({"sha256": {**sums, "segmented/train.en": "0"}}))
+    words = ("train.sh", home / "tiny.yaml", "--run-dir", tmp_path / "run", "--cpu", "--", "--max-epoch", "1")
+    assert script(*words).returncode == 0
+    lines = (home / "bin" / "dict.en.txt").read_text().splitlines(keepends=True)
+    (home / "bin" / "dict.en.txt").write_text("".join([lines[1], lines[0], *lines[2:]]))
+    done = script(*words)
+    assert done.returncode == 1 and "dict.en.txt is not what it was when the data was binarised" in done.stderr
+    (home / "bin" / "manifest.json").unlink()
+    done = script(*words)
+    assert done.returncode == 1 and "was trained with other dictionaries than" in done.stderr
+
+
+def test_a_training_elsewhere_is_gone_on_from(recipe, tmp_path):
+    """As a Slurm job does: scripts/train.sh on many machines, the rest on one."""
+    done = script("reproduce.sh", recipe, "--run-dir", tmp_path / "run", "--cpu", "--trained")
+    assert done.returncode == 1 and "holds no checkpoint_last.pt" in done.stderr
+    words = (recipe, "--run-dir", tmp_path / "run", "--cpu")
+    assert script("train.sh", *words, "--", "--max-epoch", "2", "--lr", "0.02").returncode == 0
+    done = script("reproduce.sh", *words, "--trained")
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    assert "--lr 0.02" in record["command"]
+
+
+def test_slurm_starts_the_training_and_then_the_rest(tmp_path):
+    """With programs of Slurm's names that print what they are asked."""
+    (tmp_path / "srun").write_text('#!/bin/sh\necho "srun $*"\n')
+    (tmp_path / "srun").chmod(0o755)
+    path = f"{tmp_path}:{environment()['PATH']}"
+    words = ("slurm/train.sh", "ode/wmt14-en-de/rk2", "--fp16", "--", "--max-update", "7")
+    done = script(*words, PATH=path, SLURM_JOB_ID="12", SLURM_SUBMIT_DIR=str(ROOT))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "srun scripts/train.sh ode/wmt14-en-de/rk2 --fp16 -- --distributed-port 20012 --max-update 7",
+        "srun --nodes=1 --ntasks=1 scripts/reproduce.sh ode/wmt14-en-de/rk2 --trained",
+    ]
+    done = script("slurm/train.sh", "ode/wmt14-en-de/rk2", SLURM_JOB_ID="")
+    assert done.returncode == 1 and "to be run with sbatch" in done.stderr

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=ode_transformer
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=16
+#SBATCH --time=2-00:00:00
+#SBATCH --signal=B:TERM@120
+#SBATCH --requeue
+#SBATCH --output=slurm-%j.log
+# Train a recipe under Slurm, on one machine or several, then average, translate and score on one GPU.
+#
+# Usage: scripts/slurm/train.sh RECIPE [options of scripts/train.sh] [-- more flags of fairseq-train]
+#   to be given to sbatch, with options of its own before it: sbatch --nodes 2 scripts/slurm/train.sh ode/wmt14-en-de/rk2
+#   RECIPE             a name that `ode-transformer recipe list` prints
+#
+# From the top of the repository. The number of GPUs has to divide the batches of an update, which
+# `ode-transformer recipe show RECIPE` prints: sbatch --nodes 2 --gpus-per-node 8 for a recipe of 16. Data has to be
+# prepared before, on a machine with a network. A job that Slurm stops and starts again goes on where it was.
+set -euo pipefail
+case ${1:-} in
+-h | --help) sed -n '2,/^[^#]/{/^#SBATCH/d;s/^# \{0,1\}//;t p;b;:p;p}' "$0"; exit 0 ;;
+'') echo "error: a recipe is needed; see --help" >&2; exit 1 ;;
+-*) echo "error: unknown option $1; the recipe comes first; see --help" >&2; exit 1 ;;
+esac
+[[ -n ${SLURM_JOB_ID:-} ]] || { echo "error: to be run with sbatch; scripts/reproduce.sh runs without Slurm" >&2; exit 1; }
+cd "${SLURM_SUBMIT_DIR:-.}"
+
+# One task a machine, which starts a process a GPU; fairseq reads the job's machines from Slurm's variables.
+port=$((20000 + SLURM_JOB_ID % 20000))
+options=() flags=()
+recipe=$1
+shift
+while [[ $# -gt 0 ]]; do
+    if [[ $1 == -- ]]; then shift; flags=("$@"); break; fi
+    options+=("$1")
+    shift
+done
+srun scripts/train.sh "$recipe" "${options[@]}" -- --distributed-port "$port" "${flags[@]}"
+
+# scripts/reproduce.sh finds the training done, and does the rest.
+unset SLURM_NNODES SLURM_NTASKS SLURM_JOB_NUM_NODES
+srun --nodes=1 --ntasks=1 scripts/reproduce.sh "$recipe" --trained
