@@ -39,9 +39,13 @@ cd "$root"
 text=$(recipe_commands "$recipe" "${variant[@]}" generate ${run_dir:+--run-dir "$run_dir"})
 run_dir=${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}
 [[ -n $checkpoint || -f $run_dir/average.pt ]] || die "$run_dir/average.pt is not there; run scripts/average.sh first"
+# Into a folder beside: fairseq writes as it goes, and what is in the folder of the right name is whole.
+rm -rf "$run_dir/generate.part"
 while read -r line; do
     command=()
     eval "command=($line)"
-    run "${command[@]}" "$@" </dev/null
+    run "${command[@]}" --results-path "$run_dir/generate.part" "$@" </dev/null
 done <<<"$text"
+rm -rf "$run_dir/generate"
+mv "$run_dir/generate.part" "$run_dir/generate"
 for file in "$run_dir"/generate/generate-*.txt; do echo "$file"; done
