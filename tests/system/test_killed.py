@@ -28,7 +28,9 @@ def recipe(tmp_path):
                     "arch": "macaron_tiny",
                     "flags": {
                         **{"dropout": 0.1, "max-epoch": 4, "keep-last-epochs": 3, "max-tokens": 3000},
-                        **{"encoder-layers": 2, "decoder-layers": 2, "train-subset": "valid"},
+                        **{"encoder-layers": 2, "decoder-layers": 2},
+                        **{f"{s}-embed-dim": 32 for s in ("encoder", "decoder")},
+                        **{f"{s}-ffn-embed-dim": 32 for s in ("encoder", "decoder")},
                     },
                 },
                 "average": {"last_epochs": 3},
