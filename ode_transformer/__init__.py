@@ -9,8 +9,18 @@ from .version import __version__
 
 check_requirements()
 
-# The first allows the Namespace of stock fairseq's checkpoints to be loaded; the second registers an optimiser.
-from . import checkpoints, optim  # noqa: E402
+# The first allows the Namespace of stock fairseq's checkpoints to be loaded; the others register a loss, an optimiser.
+from . import checkpoints, criterion, optim  # noqa: E402
 from .families import classification, floater, macaron, ode, transevolve  # noqa: E402
 
-__all__ = ["__version__", "checkpoints", "classification", "floater", "macaron", "ode", "optim", "transevolve"]
+__all__ = [
+    "__version__",
+    "checkpoints",
+    "classification",
+    "criterion",
+    "floater",
+    "macaron",
+    "ode",
+    "optim",
+    "transevolve",
+]

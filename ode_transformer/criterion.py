@@ -1,0 +1,79 @@
+"""``--criterion chunked_label_smoothed_cross_entropy``: fairseq's label-smoothed cross-entropy in less memory and time.
+
+The decoder's features are projected onto the vocabulary chunk by chunk within the loss (``numerics/losses.py``), so
+that no tensor of tokens x symbols is held. Values, gradients, options and logs are those of
+``label_smoothed_cross_entropy``.
+"""
+
+from typing import Any
+
+import torch
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from torch import Tensor, nn
+
+from .numerics.losses import projected_cross_entropy
+
+NAME = "chunked_label_smoothed_cross_entropy"
+
+
+@register_criterion(NAME, dataclass=LabelSmoothedCrossEntropyCriterionConfig)
+class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
+    """As fairseq's; for models whose decoder ends with a projection without bias."""
+
+    def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
+        """The loss of a sample, what to divide it by, and what to log; as fairseq's criterion.
+
+        Raises:
+            ValueError: the model's output is no plain projection, accuracy is asked for, or losses a token are.
+        """
+        return super().forward(_Features(model), sample, reduce)
+
+    def compute_loss(
+        self, model: "_Features", net_output: tuple[Tensor, Any], sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Loss and negative log-likelihood, summed over the tokens of a sample.
+
+        Args:
+            model: the wrapped model.
+            net_output: features (B, T, C), and more.
+            sample: with ``target``, (B, T).
+            reduce: must be true.
+        """
+        if not reduce or self.report_accuracy:
+            option = "--report-accuracy" if self.report_accuracy else "a loss a token"
+            raise ValueError(f"--criterion {NAME}: has no {option}; take label_smoothed_cross_entropy")
+        features = net_output[0][:, self.ignore_prefix_size :]
+        target = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :]
+        rows, weight = features.reshape(-1, features.size(-1)), model.weight()
+        device = rows.device.type
+        if torch.is_autocast_enabled(device):
+            rows, weight = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (rows, weight))
+        with torch.autocast(device, enabled=False):
+            return projected_cross_entropy(rows, weight, target.reshape(-1), self.eps, self.padding_idx)
+
+
+class _Features:
+    """A model as the criterion calls it: it returns features, and knows its projection."""
+
+    def __init__(self, model: nn.Module):
+        self.model = model
+
+    def __call__(self, **net_input: Any) -> tuple[Tensor, Any]:
+        return self.model(**net_input, features_only=True)
+
+    def get_targets(self, sample: dict[str, Any], net_output: tuple[Tensor, Any]) -> Tensor:
+        return self.model.get_targets(sample, net_output)
+
+    def weight(self) -> Tensor:
+        decoder = getattr(self.model, "decoder", None)
+        if getattr(decoder, "adaptive_softmax", None) is not None:
+            raise ValueError(f"--criterion {NAME}: not with --adaptive-softmax-cutoff; take adaptive_loss")
+        projection = getattr(decoder, "output_projection", None)
+        if type(projection) is not nn.Linear or projection.bias is not None:
+            found = type(projection).__name__ if projection is not None else "none"
+            raise ValueError(f"--criterion {NAME}: needs a decoder with an output_projection without bias, got {found}")
+        return projection.weight

@@ -1,0 +1,97 @@
+"""Projection onto the vocabulary and label-smoothed cross-entropy in one, without holding a score for every symbol of
+every token at a time.
+
+With p = softmax(W x) over V symbols, target t and smoothing e, spread over the other symbols as e' = e / (V - 1),
+fairseq's loss of a token and its gradient are ::
+
+    loss = -(1 - e - e') log p_t - e' sum_v log p_v,         d loss / d (W x) = p - e' - (1 - e - e') 1_t
+
+so that a chunk of tokens at a time can be projected, its loss taken, and its gradient, which is all that is kept, sent
+back through W. Memory is that of a chunk and of the gradients of x and W; the work is the same three products.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+# Scores that are held at a time: a chunk that a processor's cache may hold, one that keeps a GPU busy.
+CHUNK = {"cpu": 2**21, "cuda": 2**26}
+
+# Gradients of scores are at most 1 and mostly near 1 / V; in fp16, so many times that.
+_FP16_SCALE = 2.0**7
+
+
+class _ProjectedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, target: Tensor, smoothing: float, padding_idx: int):
+        count, size = len(x), len(weight)
+        kept = target != padding_idx
+        share = smoothing / (size - 1)
+        scale = _FP16_SCALE if x.dtype == torch.float16 else 1.0
+        precise = torch.promote_types(x.dtype, torch.float32)
+        wanted = ctx.needs_input_grad[:2]
+        grad_x = torch.empty_like(x) if wanted[0] else None
+        grad_weight = torch.zeros_like(weight, dtype=precise) if wanted[1] else None
+        loss, nll = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
+        rows = max(1, CHUNK.get(x.device.type, CHUNK["cuda"]) // size)
+        for start in range(0, count, rows):
+            part = slice(start, start + rows)
+            log_p = F.log_softmax(F.linear(x[part], weight), dim=-1, dtype=precise)
+            seen = kept[part].to(precise)
+            goal = target[part].unsqueeze(-1)
+            of_target = log_p.gather(-1, goal).squeeze(-1)
+            nll -= of_target.dot(seen)
+            loss -= (1 - smoothing - share) * of_target.dot(seen)
+            if share:
+                loss -= share * log_p.sum(dim=-1).dot(seen)
+            if any(wanted):
+                grad = log_p.exp_()
+                if share:
+                    grad.sub_(share)
+                grad.scatter_add_(-1, goal, grad.new_full(goal.shape, -(1 - smoothing - share)))
+                grad = grad.mul_(seen.unsqueeze(-1) * scale).type_as(x)
+                if wanted[0]:
+                    torch.mm(grad, weight, out=grad_x[part])
+                if wanted[1]:
+                    _add_product(grad_weight, grad, x[part])
+        ctx.save_for_backward(grad_x, grad_weight)
+        ctx.scale, ctx.dtype = scale, weight.dtype
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    def backward(ctx, grad_loss: Tensor, _):
+        grad_x, grad_weight = ctx.saved_tensors
+        factor = grad_loss / ctx.scale
+        if grad_x is not None:
+            grad_x = grad_x * factor.to(grad_x.dtype)
+        if grad_weight is not None:
+            grad_weight = (grad_weight * factor).to(ctx.dtype)
+        return grad_x, grad_weight, None, None, None
+
+
+def _add_product(total: Tensor, grad: Tensor, x: Tensor) -> None:
+    """total += grad^T x, the sum in the precision of the total."""
+    if grad.dtype == total.dtype:
+        total.addmm_(grad.t(), x)
+    else:
+        total.add_(grad.t() @ x)
+
+
+def projected_cross_entropy(
+    x: Tensor, weight: Tensor, target: Tensor, smoothing: float, padding_idx: int
+) -> tuple[Tensor, Tensor]:
+    """Label-smoothed cross-entropy of W x, summed over tokens.
+
+    Args:
+        x: features of N tokens, (N, C).
+        weight: W, (V, C), V at least 2.
+        target: (N,), indices of symbols.
+        smoothing: e, from 0 to below 1.
+        padding_idx: the target of tokens that do not count.
+
+    Returns:
+        the loss, which can be differentiated once, and the negative log-likelihood, which cannot; both (), in fp32 for
+        features in half precision.
+    """
+    return _ProjectedCrossEntropy.apply(x, weight, target, smoothing, padding_idx)

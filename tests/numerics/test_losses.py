@@ -1,0 +1,95 @@
+"""The loss in chunks is the loss: values, gradients, padding, precision, and memory that does not grow with tokens."""
+
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ode_transformer.numerics import losses
+from ode_transformer.numerics.losses import projected_cross_entropy
+from tests.helpers import Kernels
+
+PAD = 1
+
+
+def data(count, size, width, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, width, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+    weight = torch.randn(size, width, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+    return x, weight, torch.randint(0, size, (count,), generator=generator)
+
+
+def whole(x, weight, target, smoothing):
+    """fairseq's, of the whole log-softmax."""
+    log_p = torch.log_softmax(x @ weight.t(), dim=-1, dtype=torch.promote_types(x.dtype, torch.float32))
+    loss, nll = label_smoothed_nll_loss(log_p, target, smoothing, ignore_index=PAD)
+    return loss, nll
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    count=st.integers(1, 40),
+    size=st.integers(3, 30),
+    smoothing=st.sampled_from([0.0, 0.1, 0.5]),
+    chunk=st.integers(1, 400),
+    seed=st.integers(0, 99),
+)
+def test_values_and_gradients_are_those_of_the_whole(count, size, smoothing, chunk, seed):
+    x, weight, target = data(count, size, 5, seed=seed)
+    before, losses.CHUNK["cpu"] = losses.CHUNK["cpu"], chunk
+    try:
+        found, found_nll = projected_cross_entropy(x, weight, target, smoothing, PAD)
+        gradients = torch.autograd.grad(3 * found, (x, weight))
+    finally:
+        losses.CHUNK["cpu"] = before
+    loss, nll = whole(x, weight, target, smoothing)
+    torch.testing.assert_close(found, loss)
+    torch.testing.assert_close(found_nll, nll)
+    for ours, theirs in zip(gradients, torch.autograd.grad(3 * loss, (x, weight)), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_gradients_numerically():
+    x, weight, target = data(6, 7, 3)
+    assert torch.autograd.gradcheck(lambda x, w: projected_cross_entropy(x, w, target, 0.1, PAD)[0], (x, weight))
+
+
+def test_fp32_to_a_millionth():
+    x, weight, target = data(500, 800, 32, torch.float32)
+    exact = whole(x.double(), weight.double(), target, 0.1)
+    for ours, theirs in zip(projected_cross_entropy(x, weight, target, 0.1, PAD), exact, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_as_exact_as_the_whole_in_half_precision(dtype):
+    x, weight, target = data(64, 3000, 16, dtype)
+    with torch.no_grad():
+        x, weight = (t.detach().mul(0.1).requires_grad_() for t in (x, weight))
+    exact_in = [t.detach().double().requires_grad_() for t in (x, weight)]
+    exact = torch.autograd.grad(whole(*exact_in, target, 0.1)[0], exact_in)
+    # As a trainer with a loss scale does, so that nothing underflows in the whole.
+    theirs = torch.autograd.grad(128 * whole(x, weight, target, 0.1)[0], (x, weight))
+    ours = torch.autograd.grad(128 * projected_cross_entropy(x, weight, target, 0.1, PAD)[0], (x, weight))
+    for a, b, c in zip(ours, theirs, exact, strict=True):
+        error, other = ((g.double() / 128 - c).norm() / c.norm() for g in (a, b))
+        assert a.dtype == dtype and error < 1.2 * other + 1e-4
+
+
+def test_only_what_is_needed_is_computed():
+    x, weight, target = data(9, 11, 4)
+    with torch.no_grad():
+        assert not projected_cross_entropy(x, weight, target, 0.1, PAD)[0].requires_grad
+    loss, nll = projected_cross_entropy(x, weight.detach(), target, 0.1, PAD)
+    assert not nll.requires_grad
+    loss.backward()
+    assert x.grad is not None and weight.grad is None
+
+
+def test_no_tensor_of_all_tokens_and_symbols():
+    """The largest that is ever made is a chunk, or the weight."""
+    x, weight, target = data(1000, 5000, 8, torch.float32)
+    with Kernels() as made:
+        projected_cross_entropy(x, weight, target, 0.1, PAD)[0].backward()
+    assert made.numel <= max(losses.CHUNK["cpu"], weight.numel()) < x.size(0) * weight.size(0)

@@ -1,0 +1,90 @@
+"""The chunked criterion is fairseq's for every kind of model, and refuses what it cannot do by name."""
+
+import pytest
+import torch
+from fairseq import criterions
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterionConfig
+
+from ode_transformer.criterion import NAME
+from tests.helpers import Kernels, batch, model, small, task
+
+VARIANTS = ["macaron", "rk2_learnable_tiny", "floater_tiny", "transevolve_fullff_2_tiny"]
+
+
+def criterion(name: str, **options):
+    config = LabelSmoothedCrossEntropyCriterionConfig(label_smoothing=0.1, sentence_avg=False, **options)
+    return criterions.CRITERION_REGISTRY[name].build_criterion(config, task())
+
+
+def sample(sizes=(5, 3, 6)) -> dict:
+    src, lengths, prev = batch(sizes=sizes)
+    target = torch.cat((prev[:, 1:], torch.full((len(prev), 1), 1)), dim=1)
+    tokens = int((target != 1).sum())
+    net_input = {"src_tokens": src, "src_lengths": lengths, "prev_output_tokens": prev}
+    return {"net_input": net_input, "target": target, "ntokens": tokens, "nsentences": len(prev)}
+
+
+def losses(m, options=None):
+    """What each criterion gives: loss, size, log, gradients."""
+    for name in (NAME, "label_smoothed_cross_entropy"):
+        m.zero_grad()
+        loss, size, log = criterion(name, **(options or {}))(m, sample())
+        loss.backward()
+        yield loss, size, log, {n: p.grad.clone() for n, p in m.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["tied", "own"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_is_fairseqs(variant, shared):
+    more = {} if shared else {"share-all-embeddings": None, "no-share-all-embeddings": True}
+    m = small(variant, **more)
+    ours, theirs = losses(m)
+    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-6, atol=0)
+    assert ours[1] == theirs[1] and ours[2].keys() == theirs[2].keys()
+    for key in ours[2]:
+        torch.testing.assert_close(torch.as_tensor(ours[2][key]), torch.as_tensor(theirs[2][key]), rtol=1e-6, atol=0)
+    assert ours[3].keys() == theirs[3].keys()
+    for name in ours[3]:
+        torch.testing.assert_close(
+            ours[3][name], theirs[3][name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+def test_a_prefix_is_left_out_as_fairseq_does():
+    ours, theirs = losses(small("macaron"), {"ignore_prefix_size": 2})
+    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-6, atol=0)
+
+
+def test_no_score_for_every_symbol_of_every_token():
+    m = model("macaron_tiny", {"share-all-embeddings": True}, symbols=9000).train()
+    many = sample(sizes=(60,) * 16)
+    sizes = {}
+    for name in (NAME, "label_smoothed_cross_entropy"):
+        with Kernels() as made:
+            criterion(name)(m, many)[0].backward()
+        sizes[name] = made.numel
+    assert sizes["label_smoothed_cross_entropy"] == 16 * 60 * 9000 > 3 * sizes[NAME]
+
+
+def test_in_autocast_the_projection_is_in_half_precision():
+    m = small("macaron")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        ours, theirs = losses(m)
+    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-2, atol=0)
+    assert ours[3]["encoder.embed_tokens.weight"].dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (lambda: small("macaron"), {"report_accuracy": True}, "has no --report-accuracy"),
+        (
+            lambda: model("macaron_tiny", {"adaptive-softmax-cutoff": "10,20"}),
+            {},
+            "not with --adaptive-softmax-cutoff; take adaptive_loss",
+        ),
+    ],
+)
+def test_what_it_cannot_do_is_named(make, options, message):
+    with pytest.raises(ValueError, match=f"--criterion {NAME}: {message}"):
+        criterion(NAME, **options)(make(), sample())
