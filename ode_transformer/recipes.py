@@ -396,6 +396,9 @@ def _train_command(recipe: Recipe, run_dir: str, devices: int, precision: str) -
         *(["--finetune-from-model", _start_files(recipe, run_dir)[1]] if recipe.train.start else []),
         *("--distributed-world-size", str(devices), "--update-freq", str(recipe.train.batches // devices)),
         *("--save-dir", run_dir),
+        # Batches anew for each epoch: else they depend on the epoch that the process began with, and a run that was
+        # stopped learns from others than one that was not.
+        *("--update-epoch-batch-itr", "True"),
         *("--log-format", "json", "--log-interval", "50", "--no-progress-bar"),
         *([f"--{precision}"] if precision != "fp32" else []),
     ]
