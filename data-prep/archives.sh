@@ -35,17 +35,20 @@ begin() {
     out=${out:-$root/data-bin/$name}
     text=$out.text
     [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates files for fairseq-preprocess"
+    if [[ $tokeniser == moses ]]; then tokeniser=moses-${moses_commit:0:7}${MOSES_DIR:+-or-$MOSES_DIR}; fi
     settings=("$@" tokeniser="$tokeniser" merges="$merges")
+    alone "$out"
     if [[ -e $out ]]; then
         "${text_tool[@]}" settings "$out/manifest.json" "${settings[@]}" --required
         echo "$out is complete" >&2
         exit
     fi
     need python tar gzip sha256sum subword-nmt fairseq-preprocess
-    if [[ $tokeniser == moses ]]; then need perl; fi
+    if [[ $tokeniser == moses* ]]; then need perl; fi
     if [[ $dry_run -eq 0 ]]; then
         "${text_tool[@]}" settings "$text/settings.json" "${settings[@]}"
-        mkdir -p "$text/download" "$text/unpacked"
+        mkdir -p "$text/download" "$text/unpacked" "$text/tmp"
+        export TMPDIR=$text/tmp # subword-nmt copies the text there
     fi
 }
 
@@ -80,6 +83,7 @@ unpack() {
 known_archive() {
     local list=${ARCHIVES_SHA256:-$checksums/archives.sha256} file=${1##*/} sum
     if [[ $dry_run -eq 1 ]]; then return; fi
+    [[ -f $list ]] || die "ARCHIVES_SHA256=$list: no such file"
     sum=$(sha256sum "$1")
     sum=${sum%% *}
     if grep -q "  $file\$" "$list"; then
@@ -112,7 +116,7 @@ fetch_moses() {
 prepare() {
     local tests=("$@") held=("$@") options=(--workers "$workers") files=(--langs "$source" "$target")
     if [[ $every -eq 0 ]]; then held=(valid "$@"); fi
-    if [[ $tokeniser == moses ]]; then
+    if [[ $tokeniser == moses* ]]; then
         fetch_moses
         options+=(--moses "$moses")
     fi
@@ -142,8 +146,11 @@ prepare() {
         once "$text/bpe" "${text_tool[@]}" clean "$bpe" "${files[@]}" --splits train valid "${tests[@]}" \
             --drop-from "${mine[@]}" "${limits[@]}" --output-dir "$text/bpe.part"
     fi
-    binarise "$name" "${RAW_DIR:+RAW_DIR}" codes "$text/tok.test" train valid "${tests[@]}"
+    binarise "$name" "$(origin)" codes "$text/tok.test" train valid "${tests[@]}"
 }
+
+# Where the archives came from, in words.
+origin() { if [[ -n ${RAW_DIR:-} ]]; then echo RAW_DIR; else echo download; fi; }
 
 # compare WHAT FILE PUBLISHED [words]: say whether a file has as many lines, or words, as published.
 compare() {

@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 checksums=$root/data-prep/checksums
 dry_run=0
-dictionary=() # more flags of fairseq-preprocess
+joined=yes dictionary=() # more flags of fairseq-preprocess
 
 # Print the plain commands from here on and run none.
 print_only() {
@@ -87,13 +87,28 @@ copy_text() {
 download() {
     if [[ -e $2 ]]; then return; fi
     if command -v curl >/dev/null; then
-        run curl --fail --location --retry 3 --progress-bar --continue-at - --output "$2.part" "$1" || return 1
+        run curl --fail --location --retry 3 --progress-bar --continue-at - --output "$2.part" "$1" || {
+            [[ $? -eq 33 ]] || return 1 # the server cannot go on in the middle
+            run rm "$2.part"
+            run curl --fail --location --retry 3 --progress-bar --output "$2.part" "$1" || return 1
+        }
     elif command -v wget >/dev/null; then
         run wget --tries 3 --continue --output-document "$2.part" "$1" || return 1
     else
         die "$1: downloading needs curl or wget"
     fi
     run mv "$2.part" "$2"
+}
+
+# alone PATH: wait until no other process, this script's killed predecessor's included, works on PATH.
+alone() {
+    if [[ $dry_run -eq 1 ]]; then return; fi
+    mkdir -p "$(dirname "$1")"
+    exec 8>>"$1.lock"
+    if ! flock --nonblock 8; then
+        echo "waiting for another process that prepares $1" >&2
+        flock 8
+    fi
 }
 
 # need PROGRAM...: an error that names the programs that are not installed.
@@ -127,14 +142,15 @@ apply_bpe() {
 }
 
 # binarise SET ORIGIN MODEL TOK TRAIN VALID TEST...: make $out of the files of $text/bpe with a joined dictionary, in a
-# folder beside it that gets its name when all is there. For scoring it keeps the references as words, from the folder
+# folder beside it that gets its name when all is there ($joined is no: with a dictionary a language). For scoring it keeps the references as words, from the folder
 # TOK, or if that is - by joining the units of BPE, and the raw text of $text/raw.
 binarise() {
     local set=$1 origin=$2 model=$3 tok=$4 train=$5 valid=$6 i split name lang
     shift 6
     local mapping=(train="$train" valid="$valid") prefixes=("${@/#/$text/bpe/}")
     if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
-    run fairseq-preprocess --source-lang "$source" --target-lang "$target" --joined-dictionary "${dictionary[@]}" \
+    if [[ $joined == yes ]]; then dictionary+=(--joined-dictionary); fi
+    run fairseq-preprocess --source-lang "$source" --target-lang "$target" "${dictionary[@]}" \
         --trainpref "$text/bpe/$train" --validpref "$text/bpe/$valid" --testpref "$(IFS=,; echo "${prefixes[*]}")" \
         --destdir "$out.part" --workers "$workers"
     run cp "$text/$model" "$out.part/$model"

@@ -31,6 +31,7 @@ while [[ $# -gt 0 ]]; do
 done
 text=$out.text
 settings="--train $train --valid $valid --test $test --shortest $shortest --longest $longest --seed $seed"
+alone "$out"
 if [[ -e $out ]]; then
     [[ $(cat "$out/settings") == "$settings" ]] ||
         die "$out was made with $(cat "$out/settings"); take another --out for $settings"

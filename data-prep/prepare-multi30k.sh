@@ -98,6 +98,7 @@ download_raw() {
 }
 
 # --- Is it done already, and with these settings?
+alone "$out"
 if [[ -e $out ]]; then
     "${text_tool[@]}" settings "$out/manifest.json" "${settings[@]}" --required
     # Where the text is at hand, one that changed since then has to be noticed.

@@ -22,6 +22,7 @@ while [[ $# -gt 0 ]]; do
     esac
     shift
 done
+alone "$out"
 if [[ -e $out ]]; then
     "${text_tool[@]}" settings "$out/manifest.json" seed="$seed" --required
     echo "$out is complete" >&2

@@ -45,6 +45,7 @@ read -ra begins <<<"$bins"
 for begin in "${begins[@]}"; do positive --bins "$begin"; done
 out=${out:-$prepared.short-to-long}
 settings=(from="$(basename "$prepared")" limit="$limit" bins="${bins// /-}")
+alone "$out"
 if [[ -e $out ]]; then
     "${text_tool[@]}" settings "$out/manifest.json" "${settings[@]}" --required
     echo "$out is complete" >&2

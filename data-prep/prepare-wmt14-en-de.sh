@@ -61,7 +61,7 @@ dev=("$unpacked/dev/newstest2013.en" "$unpacked/dev/newstest2013.de")
 
 if [[ $version == scaling-nmt ]]; then
     unpack SCALING_NMT wmt16_en_de.tar.gz \
-        'https://drive.google.com/uc?export=download&id=0B_bZck-ksdkpM25jRUN2X2UxMm8'
+        'https://drive.usercontent.google.com/download?id=0B_bZck-ksdkpM25jRUN2X2UxMm8&export=download&confirm=t'
     once "$text/raw" "${text_tool[@]}" gather --langs en de --add newstest2014 "${test[@]}" --add newstest2013 \
         "${dev[@]}" --output-dir "$text/raw.part"
     files=()
@@ -71,7 +71,7 @@ if [[ $version == scaling-nmt ]]; then
     once "$text/bpe" "${text_tool[@]}" gather --langs en de "${files[@]}" --output-dir "$text/bpe.part"
     once "$text/codes" cp "$unpacked/bpe.32000" "$text/codes.part"
     dictionary=(--nwordssrc 32768 --nwordstgt 32768)
-    binarise "$name" "${RAW_DIR:+RAW_DIR}" codes - train newstest2013 newstest2014 newstest2013
+    binarise "$name" "$(origin)" codes - train newstest2013 newstest2014 newstest2013
 else
     unpack EUROPARL training-parallel-europarl-v7.tgz $statmt/wmt13/training-parallel-europarl-v7.tgz \
         training/europarl-v7.de-en.{en,de}

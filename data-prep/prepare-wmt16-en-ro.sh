@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Prepare WMT16 English-Romanian (Europarl and SETimes, 610 thousand pairs): normalised, tokenised, pairs of 1 to 80
-# tokens of a ratio up to 9, joint BPE; validated on newsdev2016.
+# tokens of a ratio up to 9, joint BPE, a dictionary a language; validated on newsdev2016.
 #
 # Usage: data-prep/prepare-wmt16-en-ro.sh [options]
-#   --romanian raw|normalised|stripped   of Romanian text, training and test alike: as it is; cedillas become commas;
+#   --romanian raw|normalised|stripped   of Romanian text, references alike: as it is; cedillas become commas;
 #                      and diacritics go (default: normalised). BLEU differs by points: compare like with like.
 #   --out DIR          default: data-bin/wmt16.en-ro.ROMANIAN; the text goes to DIR.text beside it
 #   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: sacremoses)
@@ -35,7 +35,7 @@ while [[ $# -gt 0 ]]; do
 done
 choice --romanian "$romanian" raw normalised stripped
 name=wmt16.en-ro.$romanian
-common=(--normalise --romanian "$romanian")
+common=(--normalise) joined=no
 begin romanian="$romanian"
 
 wmt16=https://data.statmt.org/wmt16/translation-task
@@ -49,7 +49,8 @@ unpack DEV dev-romanian-updated.tgz $wmt16/dev-romanian-updated.tgz dev
 files+=(--add valid "$unpacked/dev/newsdev2016-enro-src.en.sgm" "$unpacked/dev/newsdev2016-enro-ref.ro.sgm")
 unpack TEST test.tgz $wmt16/test.tgz test
 files+=(--add test "$unpacked/test/newstest2016-enro-src.en.sgm" "$unpacked/test/newstest2016-enro-ref.ro.sgm")
-once "$text/raw" "${text_tool[@]}" gather --langs en ro "${files[@]}" --output-dir "$text/raw.part"
+once "$text/raw" "${text_tool[@]}" gather --langs en ro "${files[@]}" --romanian "$romanian" \
+    --output-dir "$text/raw.part"
 prepare test
 compare newsdev2016 "$text/bpe/valid.ro" 1999
 compare newstest2016 "$out/tok/test.ro" 1999

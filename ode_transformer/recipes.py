@@ -159,7 +159,7 @@ def load(name: str, configs: Path = CONFIGS, *, scale: str = "full", seed: Optio
     if row not in rows:
         raise RecipeError(f"{path}: no row {row!r}; there are: {', '.join(rows)}")
     sayings = [part["description"] for part in (rows[row], tree) if "description" in part]
-    tree = _merge(tree, {**rows[row], "description": " on ".join(sayings)} if sayings else rows[row])
+    tree = _merge(tree, {**rows[row], "description": ": ".join(sayings)} if sayings else rows[row])
     if scale == "small":
         tree = _small(tree, configs)
     recipe = _build(Recipe, {"name": title, **tree, "scale": scale, "seed": seed}, str(path), "")
@@ -195,6 +195,8 @@ def _check(recipe: Recipe, path: str, configs: Path) -> None:
     if recipe.score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
     start = recipe.train.start
+    if start and start.recipe == recipe.name:
+        raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} is the recipe itself")
     if start and load(start.recipe, configs, scale=recipe.scale, seed=recipe.seed).data != recipe.data:
         raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} has other data")
     for paper in recipe.paper if recipe.scale == "full" else []:
@@ -210,7 +212,7 @@ def _check(recipe: Recipe, path: str, configs: Path) -> None:
 def _small(tree: dict, configs: Path) -> dict:
     """The rehearsal of a recipe, as ``_small.yaml`` describes it."""
     small = _read(configs / "_small.yaml")
-    pair = "{source}-{target}".format(**tree["data"])
+    pair = "{source}-{target}".format(**{"source": "", "target": "", **tree.get("data", {})})
     pairs = small.pop("pairs")
     tree = _merge(tree, {"data": pairs.get(pair, pairs["any"])})
     if tree["data"]["target"] != "de":
@@ -227,7 +229,10 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict:
         raise RecipeError(f"{path}: {error}") from error
     if not isinstance(tree, dict):
         raise RecipeError(f"{path}: must be a mapping, got {type(tree).__name__}")
-    for row, values in tree.get("rows", {}).items():
+    rows = tree.get("rows", {})
+    if not isinstance(rows, dict) or not all(isinstance(values, dict) for values in rows.values()):
+        raise RecipeError(f"{path}: rows must be a mapping of mappings")
+    for row, values in rows.items():
         tree["rows"][row] = _extended(values, path, seen)
     return _extended(tree, path, seen)
 

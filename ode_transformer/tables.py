@@ -22,7 +22,7 @@ TESTS = {"bootstrap": "bs", "randomisation": "ar"}
 SIGNIFICANCE = "significance"  # the folder of comparisons below ``results``
 COLUMNS = (
     *("group", "table", "row", "recipe", "test_set", "metric"),
-    *("paper", "measured", "deviation", "seeds", "p_value", "signature"),
+    *("paper", "measured", "deviation", "seeds", "p_value", "signature", "parameters", "updates"),
 )
 _NAMES = {"tokenised": "tokenised", "compound_split": "compounds split", "sacrebleu": "sacreBLEU"}
 
@@ -46,7 +46,11 @@ class Cell:
         if not self.measured:
             return ""
         spread = f" ± {statistics.stdev(self.measured):.2f}" if len(self.measured) > 1 else ""
-        return f"{statistics.mean(self.measured):.2f}{spread}{'*' if (self.p_value or 1) < 0.05 else ''}"
+        return f"{statistics.mean(self.measured):.2f}{spread}{'*' if self.differs() else ''}"
+
+    def differs(self) -> bool:
+        """Whether the difference to the baseline is significant."""
+        return self.p_value is not None and self.p_value < 0.05
 
 
 @dataclass
@@ -85,13 +89,15 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
         if not isinstance(record, dict):
             raise TableError(f"{path}: must hold a mapping")
         if "recipe" in record and record.get("scale", "full") == "full":
-            if missing := [key for key in ("scores", "training", "seeds", "versions") if key not in record]:
+            if missing := [
+                key for key in ("scores", "training", "seeds", "precision", "versions") if key not in record
+            ]:
                 raise TableError(f"{path}: a record without {missing[0]}")
-            seeds = found.setdefault(record["recipe"], {})
-            if (seed := tuple(record["seeds"])) in seeds:
-                raise TableError(f"{path}: a second record of {record['recipe']} with seed {seed}")
-            seeds[seed] = record
-    return {name: list(seeds.values()) for name, seeds in found.items()}
+            runs = found.setdefault(record["recipe"], {})
+            if (run := (record["precision"], *record["seeds"])) in runs:
+                raise TableError(f"{path}: a second record of {record['recipe']}, {' '.join(map(str, run))}")
+            runs[run] = record
+    return {name: list(runs.values()) for name, runs in found.items()}
 
 
 def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
@@ -111,19 +117,27 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
     groups = recipes.groups()
     if group not in groups:
         raise TableError(f"no group of recipes {group!r}; there are: {', '.join(groups)}")
-    records, compared = read_records(folder), _comparison(group, folder)
+    records, compared = read_records(folder), _p_values(_significance(group, folder))
     title = groups[group].get("description", group)
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
         found.setdefault(paper.table, []).append(Row(paper.row, "", _cells(paper, [], {}, None), paper))
     for name in groups[group].get("rows", [""]):
         recipe = recipes.load(f"{group}/{name}" if name else group)
-        mine = records.get(recipe.name, [])
         for paper in recipe.paper or [None]:
-            cells = _cells(paper, mine, compared.get(recipe.name, {}), recipe)
-            row = Row(paper.row if paper else recipe.name.rpartition("/")[2], recipe.name, cells, paper, mine)
-            found.setdefault(paper.table if paper else title, []).append(row)
+            label = paper.row if paper else recipe.name.rpartition("/")[2]
+            rows = found.setdefault(paper.table if paper else title, [])
+            for precision, mine in _by_precision(records.get(recipe.name, [])).items():
+                cells = _cells(paper, mine, compared.get(recipe.name, {}), recipe)
+                named = label if precision == "fp32" else f"{label}, {precision}"
+                rows.append(Row(named, recipe.name, cells, paper, mine))
     return found
+
+
+def _by_precision(records: Sequence[dict]) -> dict[str, list[dict]]:
+    """Records in fp32 first; without any record, an empty list of those."""
+    names = sorted({record["precision"] for record in records}, key=recipes.PRECISIONS.index) or ["fp32"]
+    return {name: [record for record in records if record["precision"] == name] for name in names}
 
 
 def _cells(
@@ -144,7 +158,7 @@ def _cells(
 
 
 def markdown(title: str, rows: Sequence[Row], baseline: str = "") -> str:
-    """A table for people, with what its numbers need to be comparable below it."""
+    """A table for people, with what its numbers need to be comparable below it; ``baseline`` explains a star."""
     columns = list(dict.fromkeys(key for row in rows for key in row.cells))
     printed = [key for key in columns if any(row.cells.get(key) and row.cells[key].paper is not None for row in rows)]
     ran = [key for key in columns if any(row.cells.get(key) and row.cells[key].measured for row in rows)]
@@ -161,16 +175,15 @@ def markdown(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     records = [record for row in rows for record in row.records]
     signatures = {s["sacrebleu"]["signature"] for record in records for s in record["scores"].values()}
     lines += [""] + [f"sacreBLEU: `{signature}`" for signature in sorted(signatures)]
-    if baseline and any((cell.p_value or 1) < 0.05 for row in rows for cell in row.cells.values()):
-        lines.append(f"\\* sacreBLEU differs from {baseline} at p < .05")
+    if baseline and any(cell.differs() and cell.measured for row in rows for cell in row.cells.values()):
+        lines.append(f"\\* sacreBLEU differs from {baseline}")
     return "\n".join(lines).rstrip() + "\n"
 
 
 def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
-    """The same for programs, a line a number."""
+    """The same for programs, a line a number; without the header, ``COLUMNS``."""
     text = io.StringIO()
     write = csv.writer(text, lineterminator="\n").writerow
-    write(COLUMNS)
     for table, rows in found.items():
         for row in rows:
             for cell in row.cells.values():
@@ -182,6 +195,7 @@ def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
                     [
                         *(group, table, row.label, row.recipe, cell.test_set, cell.metric, _blank(cell.paper)),
                         *(mean, deviation, len(cell.measured) or "", _blank(cell.p_value), signature),
+                        *(row.numbers("parameters"), row.numbers("updates")),
                     ]
                 )
     return text.getvalue()
@@ -191,14 +205,16 @@ def _blank(value: Optional[float]) -> Any:
     return "" if value is None else value
 
 
-def _comparison(group: str, folder: Path) -> dict[str, dict[str, float]]:
-    """p-values by recipe and test set, of the comparison that was made of a group."""
+def _significance(group: str, folder: Path) -> dict[str, Any]:
+    """The comparison that was made of a group, if any."""
     path = folder / SIGNIFICANCE / f"{group}.json"
-    if not path.is_file():
-        return {}
-    content = json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"test_sets": {}}
+
+
+def _p_values(comparison: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """By recipe and test set."""
     found: dict[str, dict[str, float]] = {}
-    for test_set, systems in content["test_sets"].items():
+    for test_set, systems in comparison["test_sets"].items():
         for name, values in systems.items():
             found.setdefault(name, {})[test_set] = values["p_value"]
     return found
@@ -249,7 +265,7 @@ def compare(
         }
     return {
         "baseline": baseline.name,
-        "seed": baseline.seed,
+        "seed": baseline.train.flags.get("seed", 1) if baseline.seed is None else baseline.seed,
         "test": test,
         "samples": samples,
         "signature": str(signature),
@@ -264,11 +280,16 @@ def _translations(recipe: recipes.Recipe, subset: str) -> tuple[list[str], list[
     if not path.is_file():
         raise TableError(f"{path}: not there; scripts/reproduce.sh {recipe.name} makes it")
     hyps, refs = scoring.read_generate_output(path)
-    raw = recipes.ROOT / recipe.data.directory / "raw" / f"{subset}.{recipe.data.target}"
     lang = recipe.data.target
-    plain = scoring.read_lines(raw) if raw.is_file() else scoring.detokenise(refs or [], lang)
+    # As the score was taken: raw references where they are, else the tokenised ones beside the data.
+    data, name = recipes.ROOT / recipe.data.directory, f"{subset}.{lang}"
+    if (data / "raw" / name).is_file():
+        plain = scoring.read_lines(data / "raw" / name)
+    else:
+        tokenised = scoring.read_lines(data / "tok" / name) if (data / "tok" / name).is_file() else refs or []
+        plain = scoring.detokenise(tokenised, lang)
     if len(plain) != len(hyps):
-        raise TableError(f"{path} has {len(hyps)} sentences, {raw} {len(plain)}")
+        raise TableError(f"{path} has {len(hyps)} sentences, the references in {data} {len(plain)}")
     return scoring.detokenise(hyps, lang), plain
 
 
@@ -283,17 +304,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer table``; the exit status."""
     try:
+        if args.csv:
+            print(",".join(COLUMNS))
         for group in args.group or recipes.groups():
             found = tables(group, args.results)
             if args.measured:
                 found = {title: rows for title, rows in found.items() if any(row.records for row in rows)}
             if args.csv:
                 print(comma_separated(group, found), end="")
-            else:
-                path = args.results / SIGNIFICANCE / f"{group}.json"
-                baseline = json.loads(path.read_text(encoding="utf-8"))["baseline"] if path.is_file() else ""
-                for title, rows in found.items():
-                    print(markdown(title, rows, baseline))
+                continue
+            compared = _significance(group, args.results)
+            baseline = (
+                "{baseline} at p < .05 (paired {test}, seed {seed})".format(**compared) if "test" in compared else ""
+            )
+            for title, rows in found.items():
+                print(markdown(title, rows, baseline))
     except (TableError, recipes.RecipeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

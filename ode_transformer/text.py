@@ -17,7 +17,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
@@ -112,6 +111,14 @@ LOWERCASE = ("no", "first", "last")
 ROMANIAN = ("raw", "normalised", "stripped")
 
 
+def romanian(line: str, kind: str) -> str:
+    """Romanian as it is (``raw``), with commas for cedillas (``normalised``), or without diacritics (``stripped``)."""
+    if kind == "raw":
+        return line
+    line = line.translate(COMMAS)
+    return line.translate(DIACRITICS) if kind == "stripped" else line
+
+
 @dataclass(frozen=True)
 class Tokeniser:
     """What is done to a line of text, in this order.
@@ -122,7 +129,6 @@ class Tokeniser:
         lowercase: ``first``, as the Multi30k literature does, or ``last``, as fairseq does for IWSLT14; or ``no``.
         normalise: Moses' normalisation of punctuation.
         printable: control characters become blanks, as Moses' ``remove-non-printing-char.perl`` does.
-        romanian: of ``ro`` alone: cedillas become commas (``normalised``), and diacritics go (``stripped``).
         aggressive: ``a-b`` becomes ``a @-@ b``.
     """
 
@@ -131,19 +137,12 @@ class Tokeniser:
     lowercase: str = "no"
     normalise: bool = False
     printable: bool = False
-    romanian: str = "raw"
     aggressive: bool = False
 
     def _before(self, line: str) -> str:
         """What needs no library and comes first."""
         line = line.translate(QUOTES) if self.straight_quotes else line
         return line.lower() if self.lowercase == "first" else line
-
-    def _romanian(self, line: str) -> str:
-        if self.lang == "ro" and self.romanian != "raw":
-            line = line.translate(COMMAS)
-            line = line.translate(DIACRITICS) if self.romanian == "stripped" else line
-        return line
 
     def sacremoses(self, lines: Iterable[str]) -> Iterator[str]:
         """Tokenise with sacremoses, which differs from Moses in a few words of ten thousand.
@@ -163,52 +162,39 @@ class Tokeniser:
             line = self._before(line)
             line = normaliser.normalize(line) if self.normalise else line
             line = "".join(" " if category(c).startswith("C") else c for c in line) if self.printable else line
-            line = tokeniser.tokenize(self._romanian(line), aggressive_dash_splits=self.aggressive, return_str=True)
+            line = tokeniser.tokenize(line, aggressive_dash_splits=self.aggressive, return_str=True)
             yield line.lower() if self.lowercase == "last" else line
 
-    def moses(self, lines: Iterable[str], scripts: Path, workers: int) -> Iterator[str]:
-        """Tokenise with Moses' own programs.
-
-        Args:
-            lines: the text.
-            scripts: the folder ``scripts`` of Moses.
-            workers: threads of its tokeniser.
+    def moses(self, lines: Iterable[str], scripts: Path) -> list[str]:
+        """Tokenise with Moses' own programs, those of a folder ``scripts``.
 
         Raises:
             TextError: a program failed.
         """
         tools = scripts / "tokenizer"
-        programs = []
+        programs: list[list[Any]] = []
         if self.normalise:
             programs.append([tools / "normalize-punctuation.perl", "-l", self.lang])
         if self.printable:
             programs.append([tools / "remove-non-printing-char.perl"])
-        tokenise = [tools / "tokenizer.perl", "-q", "-l", self.lang, "-threads", str(workers)]
-        tokenise += ["-a"] if self.aggressive else []
-        lower = [[tools / "lowercase.perl"]] if self.lowercase == "last" else []
-        lines = _filter(map(self._before, lines), programs)
-        yield from _filter(map(self._romanian, lines), [tokenise, *lower])
+        programs.append([tools / "tokenizer.perl", "-q", "-l", self.lang, *(["-a"] if self.aggressive else [])])
+        if self.lowercase == "last":
+            programs.append([tools / "lowercase.perl"])
+        return _filter([self._before(line) for line in lines], programs)
 
 
-def _filter(lines: Iterable[str], programs: Sequence[Sequence[Any]]) -> Iterator[str]:
+def _filter(lines: list[str], programs: Sequence[Sequence[Any]]) -> list[str]:
     """Send lines through perl programs, one after the other."""
     for program in programs:
-        with tempfile.TemporaryFile() as before, tempfile.TemporaryFile() as after:
-            count = 0
-            for line in lines:
-                count += 1
-                before.write(f"{line}\n".encode())
-            before.seek(0)
-            words = ["perl", *map(str, program)]
-            done = subprocess.run(words, stdin=before, stdout=after, stderr=subprocess.PIPE)
-            after.seek(0)
-            lines = [line.decode().removesuffix("\n") for line in after]
-            if done.returncode or len(lines) != count:
-                said = done.stderr.decode(errors="replace").strip()
-                raise TextError(
-                    f"{shlex.join(words)}: {count} lines in, {len(lines)} out, status {done.returncode}: {said}"
-                )
-    yield from lines
+        words = ["perl", *map(str, program)]
+        text = "".join(f"{line}\n" for line in lines)
+        done = subprocess.run(words, input=text, capture_output=True, encoding="utf-8", errors="replace")
+        found = done.stdout.split("\n")[:-1]
+        if done.returncode or len(found) != len(lines):
+            sizes = f"{len(lines)} lines in, {len(found)} out, status {done.returncode}"
+            raise TextError(f"{shlex.join(words)}: {sizes}: {done.stderr.strip()}")
+        lines = found
+    return lines
 
 
 def sha256(path: Path) -> str:
@@ -228,8 +214,8 @@ def _gather(args: argparse.Namespace) -> None:
                 count = 0
                 for pair in _parallel(source, _text(source), target, _text(target)):
                     count += 1
-                    for file, line in zip(files, pair, strict=True):
-                        file.write(f"{line}\n")
+                    for file, line, lang in zip(files, pair, args.langs, strict=True):
+                        file.write(f"{romanian(line, args.romanian) if lang == 'ro' else line}\n")
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
 
 
@@ -268,7 +254,7 @@ def _report(prefix: Path, langs: Sequence[str], odd: dict[str, list[int]], fate:
 
 
 def _tokenise(args: argparse.Namespace) -> None:
-    """Tokenise the files of a folder into another: quotes, case, punctuation, Romanian, tokens, in this order."""
+    """Tokenise the files of a folder into another."""
     from tqdm import tqdm
 
     args.output_dir.mkdir(parents=True, exist_ok=True)
@@ -277,19 +263,14 @@ def _tokenise(args: argparse.Namespace) -> None:
         shown = tqdm(read_lines(args.dir / name), desc=name, unit=" lines", disable=None, file=sys.stderr)
         tokeniser = Tokeniser(name.rpartition(".")[2], **options)
         chunks = iter(lambda lines=shown: list(itertools.islice(lines, CHUNK)), [])
-        if args.moses:
-            done = (list(tokeniser.moses(chunk, args.moses, args.workers)) for chunk in chunks)
+        work = partial(_tokenise_chunk, tokeniser, args.moses)
+        with multiprocessing.Pool(args.workers) as pool:
+            done = pool.imap(work, chunks)
             write_lines(args.output_dir / name, itertools.chain.from_iterable(done))
-        elif args.workers == 1:
-            write_lines(args.output_dir / name, tokeniser.sacremoses(shown))
-        else:
-            with multiprocessing.Pool(args.workers) as pool:
-                done = pool.imap(partial(_tokenise_chunk, tokeniser), chunks)
-                write_lines(args.output_dir / name, itertools.chain.from_iterable(done))
 
 
-def _tokenise_chunk(tokeniser: Tokeniser, lines: list[str]) -> list[str]:
-    return list(tokeniser.sacremoses(lines))
+def _tokenise_chunk(tokeniser: Tokeniser, moses: Path | None, lines: list[str]) -> list[str]:
+    return tokeniser.moses(lines, moses) if moses else list(tokeniser.sacremoses(lines))
 
 
 def _clean(args: argparse.Namespace) -> None:
@@ -421,7 +402,9 @@ def _settings(args: argparse.Namespace) -> None:
         if args.required:
             raise TextError(f"{args.file.parent} was not made, or not finished, by this script; take another --out")
         args.file.parent.mkdir(parents=True, exist_ok=True)
-        args.file.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
+        part = args.file.with_name(f"{args.file.name}.part")
+        part.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
+        part.replace(args.file)
         return
     held = json.loads(args.file.read_text(encoding="utf-8"))
     held = held.get("settings", held)
@@ -456,7 +439,7 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             continue
     segmented = [f"{name}.{lang}" for name in splits.values() for lang in args.langs]
-    patterns = ("dict.*.txt", "codes", "sentencepiece.model", "raw/*", "tok/*")
+    patterns = ("dict.*.txt", "codes", "sentencepiece.model", "raw/*", "tok/*", "archives.sha256")
     kept = [path for pattern in patterns for path in data.glob(pattern)]
     return {
         "set": args.set,
@@ -488,7 +471,10 @@ def _manifest(args: argparse.Namespace) -> None:
 
 def _intact(args: argparse.Namespace) -> None:
     """Check that the dictionaries and codes of binarised data are those that its manifest names."""
-    held = json.loads((args.dir / "manifest.json").read_text(encoding="utf-8"))["sha256"]
+    try:
+        held = json.loads((args.dir / "manifest.json").read_text(encoding="utf-8"))["sha256"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TextError(f"{args.dir / 'manifest.json'}: is no manifest: {error}") from error
     for name, digest in held.items():
         if re.fullmatch(r"dict\..+\.txt|codes|sentencepiece\.model", name) and sha256(args.dir / name) != digest:
             raise TextError(f"{args.dir / name} is not what it was when the data was binarised: prepare it anew")
@@ -512,6 +498,7 @@ def parser() -> argparse.ArgumentParser:
     add_to = add("gather", _gather)
     add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
     add_to("--add", nargs=3, action="append", metavar=("SPLIT", "FILE", "FILE"), required=True, help="may be repeated")
+    add_to("--romanian", choices=ROMANIAN, default="raw", help="of ro: cedillas become commas, and diacritics go")
     add_to("--output-dir", type=Path, required=True)
     add_to = add("check", _check)
     add_files(add_to)
@@ -522,7 +509,6 @@ def parser() -> argparse.ArgumentParser:
     add_to("--lowercase", choices=LOWERCASE, default="no", help="before everything else, or after it")
     add_to("--normalise", action="store_true", help="normalise punctuation")
     add_to("--printable", action="store_true", help="control characters become blanks")
-    add_to("--romanian", choices=ROMANIAN, default="raw", help="cedillas become commas; diacritics go")
     add_to("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a")
     add_to("--moses", type=Path, metavar="DIR", help="Moses' folder scripts (default: sacremoses, no perl)")
     add_to("--workers", type=int, default=1, help="processes (default: 1)")

@@ -6,15 +6,15 @@
 #   --minutes N        stop after so long; the next call goes on where this one stopped (default: 9)
 #   --jobs N           systems that train at once on the GPU (default: 4)
 #   --runs DIR         where checkpoints go (default: runs/gpu)
-#   --out DIR          where the small result files go (default: results/gpu)
+#   --out DIR          where the small result files go (default: results)
 #   --systems "A B"    recipes (default: every recipe of multi30k-full that starts from nothing)
 #   --precisions "A B" of fp32 fp16 bf16 amp (default: "fp32 fp16")
 #   --cpu              rehearse without a GPU, with --set
 #   --set "FLAGS"      more flags of fairseq-train, to rehearse: "--max-update 20"; with --runs and --out of its own
 #   --dry-run          print what would be run
 #
-# DIR gets checks.txt and a record SYSTEM.PRECISION.json for every finished run; the end of the output says what is
-# done and what is left.
+# DIR gets gpu-checks.txt and a record of every finished run, SYSTEM.json, or SYSTEM.PRECISION.json of others than fp32;
+# the end of the output says what is done and what is left.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -43,7 +43,7 @@ for precision in $precisions; do
     [[ $precision =~ ^(fp32|fp16|bf16|amp)$ ]] || die "--precisions $precision: must be of fp32, fp16, bf16, amp"
 done
 [[ ${#flags[@]} -eq 0 || (-n $runs && -n $out) ]] || die "--set needs --runs and --out: a rehearsal is no result"
-runs=${runs:-$root/runs/gpu} out=${out:-$root/results/gpu}
+runs=${runs:-$root/runs/gpu} out=${out:-$root/results}
 cd "$root"
 if [[ -z $systems ]]; then systems=$(python ode_transformer/recipes.py list | grep '^multi30k-full/' | grep -v -e -warm- -e -longer-); fi
 options=() gpus=0 started=0
@@ -63,9 +63,17 @@ IFS=', ' read -ra devices <<<"${CUDA_VISIBLE_DEVICES:-$(seq -s ' ' 0 $((gpus > 0
 # The name of a run's files: multi30k-full/macaron-tiny fp16 -> multi30k-full.macaron-tiny.fp16
 label() { basename "${1//\//.}.$2" | sed 's/^\.*//'; }
 
+# Its record. A recipe of one's own has a path for a name, and goes by the last part of it.
+record() {
+    local name=${1##*.yaml/} suffix=
+    if [[ $1 == *.yaml ]]; then name=$(basename "$1" .yaml); fi
+    if [[ $2 != fp32 ]]; then suffix=.$2; fi
+    echo "$out/$name$suffix.json"
+}
+
 start() {
     local command=(scripts/reproduce.sh "$1" --run-dir "$runs/$(label "$1" "$2")"
-        --record "$out/$(label "$1" "$2").json" "${options[@]}")
+        --record "$(record "$1" "$2")" "${options[@]}")
     if [[ $2 != fp32 ]]; then command+=("--$2"); fi
     command+=(-- "${flags[@]}")
     if [[ $dry_run -eq 1 ]]; then
@@ -86,13 +94,13 @@ failed=0
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 if [[ $dry_run -eq 0 ]]; then
     mkdir -p "$out" "$runs"
-    if [[ $cpu -eq 0 && ! -f $out/checks.txt ]]; then
+    if [[ $cpu -eq 0 && ! -f $out/gpu-checks.txt ]]; then
         echo "== checks" >&2
         if timeout "$((deadline - SECONDS))" python -m pytest -q -p no:cacheprovider tests/gpu \
-            >"$out/checks.failed.txt" 2>&1; then
-            mv "$out/checks.failed.txt" "$out/checks.txt"
+            >"$out/gpu-checks.failed.txt" 2>&1; then
+            mv "$out/gpu-checks.failed.txt" "$out/gpu-checks.txt"
         else
-            tail -n 40 "$out/checks.failed.txt" >&2
+            tail -n 40 "$out/gpu-checks.failed.txt" >&2
             failed=1
         fi
     fi
@@ -105,7 +113,7 @@ fi
 
 for precision in $precisions; do
     for system in $systems; do
-        if [[ -f $out/$(label "$system" "$precision").json ]]; then continue; fi
+        if [[ -f $(record "$system" "$precision") ]]; then continue; fi
         while [[ $(jobs -rp | wc -l) -ge $jobs && $SECONDS -lt $deadline ]]; do sleep 1; done
         if [[ $((deadline - SECONDS)) -lt 20 && $dry_run -eq 0 ]]; then break 2; fi
         echo "== $system $precision" >&2
@@ -137,7 +145,7 @@ done
 left=0
 for precision in $precisions; do
     for system in $systems; do
-        if [[ -f $out/$(label "$system" "$precision").json ]]; then
+        if [[ -f $(record "$system" "$precision") ]]; then
             echo "done: $system $precision"
         else
             left=$((left + 1))

@@ -32,6 +32,17 @@ write_whole() {
     printf '%s\n' "$2" >"$part" && mv "$part" "$1"
 }
 
+# alone_in RUN_DIR: wait until no other process works there, a killed predecessor's children included.
+alone_in() {
+    if [[ ${ODE_TRANSFORMER_ALONE_IN:-} == "$1" ]]; then return; fi # the script that called this one is
+    exec 9>>"$1/.lock"
+    if ! flock --nonblock 9; then
+        echo "waiting for another process in $1" >&2
+        flock 9
+    fi
+    export ODE_TRANSFORMER_ALONE_IN=$1
+}
+
 # The value of an option, or an error that names it: value=$(argument --name "$@")
 argument() {
     [[ $# -ge 3 && $3 != --* ]] || die "$1 needs a value"

@@ -47,6 +47,7 @@ fi
 prepare=$(recipe_commands "$recipe" "${variant[@]}" prepare)
 run_dir=${run_dir:-$root/$(run_dir_of "$recipe" "${variant[@]}")}
 mkdir -p "$run_dir/scores"
+alone_in "$run_dir"
 
 step() { printf '\n== %s: %s\n' "$recipe" "$1" >&2; }
 
@@ -59,16 +60,17 @@ eval "run $prepare"
 
 step training
 options="${train_options[*]} -- $*"
+options=${options/--cpu /} # where it runs is not what it is
 if [[ $trained -eq 1 ]]; then
-    [[ -e $run_dir/checkpoint_last.pt ]] || die "--trained: $run_dir holds no checkpoint_last.pt"
-    options=$(cat "$run_dir/.train" 2>/dev/null) || options=--trained
-    finished train || finish train "$options"
+    [[ -e $run_dir/.trained ]] || die "--trained: $run_dir holds no finished training"
+    if ! finished train; then rm -f "$run_dir/.average" "$run_dir/.generate"; fi
+    finish train '*'
 fi
 if ! finished train; then
     rm -f "$run_dir/.average" "$run_dir/.generate"
     scripts/train.sh "$recipe" "${variant[@]}" --run-dir "$run_dir" "${train_options[@]}" -- "$@"
     finish train "$options"
-elif [[ $options != "$(cat "$run_dir/.train")" ]]; then
+elif [[ $(cat "$run_dir/.train") != "$options" && $(cat "$run_dir/.train") != '*' ]]; then
     die "$run_dir was trained with the options '$(cat "$run_dir/.train")'; take another --run-dir for '$options'"
 fi
 step averaging

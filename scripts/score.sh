@@ -12,6 +12,7 @@
 #   --lowercase              sacreBLEU and chrF ignore case (case:lc), for systems that know lower case only;
 #                            the tokenised scores compare the tokens as they are
 #   --compound-split         add BLEU after compound splitting; German only
+#   --join-hyphens           of text that tokenizer.perl -a made: "a @-@ b" is "a-b" before the score is taken
 #   --remove-bpe [subword_nmt|sentencepiece|none]
 #                            join subword units first, where fairseq-generate ran without --post-process; without
 #                            this option subword units are an error

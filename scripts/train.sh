@@ -56,13 +56,23 @@ if [[ -z $devices ]]; then
 fi
 [[ $((devices % nodes)) -eq 0 ]] || die "--devices $devices: cannot be dealt evenly to $nodes nodes"
 
+# A command without what says where it runs, and how an update is dealt to devices.
+identity() { sed -E 's/ --(distributed-port|distributed-world-size|update-freq) [^ ]+//g' <<<"$1"; }
+
 run_dir=${run_dir:-$root/$(run_dir_of "$recipe" "${variant[@]}")}
+rank=${SLURM_PROCID:-${NODE_RANK:-0}}
 text=$(recipe_commands "$recipe" "${variant[@]}" train --devices "$devices" --precision "$precision" --run-dir "$run_dir")
 command=()
 eval "command=($text)"
 data=${command[1]}
 command+=("$@")
+line=$(printf '%q ' "${command[@]}") # what is trained; below, where
 if [[ $cpu -eq 1 ]]; then command+=(--cpu); fi
+# With a port, fairseq takes all GPUs of a job of a task a node, whatever it is told.
+if [[ " $* " == *" --distributed-port "* && ${SLURM_NTASKS:-1} -le $nodes && $gpus -gt 0 ]]; then
+    [[ $devices -eq $((nodes * gpus)) ]] ||
+        die "--devices $devices: the job has $nodes x $gpus GPUs, and all would train; ask Slurm for as many as are to"
+fi
 if [[ $torchrun -eq 1 ]]; then
     [[ $gpus -gt 0 ]] || die "--torchrun needs GPUs: fairseq divides by their number"
     command=(torchrun --nnodes "$nodes" --node_rank "${SLURM_NODEID:-${NODE_RANK:-0}}"
@@ -89,6 +99,7 @@ if [[ -e $data/manifest.json ]]; then python ode_transformer/text.py intact "$da
 
 # The same run, or another that must not be mixed with it?
 mkdir -p "$run_dir"
+if [[ $nodes -eq 1 ]]; then alone_in "$run_dir"; fi
 if [[ -d $data ]]; then
     dictionaries=$(cd "$data" && sha256sum -- dict.*.txt)
     if [[ ! -e $run_dir/checkpoint_last.pt || ! -e $run_dir/dictionaries.sha256 ]]; then
@@ -97,38 +108,44 @@ if [[ -d $data ]]; then
         die "$run_dir was trained with other dictionaries than $data holds now; take another --run-dir"
     fi
 fi
-line=$(printf '%q ' "${command[@]}")
-line=${line/ --cpu / } # where it runs is not what it is
 if [[ ! -e $run_dir/checkpoint_last.pt || ! -e $run_dir/train.command ]]; then
     write_whole "$run_dir/train.command" "$line"
-elif [[ $line != "$(cat "$run_dir/train.command")" ]]; then
+elif [[ $(identity "$line") != "$(identity "$(cat "$run_dir/train.command")")" ]]; then
     die "$run_dir holds another run; take another --run-dir. It was made by:
 $(cat "$run_dir/train.command")"
-fi
-# Done already? fairseq would train one update more.
-updates=0
-if [[ -e $run_dir/checkpoint_last.pt ]]; then updates=$(python -m ode_transformer.cli resume "$run_dir"); fi
-for ((i = 0; i < ${#command[@]} - 1; i++)); do
-    if [[ ${command[i]} == --max-update ]]; then last=${command[i + 1]}; fi
-done
-if [[ $updates -ge ${last:-$((updates + 1))} ]]; then
-    echo "$run_dir has its $updates updates" >&2
+elif [[ -e $run_dir/.trained ]]; then
+    echo "$run_dir is trained" >&2
     exit
 fi
+# Done already? fairseq would train one update more.
+if [[ -e $run_dir/checkpoint_last.pt && $rank -eq 0 ]]; then
+    updates=$(python -m ode_transformer.cli resume "$run_dir")
+    for ((i = 0; i < ${#command[@]} - 1; i++)); do
+        if [[ ${command[i]} == --max-update ]]; then last=${command[i + 1]}; fi
+    done
+    if [[ $updates -ge ${last:-$((updates + 1))} ]]; then
+        echo "$run_dir has its $updates updates" >&2
+        exit
+    fi
+fi
 if [[ -n $start && ! -e $run_dir/checkpoint_last.pt ]]; then
-    # Several may start from one: the second waits, and finds it trained.
-    mkdir -p "$root/runs"
-    exec 9>"$root/runs/.start"
-    flock 9
-    while read -r line; do
-        first=()
-        eval "first=($line)"
-        if [[ ${first[0]} == scripts/train.sh ]]; then
-            if [[ $cpu -eq 1 ]]; then first+=(--cpu); fi
-            if [[ $precision != fp32 ]]; then first+=("--$precision"); fi
-        fi
-        run "${first[@]}" 9>&- </dev/null
-    done <<<"$start"
-    exec 9>&-
+    from=$(sed -nE 's/.* --finetune-from-model ([^ ]+) .*/\1/p' <<<"$line")
+    if [[ $nodes -gt 1 ]]; then
+        [[ -e $from ]] || die "$from: not there; on several nodes it has to be made before, by:
+$start"
+    else
+        while read -r line; do
+            first=()
+            eval "first=($line)"
+            if [[ ${first[0]} == scripts/train.sh ]]; then
+                # Trained as it was, on whatever devices, it serves.
+                if [[ -e $(run_dir_of "${first[@]:1}")/.trained ]]; then continue; fi
+                if [[ $cpu -eq 1 ]]; then first+=(--cpu); fi
+                if [[ $precision != fp32 ]]; then first+=("--$precision"); fi
+            fi
+            run "${first[@]}" </dev/null
+        done <<<"$start"
+    fi
 fi
 run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"
+if [[ $rank -eq 0 ]]; then write_whole "$run_dir/.trained" ''; fi

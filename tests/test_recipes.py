@@ -7,13 +7,17 @@ import sys
 from collections import Counter
 
 import pytest
+import torch
 import yaml
 from fairseq import options
-from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ode_transformer import recipes
 from ode_transformer.recipes import RecipeError
-from tests.helpers import ROOT, environment
+from tests.helpers import ROOT, dictionary, environment, parse
+
+MODEL_FLAGS = ("splitting", "ffn-hidden-layers", "position-encoder", "position-blocks", "encoder-ffn-embed-dim")
 
 NAMES = recipes.names()
 
@@ -262,7 +266,7 @@ def test_a_row_is_the_file_and_what_the_row_says(tmp_path):
     (tmp_path / "more.yaml").write_text("train: {arch: rk2_tiny, flags: {lr: 0.3, seed: 5}}\n")
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(rows()))
     one, two = (recipes.load(f"{tmp_path}/r.yaml/{row}") for row in ("one", "two"))
-    assert (one.name, one.description, one.train.arch) == ("r/one", "a system on a corpus", "macaron_tiny")
+    assert (one.name, one.description, one.train.arch) == ("r/one", "a system: a corpus", "macaron_tiny")
     assert two.description == "a corpus"
     # The file, then what the row extends, then the row.
     assert two.train.arch == "rk2_tiny" and two.train.flags == {"lr": 0.2, "fp16": True, "amp": False, "seed": 5}
@@ -285,6 +289,51 @@ def test_a_row_is_the_file_and_what_the_row_says(tmp_path):
 def test_what_the_paper_prints_is_checked(tmp_path, scores, message):
     with pytest.raises(RecipeError, match=message):
         load(tmp_path, sound() | {"paper": [{"table": "T", "row": "r", "scores": scores}]})
+
+
+@pytest.mark.parametrize("broken", [{"one": None}, ["a"], "x"])
+def test_rows_that_are_none_are_named(tmp_path, broken):
+    with pytest.raises(RecipeError, match="rows must be a mapping of mappings"):
+        load(tmp_path, sound() | {"rows": broken})
+
+
+def test_a_recipe_cannot_start_from_itself(tmp_path):
+    tree = rows()
+    tree["rows"]["two"] = {"train": {"start": {"recipe": "two"}}}
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(tree))
+    with pytest.raises(RecipeError, match="is the recipe itself"):
+        recipes.load("r/two", configs=tmp_path)
+
+
+# Symbols of the papers' vocabularies, source and target; none where a table counts something else.
+SYMBOLS = {
+    "Macaron Net": (37_000, 37_000),
+    "ODE Transformer, Table 2": (13_576, 34_976),
+    "ODE Transformer, Table 1, English-French": (44_424, 44_424),
+    "ODE Transformer": (34_040, 34_040),
+    "TransEvolve": (32_000, 32_000),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if any(p.parameters for p in recipes.load(n).paper)])
+def test_a_row_has_the_parameters_that_the_paper_prints(name):
+    """To 1 %, or a million of millions; spec section 2 says which figure of the papers cannot be."""
+    recipe = recipes.load(name)
+    values = {k: v for k, v in recipe.train.flags.items() if k in MODEL_FLAGS or k.startswith("share-")}
+    for paper in recipe.paper:
+        sizes = next((v for k, v in SYMBOLS.items() if paper.table.startswith(k)), None)
+        if sizes is None or not paper.parameters:
+            continue
+        with torch.device("meta"):
+            source, target = (dictionary(size) for size in sizes)
+            task = TranslationTask(TranslationConfig(source_lang="xx", target_lang="yy"), source, target)
+            model = build_model(parse(recipe.train.arch, {k: v for k, v in values.items() if v}).model, task)
+        count = sum(p.numel() for p in model.parameters()) / 1e6
+        printed = float(paper.parameters.removesuffix("M"))
+        if (paper.table, paper.parameters) == ("ODE Transformer, Table 1, English-French", "69M"):
+            assert 66 < count < 67.5  # where all other figures of the column fit the vocabulary
+        else:
+            assert abs(count - printed) < max(1, 0.01 * printed), (paper, count)
 
 
 def test_an_unknown_scale_is_named():

@@ -76,8 +76,9 @@ def test_a_record_lies_where_its_recipe_says():
     for path in RECORDS:
         record = json.loads(path.read_text(encoding="utf-8"))
         assert record.get("scale", "full") == "full"
-        name = path.relative_to(ROOT / "results").with_suffix("").as_posix()
-        assert name in (record["recipe"], f"{record['recipe']}.seed-{record['seeds'][0]}")
+        name = path.relative_to(ROOT / "results").as_posix()
+        precision = "" if record["precision"] == "fp32" else f".{record['precision']}"
+        assert name in (f"{record['recipe']}{seed}{precision}.json" for seed in ("", f".seed-{record['seeds'][0]}"))
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")), ids=lambda p: p.stem)

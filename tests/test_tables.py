@@ -63,6 +63,17 @@ def test_a_table_for_programs(folder, capsys):
     assert all("version:" in x["signature"] for x in lines if x["metric"] == "sacrebleu" and x["measured"])
 
 
+def test_precisions_stand_apart(folder, capsys):
+    record = json.loads((folder / "multi30k-short" / "transformer-tiny.json").read_text())
+    (folder / "multi30k-short" / "transformer-tiny.fp16.json").write_text(json.dumps({**record, "precision": "fp16"}))
+    found = tables.tables("multi30k-short", folder)
+    assert [len(row(found, label).records) for label in ("transformer-tiny", "transformer-tiny, fp16")] == [1, 1]
+    assert cli.main(["table", "multi30k-short", "multi30k-full", "--csv", "--results", str(folder)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("group,table") for line in lines) == 1
+    assert any("1,000" in line for line in lines)
+
+
 def test_only_what_was_run(folder, capsys):
     assert cli.main(["table", "--measured", "--results", str(folder)]) == 0
     shown = capsys.readouterr().out
@@ -75,7 +86,7 @@ def test_only_what_was_run(folder, capsys):
         (lambda r: "{", r"x\.json: "),
         (lambda r: "[1]", r"must hold a mapping"),
         (lambda r: json.dumps({k: v for k, v in r.items() if k != "seeds"}), r"a record without seeds"),
-        (lambda r: json.dumps(r), r"a second record of multi30k-short/rk2-tiny with seed \(2,\)"),
+        (lambda r: json.dumps(r), r"a second record of multi30k-short/rk2-tiny, fp32 2"),
     ],
 )
 def test_what_is_no_record_is_named(folder, damage, message):
@@ -152,7 +163,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     shown = capsys.readouterr().out
     line = {x.split(" | ")[0].strip("| "): x for x in shown.splitlines() if x.startswith("| ")}
     assert "*" in line["rk4-tiny"] and "*" not in line["rk2-tiny"]
-    assert "sacreBLEU differs from quickstart/transformer-tiny at p < .05" in shown
+    assert "sacreBLEU differs from quickstart/transformer-tiny at p < .05 (paired bootstrap, seed 1)" in shown
 
 
 def test_what_cannot_be_compared_is_named(runs, capsys):

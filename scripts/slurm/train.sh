@@ -5,8 +5,6 @@
 #SBATCH --gpus-per-node=8
 #SBATCH --cpus-per-task=16
 #SBATCH --time=2-00:00:00
-#SBATCH --signal=B:TERM@120
-#SBATCH --requeue
 #SBATCH --output=slurm-%j.log
 # Train a recipe under Slurm, on one machine or several, then average, translate and score on one GPU.
 #
@@ -16,7 +14,8 @@
 #
 # From the top of the repository. The number of GPUs has to divide the batches of an update, which
 # `ode-transformer recipe show RECIPE` prints: sbatch --nodes 2 --gpus-per-node 8 for a recipe of 16. Data has to be
-# prepared before, on a machine with a network. A job that Slurm stops and starts again goes on where it was.
+# prepared before, on a machine with a network; so has what the recipe starts from, if it does and there are several
+# machines. A job whose time is over is submitted again, and goes on where it was, on as many GPUs or on others.
 set -euo pipefail
 case ${1:-} in
 -h | --help) sed -n '2,/^[^#]/{/^#SBATCH/d;s/^# \{0,1\}//;t p;b;:p;p}' "$0"; exit 0 ;;
@@ -36,8 +35,8 @@ while [[ $# -gt 0 ]]; do
     options+=("$1")
     shift
 done
+export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-}
 srun scripts/train.sh "$recipe" "${options[@]}" -- --distributed-port "$port" "${flags[@]}"
 
 # scripts/reproduce.sh finds the training done, and does the rest.
-unset SLURM_NNODES SLURM_NTASKS SLURM_JOB_NUM_NODES
-srun --nodes=1 --ntasks=1 scripts/reproduce.sh "$recipe" --trained
+srun --nodes=1 --ntasks=1 scripts/reproduce.sh "$recipe" "${options[@]}" --trained

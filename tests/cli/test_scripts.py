@@ -124,6 +124,9 @@ def test_a_run_that_was_killed_goes_on_and_ends_like_one_that_was_not(recipe, tm
     whole = checkpoints.load(last)
     before = {p.name for p in tmp_path.glob("*.pt")}
     again = script("train.sh", recipe, *options)
+    assert again.returncode == 0 and "is trained" in again.stderr
+    (tmp_path / ".trained").unlink()
+    again = script("train.sh", recipe, *options)
     assert again.returncode == 0 and "has its 3 updates" in again.stderr, "no update too many"
 
     last.write_bytes(last.read_bytes()[:1000])
@@ -230,7 +233,7 @@ def test_data_that_changed_since_is_refused(recipe, tmp_path):
 def test_a_training_elsewhere_is_gone_on_from(recipe, tmp_path):
     """As a Slurm job does: scripts/train.sh on many machines, the rest on one."""
     done = script("reproduce.sh", recipe, "--run-dir", tmp_path / "run", "--cpu", "--trained")
-    assert done.returncode == 1 and "holds no checkpoint_last.pt" in done.stderr
+    assert done.returncode == 1 and "holds no finished training" in done.stderr
     words = (recipe, "--run-dir", tmp_path / "run", "--cpu")
     assert script("train.sh", *words, "--", "--max-epoch", "2", "--lr", "0.02").returncode == 0
     done = script("reproduce.sh", *words, "--trained")
@@ -244,12 +247,44 @@ def test_slurm_starts_the_training_and_then_the_rest(tmp_path):
     (tmp_path / "srun").write_text('#!/bin/sh\necho "srun $*"\n')
     (tmp_path / "srun").chmod(0o755)
     path = f"{tmp_path}:{environment()['PATH']}"
-    words = ("slurm/train.sh", "ode/wmt14-en-de/rk2", "--fp16", "--", "--max-update", "7")
+    words = ("slurm/train.sh", "ode/wmt14-en-de/rk2", "--fp16", "--seed", "3", "--", "--max-update", "7")
     done = script(*words, PATH=path, SLURM_JOB_ID="12", SLURM_SUBMIT_DIR=str(ROOT))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "srun scripts/train.sh ode/wmt14-en-de/rk2 --fp16 -- --distributed-port 20012 --max-update 7",
-        "srun --nodes=1 --ntasks=1 scripts/reproduce.sh ode/wmt14-en-de/rk2 --trained",
+        "srun scripts/train.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 -- --distributed-port 20012 --max-update 7",
+        "srun --nodes=1 --ntasks=1 scripts/reproduce.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 --trained",
     ]
     done = script("slurm/train.sh", "ode/wmt14-en-de/rk2", SLURM_JOB_ID="")
     assert done.returncode == 1 and "to be run with sbatch" in done.stderr
+
+
+def test_the_same_run_on_other_devices_is_the_same_run(recipe, finished):
+    """Another port of a job that is submitted again, another number of devices: the words that do not count."""
+    run_dir, _ = finished
+    words = ("train.sh", recipe, "--run-dir", run_dir, "--cpu", "--")
+    done = script(*words, "--distributed-port", "20001")
+    assert done.returncode == 0 and "is trained" in done.stderr
+    done = script(*words, "--update-freq", "7")
+    assert done.returncode == 0 and "is trained" in done.stderr
+    done = script(*words, "--clip-norm", "0.5")
+    assert done.returncode == 1 and "holds another run" in done.stderr
+
+
+def test_two_at_once_take_turns(recipe, tmp_path):
+    """The second waits for the first, and finds everything done."""
+    words = [f"{ROOT}/scripts/reproduce.sh", str(recipe), "--run-dir", str(tmp_path / "run"), "--cpu"]
+    both = [
+        subprocess.Popen(words, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [process.communicate(timeout=600) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert sum("waiting for another process in" in errors for _, errors in said) == 1
+    assert sum("begin training epoch 1" in out + errors for out, errors in said) == 1
+
+
+def test_on_several_nodes_the_first_stage_has_to_be_there():
+    done = script("train.sh", "floater/wmt14-en-de/floater-base", "--devices", "16", NNODES="2")
+    assert done.returncode == 1
+    assert "start.pt: not there; on several nodes it has to be made before" in done.stderr
+    assert "scripts/train.sh floater/wmt14-en-de/transformer-base" in done.stderr
