@@ -35,7 +35,10 @@ begin() {
     out=${out:-$root/data-bin/$name}
     text=$out.text
     [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates files for fairseq-preprocess"
-    if [[ $tokeniser == moses ]]; then tokeniser=moses-${moses_commit:0:7}${MOSES_DIR:+-or-$MOSES_DIR}; fi
+    if [[ $tokeniser == moses ]]; then
+        tokeniser=moses-${moses_commit:0:7}
+        if [[ -n ${MOSES_DIR:-} ]]; then tokeniser=moses-of-MOSES_DIR; fi
+    fi
     settings=("$@" tokeniser="$tokeniser" merges="$merges")
     alone "$out"
     if [[ -e $out ]]; then
