@@ -37,7 +37,7 @@ begin() {
     [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates files for fairseq-preprocess"
     if [[ $tokeniser == moses ]]; then
         tokeniser=moses-${moses_commit:0:7}
-        if [[ -n ${MOSES_DIR:-} ]]; then tokeniser=moses-of-MOSES_DIR; fi
+        if [[ -n ${MOSES_DIR:-} ]]; then tokeniser='moses-of-MOSES_DIR'; fi
     fi
     settings=("$@" tokeniser="$tokeniser" merges="$merges")
     alone "$out"

@@ -103,6 +103,7 @@ download() {
 # alone PATH: wait until no other process, this script's killed predecessor's included, works on PATH.
 alone() {
     if [[ $dry_run -eq 1 ]]; then return; fi
+    need flock
     mkdir -p "$(dirname "$1")"
     exec 8>>"$1.lock"
     if ! flock --nonblock 8; then

@@ -269,7 +269,7 @@ def test_a_wrong_checksum(archives, tmp_path):
     """The published sums are those of the real archives."""
     done = run("wmt14-en-de", "--out", tmp_path / "out", RAW_DIR=archives)
     assert done.returncode == 1 and not (tmp_path / "out").exists()
-    assert "the published training-parallel-europarl-v7.tgz 0224c7c710c8a063" in done.stderr
+    assert "the published dev.tgz cda0f85309e8ea4c" in done.stderr
     mine = tmp_path / "mine.sha256"
     mine.write_text(f"{text.sha256(archives / 'de-en.tgz')}  de-en.tgz\n")
     done = run("iwslt14-de-en", "--out", tmp_path / "out2", RAW_DIR=archives, ARCHIVES_SHA256=mine)
@@ -291,7 +291,7 @@ def test_a_full_disk(archives, tmp_path):
 def test_missing_tools_and_archives(archives, tmp_path):
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("bash", "sed", "realpath", "nproc", "dirname", "cat", "tar", "gzip", "python3", "mkdir"):
+    for name in ("bash", "sed", "realpath", "nproc", "dirname", "cat", "tar", "gzip", "python3", "mkdir", "flock"):
         (tools / name).symlink_to(shutil.which(name))
     done = run("iwslt14-de-en", "--out", tmp_path / "out", **from_folder(archives), PATH=tools, VIRTUAL_ENV="none")
     assert done.returncode == 1 and "sha256sum is needed and not installed" in done.stderr
