@@ -1,6 +1,7 @@
 """Pictures: what positions look like to a model (FLOATER, Figure 3)."""
 
 import argparse
+import logging
 from pathlib import Path
 
 import torch
@@ -62,6 +63,7 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
     """
     import matplotlib
 
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
