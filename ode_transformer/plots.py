@@ -61,9 +61,9 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
         CheckpointError: a checkpoint that cannot be used, or has no vectors of that name.
         ValueError: a length below 2 or an unknown format.
     """
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
     import matplotlib
 
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

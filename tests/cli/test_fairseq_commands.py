@@ -1,6 +1,7 @@
 """What people do with a fairseq model, through fairseq's own commands, on a tiny task."""
 
 import contextlib
+import importlib.util
 import io
 import json
 import re
@@ -288,6 +289,12 @@ def test_hydra(data, tmp_path, preset, option, parameter):
     wrong = run(**{"+model.encoder_leyers": 2})
     assert wrong.returncode != 0
     assert "encoder_leyers" in wrong.stdout + wrong.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("fairscale") is not None, reason="fairscale is installed")
+def test_fully_sharded_without_fairscale_is_refused(data, tmp_path):
+    with pytest.raises(ImportError, match="install fairscale"):
+        train(data, tmp_path, **{"ddp-backend": "fully_sharded"})
 
 
 @pytest.mark.parametrize(

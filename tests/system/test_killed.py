@@ -16,12 +16,12 @@ from tests.helpers import ROOT, environment
 KILLS = 20
 
 
-@pytest.fixture()
-def recipe(tmp_path):
-    """A Macaron Net on the generated corpus, with dropout, for four short epochs."""
+def write_recipe(folder):
+    """A Macaron Net on the generated corpus, with dropout, for four short epochs; its data is its own."""
+    folder.mkdir()
     tree = {
         "extends": str(ROOT / "configs" / "quickstart.yaml"),
-        "description": "a short run",
+        "data": {"prepare": f"data-prep/prepare-quickstart.sh --out {folder}/data", "directory": f"{folder}/data"},
         "rows": {
             "short": {
                 "train": {
@@ -38,53 +38,62 @@ def recipe(tmp_path):
             }
         },
     }
-    (tmp_path / "killed.yaml").write_text(yaml.safe_dump(tree))
-    return tmp_path / "killed.yaml"
+    (folder / "killed.yaml").write_text(yaml.safe_dump(tree))
 
 
-def start(recipe, run_dir):
-    words = ["scripts/reproduce.sh", f"{recipe}/short", "--run-dir", str(run_dir), "--cpu"]
-    with (run_dir.parent / f"{run_dir.name}.log").open("a") as log:
+def start(folder):
+    words = ["scripts/reproduce.sh", f"{folder}/killed.yaml/short", "--run-dir", str(folder / "run"), "--cpu"]
+    with (folder / "log").open("a") as log:
         return subprocess.Popen(
             words, cwd=ROOT, env=environment(), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
 
 
-def whole(run_dir):
+def whole(folder):
     """Nothing that others read is there in part; fairseq's own copies of a checkpoint may be, until the next start."""
-    for path in [run_dir / "record.json", *run_dir.glob("scores/*.json")]:
+    if (folder / "data").exists():
+        assert {"manifest.json", "dict.de.txt", "test.de-en.en.bin"} <= {
+            path.name for path in (folder / "data").iterdir()
+        }
+    run = folder / "run"
+    for path in [run / "record.json", *run.glob("scores/*.json")]:
         if path.exists():
             json.loads(path.read_text())
-    if (run_dir / "average.pt").exists():
-        checkpoints.load(run_dir / "average.pt")
-    for path in run_dir.glob("generate/*.txt"):
+    if (run / "average.pt").exists():
+        checkpoints.load(run / "average.pt")
+    for path in run.glob("generate/*.txt"):
         assert "Generate test with beam=2" in path.read_text()
 
 
 @pytest.mark.slow
-def test_twenty_kills_change_nothing(recipe, tmp_path):
-    assert start(recipe, tmp_path / "once").wait(timeout=900) == 0, (tmp_path / "once.log").read_text()
+def test_twenty_kills_change_nothing(tmp_path):
+    """At random moments of every step; now and then the script alone, whose children go on."""
+    write_recipe(tmp_path / "once")
+    began = time.time()
+    assert start(tmp_path / "once").wait(timeout=900) == 0, (tmp_path / "once" / "log").read_text()
+    seconds = time.time() - began
     rng = random.Random(0)
-    killed = 0
+    killed, folders = 0, []
     while killed < KILLS:
-        process = start(recipe, tmp_path / "often")
+        if not folders or (folders[-1] / "run" / "record.json").exists():  # finished in spite of it: once more
+            folders.append(tmp_path / f"often-{len(folders)}")
+            write_recipe(folders[-1])
+        process = start(folders[-1])
         try:
-            # Finished before its time was over? Then what follows is a run that has nothing left to do.
-            assert process.wait(timeout=rng.uniform(0.2, 30)) == 0, (tmp_path / "often.log").read_text()
+            process.wait(timeout=rng.uniform(0.02, 0.4) * seconds)
         except subprocess.TimeoutExpired:
-            pass
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        killed += 1
-        time.sleep(0.1)
-        whole(tmp_path / "often")
-    assert start(recipe, tmp_path / "often").wait(timeout=900) == 0, (tmp_path / "often.log").read_text()
-    once, often = (json.loads((tmp_path / name / "record.json").read_text()) for name in ("once", "often"))
-    assert once["scores"] == often["scores"]
-    assert once["averaged"] == often["averaged"]
-    weights = [checkpoints.load(tmp_path / name / "average.pt")["model"] for name in ("once", "often")]
-    assert all((weights[0][key] == weights[1][key]).all() for key in weights[0])
-    curves = [[(e["num_updates"], e["valid_loss"]) for e in r["training"]["curve"]] for r in (once, often)]
-    assert curves[0] == curves[1]
+            killed += 1
+        if process.poll() is None:
+            (os.kill if rng.random() < 0.25 else os.killpg)(process.pid, signal.SIGKILL)
+        process.wait()
+        whole(folders[-1])
+    once = json.loads((tmp_path / "once" / "run" / "record.json").read_text())
+    for folder in folders:
+        assert start(folder).wait(timeout=900) == 0, (folder / "log").read_text()
+        often = json.loads((folder / "run" / "record.json").read_text())
+        assert once["scores"] == often["scores"] and once["averaged"] == often["averaged"]
+        weights = [checkpoints.load(f / "run" / "average.pt")["model"] for f in (tmp_path / "once", folder)]
+        assert all((weights[0][key] == weights[1][key]).all() for key in weights[0])
+        assert {e["num_updates"]: e["valid_loss"] for e in once["training"]["curve"]} == {
+            e["num_updates"]: e["valid_loss"] for e in often["training"]["curve"]
+        }
