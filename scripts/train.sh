@@ -99,7 +99,7 @@ if [[ -e $data/manifest.json ]]; then python ode_transformer/text.py intact "$da
 
 # The same run, or another that must not be mixed with it?
 mkdir -p "$run_dir"
-if [[ $nodes -eq 1 ]]; then alone_in "$run_dir"; fi
+if [[ $nodes -eq 1 && ${SLURM_NTASKS:-1} -eq 1 ]]; then alone_in "$run_dir"; fi
 if [[ -d $data ]]; then
     dictionaries=$(cd "$data" && sha256sum -- dict.*.txt)
     if [[ ! -e $run_dir/checkpoint_last.pt || ! -e $run_dir/dictionaries.sha256 ]]; then
@@ -125,6 +125,7 @@ if [[ -e $run_dir/checkpoint_last.pt && $rank -eq 0 ]]; then
     done
     if [[ $updates -ge ${last:-$((updates + 1))} ]]; then
         echo "$run_dir has its $updates updates" >&2
+        write_whole "$run_dir/.trained" ''
         exit
     fi
 fi
