@@ -129,6 +129,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_like_one_that_was_not(recipe, tm
     again = script("train.sh", recipe, *options)
     assert again.returncode == 0 and "has its 3 updates" in again.stderr, "no update too many"
 
+    (tmp_path / ".trained").unlink()
     last.write_bytes(last.read_bytes()[:1000])
     (tmp_path / "train.log").unlink()
     done = script("train.sh", recipe, *options)
