@@ -55,14 +55,11 @@ def two(prefix: str, langs: tuple[str, str], count: int, start: int = 0, suffix:
     return {f"{prefix}.{lang}{suffix}": pack(joined(side(lang, count, start))) for lang in langs}
 
 
-def test_sgm(count: int, pair: str, source: str, target: str, name: str) -> dict[str, bytes]:
+def wrapped_set(count: int, pair: str, source: str, target: str, name: str) -> dict[str, bytes]:
     return {
         f"{name}-{pair}-src.{source}.sgm": segments(side(source, count)),
         f"{name}-{pair}-ref.{target}.sgm": segments(side(target, count)),
     }
-
-
-test_sgm.__test__ = False
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +84,8 @@ def archives(tmp_path_factory) -> Path:
     tar(folder / "training-parallel-nc-v12.tgz", two("training/news-commentary-v12.de-en", de, 40))
     tar(folder / "training-parallel-un.tgz", two("un/undoc.2000.fr-en", fr, 20))
     tar(folder / "training-giga-fren.tar", two("giga-fren.release2.fixed", fr, 20, suffix=".gz"))
-    full = test_sgm(9, "deen", "en", "de", "test-full/newstest2014")
-    tar(folder / "test-full.tgz", full | test_sgm(7, "fren", "en", "fr", "test-full/newstest2014"))
+    full = wrapped_set(9, "deen", "en", "de", "test-full/newstest2014")
+    tar(folder / "test-full.tgz", full | wrapped_set(7, "fren", "en", "fr", "test-full/newstest2014"))
     tar(folder / "dev.tgz", two("dev/newstest2013", de, 6))
     units = {}
     for split, count in (("train.tok.clean", 48), ("newstest2013.tok", 6), ("newstest2014.tok", 9)):
@@ -98,8 +95,8 @@ def archives(tmp_path_factory) -> Path:
     with zipfile.ZipFile(folder / "en-ro.txt.zip", "w") as archive:
         for name, content in two("SETIMES.en-ro", ro, 20).items():
             archive.writestr(name, content)
-    tar(folder / "dev-romanian-updated.tgz", test_sgm(5, "enro", "en", "ro", "dev/newsdev2016"))
-    tar(folder / "test.tgz", test_sgm(6, "enro", "en", "ro", "test/newstest2016"))
+    tar(folder / "dev-romanian-updated.tgz", wrapped_set(5, "enro", "en", "ro", "dev/newsdev2016"))
+    tar(folder / "test.tgz", wrapped_set(6, "enro", "en", "ro", "test/newstest2016"))
     (folder / "none.sha256").write_text("")
     return folder
 
