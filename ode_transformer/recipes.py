@@ -428,26 +428,26 @@ def show(recipe: Recipe, **options: Any) -> str:
         lines.append(
             "# A rehearsal on little text, of the same architecture and depth but narrow: no result of the paper."
         )
-        return "\n".join([*lines, *_shown_commands(recipe, options)])
+    else:
+        lines += _about(recipe)
+    for step in STEPS:
+        if found := commands(recipe, step, **options):
+            lines += [f"\n# {step}", *map(shlex.join, found)]
+    return "\n".join(lines)
+
+
+def _about(recipe: Recipe) -> list[str]:
+    """The paper's numbers and hardware, the size of an update, and what we chose."""
+    lines = []
     for paper in recipe.paper:
         scores = [f"{bleu} {metric} on {t}" for t, found in paper.scores.items() for metric, bleu in found.items()]
         details = [paper.parameters and f"{paper.parameters} parameters", paper.updates and f"{paper.updates} updates"]
         lines.append(f"# paper: {', '.join(filter(None, [*scores, *details]))} ({paper.table}, {paper.row})")
     if recipe.hardware:
         lines.append(f"# hardware: {recipe.hardware}")
-    tokens = recipe.train.flags.get("max-tokens")
-    if tokens:
+    if tokens := recipe.train.flags.get("max-tokens"):
         lines.append(f"# an update: {recipe.train.batches} batches of up to {tokens:,} tokens")
-    lines += [f"# note: {line}" for line in recipe.note.splitlines()]
-    return "\n".join([*lines, *_shown_commands(recipe, options)])
-
-
-def _shown_commands(recipe: Recipe, options: dict[str, Any]) -> list[str]:
-    lines = []
-    for step in STEPS:
-        if found := commands(recipe, step, **options):
-            lines += [f"\n# {step}", *map(shlex.join, found)]
-    return lines
+    return lines + [f"# note: {line}" for line in recipe.note.splitlines()]
 
 
 def add_variant(parser: argparse.ArgumentParser) -> None:
