@@ -441,7 +441,10 @@ def _about(recipe: Recipe) -> list[str]:
     lines = []
     for paper in recipe.paper:
         scores = [f"{bleu} {metric} on {t}" for t, found in paper.scores.items() for metric, bleu in found.items()]
-        details = [paper.parameters and f"{paper.parameters} parameters", paper.updates and f"{paper.updates} updates"]
+        details = [
+            paper.parameters and f"{paper.parameters} parameters",
+            paper.updates and f"trained for {paper.updates}",
+        ]
         lines.append(f"# paper: {', '.join(filter(None, [*scores, *details]))} ({paper.table}, {paper.row})")
     if recipe.hardware:
         lines.append(f"# hardware: {recipe.hardware}")
