@@ -6,7 +6,7 @@ from pathlib import Path
 
 from . import (
     __version__,
-    benchmarks,
+    bench,
     checkpoints,
     corpus,
     listops,
@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     add("score", "score translations", scoring.add_arguments, scoring.main)
     add("corpus", "write the generated German-English corpus", corpus.add_arguments, corpus.main)
     add("listops", "write generated ListOps expressions", listops.add_arguments, listops.main)
-    add("bench", "measure speed and memory, several systems in one run", benchmarks.add_arguments, benchmarks.main)
+    add("bench", "measure speed and memory, several systems in one run", bench.add_arguments, bench.main)
     add("plot", "draw pictures", plots.add_arguments, plots.main)
     add("record", "write the record of a finished run", results.add_arguments, results.main)
     add("table", "set what was measured beside what the papers print", tables.add_arguments, tables.main)

@@ -52,10 +52,10 @@ from fairseq.models.transformer import (
     TransformerEncoderBase,
     TransformerModelBase,
 )
-from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..config import FlatTransformerConfig, add_flags, plain, register_architectures, to_transformer_config
+from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
 from ..modules.layers import recompute
@@ -210,7 +210,7 @@ class _Evolving:
         super().__init__(cfg, *args, **more)
         if self.embed_positions is not None:
             self.embed_positions = SinusoidalPositions(cfg.encoder.embed_dim, self.padding_idx)
-        self.dropout_module = FairseqDropout(0.0, module_name=self.__class__.__name__)  # none of embeddings
+        self.dropout_module = Dropout(0.0, module_name=self.__class__.__name__)  # none of embeddings
         # The two forms have the same parameters: a checkpoint says which one it is of.
         self.register_buffer("form", torch.tensor([float(FORMS.index(str(cfg.transevolve_form)))]))
 

@@ -20,9 +20,10 @@ from typing import NamedTuple, Optional
 
 import torch
 from fairseq.incremental_decoding_utils import with_incremental_state
-from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from .dropout import Dropout
 
 FORMS = ("paper", "released")
 
@@ -134,7 +135,7 @@ class InitialState(nn.Module):
         self.time_key = nn.Parameter(torch.empty(width, embed_dim), requires_grad=False)
         for weight in (self.query.weight, self.key.weight, self.time_query, self.time_key):
             nn.init.uniform_(weight, -math.sqrt(3 / width), math.sqrt(3 / width))  # Glorot of the whole (D, D) matrix
-        self.dropout_module = FairseqDropout(dropout, module_name=self.__class__.__name__)
+        self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
 
     def forward(
         self,
@@ -195,7 +196,7 @@ class EvolvingAttention(nn.Module):
         self.layer_norm = nn.LayerNorm(embed_dim, eps=1e-3)
         self.out = nn.Linear(embed_dim, embed_dim, bias=False)  # Wo
         nn.init.xavier_uniform_(self.out.weight)
-        self.dropout_module = FairseqDropout(dropout, module_name=self.__class__.__name__)
+        self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
 
     def forward(
         self,

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 from fairseq import utils
-from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from .dropout import Dropout
 
 FEED_FORWARDS = ("full", "random")
 
@@ -134,8 +135,8 @@ class FeedForward(nn.Module):
             seed = where.pop("seed")
             self.fc1 = RandomProjection(embed_dim, ffn_embed_dim, seed=2 * seed, **where)
             self.fc2 = RandomProjection(ffn_embed_dim, embed_dim, seed=2 * seed + 1, **where)
-        self.activation_dropout_module = FairseqDropout(activation_dropout, module_name=self.__class__.__name__)
-        self.dropout_module = FairseqDropout(dropout, module_name=self.__class__.__name__)
+        self.activation_dropout_module = Dropout(activation_dropout, module_name=self.__class__.__name__)
+        self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
 
     def forward(self, x: Tensor) -> Tensor:
         """(T, B, d) -> (T, B, d), to be added to the state."""

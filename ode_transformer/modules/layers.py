@@ -35,6 +35,7 @@ from ..numerics.integrators import (
 )
 from ..numerics.splitting import euler, get_splitting, split_step
 from .attention import RelativeAttention, StagedAttention
+from .dropout import replace_dropout
 from .history import History, MultistepConnection, Stack
 from .positions import NO_BIASES, Biases, PositionEncoder
 
@@ -398,7 +399,7 @@ def _keep_final_norm(state_dict: dict, name: str) -> None:
 
 
 def _connect(stack: nn.Module, side: str, cfg: TransformerConfig, layerdrop: float) -> None:
-    """Give an encoder or a decoder what stands between its layers, and what they share."""
+    """Give an encoder or a decoder what stands between its layers, what they share, and our dropout."""
     part, history, name = getattr(cfg, side), str(getattr(cfg, f"{side}_history")), _integrator(cfg, side)
     depth, method = len(stack.layers), get_integrator(name)
     stack.history = None
@@ -413,6 +414,7 @@ def _connect(stack: nn.Module, side: str, cfg: TransformerConfig, layerdrop: flo
     stack.coefficients = _build_coefficients(cfg, side, "shared")
     shared = {} if stack.coefficients is None else {"coefficients": stack.coefficients}
     stack.layers = Stack(nn.ModuleList.__iter__(stack.layers), layerdrop, stack.history, shared)
+    replace_dropout(stack)
 
 
 def _check_history(stack: nn.Module, state_dict: dict, name: str) -> None:

@@ -24,18 +24,21 @@ _FP16_SCALE = 2.0**7
 class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, target: Tensor, smoothing: float, padding_idx: int):
+        precise, shape = torch.promote_types(x.dtype, torch.float32), x.shape
+        kept, rows = target != padding_idx, None
+        if x.device.type == "cpu":  # a GPU would have to be waited for, to know how many
+            rows = kept.nonzero().squeeze(1)
+            x, target, kept = x[rows], target[rows], kept[rows]
         count, size = len(x), len(weight)
-        kept = target != padding_idx
         share = smoothing / (size - 1)
         scale = _FP16_SCALE if x.dtype == torch.float16 else 1.0
-        precise = torch.promote_types(x.dtype, torch.float32)
         wanted = ctx.needs_input_grad[:2]
         grad_x = torch.empty_like(x) if wanted[0] else None
         grad_weight = torch.zeros_like(weight, dtype=precise) if wanted[1] else None
         loss, nll = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
-        rows = max(1, CHUNK.get(x.device.type, CHUNK["cuda"]) // size)
-        for start in range(0, count, rows):
-            part = slice(start, start + rows)
+        chunk = max(1, CHUNK.get(x.device.type, CHUNK["cuda"]) // size)
+        for start in range(0, count, chunk):
+            part = slice(start, start + chunk)
             log_p = F.log_softmax(F.linear(x[part], weight), dim=-1, dtype=precise)
             seen = kept[part].to(precise)
             goal = target[part].unsqueeze(-1)
@@ -49,11 +52,15 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 if share:
                     grad.sub_(share)
                 grad.scatter_add_(-1, goal, grad.new_full(goal.shape, -(1 - smoothing - share)))
-                grad = grad.mul_(seen.unsqueeze(-1) * scale).type_as(x)
+                if rows is None or scale != 1:
+                    grad.mul_(seen.unsqueeze(-1) * scale)
+                grad = grad.type_as(x)
                 if wanted[0]:
                     torch.mm(grad, weight, out=grad_x[part])
                 if wanted[1]:
                     _add_product(grad_weight, grad, x[part])
+        if wanted[0] and rows is not None:
+            grad_x = grad_x.new_zeros(shape).index_copy_(0, rows, grad_x)
         ctx.save_for_backward(grad_x, grad_weight)
         ctx.scale, ctx.dtype = scale, weight.dtype
         ctx.mark_non_differentiable(nll)

@@ -1,0 +1,144 @@
+"""Speed and memory, measured: several systems in one run, and the ratios between them.
+
+``suite`` runs the contests of ``suite.py``; ``training`` and ``decoding`` set one architecture beside the stock
+Transformer of its shape; ``lengths`` measures encoders against sentence length; ``table`` renders records.
+"""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import results
+from . import contest, lengths, suite
+from .contest import PRECISIONS, STOCK, Setting, System
+
+_POSITIVE = ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer bench``."""
+    kinds = parser.add_subparsers(dest="what", required=True)
+
+    def add(name: str, help_: str, usage: str = "%(prog)s [options]") -> argparse.ArgumentParser:
+        kind = kinds.add_parser(name, help=help_, description=help_, usage=usage)
+        if name != "table":
+            kind.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default: %(default)s)")
+        return kind
+
+    kind = add("suite", "run contests, a record of each", "%(prog)s [CONTEST...] [options]")
+    kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
+    kind.add_argument("--quick", action="store_true", help="the tiny systems alone, few rounds: two minutes on a CPU")
+    kind.add_argument("--precision", choices=PRECISIONS, default="fp32", help="(default: %(default)s)")
+    kind.add_argument("--rounds", type=int, help="timed rounds (default: the contest's)")
+    kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
+    kind.add_argument("--directory", default="results/bench", metavar="DIR", help="(default: %(default)s)")
+
+    kind = add("table", "render records as tables", "%(prog)s RECORD...")
+    kind.add_argument("records", nargs="+", metavar="RECORD")
+
+    kind = add("lengths", "a training step of encoders against sentence length")
+    kind.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096, 8192, 16384], metavar="N")
+    kind.add_argument("--width", type=int, default=256, help="(default: %(default)s)")
+    kind.add_argument("--heads", type=int, default=8, help="(default: %(default)s)")
+    kind.add_argument("--depth", type=int, default=6, help="layers (default: %(default)s)")
+    kind.add_argument("--rounds", type=int, default=3, help="timed steps of every system (default: %(default)s)")
+    kind.add_argument(
+        "--materialised-up-to", type=int, default=4096, metavar="N",
+        help="longest sentence for the systems that hold matrices of all pairs (default: %(default)s)",
+    )  # fmt: skip
+    kind.add_argument("--dtype", choices=list(lengths.DTYPES), default="fp32", help="(default: %(default)s)")
+    kind.add_argument("--output", help="write the results there, as JSON")
+
+    for name, help_ in (
+        ("training", "a training step of an architecture, beside the stock Transformer of its shape"),
+        ("decoding", "beam search of an architecture, beside the stock Transformer of its shape"),
+    ):
+        kind = add(name, help_, "%(prog)s --arch ARCH [options] [-- model flags of fairseq-train]")
+        kind.add_argument("--arch", required=True, help="one of our architectures")
+        for field, type_, help_ in (
+            ("sentences", int, "in the batch"), ("tokens", int, "of the longest sentence"),
+            ("shortest", int, "tokens of the shortest; 0: as the longest"),
+            ("symbols", int, "of the dictionary"), ("beam", int, "of decoding"), ("rounds", int, "timed rounds"),
+        ):  # fmt: skip
+            default = getattr(Setting, field)
+            kind.add_argument(f"--{field}", type=type_, default=default, help=f"{help_} (default: %(default)s)")
+        kind.add_argument("--precision", choices=PRECISIONS, default="fp32", help="(default: %(default)s)")
+        kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
+        kind.add_argument("--output", help="write the results there, as JSON")
+
+
+def _record(what: str, measured: dict[str, Any]) -> dict[str, Any]:
+    hardware = {**results.hardware(), "threads": torch.get_num_threads()}
+    return {"what": what, "hardware": hardware, "versions": results.versions(), **measured}
+
+
+def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict[str, Any]:
+    if setting.precision == "amp" and setting.what == "decoding":
+        raise SystemExit("error: --precision amp: is for training; decoding has fp32, fp16, bf16")
+    if setting.device == "cpu" and setting.precision in ("fp16", "amp"):
+        raise SystemExit(f"error: --precision {setting.precision}: needs --device cuda")
+    tokens = contest.sentences(setting.sentences, setting.tokens, setting.shortest, setting.symbols)["ntokens"]
+    return _record(setting.what, {"tokens": tokens, **contest.measure(systems, setting, memory)})
+
+
+def _suite(args: argparse.Namespace) -> int:
+    names = args.contests or (suite.QUICK if args.quick else list(suite.SUITE))
+    if unknown := [name for name in names if name not in suite.SUITE]:
+        raise SystemExit(f"error: {unknown[0]}: must be one of {', '.join(suite.SUITE)}")
+    for name in names:
+        entry = suite.SUITE[name]
+        setting = replace(entry.setting, device=args.device, precision=args.precision)
+        if setting.what == "decoding" and args.precision == "amp":
+            continue
+        setting = replace(setting, rounds=args.rounds or (2 if args.quick else setting.rounds))
+        record = _measure(entry.systems(), setting, args.memory and setting.what == "training" and not args.quick)
+        suffix = "" if args.device == "cpu" else f".cuda-{args.precision}"
+        if not args.quick:
+            Path(args.directory).mkdir(parents=True, exist_ok=True)
+            results.write(Path(args.directory) / f"{name}{suffix}.json", record)
+        print(suite.table(name, record), end="\n\n", flush=True)
+    return 0
+
+
+def _table(args: argparse.Namespace) -> int:
+    for path in map(Path, args.records):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            print(suite.table(path.name.split(".")[0], record), end="\n\n")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SystemExit(f"error: {path}: no record of a contest ({type(error).__name__}: {error})") from error
+    return 0
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run a benchmark, print its rows as they come, write them whole."""
+    for name in _POSITIVE:
+        if getattr(args, name, None) is not None and getattr(args, name) < 1:
+            raise SystemExit(f"error: --{name} {getattr(args, name)}: must be 1 or more")
+    if getattr(args, "device", "cpu") == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("error: --device cuda: no GPU is there")
+    if args.what in ("suite", "table"):
+        return _suite(args) if args.what == "suite" else _table(args)
+    if args.what == "lengths":
+        if min(args.lengths) < 1:
+            raise SystemExit(f"error: --lengths {min(args.lengths)}: must be 1 or more")
+        record = _record("lengths", lengths.measure(args))
+    else:
+        if args.symbols < 5 or not 0 <= args.shortest <= args.tokens:
+            raise SystemExit("error: --symbols must be 5 or more, --shortest 0 to --tokens")
+        fields = ("sentences", "tokens", "shortest", "symbols", "beam", "rounds", "device", "precision")
+        setting = Setting(args.what, **{name: getattr(args, name) for name in fields})
+        flags = tuple(args.flags)
+        ours, stock = System(args.arch, flags), contest.stock_like(args.arch, flags)
+        systems = {"stock": stock, args.arch: ours}
+        if args.what == "training":
+            systems[f"{args.arch}, stock criterion"] = replace(ours, criterion=STOCK)
+        record = _measure(systems, setting, args.memory)
+        print(suite.table("-", record))
+    if args.output:
+        results.write(Path(args.output), record)
+    return 0

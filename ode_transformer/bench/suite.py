@@ -1,0 +1,224 @@
+"""The benchmark suite: which systems are set beside which, on what, and the bars that they are to pass.
+
+A contest is a baseline, systems beside it, and a setting; ``ode-transformer bench suite`` runs contests and writes a
+record of each, ``ode-transformer bench table`` renders the records. Systems take our criterion, and beside that the
+stock one where a second column is wanted; the baseline is stock fairseq as it ships unless it is one of ours.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Optional
+
+from .contest import STOCK, Setting, System, stock_like
+
+
+class Bar(NamedTuple):
+    """At least so fast as the baseline; at most so much memory as it needs, model and optimiser included."""
+
+    speed: Optional[float] = None
+    memory: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Systems by their names, the first of them the baseline; made when asked for, since a stock system's shape is
+    that of another.
+    """
+
+    title: str
+    systems: Callable[[], dict[str, System]]
+    setting: Setting
+    bars: dict[str, Bar] = field(default_factory=dict)
+
+
+def _both(*archs: str, flags: tuple[str, ...] = (), label: str = "{}") -> dict[str, System]:
+    """Architectures with our criterion and with the stock one."""
+    found = {}
+    for arch in archs:
+        found[label.format(arch)] = System(arch, flags)
+        found[f"{label.format(arch)}, stock criterion"] = System(arch, flags, STOCK)
+    return found
+
+
+def _beside_stock(*archs: str, like: str = "") -> Callable[[], dict[str, System]]:
+    """Architectures beside the stock Transformer in the shape of one (the first), which takes our criterion too."""
+
+    def systems() -> dict[str, System]:
+        stock = stock_like(like or archs[0])
+        ours = {"transformer": replace(stock, criterion=System(archs[0]).criterion)}
+        return {"stock": stock, **ours, **_both(*archs)}
+
+    return systems
+
+
+def _decoding(*archs: str) -> Callable[[], dict[str, System]]:
+    return lambda: {"stock": stock_like(archs[0]), **{arch: System(arch) for arch in archs}}
+
+
+def _deep() -> dict[str, System]:
+    stock = stock_like("rk2", ("--encoder-layers", "12"))
+    return {"stock 12-6": stock, **_both("rk2", label="{} 6-6")}
+
+
+def _recomputing() -> dict[str, System]:
+    again = ("--checkpoint-activations",)
+    recomputing = {f"{arch}, recomputing": System(arch, again) for arch in ("rk2", "rk4")}
+    return {"ode_residual": System("ode_residual"), "rk2": System("rk2"), "rk4": System("rk4"), **recomputing}
+
+
+def _depths() -> dict[str, System]:
+    found = {}
+    for arch in ("ode_residual_tiny", "rk2_tiny", "rk4_tiny", "transevolve_fullff_1_tiny", "macaron_tiny"):
+        flag = "--evolution-depth" if "transevolve" in arch else "--encoder-layers"
+        for depth in (2, 4, 8, 16):
+            flags = (flag, str(depth), "--decoder-layers", "2") if flag[2:4] == "en" else (flag, str(depth))
+            found[f"{arch} {depth}"] = System(arch, flags, at=depth)
+    return found
+
+
+def _vocabularies() -> dict[str, System]:
+    stock = stock_like("macaron_tiny")
+    return {
+        f"{name} {symbols}": replace(stock, criterion=criterion, at=symbols, symbols=symbols)
+        for name, criterion in (("stock criterion", STOCK), ("in chunks", System("transformer").criterion))
+        for symbols in (5_000, 10_000, 20_000, 40_000)
+    }
+
+
+_TINY = Setting(sentences=256, tokens=16, shortest=8, symbols=9_712, rounds=7)
+_BASE = Setting(sentences=64, tokens=32, shortest=16, symbols=34_040, rounds=3)
+_BIG = Setting(sentences=16, tokens=32, shortest=16, symbols=34_040, rounds=3)
+_TINY_DECODING = Setting("decoding", sentences=64, tokens=16, shortest=8, symbols=9_712, rounds=7)
+_BASE_DECODING = Setting("decoding", sentences=8, tokens=32, shortest=16, symbols=34_040, rounds=7)
+
+_TINY_ARCHS = (
+    "macaron_tiny", "macaron_rk2_tiny", "ode_residual_tiny", "rk2_tiny", "rk2_learnable_tiny", "rk4_tiny",
+    "floater_tiny", "transevolve_fullff_1_tiny", "transevolve_fullff_2_tiny", "transevolve_randomff_1_tiny",
+    "transevolve_randomff_2_tiny",
+)  # fmt: skip
+_TRANSEVOLVE = tuple(f"transevolve_{ff}_{n}" for ff in ("fullff", "randomff") for n in (2, 1))
+
+SUITE = {
+    "tiny": Contest(
+        "training, tiny",
+        _beside_stock(*_TINY_ARCHS, like="floater_tiny"),
+        _TINY,
+        {
+            **dict.fromkeys(("transformer", "macaron_tiny", "floater_tiny"), Bar(1.15)),
+            "rk2_tiny": Bar(0.95),
+        },
+    ),
+    "base-macaron": Contest(
+        "training, base",
+        _beside_stock("macaron_wmt_en_de"),
+        _BASE,
+        {"macaron_wmt_en_de": Bar(1.05), "macaron_wmt_en_de, stock criterion": Bar(0.97)},
+    ),
+    "base-ode": Contest("training, base", _beside_stock("ode_residual", "rk2", "rk2_learnable", "rk4"), _BASE),
+    "base-deep": Contest("training, RK2 6-6 beside a Transformer of 12-6", _deep, _BASE, {"rk2 6-6": Bar(0.95, 0.95)}),
+    "base-recomputing": Contest(
+        "training, base, activations recomputed",
+        _recomputing,
+        _BASE,
+        {"rk2, recomputing": Bar(memory=1.0), "rk4, recomputing": Bar(memory=1.0)},
+    ),
+    "base-transevolve": Contest(
+        "training, base", _beside_stock(*_TRANSEVOLVE), _BASE, {"transevolve_fullff_2": Bar(1.05)}
+    ),
+    "base-floater": Contest(
+        "training, base", _beside_stock("floater_base"), _BASE, {"floater_base, stock criterion": Bar(1 / 1.05)}
+    ),
+    "big-macaron": Contest("training, big", _beside_stock("macaron_wmt_en_de_big"), _BIG),
+    "big-ode": Contest("training, big", _beside_stock("ode_residual_big", "rk2_big"), _BIG),
+    "big-rk4": Contest("training, big", _beside_stock("rk2_learnable_big", "rk4_big"), _BIG),
+    "big-floater": Contest("training, big", _beside_stock("floater_big"), _BIG),
+    "decoding-tiny": Contest("decoding, tiny, beam 4", _decoding(*_TINY_ARCHS), _TINY_DECODING),
+    "decoding-base": Contest(
+        "decoding, base, beam 4",
+        lambda: {arch: System(arch) for arch in ("ode_residual", "rk2", "rk4")},
+        _BASE_DECODING,
+        {"rk2": Bar(0.93), "rk4": Bar(0.80)},
+    ),
+    "decoding-base-floater": Contest(
+        "decoding, base, beam 4", _decoding("floater_base"), _BASE_DECODING, {"floater_base": Bar(1 / 1.01)}
+    ),
+    "decoding-base-others": Contest(
+        "decoding, base, beam 5",
+        _decoding("macaron_wmt_en_de", "ode_residual", "transevolve_fullff_1", "transevolve_fullff_2"),
+        replace(_BASE_DECODING, beam=5),
+    ),
+    "decoding-big": Contest(
+        "decoding, big, beam 4",
+        lambda: {arch: System(arch) for arch in ("ode_residual_big", "rk2_big", "rk4_big")},
+        replace(_BASE_DECODING, rounds=3),
+    ),
+    "depth": Contest("training, against the encoder's depth", _depths, replace(_TINY, rounds=3)),
+    "vocabulary": Contest("training, against the dictionary's size", _vocabularies, replace(_TINY, rounds=3)),
+}
+"""The contests by name."""
+
+# On a GPU the papers' bars for decoding are ours.
+_ON_GPU = {"decoding-base": {"rk2": Bar(0.97), "rk4": Bar(0.88)}}
+
+QUICK = ("tiny", "decoding-tiny")
+
+
+def quick(setting: Setting) -> Setting:
+    """A contest's setting for two minutes: fewer rounds."""
+    return replace(setting, rounds=2)
+
+
+def bars(name: str, device: str) -> dict[str, Bar]:
+    """What the systems of a contest are to pass on a device."""
+    return _ON_GPU.get(name, SUITE[name].bars) if device == "cuda" else SUITE[name].bars
+
+
+def _verdict(bar: Bar, speed: dict[str, Any], memory: Optional[float]) -> str:
+    words = []
+    if bar.speed is not None:
+        met = "met" if speed["median"] >= bar.speed else "missed"
+        if met == "missed" and speed["quartiles"][1] >= bar.speed:
+            met = "missed, within the quartiles"
+        words.append(f"speed {bar.speed:.2f} {met}")
+    if bar.memory is not None and memory is not None:
+        words.append(f"memory {bar.memory:.2f} {'met' if memory <= bar.memory else 'missed'}")
+    return ", ".join(words)
+
+
+def table(name: str, record: dict[str, Any]) -> str:
+    """A contest's record as Markdown."""
+    setting, systems = record["setting"], record["systems"]
+    baseline = systems[record["baseline"]]
+    per_second = "sentences/s" if setting["what"] == "decoding" else "tokens/s"
+    amount = setting["sentences"] if setting["what"] == "decoding" else record["tokens"]
+    gpus = record["hardware"]["gpus"]
+    where = gpus[0] if setting["device"] == "cuda" else f"{record['hardware']['threads']} CPU threads"
+    lines = [
+        f"**{name}**: {SUITE[name].title if name in SUITE else setting['what']}; {setting['sentences']} sentences of "
+        f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens, {setting['symbols']:,} symbols, "
+        f"{setting['precision']}, {setting['rounds']} rounds in turns, {where}, "
+        f"PyTorch {record['versions']['torch'].split('+')[0]}",
+        "",
+        f"| system | parameters | evaluations | {per_second} | speed / {record['baseline']} | memory, MiB | "
+        "of it a step's | bar |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for system, found in systems.items():
+        low, high = found["speed"]["quartiles"]
+        memory = {
+            field: (found[field], found[field] / max(baseline[field], 0.1)) if field in found else None
+            for field in ("peak_mib", "step_mib")
+        }
+        whole = memory["peak_mib"] and memory["peak_mib"][1]
+        bar = bars(name, setting["device"]).get(system, Bar()) if name in SUITE else Bar()
+        cells = [
+            system,
+            f"{found['parameters']:,}",
+            " + ".join(str(n) for n in found["evaluations"].values()),
+            f"{amount / found['seconds']:,.0f}",
+            "1" if found is baseline else f"{found['speed']['median']:.2f} [{low:.2f}, {high:.2f}]",
+            *(f"{cell[0]:,.0f} ({cell[1]:.2f})" if cell else "" for cell in memory.values()),
+            _verdict(bar, found["speed"], whole),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
