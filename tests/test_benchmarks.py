@@ -2,24 +2,27 @@
 
 import argparse
 import json
+from dataclasses import asdict
 
 import pytest
 import torch
 
-from ode_transformer import benchmarks, cli, paired
+from ode_transformer import bench, cli
+from ode_transformer.bench import contest, lengths, suite
+from ode_transformer.bench.contest import STOCK, Setting, System
 
 
 def test_equation_9_with_its_matrices_is_the_same_function():
-    matrices, _ = benchmarks.build("equation-9", 32, 4, 3)
-    evolving, run = benchmarks.build("evolving", 32, 4, 3)
+    matrices, _ = lengths.build_system("equation-9", 32, 4, 3)
+    evolving, run = lengths.build_system("evolving", 32, 4, 3)
     evolving.load_state_dict(matrices.state_dict())
     x = torch.randn(9, 2, 32)
     torch.testing.assert_close(run(x), matrices(x), atol=1e-5, rtol=1e-5)
 
 
 def test_materialised_attention_is_the_same_function():
-    layers, fused = benchmarks.build("fused", 32, 4, 3)
-    others, materialised = benchmarks.build("materialised", 32, 4, 3)
+    layers, fused = lengths.build_system("fused", 32, 4, 3)
+    others, materialised = lengths.build_system("materialised", 32, 4, 3)
     others.load_state_dict(layers.state_dict())
     x = torch.randn(9, 2, 32)
     torch.testing.assert_close(materialised(x), fused(x), atol=1e-5, rtol=1e-5)
@@ -30,15 +33,15 @@ def test_every_system_is_there_at_every_length(tmp_path, capsys):
     assert cli.main([*words, "--rounds", "1", "--materialised-up-to", "16", "--output", str(tmp_path / "x.json")]) == 0
     result = json.loads((tmp_path / "x.json").read_text())
     assert [row["length"] for row in result["rows"]] == [16, 32]
-    assert set(result["rows"][0]["seconds"]) == set(benchmarks.SYSTEMS)
+    assert set(result["rows"][0]["seconds"]) == set(lengths.SYSTEMS)
     assert set(result["rows"][1]["peak_mib"]) == {"evolving", "fused"}
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert sum(line.startswith("{") for line in capsys.readouterr().out.splitlines()) == 2
 
 
 def test_memory_is_seen():
     """A step of many more positions needs more memory than a short one."""
     args = argparse.Namespace(width=64, heads=2, depth=2, device="cpu", dtype="fp32")
-    short, long = (benchmarks._in_a_process_of_its_own(args, "evolving", length) for length in (100, 4000))
+    short, long = (lengths.peak("evolving", length, args) for length in (100, 4000))
     assert long > short + 4000 * 64 * 4
 
 
@@ -48,7 +51,7 @@ def test_numbers_below_1_are_named(option):
         cli.main(["bench", "lengths", option, "0"])
 
 
-# An architecture beside the stock Transformer
+# Contests
 
 
 def sizes(m):
@@ -56,43 +59,126 @@ def sizes(m):
             m.encoder.layers[0].normalize_before)  # fmt: skip
 
 
+TINY = Setting(sentences=3, tokens=5, shortest=2, symbols=60, rounds=3)
+
+
 @pytest.mark.parametrize("arch", ["floater_tiny", "rk2_tiny"])
-def test_a_pair_is_of_one_size(arch):
-    ours, stock = paired.build_pair(arch, ["--encoder-layers", "3"], 60)
+def test_the_stock_system_has_the_size_of_ours(arch):
+    flags = ("--encoder-layers", "3")
+    ours, _ = contest.prepare(System(arch, flags), TINY)
+    stock, _ = contest.prepare(contest.stock_like(arch, flags), TINY)
     assert sizes(ours) == sizes(stock)
     assert type(stock).__name__ == "TransformerModel"
 
 
 def test_sentences_are_padded_as_fairseq_pads():
-    batch = paired.sentences(9, 8, 3, 50, "cpu")
-    for i, n in enumerate(batch["src_lengths"]):
-        assert (batch["src_tokens"][i] == 1).sum() == 8 - n and (batch["src_tokens"][i, : 8 - n] == 1).all()
-        assert (batch["target"][i, n:] == 1).all() and (batch["prev_output_tokens"][i, n:] == 1).all()
-        assert torch.equal(batch["prev_output_tokens"][i, 1:n], batch["target"][i, : n - 1])
+    sample = contest.sentences(9, 8, 3, 50)
+    net_input, target = sample["net_input"], sample["target"]
+    assert sample["ntokens"] == (target != 1).sum()
+    for i, n in enumerate(net_input["src_lengths"]):
+        assert (net_input["src_tokens"][i] == 1).sum() == 8 - n and (net_input["src_tokens"][i, : 8 - n] == 1).all()
+        assert (target[i, n:] == 1).all() and (net_input["prev_output_tokens"][i, n:] == 1).all()
+        assert torch.equal(net_input["prev_output_tokens"][i, 1:n], target[i, : n - 1])
+
+
+def test_a_training_step_trains():
+    model, step = contest.prepare(System("macaron_tiny"), TINY)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    step()
+    changed = [name for name, p in model.named_parameters() if not torch.equal(p, before[name])]
+    assert len(changed) == len(before)
+
+
+@pytest.mark.parametrize(
+    ("arch", "encoder", "decoder"),
+    [("macaron_tiny", 4, 8), ("rk2_tiny", 8, 8), ("rk4_tiny", 16, 8), ("transevolve_fullff_2_tiny", 6, 12)],
+)
+def test_evaluations_are_counted(arch, encoder, decoder):
+    model, _ = contest.prepare(System(arch), TINY)
+    found = contest.evaluations(model, contest.sentences(3, 5, 2, 60))
+    assert found == {"encoder": encoder, "decoder": decoder}
 
 
 @pytest.mark.parametrize("what", ["training", "decoding"])
-def test_pairs_take_turns(tmp_path, what, capsys):
+def test_systems_take_turns(tmp_path, what, capsys):
     words = ["bench", what, "--arch", "floater_tiny", "--sentences", "3", "--tokens", "5", "--shortest", "2",
              "--symbols", "30", "--rounds", "3", "--beam", "2", "--output", str(tmp_path / "x.json")]  # fmt: skip
     assert cli.main([*words, "--", "--encoder-layers", "1", "--flow-sharing", "stack"]) == 0
-    result = json.loads((tmp_path / "x.json").read_text())
-    assert len(result["ours_over_stock"]["all"]) == 3
-    low, high = result["ours_over_stock"]["quartiles"]
-    assert 0 < low <= result["ours_over_stock"]["median"] <= high
-    assert result["flags"] == ["--encoder-layers", "1", "--flow-sharing", "stack"]
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["seconds"] == result["seconds"]
+    record = json.loads((tmp_path / "x.json").read_text())
+    names = ["stock", "floater_tiny"] + (["floater_tiny, stock criterion"] if what == "training" else [])
+    assert list(record["systems"]) == names and record["baseline"] == "stock"
+    for name, found in record["systems"].items():
+        assert len(found["speed"]["all"]) == 3
+        low, high = found["speed"]["quartiles"]
+        assert 0 < low <= found["speed"]["median"] <= high
+        assert found["peak_mib"] > found["step_mib"] >= 0
+        assert (found["criterion"] == STOCK) == (name in ("stock", "floater_tiny, stock criterion"))
+    assert record["systems"]["floater_tiny"]["flags"] == ["--encoder-layers", "1", "--flow-sharing", "stack"]
+    assert record["systems"]["stock"]["speed"]["median"] == 1
+    shown = capsys.readouterr().out
+    assert all(f"| {name} |" in shown for name in names)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["training"], "needs --arch"),
-        (["training", "--arch", "floater_huge"], "floater_huge: must be one of"),
+        (["training", "--arch", "floater_huge"], "floater_huge: must be transformer or one of"),
         (["decoding", "--arch", "floater_tiny", "--beam", "0"], "--beam 0"),
         (["training", "--arch", "floater_tiny", "--shortest", "99"], "--shortest"),
+        (["training", "--arch", "floater_tiny", "--precision", "fp16"], "--precision fp16: needs --device cuda"),
+        (["suite", "huge"], "huge: must be one of tiny"),
+        (["table", "nowhere.json"], "nowhere.json: no record"),
     ],
 )
-def test_bad_pairs_are_named(words, message):
+def test_bad_contests_are_named(words, message):
     with pytest.raises(SystemExit, match=message):
         cli.main(["bench", *words])
+
+
+# The suite
+
+
+@pytest.mark.parametrize("name", suite.SUITE)
+def test_every_contest_can_be_held(name):
+    """Its systems have configurations, its bars systems, and it measures what its baseline does too."""
+    entry = suite.SUITE[name]
+    systems = entry.systems()
+    for system in systems.values():
+        cfg = contest.configure(system, entry.setting)
+        assert cfg.model.arch == system.arch and cfg.criterion._name == system.criterion
+    for device in ("cpu", "cuda"):
+        assert set(suite.bars(name, device)) <= set(systems)
+    assert len(systems) > 1
+
+
+def test_every_family_is_measured_at_every_size():
+    measured = {system.arch for entry in suite.SUITE.values() for system in entry.systems().values()}
+    for system in ("macaron{}", "ode_residual{}", "rk2{}", "rk4{}", "rk2_learnable{}", "floater{}"):
+        for size in ("_tiny", "", "_big"):
+            arch = system.format(size)
+            arch = {
+                "macaron": "macaron_wmt_en_de",
+                "macaron_big": "macaron_wmt_en_de_big",
+                "floater": "floater_base",
+            }.get(arch, arch)
+            assert arch in measured
+    for arch in ("fullff_1", "fullff_2", "randomff_1", "randomff_2"):
+        assert {f"transevolve_{arch}", f"transevolve_{arch}_tiny"} <= measured
+
+
+def test_a_bar_is_met_or_missed(tmp_path, capsys):
+    speed = {"median": 0.9, "quartiles": [0.8, 0.96], "all": [0.9]}
+    about = {"parameters": 7, "evaluations": {"encoder": 2, "decoder": 2}, "seconds": 2.0}
+    even = {"median": 1.0, "quartiles": [1.0, 1.0], "all": [1.0]}
+    systems = {
+        "stock 12-6": about | {"speed": even, "peak_mib": 100.0, "step_mib": 50.0},
+        "rk2 6-6": about | {"speed": speed, "peak_mib": 90.0, "step_mib": 60.0},
+    }
+    measured = {"tokens": 100, "setting": asdict(Setting()), "baseline": "stock 12-6", "systems": systems}
+    record = bench._record("training", measured)
+    (tmp_path / "base-deep.json").write_text(json.dumps(record))
+    assert cli.main(["bench", "table", str(tmp_path / "base-deep.json")]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "0.90 [0.80, 0.96] | 90 (0.90) | 60 (1.20) | speed 0.95 missed, within the quartiles, memory 0.95 met" in shown
+    )

@@ -207,12 +207,10 @@ def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
 
             hooks.append(module.register_forward_hook(count))
     device = next(model.parameters()).device
-    was_training = model.training
     with torch.no_grad():
-        model.eval()(**{k: v[:1].to(device) for k, v in sample["net_input"].items()})
+        model(**{k: v[:1].to(device) for k, v in sample["net_input"].items()})
     for hook in hooks:
         hook.remove()
-    model.train(was_training)
     return counts
 
 

@@ -43,7 +43,7 @@ class StagedAttention(MultiheadAttention):
         need_head_weights: bool = False,
         biases: Optional[Biases] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """Attend; as of fairseq's attention, whose computation it is unless positions have biases.
+        """Attend; as fairseq's attention does, to the bit without dropout.
 
         Args:
             query: (T, B, C).
@@ -59,7 +59,7 @@ class StagedAttention(MultiheadAttention):
         Returns:
             (T, B, C); the weights (B, T, S), or (H, B, T, S) for every head, or None.
         """
-        if biases is None:
+        if self.use_xformers or (biases is None and incremental_state is not None):
             return super().forward(
                 query,
                 key,
@@ -71,14 +71,12 @@ class StagedAttention(MultiheadAttention):
                 attn_mask=attn_mask,
                 need_head_weights=need_head_weights,
             )
-        q = self._heads(_add(self.q_proj(query), biases.query()))
         buffer = {} if incremental_state is None else self._get_input_buffer(incremental_state)
         if static_kv and "prev_key" in buffer:
+            q = self._heads(_add(self.q_proj(query), biases.query()))
             k, v, key_padding_mask = buffer["prev_key"], buffer["prev_value"], buffer["prev_key_padding_mask"]
         else:
-            key_bias, value_bias = biases.key_value()
-            k = self._heads(_add(self.k_proj(key), key_bias))
-            v = self._heads(_add(self.v_proj(value), value_bias))
+            q, k, v = self._project(query, key, value, biases)
             if incremental_state is not None and static_kv:
                 if key_padding_mask is not None and not key_padding_mask.any():
                     key_padding_mask = None
@@ -86,25 +84,40 @@ class StagedAttention(MultiheadAttention):
                 self._set_input_buffer(incremental_state, buffer)
             elif incremental_state is not None:
                 k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask)
-        mask = attn_mask
-        if key_padding_mask is not None:
-            hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
-            mask = ~hidden if mask is None else mask.masked_fill(hidden, float("-inf"))
         dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
-        # For one query, in decoding, there is no matrix to avoid, and two products are faster than the fused kernel.
-        if not (need_weights or need_head_weights or len(query) == 1):
+        # Two products by themselves are faster than PyTorch's kernel for one query, in decoding, where there is no
+        # matrix to avoid, and for dropout on a CPU, where the kernel holds the matrix too.
+        fused = len(query) > 1 and not (dropout > 0 and query.device.type == "cpu")
+        if fused and not (need_weights or need_head_weights):
+            mask = attn_mask
+            if key_padding_mask is not None:
+                hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
+                mask = ~hidden if mask is None else mask.masked_fill(hidden, float("-inf"))
             out, weights = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
         else:
             # As fairseq's attention does it, for the same bits: (N, T, d), N = B H.
             q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
             scores = torch.bmm(q, k.transpose(1, 2)).unflatten(0, (-1, self.num_heads))  # (B, H, T, S)
-            if mask is not None:
-                scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
-            weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+            weights = _softmax(scores, attn_mask, key_padding_mask)
             out = torch.bmm(self.dropout_module(weights.type_as(scores)).flatten(0, 1), v)
             out = out.unflatten(0, (-1, self.num_heads))
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1) if need_weights else None
         return self.out_proj(out.permute(2, 0, 1, 3).flatten(2)), weights
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor, biases: Optional[Biases]) -> list[Tensor]:
+        """Queries, keys and values, (B, H, T, d) and (B, H, S, d); with one product for those that read the same."""
+        linears = (self.q_proj, self.k_proj, self.v_proj)
+        together = 0  # how many of them, from the end
+        # Where no gradient is taken, to put the weights together costs more than it saves. Quantisation noise hooks in.
+        if torch.is_grad_enabled() and key is value and not any(linear._forward_pre_hooks for linear in linears):
+            together = 3 if query is key else 2
+        projected = [linear(x) for linear, x in zip(linears[: 3 - together], (query, key, value), strict=False)]
+        if together:
+            weight, bias = (torch.cat([getattr(m, name) for m in linears[-together:]]) for name in ("weight", "bias"))
+            projected += F.linear(key, weight, bias).chunk(together, dim=-1)
+        if biases is not None:
+            projected = map(_add, projected, (biases.query(), *biases.key_value()))
+        return [self._heads(x) for x in projected]
 
     def _heads(self, x: Tensor) -> Tensor:
         # (T, B, C) -> (B, H, T, d)
@@ -134,7 +147,17 @@ class StagedAttention(MultiheadAttention):
 
 
 def _add(projected: Tensor, bias: Tensor) -> Tensor:
-    return projected.add_(bias.type_as(projected))
+    return projected + bias.type_as(projected)
+
+
+def _softmax(scores: Tensor, attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor]) -> Tensor:
+    """Softmax of scores (B, H, T, S), which may be changed, in single precision at least, under both masks."""
+    if attn_mask is not None:
+        scores += attn_mask
+    if key_padding_mask is not None:  # to add is much faster on a CPU than to fill
+        hidden = torch.zeros_like(key_padding_mask, dtype=scores.dtype)
+        scores += hidden.masked_fill_(key_padding_mask.to(torch.bool), float("-inf"))[:, None, None]
+    return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
 
 
 class RelativeAttention(StagedAttention):
@@ -199,23 +222,15 @@ class RelativeAttention(StagedAttention):
             (T, B, C); the weights (B, T, S) or None.
         """
         length, batch, _ = query.shape
-        q, k, v = self.q_proj(query), self.k_proj(query), self.v_proj(query)
-        if biases is not None:
-            q = _add(q, biases.query())
-            k, v = map(_add, (k, v), biases.key_value())
-        q, k, v = self._heads(q * self.scaling), self._heads(k), self._heads(v)
+        q, k, v = self._project(query, query, query, biases)
         if incremental_state is not None:
             k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask)
-        q, k, v = (x.flatten(0, 1) for x in (q, k, v))  # (N, T, d), N = B H
+        q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (N, T, d), N = B H
         scores = torch.bmm(q, k.transpose(1, 2))  # (N, T, S)
         columns = _distances(length, k.size(1), self.max_relative_length, q.device).expand_as(scores)
         scores += torch.matmul(q, self.relative_position_keys.t()).gather(2, columns)
-        if attn_mask is not None:
-            scores += attn_mask
-        if key_padding_mask is not None:
-            hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
-            scores = scores.view(batch, self.num_heads, length, -1).masked_fill(hidden, float("-inf")).view_as(scores)
-        weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+        scores = scores.unflatten(0, (batch, self.num_heads))
+        weights = _softmax(scores, attn_mask, key_padding_mask).flatten(0, 1)
         p = self.dropout_module(weights.type_as(scores))
         out = torch.bmm(p, v)  # (N, T, d)
         if self.relative_position_values is not None:

@@ -25,7 +25,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
         return F.dropout(x, p)
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)  # four draws a word
     kept = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 2 ** (_BITS - 1)
-    return (x * kept).mul_(2**_BITS / (2**_BITS - dropped))
+    return x * kept.to(x.dtype).mul_(2**_BITS / (2**_BITS - dropped))
 
 
 class Dropout(FairseqDropout):

@@ -8,8 +8,10 @@ from fairseq import checkpoint_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from omegaconf import OmegaConf
+from torch.nn import functional
 
 from ode_transformer.families.ode import ARCHITECTURES, RELEASED, SIZES, SYSTEMS, OdeModel, ReleasedOdeModel
+from ode_transformer.modules import dropout
 from tests.families.released import as_written, assert_logits, assert_same, load, sizes
 from tests.helpers import SMALL, batch, model, saved_bytes, small, task
 
@@ -140,12 +142,13 @@ def test_a_model_that_the_released_code_could_not_train_is_refused():
 # The whole model
 
 
-def test_euler_without_history_and_relative_positions_is_fairseqs_transformer_bit_for_bit():
+def test_euler_without_history_and_relative_positions_is_fairseqs_transformer_bit_for_bit(monkeypatch):
+    monkeypatch.setattr(dropout, "dropout", functional.dropout)  # draws as fairseq's does
     sizes = {k: v for k, v in SMALL.items() if "decoder-embed" not in k}
     norms = {"encoder-normalize-before": True, "decoder-normalize-before": True}
     decoder = {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24}
-    ours = model("ode_residual_tiny", SHARED | sizes | PLAIN | {"dropout": 0.3, "attention-dropout": 0.1})
-    stock = model("transformer", SHARED | sizes | norms | decoder | {"dropout": 0.3, "attention-dropout": 0.1})
+    ours = model("ode_residual_tiny", SHARED | sizes | PLAIN | {"dropout": 0.3})
+    stock = model("transformer", SHARED | sizes | norms | decoder | {"dropout": 0.3})
     stock.load_state_dict(ours.state_dict())
     src, lengths, prev = batch()
     outputs = []

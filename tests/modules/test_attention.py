@@ -122,7 +122,7 @@ def test_no_tensor_holds_a_vector_for_each_pair(values):
     x = torch.randn(t, 1, d, requires_grad=True)
     with Largest() as largest:
         attention(x, x, x)[0].sum().backward()
-    assert largest.numel <= 2 * max(t * t, t * d, d * d) < t * t * d
+    assert largest.numel <= 3 * max(t * t, t * d, d * d) < t * t * d
 
 
 @pytest.mark.parametrize("attention", [StagedAttention(16, 4, self_attention=True), relative(dtype=torch.float32)])

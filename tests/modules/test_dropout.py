@@ -1,0 +1,64 @@
+"""Dropout from sixteen bits an element: probability, scale, gradients, seeds; and which modules have it."""
+
+import pytest
+import torch
+from fairseq.modules.fairseq_dropout import FairseqDropout
+
+from ode_transformer.modules.dropout import Dropout, dropout
+from tests.helpers import VARIANTS, small
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.999])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_what_is_kept_is_scaled_and_as_much_as_should_be(p, dtype):
+    torch.manual_seed(0)
+    x = torch.ones(1001, 1003, dtype=dtype)
+    y = dropout(x, p)
+    scale = torch.tensor(1 / (1 - p), dtype=torch.float64)
+    assert y.dtype == dtype
+    torch.testing.assert_close(y[y != 0].double(), scale.expand((y != 0).sum()), rtol=0.02, atol=0)
+    share = (y != 0).double().mean()
+    assert abs(share - (1 - p)) < 5 * (p * (1 - p) / x.numel()) ** 0.5 + 2**-17
+    # By rows and by columns too, and neighbours are independent.
+    kept = (y != 0).double()
+    for dim in (0, 1):
+        assert kept.mean(dim).std() < 1.2 * (p * (1 - p) / x.size(dim)) ** 0.5 + 1e-9
+    together = (kept[:, 1:] * kept[:, :-1]).mean()
+    assert abs(together - (1 - p) ** 2) < 0.003
+
+
+def test_the_expectation_stays():
+    torch.manual_seed(0)
+    p = 0.123456789
+    mean = torch.stack([dropout(torch.ones(1000, 1000, dtype=torch.float64), p).mean() for _ in range(20)]).mean()
+    assert abs(mean - 1) < 5 * (p / (1 - p) / 2e7) ** 0.5
+
+
+def test_gradients_pass_where_values_do():
+    x = torch.randn(7, 5, 3, requires_grad=True)
+    y = dropout(x, 0.4)
+    y.sum().backward()
+    torch.testing.assert_close(y, x * x.grad)
+    assert 0 < (x.grad == 0).sum() < x.numel()
+
+
+def test_it_follows_the_seed_and_draws_anew():
+    x = torch.ones(100, 100)
+    torch.manual_seed(1)
+    first, second = dropout(x, 0.5), dropout(x, 0.5)
+    torch.manual_seed(1)
+    assert torch.equal(dropout(x, 0.5), first) and not torch.equal(first, second)
+
+
+def test_the_ends_and_nothing():
+    x = torch.randn(3, 4)
+    assert torch.equal(dropout(x, 0.0), x)
+    assert torch.equal(dropout(x, 1.0), torch.zeros_like(x))
+    assert dropout(x[:0], 0.5).shape == (0, 4)
+    assert torch.equal(Dropout(0.5).eval()(x), x)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_dropout_of_ours_is_this(variant):
+    kinds = {type(m) for m in small(variant).modules() if isinstance(m, FairseqDropout)}
+    assert kinds == {Dropout}
