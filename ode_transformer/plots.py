@@ -1,8 +1,11 @@
-"""Pictures: what positions look like to a model (FLOATER, Figure 3)."""
+"""Pictures: what positions look like to a model (FLOATER, Figure 3); what systems cost."""
 
 import argparse
+import json
 import logging
+import math
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +15,33 @@ from .modules.positions import BiasPositions
 from .standalone import open_model
 
 FORMATS = (".png", ".svg", ".pdf")
+
+# Okabe and Ito's colours, which the colour-blind can tell apart; and marks, for prints without colours.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
+MARKS = "os^Dv<>P"
+
+
+def _pyplot(output: str | Path) -> Any:
+    """matplotlib, without a screen, for a file of a known format."""
+    if Path(output).suffix not in FORMATS:
+        raise ValueError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _save(figure: Any, output: str | Path) -> None:
+    """Write a figure beside first, then under its name; and forget it."""
+    output = Path(output)
+    partial = output.with_name(f".{output.name}.part{output.suffix}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(partial, dpi=150)
+    partial.replace(output)
+    figure.clear()
 
 
 @torch.no_grad()
@@ -61,17 +91,9 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
         CheckpointError: a checkpoint that cannot be used, or has no vectors of that name.
         ValueError: a length below 2 or an unknown format.
     """
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    output = Path(output)
+    pyplot = _pyplot(output)
     if length < 2:
         raise ValueError(f"--length {length}: must be 2 or more")
-    if output.suffix not in FORMATS:
-        raise ValueError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
     panels = []
     for path in paths:
         found = position_vectors(open_model(path), length)
@@ -91,11 +113,75 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
         axis.set_title(f"{path.parent.name}/{path.name}\n{name}", fontsize=9)
         axis.set_xlabel("dimension")
     axes[0][0].set_ylabel("position")
-    partial = output.with_name(f".{output.name}.part{output.suffix}")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(partial, dpi=150)
-    pyplot.close(figure)
-    partial.replace(output)
+    _save(figure, output)
+
+
+def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[float, float]]]]]:
+    """What a record of ``ode-transformer bench`` says about cost against something.
+
+    Returns:
+        the name of the axis; and for ``seconds`` and ``MiB`` the points (x, y) of each system, x rising.
+
+    Raises:
+        CheckpointError: it is no record of that kind.
+    """
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+        lines: dict[str, dict[str, list[tuple[float, float]]]] = {"seconds": {}, "MiB": {}}
+        if record["what"] == "lengths":
+            for row in record["rows"]:
+                for kind, field in (("seconds", "seconds"), ("MiB", "peak_mib")):
+                    for system, value in row[field].items():
+                        lines[kind].setdefault(system, []).append((row["length"], value))
+            return "tokens of a sentence", lines
+        systems = record["systems"].items()
+        for name, system in systems:
+            label = name.removesuffix(f" {system['at']}")
+            lines["seconds"].setdefault(label, []).append((system["at"], system["seconds"]))
+            if "step_mib" in system:
+                lines["MiB"].setdefault(label, []).append((system["at"], system["step_mib"]))
+        sized = any("symbols" in system for _, system in systems)
+        axis = "symbols of the dictionary" if sized else "layers of the encoder"
+        if not systems:
+            raise ValueError("no systems")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path}: no record of cost against length, depth or a dictionary's size ({type(error).__name__}: {error})"
+        ) from error
+    return axis, {kind: {label: sorted(points) for label, points in found.items()} for kind, found in lines.items()}
+
+
+def exponent(points: list[tuple[float, float]]) -> float:
+    """The power of x that the last two points grow with."""
+    (x0, y0), (x1, y1) = points[-2:]
+    return math.log(y1 / y0) / math.log(x1 / x0)
+
+
+def costs(paths: list[str], output: str | Path) -> None:
+    """Draw time and memory of a step against sentence length, depth or the dictionary's size, a row a record.
+
+    Raises:
+        CheckpointError: a file that is no such record.
+        ValueError: an unknown format.
+    """
+    pyplot = _pyplot(output)
+    found = [cost_lines(path) for path in paths]
+    figure, axes = pyplot.subplots(len(found), 2, figsize=(11, 4 * len(found)), squeeze=False, layout="constrained")
+    for row, (name, lines) in zip(axes, found, strict=True):
+        for axis, (kind, systems) in zip(row, lines.items(), strict=True):
+            for i, (label, points) in enumerate(systems.items()):
+                growth = f", grows with power {exponent(points):.2f}" if len(points) > 1 else ""
+                axis.plot(*zip(*points, strict=True), MARKS[i % 8] + "-", color=COLOURS[i % 8], label=label + growth)
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            ticks = sorted({x for points in systems.values() for x, _ in points})
+            axis.set_xticks(ticks, [f"{x:,.0f}" for x in ticks])
+            axis.minorticks_off()
+            axis.grid(alpha=0.3)
+            axis.set_xlabel(name)
+            axis.set_ylabel({"seconds": "seconds of a training step", "MiB": "memory of a step, MiB"}[kind])
+            axis.legend(fontsize=8)
+    _save(figure, output)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,11 +197,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "queries where they move, else its input)",
     )  # fmt: skip
 
+    drawn = kinds.add_parser("costs", help="time and memory against length, depth or the dictionary's size")
+    drawn.add_argument("records", nargs="+", metavar="RECORD", help="of `ode-transformer bench`: a row each")
+    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+
 
 def main(args: argparse.Namespace) -> int:
     """Draw."""
     try:
-        positions(args.checkpoints, args.of, args.length, args.output)
+        if args.kind == "costs":
+            costs(args.records, args.output)
+        else:
+            positions(args.checkpoints, args.of, args.length, args.output)
     except CheckpointError:
         raise
     except ValueError as error:

@@ -3,6 +3,7 @@
 import os
 import random
 import string
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -181,13 +182,14 @@ def saved_bytes(m):
 
 
 class Kernels(TorchDispatchMode):
-    """Which attention kernels ran, and the largest tensor that was made."""
+    """Which attention kernels ran, how often every kernel did, and the largest tensor that was made."""
 
     def __init__(self):
         super().__init__()
-        self.names, self.numel = set(), 0
+        self.names, self.numel, self.calls = set(), 0, Counter()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.calls[func.overloadpacket.__name__] += 1
         if "attention" in func.__name__:
             self.names.add(func.__name__)
         result = func(*args, **(kwargs or {}))

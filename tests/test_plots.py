@@ -1,10 +1,12 @@
 """Pictures: what is drawn is what the model says; files are whole; bad input is named. Looks are for eyes."""
 
+import json
+
 import pytest
 import torch
 from fairseq.models import build_model
 
-from ode_transformer import cli
+from ode_transformer import cli, plots
 from ode_transformer.plots import position_vectors
 from tests.helpers import SMALL, VARIANTS, parse, small, task
 
@@ -85,3 +87,51 @@ def test_files_that_are_no_models(tmp_path, capsys):
         torch.save(state, tmp_path / "x.pt")
         assert cli.main(["plot", "positions", str(tmp_path / "x.pt"), "--output", str(tmp_path / "x.png")]) == 1
         assert message in capsys.readouterr().err
+
+
+# Costs
+
+
+def record(path, **content):
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+@pytest.fixture
+def costs(tmp_path):
+    rows = [{"length": n, "seconds": {"a": n**2, "b": n}, "peak_mib": {"a": 3 * n, "b": n}} for n in (8, 16, 32)]
+    systems = {f"a {n}": {"at": n, "seconds": 5 * n, "step_mib": 7.0 * n} for n in (4, 2)}
+    sized = {f"b {n}": {"at": n, "symbols": n, "seconds": 5 * n} for n in (10, 20)}
+    return [
+        record(tmp_path / "lengths.json", what="lengths", rows=rows),
+        record(tmp_path / "depth.json", what="training", systems=systems),
+        record(tmp_path / "vocabulary.json", what="training", systems=sized),
+    ]
+
+
+def test_lines_of_costs_are_the_records(costs):
+    axis, lines = plots.cost_lines(costs[0])
+    assert axis == "tokens of a sentence" and lines["MiB"]["a"] == [(8, 24), (16, 48), (32, 96)]
+    assert plots.exponent(lines["seconds"]["a"]) == pytest.approx(2)
+    assert plots.exponent(lines["MiB"]["b"]) == pytest.approx(1)
+    axis, lines = plots.cost_lines(costs[1])
+    assert axis == "layers of the encoder" and lines["seconds"] == {"a": [(2, 10), (4, 20)]}
+    assert lines["MiB"] == {"a": [(2, 14.0), (4, 28.0)]}
+    assert plots.cost_lines(costs[2])[0] == "symbols of the dictionary"
+
+
+def test_a_picture_of_costs(tmp_path, costs):
+    output = tmp_path / "costs.svg"
+    assert cli.main(["plot", "costs", *costs, "--output", str(output)]) == 0
+    assert output.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    "content", [{"what": "lengths"}, {"systems": {}}, {"what": "training", "systems": {"a": {}}}, []]
+)
+def test_a_record_without_costs_is_named(tmp_path, content, capsys):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    assert cli.main(["plot", "costs", str(path), "--output", str(tmp_path / "x.png")]) == 1
+    assert f"{path}: no record of cost" in capsys.readouterr().err
+    assert not (tmp_path / "x.png").exists()

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     kind = add("suite", "run contests, a record of each", "%(prog)s [CONTEST...] [options]")
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
-    kind.add_argument("--quick", action="store_true", help="the tiny systems alone, few rounds: two minutes on a CPU")
+    kind.add_argument("--quick", action="store_true", help="a few tiny systems: two minutes on a CPU, no record")
     kind.add_argument("--precision", choices=PRECISIONS, default="fp32", help="(default: %(default)s)")
     kind.add_argument("--rounds", type=int, help="timed rounds (default: the contest's)")
     kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
@@ -86,19 +86,18 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
 
 
 def _suite(args: argparse.Namespace) -> int:
-    names = args.contests or (suite.QUICK if args.quick else list(suite.SUITE))
+    names = args.contests or (suite.QUICK if args.quick else [name for name in suite.SUITE if name not in suite.QUICK])
     if unknown := [name for name in names if name not in suite.SUITE]:
         raise SystemExit(f"error: {unknown[0]}: must be one of {', '.join(suite.SUITE)}")
     for name in names:
-        entry = suite.SUITE[name]
-        setting = replace(entry.setting, device=args.device, precision=args.precision)
-        if setting.what == "decoding" and args.precision == "amp":
+        setting = suite.setting(name, args.device, args.precision)
+        if args.precision == "amp" and setting.what == "decoding" and not args.contests:
             continue
-        setting = replace(setting, rounds=args.rounds or (2 if args.quick else setting.rounds))
-        record = _measure(entry.systems(), setting, args.memory and setting.what == "training" and not args.quick)
-        suffix = "" if args.device == "cpu" else f".cuda-{args.precision}"
+        setting = replace(setting, rounds=args.rounds or setting.rounds)
+        memory = args.memory and not args.quick and setting.what == "training"
+        record = _measure(suite.SUITE[name].systems(), setting, memory)
         if not args.quick:
-            Path(args.directory).mkdir(parents=True, exist_ok=True)
+            suffix = "" if args.device == "cpu" else f".cuda-{args.precision}"
             results.write(Path(args.directory) / f"{name}{suffix}.json", record)
         print(suite.table(name, record), end="\n\n", flush=True)
     return 0

@@ -43,7 +43,7 @@ class StagedAttention(MultiheadAttention):
         need_head_weights: bool = False,
         biases: Optional[Biases] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """Attend; as fairseq's attention does, to the bit without dropout.
+        """Attend; as fairseq's attention does: to the bit in evaluation, to rounding in training.
 
         Args:
             query: (T, B, C).

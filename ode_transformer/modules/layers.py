@@ -1,9 +1,10 @@
 """Encoder and decoder layers: splitting x integrator x attention x feed-forward.
 
 A layer splits into attention (F) and feed-forward (G); Euler sub-steps of the Lie-Trotter splitting are stock fairseq's
-layer, and compute the same bits. The last F and the last G of a splitting are the stock sub-layers under their stock
-names, so that checkpoints of the Transformer fit; an earlier one is an extra sub-layer with weights of its own
-(``macaron_*``). In a decoder layer F is self-attention; cross-attention (C) follows the last of it, for a whole step.
+layer, and compute the same, in evaluation to the bit. The last F and the last G of a splitting are the stock sub-layers
+under their stock names, so that checkpoints of the Transformer fit; an earlier one is an extra sub-layer with weights
+of its own (``macaron_*``). In a decoder layer F is self-attention; cross-attention (C) follows the last of it, for a
+whole step.
 
 An integrator of higher order evaluates a layer, or its sub-layers, several times with the same weights. The vector
 field of a layer is its increment f(y), the sum of what its sub-layers add to y.

@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
-from tests.helpers import VARIANTS, batch, small, task
+from tests.helpers import SMALL, VARIANTS, Kernels, batch, model, small, task
 
 
 @cache
@@ -52,6 +52,22 @@ def test_in_mixed_precision(m):
     real = prev != 1
     torch.testing.assert_close(logits[real].float(), expected[real], atol=0.3, rtol=0.1)
     assert all(p.grad.dtype == p.dtype and p.grad.isfinite().all() for p in m.parameters() if p.grad is not None)
+
+
+def test_the_host_waits_for_the_device_no_more_often_than_with_a_stock_model(m):
+    """fairseq's encoder asks before every layer whether there is padding; and so on."""
+    if getattr(m, "position_encoder", None) is not None:
+        pytest.skip("the solver of a flow asks for the time of its steps")
+    src, lengths, prev = batch()
+    stock = model("transformer", SMALL | {"encoder-layers": len(m.encoder.layers)})
+    waits = []
+    for each in (m, stock):
+        each.train()
+        with Kernels() as kernels:
+            each(src, lengths, prev)[0].sum().backward()
+        assert kernels.calls["mm"] > 0
+        waits.append(sum(kernels.calls[name] for name in ("_local_scalar_dense", "nonzero", "masked_select", "equal")))
+    assert waits[0] <= waits[1]
 
 
 def test_decoding_step_by_step_equals_decoding_at_once(m):
