@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What only a GPU can show: checks in every precision, then real training of the tiny systems at full budget, several
-# at once. Needs no network; needs Multi30k in the folder that ODE_TRANSFORMER_DATA names.
+# What only a GPU can show: checks in every precision, the benchmark, then real training of the tiny systems at full
+# budget, several at once. Needs no network; needs Multi30k in the folder that ODE_TRANSFORMER_DATA names.
 #
 # Usage: scripts/gpu-suite.sh [options]
 #   --minutes N        stop after so long; the next call goes on where this one stopped (default: 9)
@@ -8,18 +8,19 @@
 #   --runs DIR         where checkpoints go (default: runs/gpu)
 #   --out DIR          where the small result files go (default: results)
 #   --systems "A B"    recipes (default: every recipe of multi30k-full that starts from nothing)
-#   --precisions "A B" of fp32 fp16 bf16 amp (default: "fp32 fp16")
+#   --precisions "A B" to train in, of fp32 fp16 bf16 amp (default: "fp32 fp16")
+#   --bench "A B"      precisions to benchmark in, or "" for none (default: fp16)
 #   --cpu              rehearse without a GPU, with --set
 #   --set "FLAGS"      more flags of fairseq-train, to rehearse: "--max-update 20"; with --runs and --out of its own
 #   --dry-run          print what would be run
 #
-# DIR gets gpu-checks.txt and a record of every finished run, SYSTEM.json, or SYSTEM.PRECISION.json of others than fp32;
-# the end of the output says what is done and what is left.
+# DIR gets gpu-checks.txt, a record of every contest of the benchmark, bench/CONTEST.cuda-PRECISION.json, and one of every
+# finished run, SYSTEM.json, or SYSTEM.PRECISION.json of others than fp32; what is there is not done again. The end of the output says what is done and what is left.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-minutes=9 jobs=4 runs='' out='' systems='' precisions='fp32 fp16' cpu=0 flags=() dry_run=0
+minutes=9 jobs=4 runs='' out='' systems='' precisions='fp32 fp16' bench=fp16 cpu=0 flags=() dry_run=0
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
@@ -29,6 +30,7 @@ while [[ $# -gt 0 ]]; do
     --out) out=$(absolute "$(argument --out "$@")"); shift ;;
     --systems) systems=$(argument --systems "$@"); shift ;;
     --precisions) precisions=$(argument --precisions "$@"); shift ;;
+    --bench) bench=${2?--bench needs precisions or ''}; shift ;;
     --cpu) cpu=1 ;;
     --set) read -ra flags <<<"${2:?--set needs flags}"; shift ;;
     --dry-run) dry_run=1 ;;
@@ -39,8 +41,8 @@ done
 for option in minutes jobs; do
     [[ ${!option} =~ ^[1-9][0-9]*$ ]] || die "--$option ${!option}: must be a positive number"
 done
-for precision in $precisions; do
-    [[ $precision =~ ^(fp32|fp16|bf16|amp)$ ]] || die "--precisions $precision: must be of fp32, fp16, bf16, amp"
+for precision in $precisions $bench; do
+    [[ $precision =~ ^(fp32|fp16|bf16|amp)$ ]] || die "precision $precision: must be of fp32, fp16, bf16, amp"
 done
 [[ ${#flags[@]} -eq 0 || (-n $runs && -n $out) ]] || die "--set needs --runs and --out: a rehearsal is no result"
 runs=${runs:-$root/runs/gpu} out=${out:-$root/results}
@@ -103,6 +105,15 @@ if [[ $dry_run -eq 0 ]]; then
             tail -n 40 "$out/gpu-checks.failed.txt" >&2
             failed=1
         fi
+    fi
+    if [[ $cpu -eq 0 ]]; then
+        for precision in $bench; do
+            echo "== benchmark, $precision" >&2
+            status=0
+            timeout "$((deadline - SECONDS > 1 ? deadline - SECONDS : 1))" python -m ode_transformer.cli bench suite \
+                --device cuda --precision "$precision" --missing --directory "$out/bench" || status=$?
+            if [[ $status -ne 0 && $status -ne 124 ]]; then failed=1; fi
+        done
     fi
     # The data once, before several runs want them.
     for system in $systems; do

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind = add("suite", "run contests, a record of each", "%(prog)s [CONTEST...] [options]")
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
     kind.add_argument("--quick", action="store_true", help="a few tiny systems: two minutes on a CPU, no record")
+    kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
     kind.add_argument("--precision", choices=PRECISIONS, default="fp32", help="(default: %(default)s)")
     kind.add_argument("--rounds", type=int, help="timed rounds (default: the contest's)")
     kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
@@ -93,12 +94,15 @@ def _suite(args: argparse.Namespace) -> int:
         setting = suite.setting(name, args.device, args.precision)
         if args.precision == "amp" and setting.what == "decoding" and not args.contests:
             continue
+        suffix = "" if args.device == "cpu" else f".cuda-{args.precision}"
+        output = Path(args.directory) / f"{name}{suffix}.json"
+        if args.missing and output.exists():
+            continue
         setting = replace(setting, rounds=args.rounds or setting.rounds)
         memory = args.memory and not args.quick and setting.what == "training"
         record = _measure(suite.SUITE[name].systems(), setting, memory)
         if not args.quick:
-            suffix = "" if args.device == "cpu" else f".cuda-{args.precision}"
-            results.write(Path(args.directory) / f"{name}{suffix}.json", record)
+            results.write(output, record)
         print(suite.table(name, record), end="\n\n", flush=True)
     return 0
 

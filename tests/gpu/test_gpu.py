@@ -7,6 +7,9 @@ import subprocess
 import pytest
 import torch
 
+from ode_transformer.config import PRESETS
+from ode_transformer.criterion import NAME
+from ode_transformer.numerics import losses
 from tests.helpers import ROOT, SMALL, VARIANTS, batch, environment, flags, small, write_parallel
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -64,6 +67,30 @@ def test_training_goes_down_in_every_mode(data, tmp_path, mode):
     assert losses[-1] < 0.9 * losses[0]
     if "--fp16" in mode:
         assert float(curve[-1]["loss_scale"]) >= 1
+
+
+@pytest.mark.parametrize("arch", [arch for arch in PRESETS if arch.endswith("_tiny")])
+def test_a_hundred_updates_in_fp16_of_every_system(data, tmp_path, arch):
+    curve = train(data, tmp_path, "--arch", arch, "--fp16", "--criterion", NAME)
+    assert float(curve[-1]["loss"]) < float(curve[0]["loss"])
+    assert float(curve[-1]["loss_scale"]) >= 1
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float16, 2e-2), (torch.bfloat16, 1e-1)])
+def test_the_loss_in_chunks_is_that_of_the_cpu(dtype, tolerance, monkeypatch):
+    monkeypatch.setitem(losses.CHUNK, "cuda", 20_000)  # several
+    g = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(200, 32, generator=g), 0.3 * torch.randn(900, 32, generator=g)
+    target = torch.randint(0, 900, (200,), generator=g)
+    target[::7] = 1
+    found = []
+    for device, kind in (("cpu", torch.float32), ("cuda", dtype)):
+        inputs = [t.to(device, kind).requires_grad_() for t in (x, weight)]
+        loss, nll = losses.projected_cross_entropy(*inputs, target.to(device), 0.1, 1)
+        loss.backward()
+        found.append([t.float().cpu() for t in (loss.detach(), nll, *(t.grad for t in inputs))])
+    for ours, reference in zip(*found, strict=True):
+        torch.testing.assert_close(ours, reference, atol=tolerance, rtol=tolerance)
 
 
 @pytest.mark.parametrize("layers", [24, 48])
