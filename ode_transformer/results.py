@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -182,6 +183,9 @@ def curve(run_dir: Path) -> dict[str, Any]:
         kept = {k: float(values[k]) for k in ("loss", "accuracy", "ppl", "gnorm", "wall") if k in values}
         steps[kind][int(values["num_updates"])] = {"num_updates": int(values["num_updates"]), **kept}
     command = _text(run_dir / "train.command").strip()
+    if len(words := shlex.split(command)) > 1:  # folders are a machine's own affair
+        words[1] = Path(words[1]).name
+        command = shlex.join(words)
     return {
         "command": command.replace(str(run_dir), "RUN").replace(f"{recipes.ROOT}/", ""),
         "parameters": {"all": log["parameters"], "trained": log["trained_parameters"]},
