@@ -11,7 +11,7 @@ check_requirements()
 
 # The first allows the Namespace of stock fairseq's checkpoints to be loaded; the others register a loss, an optimiser.
 from . import checkpoints, criterion, optim  # noqa: E402
-from .families import classification, floater, macaron, ode, transevolve  # noqa: E402
+from .families import classification, floater, language_model, macaron, ode, transevolve  # noqa: E402
 
 __all__ = [
     "__version__",
@@ -19,6 +19,7 @@ __all__ = [
     "classification",
     "criterion",
     "floater",
+    "language_model",
     "macaron",
     "ode",
     "optim",

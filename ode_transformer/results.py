@@ -171,7 +171,8 @@ def curve(run_dir: Path) -> dict[str, Any]:
     """What training left, without a recipe: its command, its curve, and where it was.
 
     Returns:
-        ``command``; ``parameters``; ``training`` and ``validation``, lists of entries in the order of updates; where.
+        ``command``; ``parameters``; ``training`` and ``validation``, lists of entries in the order of updates; where;
+        of a language model, ``perplexity`` of the splits that ``eval.SPLIT.log`` are of, by fairseq-eval-lm.
 
     Raises:
         RecordError: there is no log of a training.
@@ -192,9 +193,20 @@ def curve(run_dir: Path) -> dict[str, Any]:
         "seconds": log["seconds"],
         "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],
         "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
+        **({"perplexity": perplexity} if (perplexity := _perplexities(run_dir)) else {}),
         "hardware": hardware(),
         "versions": versions(),
     }
+
+
+def _perplexities(run_dir: Path) -> dict[str, float]:
+    found = {}
+    for path in sorted(run_dir.glob("eval.*.log")):
+        printed = re.search(r"Perplexity: ([\d.]+)", _text(path))
+        if printed is None:
+            raise RecordError(f"{path}: no perplexity of fairseq-eval-lm in it")
+        found[path.name.split(".")[1]] = float(printed[1])
+    return found
 
 
 def _text(path: str | Path) -> str:

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Prepare the Penn Treebank as Mikolov et al. (2011) processed it, for fairseq's task language_modeling.
+#
+# Usage: data-prep/prepare-ptb.sh [options]
+#   --out DIR      default: data-bin/ptb
+#   --workers N    processes that binarise (default: 2)
+#   --dry-run      print the commands only
+#
+# The corpus may not be passed on, so that it has no address: RAW_DIR names a folder with ptb.train.txt, ptb.valid.txt
+# and ptb.test.txt, one sentence a line; or ODE_TRANSFORMER_DATA one with ptb/ or ptb.tar.xz in it. DIR is complete once
+# it is there; a second run does nothing.
+set -euo pipefail
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+out=$root/data-bin/ptb workers=2
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    -h | --help) usage; exit 0 ;;
+    --out) out=$(absolute "$(argument --out "$@")"); shift ;;
+    --workers) workers=$(argument --workers "$@"); shift ;;
+    --dry-run) print_only ;;
+    *) die "unknown option $1; see --help" ;;
+    esac
+    shift
+done
+positive --workers "$workers"
+alone "$out"
+if [[ -e $out ]]; then
+    echo "$out is complete" >&2
+    exit
+fi
+find_set ptb "$out.text"
+if [[ -z $folder ]]; then
+    [[ $dry_run -eq 1 ]] || die "the Penn Treebank is not there ($tried); it cannot be downloaded, see --help"
+    folder=RAW_DIR
+fi
+if [[ $dry_run -eq 0 ]]; then
+    for split in train:42068 valid:3370 test:3761; do
+        file=$folder/ptb.${split%:*}.txt
+        [[ -f $file ]] || die "$file: no such file"
+        lines=$(wc -l <"$file")
+        [[ $lines -eq ${split#*:} ]] || die "$file: has $lines lines, and not the published ${split#*:}"
+    done
+fi
+run "${text_tool[@]}" verify --warn --checksums "$checksums/ptb.sha256" "$folder" \
+    ptb.train.txt=ptb.train.txt ptb.valid.txt=ptb.valid.txt ptb.test.txt=ptb.test.txt
+if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
+run fairseq-preprocess --only-source --trainpref "$folder/ptb.train.txt" --validpref "$folder/ptb.valid.txt" \
+    --testpref "$folder/ptb.test.txt" --destdir "$out.part" --workers "$workers"
+run mv "$out.part" "$out"

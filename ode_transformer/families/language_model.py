@@ -1,0 +1,123 @@
+"""A language model of our layers: the decoder alone, for fairseq's task ``language_modeling``.
+
+The ODE Transformer's truncation-error experiment (Li et al. 2022, section 5, Table 5): the perplexity of a model of one
+layer stands for the error of one step of its integrator, since no error of layers before adds to it. A layer of the
+decoder is the step, ``--decoder-integrator`` and ``--coefficients`` as everywhere:
+
+    residual  euler;   RK2  heun;   RK2, gamma = 1  heun, ones;   RK2, learnable  heun, sigmoid;   RK4  rk4
+
+What the paper does not say of its architecture is as in the one state of its code that could run: width 512, inner
+size 2048, 8 heads, 1 or 2 layers, relative positions (keys, 8) beside sinusoids, each layer reading the mean of all
+before it (``dense``, not learned), pre-norm without a norm at the end, embeddings of input and output apart. That code
+had no gate and took F for the layer with its residual: ``--ode-residual released`` is that form; the default is the
+paper's.
+"""
+
+import argparse
+from dataclasses import field, make_dataclass
+from typing import Any, Optional
+
+from fairseq.models import FairseqLanguageModel, register_model
+from fairseq.models.transformer import TransformerConfig
+from torch import Tensor
+
+from ..config import add_flags, register_architectures, to_transformer_config, with_defaults
+from ..modules.layers import Decoder
+from ..modules.positions import build_position_encoder
+from .transformer import SplitTransformerConfig, SplitTransformerModel
+
+_LENGTH = (
+    "tokens_per_sample",
+    int,
+    field(default=512, metadata={"help": "most tokens of a sample, of the task as well"}),
+)
+
+LanguageModelConfig = make_dataclass(
+    "LanguageModelConfig",
+    [_LENGTH],
+    bases=(
+        with_defaults(
+            "LanguageModelBaseConfig",
+            __name__,
+            SplitTransformerConfig,
+            decoder_embed_dim=512,
+            decoder_ffn_embed_dim=2048,
+            decoder_attention_heads=8,
+            decoder_normalize_before=True,
+            no_decoder_final_norm=True,
+            relative_positions="keys",
+            decoder_history="dense",
+            attention_dropout=0.1,
+            activation_dropout=0.1,
+        ),
+    ),
+    namespace={"__module__": __name__},
+)
+"""The options of a decoder alone; those of encoders have no effect, or are refused."""
+
+
+@register_model("ode_transformer_lm", dataclass=LanguageModelConfig)
+class OdeLanguageModel(FairseqLanguageModel):
+    """A language model (``--arch ode_transformer_lm`` and others)."""
+
+    config_class = LanguageModelConfig
+
+    def __init__(self, cfg: TransformerConfig, decoder: Decoder):
+        super().__init__(decoder)
+        self.cfg = cfg
+        self.position_encoder = build_position_encoder(cfg, {"decoder": decoder})
+        decoder.__dict__["position_encoder"] = self.position_encoder  # not a child of it
+
+    @classmethod
+    def add_args(cls, parser: argparse._ActionsContainer) -> None:
+        """Add the family's flags."""
+        add_flags(parser, cls.config_class())
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "OdeLanguageModel":
+        """Build the model; its samples may be as long as the task's.
+
+        Raises:
+            ValueError: for an option that is unknown, missing or out of its set, does not go with another, or is an
+                encoder's.
+        """
+        nested = to_transformer_config(cfg, cls.config_class)
+        for option, instead in (("integrator", "decoder_integrator"), ("encoder_history", "decoder_history")):
+            default = getattr(cls.config_class(), option)
+            if str(getattr(nested, option)) != str(default):
+                flags = [f"--{name.replace('_', '-')}" for name in (option, instead)]
+                raise ValueError(f"{flags[0]} {getattr(nested, option)}: is an encoder's; take {flags[1]}")
+        if str(nested.decoder_integrator) == "euler" and str(nested.coefficients) != "fixed":
+            raise ValueError(f"--coefficients {nested.coefficients}: must be fixed with --decoder-integrator euler")
+        nested.max_target_positions = nested.tokens_per_sample
+        embedding = SplitTransformerModel.build_embedding(nested, task.source_dictionary, nested.decoder.input_dim)
+        return cls(nested, Decoder(nested, task.target_dictionary, embedding, no_encoder_attn=True))
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **more: Any) -> Any:
+        """(B, T) -> (B, T, symbols), and what else there is."""
+        if self.position_encoder is None:
+            return self.decoder(src_tokens, **more)
+        with self.position_encoder.one_pass(src_tokens.size(1)):
+            return self.decoder(src_tokens, **more)
+
+    @property
+    def supported_targets(self) -> set[str]:
+        """What fairseq's task may ask for: the next token."""
+        return {"future"}
+
+
+def _size(width: int, inner: int, heads: int, layers: int) -> dict[str, int]:
+    return {
+        "decoder_embed_dim": width,
+        "decoder_ffn_embed_dim": inner,
+        "decoder_attention_heads": heads,
+        "decoder_layers": layers,
+    }
+
+
+ARCHITECTURES = {
+    "ode_transformer_lm_ptb_1l": _size(512, 2048, 8, 1),
+    "ode_transformer_lm_ptb_2l": _size(512, 2048, 8, 2),
+}
+
+register_architectures("ode_transformer_lm", LanguageModelConfig, ARCHITECTURES)
