@@ -1,18 +1,25 @@
-"""Pictures: what positions look like to a model (FLOATER, Figure 3); what systems cost."""
+"""Pictures: what positions look like to a model (FLOATER, Figure 3); training (ODE Transformer, Figures 5 and 6);
+scores against depth and size (there, Figure 3); what weighs the stages of each layer; what systems cost.
+"""
 
 import argparse
+import itertools
 import json
 import logging
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from . import results
 from .checkpoints import CheckpointError
+from .config import PRESETS, resolve
+from .families.ode import SIZES
 from .modules.positions import BiasPositions
-from .standalone import open_model
+from .standalone import named, open_model, source_of
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -21,7 +28,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#0
 MARKS = "os^Dv<>P"
 
 
-def _pyplot(output: str | Path) -> Any:
+def pyplot_for(output: str | Path) -> Any:
     """matplotlib, without a screen, for a file of a known format."""
     if Path(output).suffix not in FORMATS:
         raise ValueError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
@@ -34,7 +41,7 @@ def _pyplot(output: str | Path) -> Any:
     return pyplot
 
 
-def _save(figure: Any, output: str | Path) -> None:
+def save(figure: Any, output: str | Path) -> None:
     """Write a figure beside first, then under its name; and forget it."""
     output = Path(output)
     partial = output.with_name(f".{output.name}.part{output.suffix}")
@@ -91,7 +98,7 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
         CheckpointError: a checkpoint that cannot be used, or has no vectors of that name.
         ValueError: a length below 2 or an unknown format.
     """
-    pyplot = _pyplot(output)
+    pyplot = pyplot_for(output)
     if length < 2:
         raise ValueError(f"--length {length}: must be 2 or more")
     panels = []
@@ -113,7 +120,7 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
         axis.set_title(f"{path.parent.name}/{path.name}\n{name}", fontsize=9)
         axis.set_xlabel("dimension")
     axes[0][0].set_ylabel("position")
-    _save(figure, output)
+    save(figure, output)
 
 
 def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[float, float]]]]]:
@@ -164,7 +171,7 @@ def costs(paths: list[str], output: str | Path) -> None:
         CheckpointError: a file that is no such record.
         ValueError: an unknown format.
     """
-    pyplot = _pyplot(output)
+    pyplot = pyplot_for(output)
     found = [cost_lines(path) for path in paths]
     figure, axes = pyplot.subplots(len(found), 2, figsize=(11, 4 * len(found)), squeeze=False, layout="constrained")
     for row, (name, lines) in zip(axes, found, strict=True):
@@ -181,7 +188,176 @@ def costs(paths: list[str], output: str | Path) -> None:
             axis.set_xlabel(name)
             axis.set_ylabel({"seconds": "seconds of a training step", "MiB": "memory of a step, MiB"}[kind])
             axis.legend(fontsize=8)
-    _save(figure, output)
+    save(figure, output)
+
+
+CURVES = {"train_ppl": "training perplexity", "valid_ppl": "validation perplexity", "train_gnorm": "gradient norm"}
+
+
+def training(paths: list[str], output: str | Path) -> None:
+    """Draw training and validation perplexity and the gradient norm against updates, a line a log.
+
+    Args:
+        paths: logs of ``fairseq-train --log-format json``, or records of runs.
+        output: the file; its suffix is the format.
+
+    Raises:
+        CheckpointError: a file that is neither, or has no such curve.
+        ValueError: an unknown format.
+    """
+    pyplot = pyplot_for(output)
+    curves = {}
+    for path in map(Path, paths):
+        try:
+            if path.suffix == ".json":
+                curve = json.loads(path.read_text(encoding="utf-8"))["training"]["curve"]
+            else:
+                curve = results.read_log(path)["curve"]
+            found = {
+                key: [(entry["num_updates"], entry[key]) for entry in curve if key in entry and "num_updates" in entry]
+                for key in CURVES
+            }
+            if not any(found.values()):
+                raise ValueError("no perplexity")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            message = (
+                error if isinstance(error, results.RecordError) else f"{path}: no curve of a training in it ({error!r})"
+            )
+            raise CheckpointError(str(message)) from error
+        name = path.stem if path.suffix == ".json" else path.parent.name or path.stem
+        curves[name if name not in curves else str(path)] = found
+    figure, axes = pyplot.subplots(1, len(CURVES), figsize=(15, 4.5), layout="constrained")
+    for axis, (key, label) in zip(axes, CURVES.items(), strict=True):
+        for i, (name, found) in enumerate(curves.items()):
+            if found[key]:
+                style = {"color": COLOURS[i % 8], "marker": MARKS[i % 8], "markersize": 3, "label": name}
+                axis.plot(*zip(*found[key], strict=True), **style)
+        axis.set_xlabel("updates")
+        axis.set_ylabel(label)
+        axis.set_yscale("log")
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize=8)
+    save(figure, output)
+
+
+def shape_of(command: str) -> tuple[str, int]:
+    """The system that a command of fairseq-train trains, an architecture without its size, and its encoder's layers."""
+    words = shlex.split(command)
+    given = {word: value for word, value in itertools.pairwise(words) if word.startswith("--")}
+    arch = given["--arch"]
+    if arch not in PRESETS:  # stock fairseq's, of 6 layers unless it is told otherwise
+        return arch, int(given.get("--encoder-layers", 6))
+    _, config, preset = PRESETS[arch]
+    values = resolve(preset, config)
+    if "evolution_depth" in values:
+        blocks, depth = (
+            int(given.get(f"--evolution-{name}", values[f"evolution_{name}"])) for name in ("blocks", "depth")
+        )
+        layers = blocks * depth
+    else:
+        layers = int(given.get("--encoder-layers", values["encoder_layers"]))
+    sizes = sorted((suffix for suffix in SIZES if suffix), key=len, reverse=True)
+    suffix = next((suffix for suffix in sizes if arch.endswith(suffix)), "")
+    return arch.removesuffix(suffix), layers
+
+
+def scores(paths: list[str], of: str | None, output: str | Path) -> None:
+    """Draw tokenised BLEU of records of runs against the encoder's layers and against parameters.
+
+    Args:
+        paths: records.
+        of: the test set; None: the first of the first record.
+        output: the file; its suffix is the format.
+
+    Raises:
+        CheckpointError: a file that is no record, or has no such test set.
+        ValueError: an unknown format.
+    """
+    pyplot = pyplot_for(output)
+    points: dict[str, list[tuple[int, float, float]]] = {}
+    for path in map(Path, paths):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            of = of or next(iter(record["scores"]))
+            system, layers = shape_of(record["command"])
+            row = (layers, record["training"]["parameters"] / 1e6, record["scores"][of]["tokenised"]["bleu"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            raise CheckpointError(f"{path}: no record of a run with a score of {of} in it ({error!r})") from error
+        points.setdefault(system, []).append(row)
+    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    for column, (axis, label) in enumerate(zip(axes, ("layers of the encoder", "million parameters"), strict=True)):
+        for i, (system, rows) in enumerate(points.items()):
+            line = sorted((row[column], row[2]) for row in rows)
+            style = {"color": COLOURS[i % 8], "marker": MARKS[i // 8 % 8], "label": system}
+            axis.plot(*zip(*line, strict=True), **style)
+        axis.set_xlabel(label)
+        if column == 0:
+            axis.set_xticks(sorted({row[0] for rows in points.values() for row in rows}))
+        axis.set_ylabel(f"tokenised BLEU, {of}")
+        axis.grid(alpha=0.3)
+    axes[1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    save(figure, output)
+
+
+@torch.no_grad()
+def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[list[tuple[float, float]]]:
+    """What learned coefficients weigh stages with: for each step in turn, of each stage the mean and the standard
+    deviation over real tokens.
+    """
+    real, found, hooks = net_input["src_tokens"].ne(1).t(), [], []
+
+    def watch(module: nn.Module, args: tuple, _: Tensor) -> None:
+        rows = []
+        for weight in module.weights(*args):
+            values = weight.squeeze(-1)[real] if weight.dim() == 3 and weight.size(0) == len(real) else weight.flatten()
+            rows.append((float(values.double().mean()), float(values.double().std(correction=0))))
+        found.append(rows)
+
+    for module in model.modules():
+        if hasattr(module, "weights") and callable(module.weights):
+            hooks.append(module.register_forward_hook(watch))
+    try:
+        model.eval()(**net_input)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def coefficients(paths: list[str], text: str, dictionary: str, count: int, output: str | Path) -> None:
+    """Draw what learned coefficients weigh the stages of each layer's step with, a panel a checkpoint.
+
+    Args:
+        paths: checkpoints.
+        text, dictionary, count: sentences of their source, for gates depend on what they read.
+        output: the file; its suffix is the format.
+
+    Raises:
+        CheckpointError: a checkpoint that cannot be used, or has no learned coefficients.
+        ValueError: an unknown format.
+    """
+    pyplot = pyplot_for(output)
+    net_input, panels = source_of(Path(text), Path(dictionary), count), []
+    for path in paths:
+        with named(f"{path}: cannot read the sentences"):
+            found = stage_weights(open_model(path), net_input)
+        if not found:
+            raise CheckpointError(f"{path}: has no learned coefficients")
+        panels.append((Path(path), found))
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(5.5 * len(panels), 4), squeeze=False, layout="constrained")
+    for axis, (path, found) in zip(axes[0], panels, strict=True):
+        steps = range(1, len(found) + 1)
+        for i in range(len(found[0])):
+            mean, deviation = zip(*(rows[i] for rows in found), strict=True)
+            style = {"color": COLOURS[i], "marker": MARKS[i], "capsize": 3, "label": f"stage {i + 1}"}
+            axis.errorbar(steps, mean, deviation, **style)
+        axis.set_xticks(steps)
+        axis.set_xlabel("layer")
+        axis.set_ylabel("weight: mean and deviation over tokens")
+        axis.set_title(f"{path.parent.name}/{path.name}", fontsize=9)
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8)
+    save(figure, output)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -197,6 +373,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "queries where they move, else its input)",
     )  # fmt: skip
 
+    drawn = kinds.add_parser("training", help="perplexity and gradient norm against updates")
+    drawn.add_argument("logs", nargs="+", metavar="LOG", help="of fairseq-train --log-format json, or a run's record")
+    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn = kinds.add_parser("scores", help="BLEU against layers and parameters")
+    drawn.add_argument("records", nargs="+", metavar="RECORD", help="of runs: results/*/*.json")
+    drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the first record)")
+    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn = kinds.add_parser("coefficients", help="what learned coefficients weigh the stages of each layer with")
+    drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="a panel each")
+    drawn.add_argument("--text", required=True, help="prepared sentences of their source, one a line")
+    drawn.add_argument("--dictionary", required=True, help="its dictionary, such as data-bin/NAME/dict.en.txt")
+    drawn.add_argument("--sentences", type=int, default=64, help="how many of them (default: %(default)s)")
+    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
     drawn = kinds.add_parser("costs", help="time and memory against length, depth or the dictionary's size")
     drawn.add_argument("records", nargs="+", metavar="RECORD", help="of `ode-transformer bench`: a row each")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
@@ -205,8 +394,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Draw."""
     try:
+        if getattr(args, "sentences", 1) < 1:
+            raise ValueError(f"--sentences {args.sentences}: must be 1 or more")
         if args.kind == "costs":
             costs(args.records, args.output)
+        elif args.kind == "training":
+            training(args.logs, args.output)
+        elif args.kind == "scores":
+            scores(args.records, args.of, args.output)
+        elif args.kind == "coefficients":
+            coefficients(args.checkpoints, args.text, args.dictionary, args.sentences, args.output)
         else:
             positions(args.checkpoints, args.of, args.length, args.output)
     except CheckpointError:

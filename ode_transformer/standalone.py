@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Optional
 
+import torch
 from fairseq.data import Dictionary
 from fairseq.models import build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import OmegaConf
-from torch import nn
+from torch import Tensor, nn
 
 from . import checkpoints
 from .checkpoints import CheckpointError
@@ -69,3 +70,26 @@ def open_model(path: str | Path) -> nn.Module:
         model = build_model(config, task(*symbols(state, path)))
         model.load_state_dict(state["model"])
     return model.eval()
+
+
+def source_of(path: Path, dictionary: Path, count: int) -> dict[str, Tensor]:
+    """What an encoder-decoder is called with to read prepared sentences, one a line: ``src_tokens`` (B, T), padded on
+    the left, and the rest; its decoder sees the beginning alone.
+
+    Raises:
+        CheckpointError: a file is not there or cannot be read, or holds no sentences.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()[:count]
+        symbols = Dictionary.load(str(dictionary))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}, {dictionary}: {error}") from error
+    rows = [symbols.encode_line(line, add_if_not_exist=False).long() for line in lines if line.strip()]
+    if not rows:
+        raise CheckpointError(f"{path}: holds no sentences")
+    tokens = torch.full((len(rows), max(map(len, rows))), symbols.pad())
+    for row, words in zip(tokens, rows, strict=True):
+        row[len(row) - len(words) :] = words
+    lengths = tokens.ne(symbols.pad()).sum(1)
+    beginning = torch.full((len(rows), 1), symbols.eos())
+    return {"src_tokens": tokens, "src_lengths": lengths, "prev_output_tokens": beginning}

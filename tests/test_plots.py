@@ -8,7 +8,7 @@ from fairseq.models import build_model
 
 from ode_transformer import cli, plots
 from ode_transformer.plots import position_vectors
-from tests.helpers import SMALL, VARIANTS, parse, small, task
+from tests.helpers import SMALL, VARIANTS, batch, parse, small, task
 
 
 def write(path, variant="floater_tiny"):
@@ -135,3 +135,88 @@ def test_a_record_without_costs_is_named(tmp_path, content, capsys):
     assert cli.main(["plot", "costs", str(path), "--output", str(tmp_path / "x.png")]) == 1
     assert f"{path}: no record of cost" in capsys.readouterr().err
     assert not (tmp_path / "x.png").exists()
+
+
+# Training, scores, coefficients
+
+
+def run_record(arch, bleu, **more):
+    curve = [{"epoch": 1, "train_ppl": 9.0, "valid_ppl": 8.0, "train_gnorm": 1.0, "num_updates": 5}]
+    return {
+        "scores": {"valid": {"tokenised": {"bleu": bleu}}},
+        "command": f"fairseq-train data --arch {arch}",
+        "training": {"parameters": 10**6, "curve": curve},
+    } | more
+
+
+@pytest.mark.parametrize(
+    ("command", "system", "layers"),
+    [
+        ("fairseq-train data --arch rk2_learnable_h256_l28", "rk2_learnable", 28),
+        ("fairseq-train data --arch rk2_big_deep --encoder-layers 3", "rk2", 3),
+        ("fairseq-train data --arch transevolve_fullff_2_tiny", "transevolve_fullff_2", 6),
+        ("fairseq-train data --arch transformer --encoder-layers 4 --share-all-embeddings", "transformer", 4),
+        ("fairseq-train data --arch transformer", "transformer", 6),
+    ],
+)
+def test_the_system_of_a_command(command, system, layers):
+    assert plots.shape_of(command) == (system, layers)
+
+
+def test_pictures_of_scores_and_training(tmp_path):
+    paths = [
+        record(tmp_path / f"{i}.json", **run_record(arch, 30.0 + i))
+        for i, arch in enumerate(("rk2_tiny", "rk2_deep", "macaron_tiny"))
+    ]
+    log = tmp_path / "run" / "train.log"
+    log.parent.mkdir()
+    entries = {"train": {"epoch": 1, "train_ppl": "9", "train_gnorm": "2", "train_num_updates": "5"},
+               "valid": {"epoch": 1, "valid_ppl": "8", "valid_num_updates": "5"}}  # fmt: skip
+    lines = [f"2026 | INFO | {kind} | {json.dumps(entry)}" for kind, entry in entries.items()]
+    log.write_text("\n".join(["num. shared model params: 7 (num. trained: 7)", *lines]))
+    for kind, inputs in (("scores", paths), ("training", [*paths, str(log)])):
+        output = tmp_path / f"{kind}.png"
+        assert cli.main(["plot", kind, *inputs, "--output", str(output)]) == 0
+        assert output.stat().st_size > 5000
+
+
+@pytest.mark.parametrize("kind", ["scores", "training"])
+@pytest.mark.parametrize("content", ["{}", "no log", "[]", '{"scores": {}, "training": {"curve": []}, "command": ""}'])
+def test_what_has_no_scores_or_curve_is_named(tmp_path, kind, content, capsys):
+    for name in ("x.json", "x.log"):
+        (tmp_path / name).write_text(content)
+        assert cli.main(["plot", kind, str(tmp_path / name), "--output", str(tmp_path / "x.png")]) == 1
+        assert str(tmp_path / name) in capsys.readouterr().err
+
+
+def test_weights_of_stages_are_those_that_the_layers_use():
+    src, lengths, prev = batch()
+    net_input = {"src_tokens": src, "src_lengths": lengths, "prev_output_tokens": prev}
+    m = small("rk2_learnable_tiny")
+    with torch.no_grad():
+        m.encoder.coefficients.gate.weight.zero_()
+        m.encoder.coefficients.gate.bias.fill_(1.0)
+    g = torch.sigmoid(torch.tensor(1.0)).item()
+    found = plots.stage_weights(m, net_input)
+    assert len(found) == 2
+    for stages in found:
+        assert stages[0] == (pytest.approx(g), pytest.approx(0, abs=1e-6)) and stages[1][0] == pytest.approx(1 - g)
+    scalars = small("rk2_scalars_tiny")
+    assert plots.stage_weights(scalars, net_input)[0][0] == (
+        pytest.approx(float(scalars.encoder.coefficients.weight[0])),
+        0,
+    )
+    assert plots.stage_weights(small("macaron"), net_input) == []
+
+
+def test_a_picture_of_coefficients(tmp_path, capsys):
+    (tmp_path / "text").write_text("s4 s5 s6\ns7\n")
+    (tmp_path / "dict.txt").write_text("".join(f"s{i} 1\n" for i in range(46)))
+    words = ["--text", str(tmp_path / "text"), "--dictionary", str(tmp_path / "dict.txt")]
+    paths = [write(tmp_path / f"{name}.pt", name) for name in ("rk2_learnable_tiny", "rk2-ema")]
+    output = tmp_path / "x.png"
+    assert cli.main(["plot", "coefficients", *paths, *words, "--output", str(output)]) == 0
+    assert output.stat().st_size > 5000
+    macaron = write(tmp_path / "macaron.pt", "macaron")
+    assert cli.main(["plot", "coefficients", macaron, *words, "--output", str(output)]) == 1
+    assert "macaron.pt: has no learned coefficients" in capsys.readouterr().err

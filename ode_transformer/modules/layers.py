@@ -81,6 +81,9 @@ def _build_coefficients(cfg: TransformerConfig, side: str, sharing: str) -> Opti
 class SplitLayer:
     """What the encoder's and the decoder's layer share: sub-layers as a splitting asks for, and the step."""
 
+    step_size = 1.0
+    """h, for whoever studies the equation; a network's is 1."""
+
     def _build_sublayers(self, cfg: TransformerConfig, side: str) -> None:
         ffn_embed_dim = getattr(cfg, side).ffn_embed_dim
         self.splitting = get_splitting(str(cfg.splitting))
@@ -178,7 +181,7 @@ class SplitLayer:
             return self._increment(substeps, y)
         combine = shared if self.coefficients is None else self.coefficients
         if self.integrator == EULER and combine is None:
-            return split_step(substeps, y, step=self._euler)
+            return split_step(substeps, y, self.step_size, self._euler)
         step = polynomial_step if isinstance(self.integrator, Polynomial) else rk_step
 
         def integrate(f: Callable[[Tensor], Tensor], y: Tensor, h: float) -> Tensor:
@@ -187,12 +190,12 @@ class SplitLayer:
             return step(f, y, self.integrator, h, combine)
 
         if self.flows is None:
-            return integrate(lambda x: self._increment(substeps, x), y, 1.0)
+            return integrate(lambda x: self._increment(substeps, x), y, self.step_size)
 
         def substep(sublayer: Sublayer, y: Tensor, h: float) -> Tensor:
             return integrate(sublayer.field, y, h) if sublayer.flow in self.flows else self._euler(sublayer, y, h)
 
-        return split_step(substeps, y, step=substep)
+        return split_step(substeps, y, self.step_size, substep)
 
     def _increment(self, substeps: list[tuple[Sublayer, float]], y: Tensor) -> Tensor:
         """f(y) = sum of h Sub(LN(y + what came before)); never layer(y) - y, which loses bits in half precision."""

@@ -58,8 +58,12 @@ class Scalars(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(initial))
 
+    def weights(self, _: Sequence[Tensor]) -> list[Tensor]:
+        """gamma of every stage."""
+        return list(self.weight)
+
     def forward(self, stages: Sequence[Tensor]) -> Tensor:
-        return weighted_sum(list(self.weight), stages)
+        return weighted_sum(self.weights(stages), stages)
 
 
 class MovingAverage(nn.Module):
@@ -69,9 +73,13 @@ class MovingAverage(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(0.5))
 
-    def forward(self, stages: Sequence[Tensor]) -> Tensor:
+    def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
+        """gamma of every stage."""
         n = len(stages)
-        return weighted_sum([self.weight * (1 - self.weight) ** (n - i) for i in range(1, n + 1)], stages)
+        return [self.weight * (1 - self.weight) ** (n - i) for i in range(1, n + 1)]
+
+    def forward(self, stages: Sequence[Tensor]) -> Tensor:
+        return weighted_sum(self.weights(stages), stages)
 
 
 class Gates(nn.Module):
@@ -90,14 +98,23 @@ class Gates(nn.Module):
         nn.init.zeros_(self.gate.bias)
         self.activation = activation
 
-    def forward(self, stages: Sequence[Tensor]) -> Tensor:
+    def gates(self, stages: Sequence[Tensor]) -> Tensor:
+        """The gates, (..., 1 or 2)."""
         f1, f2 = stages
         # [F_1; F_2] W + b, without the concatenation.
         w1, w2 = self.gate.weight.chunk(2, dim=1)
-        gamma = self.activation(F.linear(f1, w1, self.gate.bias) + F.linear(f2, w2))
+        return self.activation(F.linear(f1, w1, self.gate.bias) + F.linear(f2, w2))
+
+    def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
+        """gamma of both stages, (..., 1) each."""
+        gates = self.gates(stages)
+        return [gates, 1 - gates] if self.gate.out_features == 1 else list(gates.split(1, dim=-1))
+
+    def forward(self, stages: Sequence[Tensor]) -> Tensor:
+        f1, f2 = stages
         if self.gate.out_features == 1:
-            return torch.addcmul(f2, gamma, f1 - f2)  # g F_1 + (1 - g) F_2
-        return weighted_sum(gamma.split(1, dim=-1), stages)
+            return torch.addcmul(f2, self.gates(stages), f1 - f2)  # g F_1 + (1 - g) F_2
+        return weighted_sum(self.weights(stages), stages)
 
 
 COEFFICIENTS = ("fixed", "ones", "scalars", "sigmoid", "two-sigmoids", "two-tanh", "ema")

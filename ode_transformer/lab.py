@@ -1,0 +1,290 @@
+"""``ode-transformer lab orders``: orders of convergence, measured; and the error of a step inside a trained model.
+
+The problem is y' = F(y) + G(y) in three dimensions, with F(y) = c A asinh(y), G(y) = c B asinh(y), c = sqrt(1 + y^2) by
+components: it is nonlinear, A and B do not commute, and with y = sinh(z) it reads z' = (A + B) z, so that the solution
+and the flows of F and of G alone are known: sinh(exp(t (A + B)) asinh(y)), and so on.
+
+A method of order p has a local error, after one step of size h, of O(h^(p + 1)), and a global one, at t = 1, of O(h^p).
+The exponents are slopes of the logarithm of the error against that of h, in double precision.
+
+In a trained model nobody knows the solution. What one can ask a layer is how far a step of size 1 is from two of size
+1/2: for a method of order p that is the error of the step but for a factor of 1 - 2^-p (Richardson).
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import plots, results
+from .checkpoints import CheckpointError
+from .modules.layers import SplitLayer
+from .numerics.coefficients import weighted_sum
+from .numerics.integrators import HEUN, INTEGRATORS, ButcherTableau, Polynomial, polynomial_step, rk_step
+from .numerics.splitting import SPLITTINGS, euler, split_step
+from .standalone import named, open_model, source_of
+
+_A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=torch.float64)
+_B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=torch.float64)
+_START = torch.tensor([0.6, -0.3, 0.4], dtype=torch.float64)
+
+Step = Callable[[Tensor, float], Tensor]
+
+
+def _field(matrix: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda y: (1 + y * y).sqrt() * (matrix @ y.asinh())
+
+
+def _flow(matrix: Tensor, y: Tensor, t: float) -> Tensor:
+    return (torch.linalg.matrix_exp(t * matrix) @ y.asinh()).sinh()
+
+
+def methods() -> dict[str, tuple[int, Step]]:
+    """Every method by name: the exponent of its local error that theory has, and its step (y, h) -> y."""
+    f, matrices = _field(_A + _B), {"F": _A, "G": _B}
+    found: dict[str, tuple[int, Step]] = {}
+
+    def splitting(name: str, solver: str, exponent: int, solve: Callable[[str, Tensor, float], Tensor]) -> None:
+        substeps = list(SPLITTINGS[name])
+        found[f"{name}, {solver}"] = exponent, lambda y, h: split_step(substeps, y, h, solve)
+
+    def exact(letter: str, y: Tensor, h: float) -> Tensor:
+        return _flow(matrices[letter], y, h)
+
+    for name, exponent in (("lie-trotter", 2), ("strang", 3), ("strang-swapped", 3)):
+        splitting(name, "exact sub-flows", exponent, exact)
+    splitting("lie-trotter", "Euler (Transformer)", 2, lambda u, y, h: euler(_field(matrices[u]), y, h))
+    splitting("strang", "Euler (Macaron)", 2, lambda u, y, h: euler(_field(matrices[u]), y, h))
+    splitting("strang", "Heun (macaron_rk2)", 3, lambda u, y, h: rk_step(_field(matrices[u]), y, HEUN, h))
+    exponents = {
+        "euler": 2,
+        "heun": 3,
+        "midpoint": 3,
+        "ralston": 3,
+        "kutta3": 4,
+        "rk4": 5,
+        "three-eighths": 5,
+        "polynet": 2,
+    }
+    for name, method in INTEGRATORS.items():
+        if isinstance(method, (ButcherTableau, Polynomial)):
+            step = rk_step if isinstance(method, ButcherTableau) else polynomial_step
+            found[name] = exponents[name], lambda y, h, step=step, method=method: step(f, y, method, h)
+    for gate in (0.3, 0.5):
+
+        def combine(stages: list, gate: float = gate) -> Tensor:
+            return weighted_sum([gate, 1 - gate], stages)
+
+        found[f"heun, gate {gate}"] = 3 if gate == 0.5 else 2, lambda y, h, c=combine: rk_step(f, y, HEUN, h, c)
+    return found
+
+
+def slope(sizes: list[float], errors: list[float]) -> float:
+    """The slope of log error against log size, by least squares."""
+    x, y = (torch.tensor([math.log(v) for v in values], dtype=torch.float64) for values in (sizes, errors))
+    return float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
+
+
+def orders() -> list[dict[str, Any]]:
+    """Local and global errors of every method at steps of 1/8 to 1/64, and their slopes."""
+    steps, rows = [8, 16, 32, 64], []
+    for name, (exponent, step) in methods().items():
+        local, total = [], []
+        for n in steps:
+            local.append(float((step(_START, 1 / n) - _flow(_A + _B, _START, 1 / n)).norm()))
+            y = _START
+            for _ in range(n):
+                y = step(y, 1 / n)
+            total.append(float((y - _flow(_A + _B, _START, 1.0)).norm()))
+        sizes = [1 / n for n in steps]
+        rows.append(
+            {
+                "method": name,
+                "theory": exponent,
+                "local": round(slope(sizes, local), 3),
+                "global": round(slope(sizes, total), 3),
+                "sizes": sizes,
+                "local_errors": local,
+                "global_errors": total,
+            }
+        )
+    return rows
+
+
+# Layers of trained models
+
+
+def layers_of(model: nn.Module, path: str | Path) -> dict[str, SplitLayer]:
+    """The layers that a model takes steps with, by name: the encoder's, or those of a decoder that stands alone.
+
+    Raises:
+        CheckpointError: there are none whose step could be halved.
+    """
+    side = "encoder" if hasattr(model, "encoder") else "decoder"
+    layers = list(nn.ModuleList.__iter__(getattr(model, side).layers))
+    found = {f"{side} {i + 1}": layer for i, layer in enumerate(layers)}
+    for name, layer in found.items():
+        if not isinstance(layer, SplitLayer):
+            raise CheckpointError(f"{path}: its {name} is a {type(layer).__name__}: no layers to measure")
+        for trouble, there in (
+            ("is post-norm, which is no step of an equation", not layer.normalize_before),
+            ("has the released code's residual, which has no step size", layer.released),
+            ("is one of a multistep scheme", not isinstance(layer.integrator, (ButcherTableau, Polynomial))),
+        ):
+            if there:
+                raise CheckpointError(f"{path}: its {name} {trouble}: no layers to measure")
+    return found
+
+
+@contextmanager
+def _steps_of(layer: SplitLayer, size: float) -> Iterator[None]:
+    layer.step_size = size
+    try:
+        yield
+    finally:
+        del layer.step_size
+
+
+@torch.no_grad()
+def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path = "model") -> list[dict[str, Any]]:
+    """What each layer's step changes, and how far two half steps come out from it, over real tokens.
+
+    Args:
+        model: in evaluation mode.
+        net_input: what it is called with; ``src_tokens`` (B, T) among it.
+        path: for errors.
+
+    Returns:
+        of each layer its name, ``increment``, the norm of the step's increment over that of the state, and
+        ``difference``, the norm of the difference over that of the increment; both root mean squares over tokens.
+
+    Raises:
+        CheckpointError: it has no layers whose step could be halved.
+    """
+    layers, rows, hooks = layers_of(model, path), [], []
+    real = net_input["src_tokens"].ne(1).t()  # (T, B)
+
+    def norm(x: Tensor) -> float:
+        return float(x[real].double().pow(2).mean().sqrt())
+
+    def state(output: Any) -> Tensor:
+        return output[0] if isinstance(output, tuple) else output
+
+    def watch(name: str) -> Callable:
+        def hook(layer: SplitLayer, args: tuple, kwargs: dict, output: Any) -> None:
+            if "step_size" in vars(layer):
+                return  # our own half steps
+            x, y = args[0], state(output)
+            with _steps_of(layer, 0.5):
+                half = state(layer(x, *args[1:], **kwargs))
+                two = state(layer(half, *args[1:], **kwargs))
+            row = {"increment": norm(y - x) / norm(x), "difference": norm(two - y) / norm(y - x)}
+            rows.append({"layer": name, **{key: round(value, 5) for key, value in row.items()}})
+
+        return hook
+
+    for name, layer in layers.items():
+        hooks.append(layer.register_forward_hook(watch(name), with_kwargs=True))
+    try:
+        model.eval()(**net_input)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return rows
+
+
+def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], output: str | Path) -> None:
+    """Local errors against the step, a line a method, beside theory's slopes; and errors by layer, a line a model.
+
+    Raises:
+        ValueError: an unknown format.
+    """
+    pyplot = plots.pyplot_for(output)
+    figure, axes = pyplot.subplots(1, 1 + bool(layers), figsize=(8 * (1 + bool(layers)), 6), squeeze=False)
+    axis = axes[0][0]
+    for exponent in sorted({row["theory"] for row in rows}):
+        style = {"color": plots.COLOURS[exponent - 2], "marker": plots.MARKS[exponent - 2], "alpha": 0.8}
+        group = [row for row in rows if row["theory"] == exponent]
+        for row in group:
+            axis.plot(row["sizes"], row["local_errors"], **style)
+        ends = [row["local_errors"][-1] for row in group]
+        axis.annotate(
+            "\n".join(f"{row['method']}: {row['local']:.2f}" for row in group),
+            (group[0]["sizes"][-1], math.prod(ends) ** (1 / len(ends))), color=style["color"], fontsize=8,
+            xytext=(26, 0), textcoords="offset points", va="center", annotation_clip=False,
+        )  # fmt: skip
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.invert_xaxis()
+    axis.set_xticks(rows[0]["sizes"], [f"1/{round(1 / size)}" for size in rows[0]["sizes"]])
+    axis.minorticks_off()
+    axis.set_xlabel("size h of the step")
+    axis.set_ylabel("error of one step, which is O(h to the number beside the name)")
+    if layers:
+        axis = axes[0][1]
+        for i, (name, found) in enumerate(layers.items()):
+            x = range(1, len(found) + 1)
+            style = {"color": plots.COLOURS[i % 8], "marker": plots.MARKS[i % 8], "label": name}
+            axis.plot(x, [row["difference"] for row in found], **style)
+        axis.set_xticks(x)
+        axis.set_yscale("log")
+        low, high = axis.get_ylim()
+        ticks = [t * 10.0**e for e in range(-6, 1) for t in (1, 2, 5) if low <= t * 10.0**e <= high]
+        axis.set_yticks(ticks, [f"{100 * t:g} %" for t in ticks])
+        axis.minorticks_off()
+        axis.set_xlabel("layer")
+        axis.set_ylabel("two half steps from a whole one, over the step")
+        axis.legend(fontsize=8)
+    figure.tight_layout()
+    plots.save(figure, output)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer lab``."""
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    help_ = "orders of convergence of every method, measured; and the error of a step inside trained models"
+    kind = kinds.add_parser("orders", help=help_, description=help_)
+    kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="pre-norm models of ours")
+    kind.add_argument("--text", help="with checkpoints: prepared sentences of their source, one a line")
+    kind.add_argument("--dictionary", help="with checkpoints: its dictionary, such as data-bin/NAME/dict.en.txt")
+    kind.add_argument("--sentences", type=int, default=64, help="how many of them (default: %(default)s)")
+    kind.add_argument("--output", help="write the record there, as JSON")
+    kind.add_argument("--picture", help=f"draw it there, {', '.join(plots.FORMATS)}")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer lab orders``."""
+    if args.checkpoints and not (args.text and args.dictionary):
+        raise SystemExit("error: checkpoints need --text and --dictionary")
+    if args.sentences < 1:
+        raise SystemExit(f"error: --sentences {args.sentences}: must be 1 or more")
+    rows, layers = orders(), {}
+    print("| method | local error: theory | measured | global error |")
+    print("|---|---|---|---|")
+    for row in rows:
+        print(f"| {row['method']} | {row['theory']} | {row['local']:.2f} | {row['global']:.2f} |")
+    if args.checkpoints:
+        net_input = source_of(Path(args.text), Path(args.dictionary), args.sentences)
+        for path in args.checkpoints:
+            label = Path(path).parent.name or path
+            with named(f"{path}: cannot read the sentences"):
+                layers[label] = step_errors(open_model(path), net_input, path)
+            print(f"\n{label}: size of a layer's step over the state's, and of two half steps from it over its own")
+            for row in layers[label]:
+                print(f"  {row['layer']:12s} {row['increment']:.4f}  {row['difference']:.4f}")
+    try:
+        if args.picture:
+            draw(rows, layers, args.picture)
+            print(args.picture)
+    except ValueError as error:
+        raise SystemExit(f"error: {error}") from error
+    if args.output:
+        record = {"what": "orders", "versions": results.versions(), "methods": rows, "layers": layers}
+        results.write(Path(args.output), json.loads(json.dumps(record)))
+    return 0

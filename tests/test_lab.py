@@ -1,0 +1,130 @@
+"""The laboratory: orders as theory has them, steps inside models that are what a layer computes, bad input."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from ode_transformer import cli, lab
+from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.numerics.integrators import INTEGRATORS, Multistep
+from tests.helpers import batch, small
+from tests.test_plots import write
+
+ORDERS = {row["method"]: row for row in lab.orders()}
+
+
+@pytest.mark.parametrize("method", ORDERS)
+def test_orders_are_as_in_theory(method):
+    row = ORDERS[method]
+    assert row["local"] == pytest.approx(row["theory"], abs=0.1)
+    assert row["global"] == pytest.approx(row["theory"] - 1, abs=0.1)
+
+
+def test_every_one_step_method_is_there():
+    assert {name for name, method in INTEGRATORS.items() if not isinstance(method, Multistep)} <= set(ORDERS)
+
+
+def test_the_problem_has_the_solution_that_it_is_said_to_have():
+    """Its derivative is the field; and F and G do not commute."""
+    y = lab._START
+    for matrix in (lab._A, lab._B, lab._A + lab._B):
+        derivative = (lab._flow(matrix, y, 1e-6) - lab._flow(matrix, y, -1e-6)) / 2e-6
+        torch.testing.assert_close(derivative, lab._field(matrix)(y), atol=1e-8, rtol=1e-8)
+    assert (lab._A @ lab._B - lab._B @ lab._A).norm() > 0.5
+
+
+def net_input():
+    src, lengths, prev = batch()
+    return {"src_tokens": src, "src_lengths": lengths, "prev_output_tokens": prev}
+
+
+@pytest.mark.parametrize(
+    "variant", ["macaron", "rk2_tiny", "rk2_learnable_tiny", "rk4_tiny", "macaron_rk2_tiny", "san"]
+)
+def test_steps_are_those_of_the_layers(variant):
+    m = small(variant)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    logits = m(**net_input())[0]
+    rows = lab.step_errors(m, net_input())
+    assert [row["layer"] for row in rows] == ["encoder 1", "encoder 2"]
+    assert all(row["increment"] > 0 and row["difference"] > 0 for row in rows)
+    assert torch.equal(m(**net_input())[0], logits)  # no step size stays behind
+
+
+def test_a_linear_layer_has_the_difference_that_theory_has():
+    """For y' = a y, a whole Euler step is 1 + a, two half steps are (1 + a / 2)^2: they differ by a^2 / 4 of a."""
+    m = small("macaron", **{"splitting": "lie-trotter"})
+    for layer in nn.ModuleList.__iter__(m.encoder.layers):
+        layer._substeps = lambda *_, **__: [(lab_sublayer(0.3), 1.0)]
+    rows = lab.step_errors(m, net_input())
+    assert all(row["difference"] == pytest.approx(0.3 / 4, rel=1e-3) for row in rows)
+    assert all(row["increment"] == pytest.approx(0.3, rel=1e-3) for row in rows)
+
+
+def lab_sublayer(a):
+    from ode_transformer.modules.layers import Sublayer
+
+    return Sublayer("F", lambda x: a * x, nn.Identity())
+
+
+@pytest.mark.parametrize(
+    ("variant", "message"),
+    [
+        ("macaron-post-norm", "encoder 1 is post-norm"),
+        ("released-form", "encoder 1 has the released code's residual"),
+        ("ode_multistep_tiny", "encoder 1 is one of a multistep scheme"),
+        ("transevolve_fullff_1_tiny", "encoder 1 is a Block: no layers to measure"),
+    ],
+)
+def test_what_cannot_be_measured_is_named(variant, message):
+    with pytest.raises(CheckpointError, match=message):
+        lab.step_errors(small(variant), net_input())
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    (tmp_path / "text").write_text("s4 s5 s6\ns7\n\ns9 s8 unheard s4\n")
+    (tmp_path / "dict.txt").write_text("".join(f"s{i} 1\n" for i in range(46)))
+    return ["--text", str(tmp_path / "text"), "--dictionary", str(tmp_path / "dict.txt")]
+
+
+def test_the_command(tmp_path, sentences, capsys):
+    path, record = write(tmp_path / "rk2.pt", "rk2_tiny"), tmp_path / "orders.json"
+    words = ["lab", "orders", path, *sentences, "--output", str(record), "--picture", str(tmp_path / "orders.png")]
+    assert cli.main(words) == 0
+    shown = capsys.readouterr().out
+    assert "| rk4 | 5 | 5.0" in shown and "encoder 2" in shown
+    content = json.loads(record.read_text())
+    assert len(content["methods"]) == len(ORDERS) and len(content["layers"][tmp_path.name]) == 2
+    assert (tmp_path / "orders.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["x.pt"], "checkpoints need --text and --dictionary"),
+        (["--sentences", "0"], "--sentences 0: must be 1 or more"),
+        (["--picture", "x.gif"], "x.gif: must end in one of .png"),
+    ],
+)
+def test_bad_arguments_are_named(words, message):
+    with pytest.raises(SystemExit, match=message):
+        cli.main(["lab", "orders", *words])
+
+
+def test_bad_files_are_named(tmp_path, sentences, capsys):
+    path = write(tmp_path / "rk2.pt", "rk2_tiny")
+    assert cli.main(["lab", "orders", path, "--text", "nowhere", *sentences[2:]]) == 1
+    assert "nowhere" in capsys.readouterr().err
+    (tmp_path / "text").write_text("\n")
+    assert cli.main(["lab", "orders", path, *sentences]) == 1
+    assert "holds no sentences" in capsys.readouterr().err
+    (tmp_path / "dict.txt").write_text("s1 1\n")  # of another model
+    (tmp_path / "text").write_text("s1\n")
+    assert cli.main(["lab", "orders", str(tmp_path / "text"), *sentences]) == 1
+    assert str(tmp_path / "text") in capsys.readouterr().err
