@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ode_transformer import recipes, results, tables
+from ode_transformer.bench import suite
 from ode_transformer.results import RecordError
 from tests.helpers import ROOT
 
@@ -53,7 +54,7 @@ def test_a_run_without_its_scores_is_named(tmp_path):
         results.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
 
 
-OTHERS = {"listops", "bench", tables.SIGNIFICANCE, "rehearsal.json"}
+OTHERS = {"listops", "ptb", "lab", "bench", tables.SIGNIFICANCE, "rehearsal.json"}
 FILES = sorted((ROOT / "results").rglob("*.json"))
 RECORDS = [path for path in FILES if not OTHERS & set(path.relative_to(ROOT / "results").parts)]
 
@@ -68,6 +69,20 @@ def test_a_committed_record_says_what_was_run(path):
         assert score["sentences"] > 0 and score["tokenised"]["ref_len"] > 0
     assert record["seeds"] and record["hardware"] and record["training"]["curve"]
     assert {"torch", "fairseq-fixed", "commit"} <= set(record["versions"])
+    assert "/tmp" not in path.read_text() and "/home" not in path.read_text()
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if f.parent.name in ("listops", "ptb", "lab", "bench")], ids=str)
+def test_a_committed_measurement_says_what_was_run(path):
+    record = json.loads(path.read_text(encoding="utf-8"))
+    assert {"torch", "fairseq-fixed", "commit"} <= set(record["versions"])
+    if path.parent.name in ("listops", "ptb"):
+        assert record["command"].startswith("fairseq-train ") and record["hardware"]
+        assert record["training"] and record["validation"]
+        assert path.parent.name == "listops" or set(record["perplexity"]) == {"valid", "test"}
+    elif path.parent.name == "bench":
+        assert record["hardware"]["threads"] and record["setting"]["rounds"]
+        assert path.name.startswith("lengths") or suite.table(path.name.split(".")[0], record)
     assert "/tmp" not in path.read_text() and "/home" not in path.read_text()
 
 
