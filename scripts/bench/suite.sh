@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The benchmark: every contest that has no record yet, then the tables of all records there are, and the picture.
+#
+# Usage: scripts/bench/suite.sh [options] [CONTEST...]
+#   CONTEST            such as tiny, base-ode or decoding-base; see `ode-transformer bench suite --help` (default: all)
+#   --directory DIR    where records are and go (default: results/bench)
+#   --device cuda      measure on a GPU (default: cpu)
+#   --precision P      fp32, fp16, bf16 or amp (default: fp32)
+#   --quick            a few tiny systems alone: two minutes on a CPU, no record
+#
+# DIR gets a record a contest, lengths-cpu.json, costs-cpu.png (on a GPU lengths-cuda-fp16.json and so on) and tables.md.
+# An hour of a CPU that should have nothing else to do, and 20 GiB of memory.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+directory=$root/results/bench device=cpu precision=fp32 quick=0 contests=()
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    -h | --help) usage; exit 0 ;;
+    --directory) directory=$(absolute "$(argument --directory "$@")"); shift ;;
+    --device) device=$(argument --device "$@"); shift ;;
+    --precision) precision=$(argument --precision "$@"); shift ;;
+    --quick) quick=1 ;;
+    -*) die "unknown option $1; see --help" ;;
+    *) contests+=("$1") ;;
+    esac
+    shift
+done
+cd "$root"
+bench=(python -m ode_transformer.cli bench)
+if [[ $quick -eq 1 ]]; then
+    run "${bench[@]}" suite --quick --device "$device" --precision "$precision"
+    exit
+fi
+run "${bench[@]}" suite --missing --device "$device" --precision "$precision" --directory "$directory" "${contests[@]}"
+if [[ ${#contests[@]} -gt 0 ]]; then exit; fi
+kind=$device
+if [[ $device == cuda ]]; then kind+=-$precision; fi
+lengths=$directory/lengths-$kind.json
+if [[ $precision != amp && ! -e $lengths ]]; then
+    run "${bench[@]}" lengths --device "$device" --dtype "$precision" --output "$lengths"
+fi
+suffix=.json
+if [[ $device == cuda ]]; then suffix=.cuda-$precision.json; fi
+costs=()
+for record in "$lengths" "$directory/depth$suffix" "$directory/vocabulary$suffix"; do
+    if [[ -e $record ]]; then costs+=("$record"); fi
+done
+run python -m ode_transformer.cli plot costs "${costs[@]}" --output "$directory/costs-$kind.png"
+records=()
+for record in "$directory"/*.json; do
+    case $(basename "$record") in
+    lengths-*) ;;
+    *) records+=("$record") ;;
+    esac
+done
+run "${bench[@]}" table "${records[@]}" >"$directory/tables.md.part"
+mv "$directory/tables.md.part" "$directory/tables.md"
