@@ -245,6 +245,16 @@ def process(function: Callable, *args: Any) -> Iterator[Any]:
         worker.kill()
 
 
+def answer(connection: Any, name: str, message: Optional[str] = None) -> Any:
+    """What the process of a system sends, after a message to it if there is one."""
+    try:
+        if message is not None:
+            connection.send(message)
+        return connection.recv()
+    except (EOFError, OSError) as error:
+        raise SystemExit(f"error: {name}: its process has died; is there memory for all systems at once?") from error
+
+
 def _take_turns(connection: Any, system: System, setting: Setting) -> None:
     keep_freed_memory(True)
     model, run = prepare(system, setting)
@@ -275,11 +285,10 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
         workers = {}
         for name, system in systems.items():
             workers[name] = stack.enter_context(process(_take_turns, system, setting))
-            about[name] = {k: v for k, v in asdict(system).items() if v is not None} | workers[name].recv()
+            about[name] = {k: v for k, v in asdict(system).items() if v is not None} | answer(workers[name], name)
         for round_ in range(-1, setting.rounds):  # the first warms up
             for name in list(workers)[:: -1 if round_ % 2 else 1]:
-                workers[name].send(None)
-                elapsed = workers[name].recv()
+                elapsed = answer(workers[name], name, "your turn")
                 if round_ >= 0:
                     seconds[name].append(elapsed)
     baseline = next(iter(systems))
@@ -294,6 +303,6 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
         }
         if memory:
             with process(_send_peak, system, setting) as worker:
-                peaks = worker.recv()
+                peaks = answer(worker, name)
             about[name] |= dict(zip(("peak_mib", "step_mib"), (round(x / 2**20, 1) for x in peaks), strict=True))
     return {"setting": asdict(setting), "baseline": baseline, "systems": about}

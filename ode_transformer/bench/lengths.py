@@ -25,7 +25,7 @@ from ..families.transevolve import Block, TransEvolveConfig
 from ..families.transformer import SplitTransformerConfig
 from ..modules.evolving_attention import EvolvingAttention, time_signal
 from ..modules.layers import EncoderLayer
-from .contest import keep_freed_memory, peak_of, process
+from .contest import answer, keep_freed_memory, peak_of, process
 
 SYSTEMS = ("evolving", "fused", "materialised", "equation-9")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -132,7 +132,7 @@ def _send_peak(connection: Any, system: str, length: int, args: argparse.Namespa
 def peak(system: str, length: int, args: argparse.Namespace) -> int:
     """Bytes that one step needs beyond the model."""
     with process(_send_peak, system, length, args) as worker:
-        return worker.recv()
+        return answer(worker, f"{system} at {length} tokens")
 
 
 def measure(args: argparse.Namespace) -> dict:
