@@ -94,7 +94,7 @@ def _suite(args: argparse.Namespace) -> int:
         setting = suite.setting(name, args.device, args.precision)
         if args.precision == "amp" and setting.what == "decoding" and not args.contests:
             continue
-        suffix = "" if args.device == "cpu" else f".cuda-{args.precision}"
+        suffix = "" if (args.device, args.precision) == ("cpu", "fp32") else f".{args.device}-{args.precision}"
         output = Path(args.directory) / f"{name}{suffix}.json"
         if args.missing and output.exists():
             continue

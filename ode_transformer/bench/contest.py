@@ -156,7 +156,8 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
     return model, lambda: generator.generate([model], {"net_input": net_input})
 
 
-def _seconds(run: Callable[[], Any], device: str) -> float:
+def seconds(run: Callable[[], Any], device: str) -> float:
+    """How long a call takes."""
     if device == "cuda":
         torch.cuda.synchronize()
     start = time.perf_counter()
@@ -173,15 +174,15 @@ def _resident(field: str) -> int:
 
 
 def peak_of(build: Callable[[], Callable[[], Any]], device: str) -> tuple[int, int]:
-    """Bytes at the peak of what ``build`` makes and of running it twice; and of them those of the second run alone.
+    """Bytes at the peak of a second run of what ``build`` makes, all that is held included; and of them the run's own.
 
     On a CPU what this process grows by, which is to have done little else; on a GPU what PyTorch allocates.
     """
     if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
         run = build()
         run()
         held = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
         run()
         peak = torch.cuda.max_memory_allocated()
         return peak, peak - held
@@ -225,7 +226,10 @@ def _serve(connection: Any, function: Callable, threads: int, *args: Any) -> Non
     torch.set_num_threads(threads)
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    function(connection, *args)
+    try:
+        function(connection, *args)
+    except (ValueError, RuntimeError) as error:
+        connection.send(error)
 
 
 @contextlib.contextmanager
@@ -250,9 +254,12 @@ def answer(connection: Any, name: str, message: Optional[str] = None) -> Any:
     try:
         if message is not None:
             connection.send(message)
-        return connection.recv()
+        found = connection.recv()
     except (EOFError, OSError) as error:
         raise SystemExit(f"error: {name}: its process has died; is there memory for all systems at once?") from error
+    if isinstance(found, Exception):
+        raise SystemExit(f"error: {name}: {found}")
+    return found
 
 
 def _take_turns(connection: Any, system: System, setting: Setting) -> None:
@@ -263,7 +270,7 @@ def _take_turns(connection: Any, system: System, setting: Setting) -> None:
     with contextlib.suppress(EOFError):  # until the other side has enough
         while True:
             connection.recv()
-            connection.send(_seconds(run, setting.device))
+            connection.send(seconds(run, setting.device))
 
 
 def _send_peak(connection: Any, system: System, setting: Setting) -> None:
@@ -280,7 +287,7 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
         seconds over its own: median, quartiles, all rounds), ``parameters`` and ``evaluations``.
     """
     about: dict[str, dict[str, Any]] = {}
-    seconds: dict[str, list[float]] = {name: [] for name in systems}
+    times: dict[str, list[float]] = {name: [] for name in systems}
     with contextlib.ExitStack() as stack:
         workers = {}
         for name, system in systems.items():
@@ -290,12 +297,12 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
             for name in list(workers)[:: -1 if round_ % 2 else 1]:
                 elapsed = answer(workers[name], name, "your turn")
                 if round_ >= 0:
-                    seconds[name].append(elapsed)
+                    times[name].append(elapsed)
     baseline = next(iter(systems))
     for name, system in systems.items():
-        ratios = sorted(theirs / own for theirs, own in zip(seconds[baseline], seconds[name], strict=True))
+        ratios = sorted(theirs / own for theirs, own in zip(times[baseline], times[name], strict=True))
         quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
-        about[name]["seconds"] = round(statistics.median(seconds[name]), 4)
+        about[name]["seconds"] = round(statistics.median(times[name]), 4)
         about[name]["speed"] = {
             "median": round(statistics.median(ratios), 4),
             "quartiles": [round(quartiles[0], 4), round(quartiles[2], 4)],

@@ -11,7 +11,6 @@ Times are medians of rounds in which every system has its turn; memory is that o
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any, Optional
 
@@ -25,7 +24,7 @@ from ..families.transevolve import Block, TransEvolveConfig
 from ..families.transformer import SplitTransformerConfig
 from ..modules.evolving_attention import EvolvingAttention, time_signal
 from ..modules.layers import EncoderLayer
-from .contest import answer, keep_freed_memory, peak_of, process
+from .contest import answer, keep_freed_memory, peak_of, process, seconds
 
 SYSTEMS = ("evolving", "fused", "materialised", "equation-9")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -105,16 +104,9 @@ def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Mo
 
 def _step(module: nn.Module, run: Callable[[Tensor], Tensor], length: int, args: argparse.Namespace) -> float:
     """Seconds of a training step of one sentence."""
-    device = args.device
-    x = torch.randn(length, 1, args.width, device=device, dtype=DTYPES[args.dtype], requires_grad=True)
+    x = torch.randn(length, 1, args.width, device=args.device, dtype=DTYPES[args.dtype], requires_grad=True)
     module.zero_grad()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    run(x).mean().backward()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return seconds(lambda: run(x).mean().backward(), args.device)
 
 
 def _send_peak(connection: Any, system: str, length: int, args: argparse.Namespace) -> None:
@@ -144,14 +136,14 @@ def measure(args: argparse.Namespace) -> dict:
     rows = []
     for length in args.lengths:
         systems = [s for s in SYSTEMS if s not in QUADRATIC or length <= args.materialised_up_to]
-        seconds: dict[str, list[float]] = {system: [] for system in systems}
+        times: dict[str, list[float]] = {system: [] for system in systems}
         for round_ in range(args.rounds + 1):
             for system in systems:
                 elapsed = _step(*built[system], length, args)
                 if round_ > 0:  # the first warms up
-                    seconds[system].append(elapsed)
+                    times[system].append(elapsed)
         memory = {system: peak(system, length, args) for system in systems}
-        medians = {system: statistics.median(values) for system, values in seconds.items()}
+        medians = {system: statistics.median(values) for system, values in times.items()}
         row = {
             "length": length,
             "seconds": {system: round(value, 4) for system, value in medians.items()},

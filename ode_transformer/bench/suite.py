@@ -41,13 +41,13 @@ def _both(*archs: str, flags: tuple[str, ...] = (), label: str = "{}") -> dict[s
     return found
 
 
-def _beside_stock(*archs: str, like: str = "") -> Callable[[], dict[str, System]]:
+def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, System]] = None) -> Callable[[], dict]:
     """Architectures beside the stock Transformer in the shape of one (the first), which takes our criterion too."""
 
     def systems() -> dict[str, System]:
         stock = stock_like(like or archs[0])
-        ours = {"transformer": replace(stock, criterion=System(archs[0]).criterion)}
-        return {"stock": stock, **ours, **_both(*archs)}
+        ours = replace(stock, criterion=System(archs[0]).criterion)
+        return {"stock": stock, "stock, our criterion": ours, **(more or {}), **_both(*archs)}
 
     return systems
 
@@ -68,13 +68,12 @@ def _recomputing() -> dict[str, System]:
 
 
 def _depths() -> dict[str, System]:
-    found = {}
-    for arch in ("ode_residual_tiny", "rk2_tiny", "rk4_tiny", "transevolve_fullff_1_tiny", "macaron_tiny"):
-        flag = "--evolution-depth" if "transevolve" in arch else "--encoder-layers"
-        for depth in (2, 4, 8, 16):
-            flags = (flag, str(depth), "--decoder-layers", "2") if flag[2:4] == "en" else (flag, str(depth))
-            found[f"{arch} {depth}"] = System(arch, flags, at=depth)
-    return found
+    archs = ("macaron_tiny", "ode_residual_tiny", "rk2_tiny", "rk4_tiny")
+    return {
+        f"{arch} {depth}": System(arch, ("--encoder-layers", str(depth), "--decoder-layers", "2"), at=depth)
+        for arch in archs
+        for depth in (2, 4, 8, 16)
+    }
 
 
 def _vocabularies() -> dict[str, System]:
@@ -112,7 +111,12 @@ SUITE = {
     ),
     "tiny": Contest(
         "training, tiny",
-        _beside_stock(*_TINY_ARCHS[0], like="floater_tiny"),
+        _beside_stock(
+            *_TINY_ARCHS[0],
+            like="floater_tiny",
+            # A post-norm Transformer of our layers.
+            more={"transformer": System("floater_tiny", ("--position-encoder", "none"))},
+        ),
         _TINY,
         {
             **dict.fromkeys(("transformer", "macaron_tiny", "floater_tiny"), Bar(1.15)),

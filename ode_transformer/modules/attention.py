@@ -43,7 +43,7 @@ class StagedAttention(MultiheadAttention):
         need_head_weights: bool = False,
         biases: Optional[Biases] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """Attend; as fairseq's attention does: to the bit in evaluation, to rounding in training.
+        """Attend; as fairseq's attention does: to the bit in evaluation of whole sentences, else to rounding.
 
         Args:
             query: (T, B, C).
@@ -108,8 +108,10 @@ class StagedAttention(MultiheadAttention):
         """Queries, keys and values, (B, H, T, d) and (B, H, S, d); with one product for those that read the same."""
         linears = (self.q_proj, self.k_proj, self.v_proj)
         together = 0  # how many of them, from the end
-        # Where no gradient is taken, to put the weights together costs more than it saves. Quantisation noise hooks in.
-        if torch.is_grad_enabled() and key is value and not any(linear._forward_pre_hooks for linear in linears):
+        # Where no gradient is taken, to put the weights together costs more than it saves; quantised maps are no plain
+        # ones. The weight that results is kept for the backward pass: in each evaluation 3 C^2 numbers.
+        plain = all(type(linear) is nn.Linear and not linear._forward_pre_hooks for linear in linears)
+        if torch.is_grad_enabled() and key is value and plain:
             together = 3 if query is key else 2
         projected = [linear(x) for linear, x in zip(linears[: 3 - together], (query, key, value), strict=False)]
         if together:
@@ -151,12 +153,14 @@ def _add(projected: Tensor, bias: Tensor) -> Tensor:
 
 
 def _softmax(scores: Tensor, attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor]) -> Tensor:
-    """Softmax of scores (B, H, T, S), which may be changed, in single precision at least, under both masks."""
-    if attn_mask is not None:
-        scores += attn_mask
+    """Softmax of scores (B, H, T, S), in single precision at least, under both masks."""
+    mask = attn_mask
     if key_padding_mask is not None:  # to add is much faster on a CPU than to fill
         hidden = torch.zeros_like(key_padding_mask, dtype=scores.dtype)
-        scores += hidden.masked_fill_(key_padding_mask.to(torch.bool), float("-inf"))[:, None, None]
+        hidden = hidden.masked_fill_(key_padding_mask.to(torch.bool), float("-inf"))[:, None, None]  # (B, 1, 1, S)
+        mask = hidden if mask is None else mask + hidden
+    if mask is not None:
+        scores = scores + mask
     return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
 
 

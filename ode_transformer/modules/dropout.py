@@ -18,12 +18,14 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
     Args:
         x: of any shape.
-        p: from 0 to 1, on a CPU rounded to a multiple of 2^-16.
+        p: from 0 to 1; on a CPU rounded to a multiple of 2^-16, unless that is 0 or 1.
     """
     dropped = round(p * 2**_BITS)
     if x.device.type != "cpu" or dropped in (0, 2**_BITS):
         return F.dropout(x, p)
-    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)  # four draws a word
+    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(
+        -(2**63), None
+    )  # four draws a word
     kept = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 2 ** (_BITS - 1)
     return x * kept.to(x.dtype).mul_(2**_BITS / (2**_BITS - dropped))
 
