@@ -35,7 +35,7 @@ test-all: install
 
 # lint         what the tests check of the sources' form
 lint: install
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/shellcheck -x scripts/*.sh scripts/slurm/*.sh data-prep/*.sh
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/shellcheck -x scripts/*.sh scripts/*/*.sh data-prep/*.sh
 
 # hydra        write hydra's presets from the tables of architectures
 hydra: install

@@ -12,7 +12,6 @@ In a trained model nobody knows the solution. What one can ask a layer is how fa
 """
 
 import argparse
-import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -121,14 +120,12 @@ def orders() -> list[dict[str, Any]]:
 
 
 def layers_of(model: nn.Module, path: str | Path) -> dict[str, SplitLayer]:
-    """The layers that a model takes steps with, by name: the encoder's, or those of a decoder that stands alone.
+    """The layers that a model's encoder takes steps with, by name.
 
     Raises:
         CheckpointError: there are none whose step could be halved.
     """
-    side = "encoder" if hasattr(model, "encoder") else "decoder"
-    layers = list(nn.ModuleList.__iter__(getattr(model, side).layers))
-    found = {f"{side} {i + 1}": layer for i, layer in enumerate(layers)}
+    found = {f"encoder {i + 1}": layer for i, layer in enumerate(nn.ModuleList.__iter__(model.encoder.layers))}
     for name, layer in found.items():
         if not isinstance(layer, SplitLayer):
             raise CheckpointError(f"{path}: its {name} is a {type(layer).__name__}: no layers to measure")
@@ -173,17 +170,13 @@ def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path
     def norm(x: Tensor) -> float:
         return float(x[real].double().pow(2).mean().sqrt())
 
-    def state(output: Any) -> Tensor:
-        return output[0] if isinstance(output, tuple) else output
-
     def watch(name: str) -> Callable:
-        def hook(layer: SplitLayer, args: tuple, kwargs: dict, output: Any) -> None:
+        def hook(layer: SplitLayer, args: tuple, kwargs: dict, output: Tensor) -> None:
             if "step_size" in vars(layer):
                 return  # our own half steps
-            x, y = args[0], state(output)
+            x, y = args[0], output
             with _steps_of(layer, 0.5):
-                half = state(layer(x, *args[1:], **kwargs))
-                two = state(layer(half, *args[1:], **kwargs))
+                two = layer(layer(x, *args[1:], **kwargs), *args[1:], **kwargs)
             row = {"increment": norm(y - x) / norm(x), "difference": norm(two - y) / norm(y - x)}
             rows.append({"layer": name, **{key: round(value, 5) for key, value in row.items()}})
 
@@ -200,11 +193,7 @@ def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path
 
 
 def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], output: str | Path) -> None:
-    """Local errors against the step, a line a method, beside theory's slopes; and errors by layer, a line a model.
-
-    Raises:
-        ValueError: an unknown format.
-    """
+    """Local errors against the step, a line a method; and errors by layer, a line a model."""
     pyplot = plots.pyplot_for(output)
     figure, axes = pyplot.subplots(1, 1 + bool(layers), figsize=(8 * (1 + bool(layers)), 6), squeeze=False)
     axis = axes[0][0]
@@ -232,7 +221,7 @@ def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], ou
             x = range(1, len(found) + 1)
             style = {"color": plots.COLOURS[i % 8], "marker": plots.MARKS[i % 8], "label": name}
             axis.plot(x, [row["difference"] for row in found], **style)
-        axis.set_xticks(x)
+        axis.set_xticks(range(1, max(map(len, layers.values())) + 1))
         axis.set_yscale("log")
         low, high = axis.get_ylim()
         ticks = [t * 10.0**e for e in range(-6, 1) for t in (1, 2, 5) if low <= t * 10.0**e <= high]
@@ -264,6 +253,8 @@ def main(args: argparse.Namespace) -> int:
         raise SystemExit("error: checkpoints need --text and --dictionary")
     if args.sentences < 1:
         raise SystemExit(f"error: --sentences {args.sentences}: must be 1 or more")
+    if args.picture and Path(args.picture).suffix not in plots.FORMATS:
+        raise SystemExit(f"error: --picture {args.picture}: must end in one of {', '.join(plots.FORMATS)}")
     rows, layers = orders(), {}
     print("| method | local error: theory | measured | global error |")
     print("|---|---|---|---|")
@@ -272,19 +263,17 @@ def main(args: argparse.Namespace) -> int:
     if args.checkpoints:
         net_input = source_of(Path(args.text), Path(args.dictionary), args.sentences)
         for path in args.checkpoints:
-            label = Path(path).parent.name or path
+            name = Path(path).parent.name
+            label = name if name and name not in layers else path
             with named(f"{path}: cannot read the sentences"):
                 layers[label] = step_errors(open_model(path), net_input, path)
             print(f"\n{label}: size of a layer's step over the state's, and of two half steps from it over its own")
             for row in layers[label]:
                 print(f"  {row['layer']:12s} {row['increment']:.4f}  {row['difference']:.4f}")
-    try:
-        if args.picture:
-            draw(rows, layers, args.picture)
-            print(args.picture)
-    except ValueError as error:
-        raise SystemExit(f"error: {error}") from error
     if args.output:
         record = {"what": "orders", "versions": results.versions(), "methods": rows, "layers": layers}
-        results.write(Path(args.output), json.loads(json.dumps(record)))
+        results.write(Path(args.output), record)
+    if args.picture:
+        draw(rows, layers, args.picture)
+        print(args.picture)
     return 0

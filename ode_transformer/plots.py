@@ -240,25 +240,22 @@ def training(paths: list[str], output: str | Path) -> None:
     save(figure, output)
 
 
-def shape_of(command: str) -> tuple[str, int]:
-    """The system that a command of fairseq-train trains, an architecture without its size, and its encoder's layers."""
+def encoder_layers(command: str) -> int:
+    """The encoder's layers in what a command of fairseq-train trains."""
     words = shlex.split(command)
     given = {word: value for word, value in itertools.pairwise(words) if word.startswith("--")}
-    arch = given["--arch"]
-    if arch not in PRESETS:  # stock fairseq's, of 6 layers unless it is told otherwise
-        return arch, int(given.get("--encoder-layers", 6))
-    _, config, preset = PRESETS[arch]
-    values = resolve(preset, config)
+    values = resolve(PRESETS[given["--arch"]][2], PRESETS[given["--arch"]][1]) if given["--arch"] in PRESETS else {}
     if "evolution_depth" in values:
-        blocks, depth = (
-            int(given.get(f"--evolution-{name}", values[f"evolution_{name}"])) for name in ("blocks", "depth")
-        )
-        layers = blocks * depth
-    else:
-        layers = int(given.get("--encoder-layers", values["encoder_layers"]))
-    sizes = sorted((suffix for suffix in SIZES if suffix), key=len, reverse=True)
-    suffix = next((suffix for suffix in sizes if arch.endswith(suffix)), "")
-    return arch.removesuffix(suffix), layers
+        blocks, depth = (given.get(f"--evolution-{k}", values[f"evolution_{k}"]) for k in ("blocks", "depth"))
+        return int(blocks) * int(depth)
+    return int(given.get("--encoder-layers", values.get("encoder_layers", 6)))  # stock fairseq's has 6
+
+
+def system_of(recipe: str) -> str:
+    """A recipe's row without the size: what a line of a picture is of."""
+    name = recipe.rsplit("/", 1)[-1]
+    sizes = sorted((suffix.replace("_", "-") for suffix in (*SIZES, "-base") if suffix), key=len, reverse=True)
+    return name.removesuffix(next((suffix for suffix in sizes if name.endswith(suffix)), ""))
 
 
 def scores(paths: list[str], of: str | None, output: str | Path) -> None:
@@ -279,7 +276,7 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             of = of or next(iter(record["scores"]))
-            system, layers = shape_of(record["command"])
+            system, layers = system_of(record["recipe"]), encoder_layers(record["command"])
             row = (layers, record["training"]["parameters"] / 1e6, record["scores"][of]["tokenised"]["bleu"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
             raise CheckpointError(f"{path}: no record of a run with a score of {of} in it ({error!r})") from error
@@ -301,8 +298,8 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
 
 @torch.no_grad()
 def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[list[tuple[float, float]]]:
-    """What learned coefficients weigh stages with: for each step in turn, of each stage the mean and the standard
-    deviation over real tokens.
+    """What learned coefficients weigh stages with: for each step of the encoder in turn, of each stage the mean and the
+    standard deviation over real tokens.
     """
     real, found, hooks = net_input["src_tokens"].ne(1).t(), [], []
 
@@ -313,7 +310,7 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[list[t
             rows.append((float(values.double().mean()), float(values.double().std(correction=0))))
         found.append(rows)
 
-    for module in model.modules():
+    for module in model.encoder.modules():
         if hasattr(module, "weights") and callable(module.weights):
             hooks.append(module.register_forward_hook(watch))
     try:
@@ -352,7 +349,7 @@ def coefficients(paths: list[str], text: str, dictionary: str, count: int, outpu
             style = {"color": COLOURS[i], "marker": MARKS[i], "capsize": 3, "label": f"stage {i + 1}"}
             axis.errorbar(steps, mean, deviation, **style)
         axis.set_xticks(steps)
-        axis.set_xlabel("layer")
+        axis.set_xlabel("step of the encoder, a layer's after another's")
         axis.set_ylabel("weight: mean and deviation over tokens")
         axis.set_title(f"{path.parent.name}/{path.name}", fontsize=9)
         axis.grid(alpha=0.3)

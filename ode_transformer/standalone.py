@@ -50,7 +50,7 @@ def named(what: str) -> Iterator[None]:
         yield
     except CheckpointError:
         raise
-    except (ValueError, RuntimeError, AssertionError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, RuntimeError, AssertionError, TypeError, LookupError, AttributeError) as error:
         raise CheckpointError(f"{what}: {error or type(error).__name__}") from error
 
 

@@ -3,7 +3,8 @@
 # budget, several at once. Needs no network; needs Multi30k in the folder that ODE_TRANSFORMER_DATA names.
 #
 # Usage: scripts/gpu-suite.sh [options]
-#   --minutes N        stop after so long; the next call goes on where this one stopped (default: 9)
+#   --minutes N        stop after so long; the next call goes on where this one stopped, the checks from their beginning
+#                      (default: 9)
 #   --jobs N           systems that train at once on the GPU (default: 4)
 #   --runs DIR         where checkpoints go (default: runs/gpu)
 #   --out DIR          where the small result files go (default: results)
@@ -14,8 +15,9 @@
 #   --set "FLAGS"      more flags of fairseq-train, to rehearse: "--max-update 20"; with --runs and --out of its own
 #   --dry-run          print what would be run
 #
-# DIR gets gpu-checks.txt, a record of every contest of the benchmark, bench/CONTEST.cuda-PRECISION.json, and one of every
-# finished run, SYSTEM.json, or SYSTEM.PRECISION.json of others than fp32; what is there is not done again. The end of the output says what is done and what is left.
+# DIR gets gpu-checks.txt, a record of every contest of the benchmark, bench/CONTEST.cuda-PRECISION.json, and one of
+# every finished run, SYSTEM.json, or SYSTEM.PRECISION.json of others than fp32; what is there is not done again. The end
+# of the output says what is done and what is left.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -30,7 +32,7 @@ while [[ $# -gt 0 ]]; do
     --out) out=$(absolute "$(argument --out "$@")"); shift ;;
     --systems) systems=$(argument --systems "$@"); shift ;;
     --precisions) precisions=$(argument --precisions "$@"); shift ;;
-    --bench) bench=${2?--bench needs precisions or ''}; shift ;;
+    --bench) bench=${2?--bench needs precisions}; shift ;;
     --cpu) cpu=1 ;;
     --set) read -ra flags <<<"${2:?--set needs flags}"; shift ;;
     --dry-run) dry_run=1 ;;
@@ -96,21 +98,25 @@ failed=0
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 if [[ $dry_run -eq 0 ]]; then
     mkdir -p "$out" "$runs"
+    # What is over when the time is over, timeout's 124, is left for the next call.
     if [[ $cpu -eq 0 && ! -f $out/gpu-checks.txt ]]; then
         echo "== checks" >&2
-        if timeout "$((deadline - SECONDS))" python -m pytest -q -p no:cacheprovider tests/gpu \
-            >"$out/gpu-checks.failed.txt" 2>&1; then
+        status=0
+        timeout "$((deadline - SECONDS))" python -m pytest -q -p no:cacheprovider tests/gpu \
+            >"$out/gpu-checks.failed.txt" 2>&1 || status=$?
+        if [[ $status -eq 0 ]]; then
             mv "$out/gpu-checks.failed.txt" "$out/gpu-checks.txt"
-        else
+        elif [[ $status -ne 124 ]]; then
             tail -n 40 "$out/gpu-checks.failed.txt" >&2
             failed=1
         fi
     fi
     if [[ $cpu -eq 0 ]]; then
         for precision in $bench; do
+            if [[ $((deadline - SECONDS)) -lt 20 ]]; then break; fi
             echo "== benchmark, $precision" >&2
             status=0
-            timeout "$((deadline - SECONDS > 1 ? deadline - SECONDS : 1))" python -m ode_transformer.cli bench suite \
+            timeout "$((deadline - SECONDS))" python -m ode_transformer.cli bench suite \
                 --device cuda --precision "$precision" --missing --directory "$out/bench" || status=$?
             if [[ $status -ne 0 && $status -ne 124 ]]; then failed=1; fi
         done
@@ -154,6 +160,16 @@ for pid in "${!running[@]}"; do
 done
 
 left=0
+if [[ $cpu -eq 0 && ! -f $out/gpu-checks.txt ]]; then
+    left=1
+    echo "left: the checks (see $out/gpu-checks.failed.txt)"
+fi
+if [[ $cpu -eq 0 ]]; then
+    for precision in $bench; do
+        if ! python -m ode_transformer.cli bench suite --device cuda --precision "$precision" --missing --list \
+            --directory "$out/bench"; then left=$((left + 1)); fi
+    done
+fi
 for precision in $precisions; do
     for system in $systems; do
         if [[ -f $(record "$system" "$precision") ]]; then

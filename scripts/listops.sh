@@ -28,7 +28,8 @@ while [[ $# -gt 0 ]]; do
     --updates) updates=$(argument --updates "$@"); shift ;;
     --warmup) warmup=$(argument --warmup "$@"); shift ;;
     --interval) interval=$(argument --interval "$@"); shift ;;
-    --cpu | --fp16) extra+=("$1") ;;
+    --cpu) keep_freed_memory; extra+=("$1") ;;
+    --fp16) extra+=("$1") ;;
     --dry-run) dry_run=1 ;;
     --) shift; break ;;
     -*) die "unknown option $1; see --help" ;;

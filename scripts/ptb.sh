@@ -14,9 +14,9 @@
 #   --cpu, --fp16      as for scripts/train.sh
 #   --dry-run          print the commands only
 #
-# The paper's protocol is 20 epochs, a learning rate of .0007 after 2,000 updates, 4,096 tokens, dropout .1. It leaves open
-# how the text is cut: here into blocks of 512 tokens that do not heed sentences. A run that was stopped goes on from its
-# last checkpoint.
+# The paper's protocol is 20 epochs, Adam (.9, .997) with a learning rate of .0007 after 2,000 updates, 4,096 tokens,
+# dropout .1. It leaves open how the text is cut: here into blocks of 512 tokens that do not heed sentences. A run that
+# was stopped goes on from its last checkpoint.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -32,7 +32,8 @@ while [[ $# -gt 0 ]]; do
     --data) data=$(absolute "$(argument --data "$@")"); shift ;;
     --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
     --record) record=$(absolute "$(argument --record "$@")"); shift ;;
-    --cpu | --fp16) extra+=("$1") ;;
+    --cpu) keep_freed_memory; extra+=("$1") ;;
+    --fp16) extra+=("$1") ;;
     --dry-run) dry_run=1 ;;
     --) shift; break ;;
     -*) die "unknown option $1; see --help" ;;
@@ -61,7 +62,7 @@ cut=(--tokens-per-sample 512 --sample-break-mode none)
 command=(fairseq-train "$data" --user-dir ode_transformer --task language_modeling "${cut[@]}"
     --arch "ode_transformer_lm_ptb_${layers}l" "${step[@]}" --ode-residual "$form" --dropout 0.1
     --criterion chunked_label_smoothed_cross_entropy --label-smoothing 0.0
-    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 0.0
+    --optimizer adam --adam-betas '(0.9, 0.997)' --clip-norm 0.0
     --lr 0.0007 --lr-scheduler inverse_sqrt --warmup-updates 2000 --warmup-init-lr 1e-07
     --max-tokens 4096 --required-batch-size-multiple 1 --max-epoch 20 --update-epoch-batch-itr True --seed "$seed"
     --save-dir "$run_dir" --no-epoch-checkpoints --log-format json --log-interval 50 --no-progress-bar)
@@ -97,7 +98,7 @@ fi
 mkdir -p "$run_dir"
 alone_in "$run_dir"
 line=$(printf '%q ' "${command[@]}")
-if [[ -e $run_dir/checkpoint_last.pt && $(cat "$run_dir/train.command") != "$line" ]]; then
+if [[ -e $run_dir/train.command && $(cat "$run_dir/train.command") != "$line" ]]; then
     die "$run_dir holds another run; take another --run-dir. It was made by:
 $(cat "$run_dir/train.command")"
 fi

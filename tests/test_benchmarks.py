@@ -10,6 +10,7 @@ import torch
 from ode_transformer import bench, cli
 from ode_transformer.bench import contest, lengths, suite
 from ode_transformer.bench.contest import STOCK, Setting, System
+from tests.helpers import Kernels
 
 
 def test_equation_9_with_its_matrices_is_the_same_function():
@@ -25,7 +26,12 @@ def test_materialised_attention_is_the_same_function():
     others, materialised = lengths.build_system("materialised", 32, 4, 3)
     others.load_state_dict(layers.state_dict())
     x = torch.randn(9, 2, 32)
-    torch.testing.assert_close(materialised(x), fused(x), atol=1e-5, rtol=1e-5)
+    with Kernels() as kernels:
+        expected = materialised(x)
+    assert not kernels.names and kernels.calls["_softmax"] == 3
+    with Kernels() as kernels:
+        torch.testing.assert_close(fused(x), expected, atol=1e-5, rtol=1e-5)
+    assert kernels.names
 
 
 def test_every_system_is_there_at_every_length(tmp_path, capsys):
@@ -126,7 +132,13 @@ def test_systems_take_turns(tmp_path, what, capsys):
         (["decoding", "--arch", "floater_tiny", "--beam", "0"], "--beam 0"),
         (["training", "--arch", "floater_tiny", "--shortest", "99"], "--shortest"),
         (["training", "--arch", "floater_tiny", "--precision", "fp16"], "--precision fp16: needs --device cuda"),
-        (["suite", "huge"], "huge: must be one of tiny"),
+        (
+            ["decoding", "--arch", "rk4_tiny", "--", "--coefficients", "sigmoid"],
+            "rk4_tiny: encoder with the integrator rk4",
+        ),
+        (["suite", "tiny", "--", "--dropout", "0"], "--dropout 0: flags of models go with training and decoding"),
+        (["suite", "tiny", "--quick"], "--quick: has contests of its own"),
+        (["suite", "huge"], "huge: must be one of quick, "),
         (["table", "nowhere.json"], "nowhere.json: no record"),
     ],
 )

@@ -95,12 +95,24 @@ def sentences(tmp_path):
 
 def test_the_command(tmp_path, sentences, capsys):
     path, record = write(tmp_path / "rk2.pt", "rk2_tiny"), tmp_path / "orders.json"
-    words = ["lab", "orders", path, *sentences, "--output", str(record), "--picture", str(tmp_path / "orders.png")]
+    other = write(tmp_path / "rk4.pt", "rk4_tiny")
+    words = [
+        "lab",
+        "orders",
+        path,
+        other,
+        *sentences,
+        "--output",
+        str(record),
+        "--picture",
+        str(tmp_path / "orders.png"),
+    ]
     assert cli.main(words) == 0
     shown = capsys.readouterr().out
     assert "| rk4 | 5 | 5.0" in shown and "encoder 2" in shown
     content = json.loads(record.read_text())
     assert len(content["methods"]) == len(ORDERS) and len(content["layers"][tmp_path.name]) == 2
+    assert set(content["layers"]) == {tmp_path.name, other}
     assert (tmp_path / "orders.png").stat().st_size > 5000
 
 
@@ -109,7 +121,7 @@ def test_the_command(tmp_path, sentences, capsys):
     [
         (["x.pt"], "checkpoints need --text and --dictionary"),
         (["--sentences", "0"], "--sentences 0: must be 1 or more"),
-        (["--picture", "x.gif"], "x.gif: must end in one of .png"),
+        (["--picture", "x.gif"], "--picture x.gif: must end in one of .png"),
     ],
 )
 def test_bad_arguments_are_named(words, message):
@@ -126,5 +138,7 @@ def test_bad_files_are_named(tmp_path, sentences, capsys):
     assert "holds no sentences" in capsys.readouterr().err
     (tmp_path / "dict.txt").write_text("s1 1\n")  # of another model
     (tmp_path / "text").write_text("s1\n")
-    assert cli.main(["lab", "orders", str(tmp_path / "text"), *sentences]) == 1
-    assert str(tmp_path / "text") in capsys.readouterr().err
+    (tmp_path / "dict.txt").write_text("".join(f"s{i} 1\n" for i in range(900)))
+    (tmp_path / "text").write_text("s899\n")
+    assert cli.main(["lab", "orders", path, *sentences]) == 1
+    assert "rk2.pt: cannot read the sentences" in capsys.readouterr().err

@@ -144,23 +144,38 @@ def run_record(arch, bleu, **more):
     curve = [{"epoch": 1, "train_ppl": 9.0, "valid_ppl": 8.0, "train_gnorm": 1.0, "num_updates": 5}]
     return {
         "scores": {"valid": {"tokenised": {"bleu": bleu}}},
+        "recipe": f"x/{arch.replace('_', '-')}",
         "command": f"fairseq-train data --arch {arch}",
         "training": {"parameters": 10**6, "curve": curve},
     } | more
 
 
 @pytest.mark.parametrize(
-    ("command", "system", "layers"),
+    ("command", "layers"),
     [
-        ("fairseq-train data --arch rk2_learnable_h256_l28", "rk2_learnable", 28),
-        ("fairseq-train data --arch rk2_big_deep --encoder-layers 3", "rk2", 3),
-        ("fairseq-train data --arch transevolve_fullff_2_tiny", "transevolve_fullff_2", 6),
-        ("fairseq-train data --arch transformer --encoder-layers 4 --share-all-embeddings", "transformer", 4),
-        ("fairseq-train data --arch transformer", "transformer", 6),
+        ("fairseq-train data --arch rk2_learnable_h256_l28", 28),
+        ("fairseq-train data --arch rk2_big_deep --encoder-layers 3", 3),
+        ("fairseq-train data --arch transevolve_fullff_2_tiny", 6),
+        ("fairseq-train data --arch transformer --encoder-layers 4 --share-all-embeddings", 4),
+        ("fairseq-train data --arch transformer", 6),
     ],
 )
-def test_the_system_of_a_command(command, system, layers):
-    assert plots.shape_of(command) == (system, layers)
+def test_the_layers_of_a_command(command, layers):
+    assert plots.encoder_layers(command) == layers
+
+
+@pytest.mark.parametrize(
+    ("recipe", "system"),
+    [
+        ("multi30k-short/rk2-learnable-released-tiny", "rk2-learnable-released"),
+        ("ode/wmt14-en-de/rk2-big-deep", "rk2"),
+        ("ode/wmt14-en-de/rk2-h256-l28", "rk2"),
+        ("floater/wmt14-en-de/floater-base", "floater"),
+        ("x/macaron", "macaron"),
+    ],
+)
+def test_the_system_of_a_recipe(recipe, system):
+    assert plots.system_of(recipe) == system
 
 
 def test_pictures_of_scores_and_training(tmp_path):

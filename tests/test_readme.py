@@ -68,6 +68,7 @@ COMMANDS = [
     "corpus",
     "listops",
     "bench",
+    "lab",
     "plot",
     "record",
     "curve",

@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
     kind.add_argument("--quick", action="store_true", help="a few tiny systems: two minutes on a CPU, no record")
     kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
+    kind.add_argument("--list", action="store_true", help="name the contests that would be held; status 1 if any")
     kind.add_argument("--precision", choices=PRECISIONS, default="fp32", help="(default: %(default)s)")
     kind.add_argument("--rounds", type=int, help="timed rounds (default: the contest's)")
     kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
@@ -87,9 +88,12 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
 
 
 def _suite(args: argparse.Namespace) -> int:
+    if args.quick and args.contests:
+        raise SystemExit(f"error: --quick: has contests of its own, not {' '.join(args.contests)}")
     names = args.contests or (suite.QUICK if args.quick else [name for name in suite.SUITE if name not in suite.QUICK])
     if unknown := [name for name in names if name not in suite.SUITE]:
         raise SystemExit(f"error: {unknown[0]}: must be one of {', '.join(suite.SUITE)}")
+    left = 0
     for name in names:
         setting = suite.setting(name, args.device, args.precision)
         if args.precision == "amp" and setting.what == "decoding" and not args.contests:
@@ -98,13 +102,17 @@ def _suite(args: argparse.Namespace) -> int:
         output = Path(args.directory) / f"{name}{suffix}.json"
         if args.missing and output.exists():
             continue
+        if args.list:
+            left += 1
+            print(f"left: {output}")
+            continue
         setting = replace(setting, rounds=args.rounds or setting.rounds)
         memory = args.memory and not args.quick and setting.what == "training"
         record = _measure(suite.SUITE[name].systems(), setting, memory)
         if not args.quick:
             results.write(output, record)
         print(suite.table(name, record), end="\n\n", flush=True)
-    return 0
+    return 1 if left else 0
 
 
 def _table(args: argparse.Namespace) -> int:
@@ -122,8 +130,10 @@ def main(args: argparse.Namespace) -> int:
     for name in _POSITIVE:
         if getattr(args, name, None) is not None and getattr(args, name) < 1:
             raise SystemExit(f"error: --{name} {getattr(args, name)}: must be 1 or more")
-    if getattr(args, "device", "cpu") == "cuda" and not torch.cuda.is_available():
+    if getattr(args, "device", "cpu") == "cuda" and not getattr(args, "list", False) and not torch.cuda.is_available():
         raise SystemExit("error: --device cuda: no GPU is there")
+    if args.flags and args.what not in ("training", "decoding"):
+        raise SystemExit(f"error: {' '.join(args.flags)}: flags of models go with training and decoding")
     if args.what in ("suite", "table"):
         return _suite(args) if args.what == "suite" else _table(args)
     if args.what == "lengths":

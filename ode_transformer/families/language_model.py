@@ -29,7 +29,7 @@ from .transformer import SplitTransformerConfig, SplitTransformerModel
 _LENGTH = (
     "tokens_per_sample",
     int,
-    field(default=512, metadata={"help": "most tokens of a sample, of the task as well"}),
+    field(default=1024, metadata={"help": "most tokens of a sample, of the task as well"}),
 )
 
 LanguageModelConfig = make_dataclass(
@@ -64,7 +64,6 @@ class OdeLanguageModel(FairseqLanguageModel):
 
     def __init__(self, cfg: TransformerConfig, decoder: Decoder):
         super().__init__(decoder)
-        self.cfg = cfg
         self.position_encoder = build_position_encoder(cfg, {"decoder": decoder})
         decoder.__dict__["position_encoder"] = self.position_encoder  # not a child of it
 
@@ -89,8 +88,11 @@ class OdeLanguageModel(FairseqLanguageModel):
                 raise ValueError(f"{flags[0]} {getattr(nested, option)}: is an encoder's; take {flags[1]}")
         if str(nested.decoder_integrator) == "euler" and str(nested.coefficients) != "fixed":
             raise ValueError(f"--coefficients {nested.coefficients}: must be fixed with --decoder-integrator euler")
-        nested.max_target_positions = nested.tokens_per_sample
-        embedding = SplitTransformerModel.build_embedding(nested, task.source_dictionary, nested.decoder.input_dim)
+        nested.max_target_positions = max(nested.tokens_per_sample, nested.max_target_positions)
+        path = nested.decoder.embed_path
+        embedding = SplitTransformerModel.build_embedding(
+            nested, task.source_dictionary, nested.decoder.input_dim, path
+        )
         return cls(nested, Decoder(nested, task.target_dictionary, embedding, no_encoder_attn=True))
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **more: Any) -> Any:

@@ -73,10 +73,11 @@ def test_every_parameter_learns(m):
     assert not dead
 
 
-def test_longer_than_the_samples_is_refused():
-    m = language_model(**TINY)
-    assert m.max_positions() == 32
-    assert m.decoder.max_positions() == 32
+def test_samples_are_as_long_as_the_tasks():
+    cfg = parse("ode_transformer_lm", {"task": "language_modeling"})
+    assert cfg.model.tokens_per_sample == cfg.task.tokens_per_sample
+    assert language_model(**TINY).max_positions() >= 32
+    assert language_model(**TINY | {"tokens-per-sample": 3000}).max_positions() == 3000
 
 
 @pytest.mark.parametrize("layers", [1, 2])

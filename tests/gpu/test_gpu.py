@@ -35,9 +35,9 @@ def data(tmp_path_factory):
     return raw / "bin"
 
 
-def train(data, save_dir, *more, launcher=()):
+def train(data, save_dir, *more, launcher=(), sizes=SMALL):
     values = {
-        **SMALL, "user-dir": "ode_transformer", "arch": "macaron_tiny", "source-lang": "xx", "target-lang": "yy",
+        **sizes, "user-dir": "ode_transformer", "arch": "macaron_tiny", "source-lang": "xx", "target-lang": "yy",
         "share-all-embeddings": True, "optimizer": "adam", "lr": 0.003, "criterion": "label_smoothed_cross_entropy",
         "label-smoothing": 0.1, "max-tokens": 2000, "log-format": "json", "log-interval": 10, "no-progress-bar": True,
         "save-dir": save_dir, "max-update": 100, "encoder-embed-dim": 64, "clip-norm": 1.0,
@@ -71,7 +71,8 @@ def test_training_goes_down_in_every_mode(data, tmp_path, mode):
 
 @pytest.mark.parametrize("arch", [arch for arch in PRESETS if arch.endswith("_tiny")])
 def test_a_hundred_updates_in_fp16_of_every_system(data, tmp_path, arch):
-    curve = train(data, tmp_path, "--arch", arch, "--fp16", "--criterion", NAME)
+    sizes = {k: v for k, v in SMALL.items() if not (arch.startswith("transevolve") and "layers" in k)}
+    curve = train(data, tmp_path, "--arch", arch, "--fp16", "--criterion", NAME, sizes=sizes)
     assert float(curve[-1]["loss"]) < float(curve[0]["loss"])
     assert float(curve[-1]["loss_scale"]) >= 1
 

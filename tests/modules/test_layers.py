@@ -46,7 +46,7 @@ def data():
 
 @pytest.mark.parametrize("pre_norm", [True, False])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_lie_trotter_is_fairseqs_encoder_layer_bit_for_bit(data, pre_norm, dropout):
+def test_lie_trotter_is_fairseqs_encoder_layer(data, pre_norm, dropout):
     x, _, mask, _, _ = data
     cfg = config(pre_norm=pre_norm, dropout=dropout, activation_dropout=dropout)
     ours, stock = EncoderLayer(cfg), TransformerEncoderLayerBase(cfg)
