@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What only a GPU can show: checks in every precision, the benchmark, then real training of the tiny systems at full
-# budget, several at once. Needs no network; needs Multi30k in the folder that ODE_TRANSFORMER_DATA names.
+# What only a GPU can show: checks in every precision, the benchmark, then real training, several runs at once: the tiny
+# systems at full budget on Multi30k, and Table 5 of the ODE Transformer on the Penn Treebank. Needs no network; needs
+# Multi30k in the folder that ODE_TRANSFORMER_DATA names, and leaves Table 5 out where it has no ptb.
 #
 # Usage: scripts/gpu-suite.sh [options]
 #   --minutes N        stop after so long; the next call goes on where this one stopped, the checks from their beginning
@@ -8,7 +9,8 @@
 #   --jobs N           systems that train at once on the GPU (default: 4)
 #   --runs DIR         where checkpoints go (default: runs/gpu)
 #   --out DIR          where the small result files go (default: results)
-#   --systems "A B"    recipes (default: every recipe of multi30k-full that starts from nothing)
+#   --systems "A B"    recipes, or cells of Table 5 such as ptb/rk4-2.released.seed-3 (default: every recipe of
+#                      multi30k-full that starts from nothing; all cells, three seeds, both forms)
 #   --precisions "A B" to train in, of fp32 fp16 bf16 amp (default: "fp32 fp16")
 #   --bench "A B"      precisions to benchmark in, or "" for none (default: fp16)
 #   --cpu              rehearse without a GPU, with --set
@@ -49,7 +51,23 @@ done
 [[ ${#flags[@]} -eq 0 || (-n $runs && -n $out) ]] || die "--set needs --runs and --out: a rehearsal is no result"
 runs=${runs:-$root/runs/gpu} out=${out:-$root/results}
 cd "$root"
-if [[ -z $systems ]]; then systems=$(python ode_transformer/recipes.py list | grep '^multi30k-full/' | grep -v -e -warm- -e -longer-); fi
+# All cells of Table 5, if the data are there: ptb/SYSTEM-LAYERS[.released].seed-N
+cells() {
+    local data=${ODE_TRANSFORMER_DATA:-}
+    if [[ ! -e $root/data-bin/ptb && ! -e $data/ptb && ! -e $data/ptb.tar.xz ]]; then return; fi
+    local seed system layers form
+    for seed in 1 2 3; do
+        for layers in 1 2; do
+            for form in '' .released; do
+                for system in residual rk2 rk2-unit rk2-learnable rk4; do echo "ptb/$system-$layers$form.seed-$seed"; done
+            done
+        done
+    done
+}
+if [[ -z $systems ]]; then
+    systems=$(python ode_transformer/recipes.py list | grep '^multi30k-full/' | grep -v -e -warm- -e -longer-)
+    systems+=" $(cells)"
+fi
 options=() gpus=0 started=0
 if [[ $cpu -eq 1 ]]; then
     options=(--cpu)
@@ -67,6 +85,9 @@ IFS=', ' read -ra devices <<<"${CUDA_VISIBLE_DEVICES:-$(seq -s ' ' 0 $((gpus > 0
 # The name of a run's files: multi30k-full/macaron-tiny fp16 -> multi30k-full.macaron-tiny.fp16
 label() { basename "${1//\//.}.$2" | sed 's/^\.*//'; }
 
+# The precisions that it can be trained in: scripts/ptb.sh knows two.
+known() { if [[ $1 == ptb/* ]]; then echo '^fp(32|16)$'; else echo .; fi; }
+
 # Its record. A recipe of one's own has a path for a name, and goes by the last part of it.
 record() {
     local name=${1##*.yaml/} suffix=
@@ -76,8 +97,12 @@ record() {
 }
 
 start() {
-    local command=(scripts/reproduce.sh "$1" --run-dir "$runs/$(label "$1" "$2")"
-        --record "$(record "$1" "$2")" "${options[@]}")
+    local command=(scripts/reproduce.sh "$1")
+    if [[ $1 =~ ^ptb/(.+)-([12])(.released)?.seed-([0-9]+)$ ]]; then
+        command=(scripts/ptb.sh "${BASH_REMATCH[1]}" --layers "${BASH_REMATCH[2]}" --seed "${BASH_REMATCH[4]}")
+        if [[ -n ${BASH_REMATCH[3]} ]]; then command+=(--form released); fi
+    fi
+    command+=(--run-dir "$runs/$(label "$1" "$2")" --record "$(record "$1" "$2")" "${options[@]}")
     if [[ $2 != fp32 ]]; then command+=("--$2"); fi
     command+=(-- "${flags[@]}")
     if [[ $dry_run -eq 1 ]]; then
@@ -123,14 +148,14 @@ if [[ $dry_run -eq 0 ]]; then
     fi
     # The data once, before several runs want them.
     for system in $systems; do
-        text=$(recipe_commands "$system" prepare)
-        eval "run $text"
-    done
+        if [[ $system == ptb/* ]]; then text='data-prep/prepare-ptb.sh'; else text=$(recipe_commands "$system" prepare); fi
+        echo "$text"
+    done | sort -u | while read -r text; do eval "run $text" </dev/null; done
 fi
 
 for precision in $precisions; do
     for system in $systems; do
-        if [[ -f $(record "$system" "$precision") ]]; then continue; fi
+        if [[ -f $(record "$system" "$precision") || ! $precision =~ $(known "$system") ]]; then continue; fi
         while [[ $(jobs -rp | wc -l) -ge $jobs && $SECONDS -lt $deadline ]]; do sleep 1; done
         if [[ $((deadline - SECONDS)) -lt 20 && $dry_run -eq 0 ]]; then break 2; fi
         echo "== $system $precision" >&2
@@ -172,6 +197,7 @@ if [[ $cpu -eq 0 ]]; then
 fi
 for precision in $precisions; do
     for system in $systems; do
+        if [[ ! $precision =~ $(known "$system") ]]; then continue; fi
         if [[ -f $(record "$system" "$precision") ]]; then
             echo "done: $system $precision"
         else

@@ -115,7 +115,12 @@ SUITE = {
             *_TINY_ARCHS[0],
             like="floater_tiny",
             # A post-norm Transformer of our layers.
-            more={"transformer": System("floater_tiny", ("--position-encoder", "none"))},
+            more={
+                "transformer": System("floater_tiny", ("--position-encoder", "none")),
+                "rk2_tiny, dropout as stock": System(
+                    "rk2_tiny", ("--attention-dropout", "0", "--activation-dropout", "0")
+                ),
+            },
         ),
         _TINY,
         {
@@ -127,7 +132,7 @@ SUITE = {
     "tiny-transevolve": Contest("training, tiny", _beside_stock(*_TINY_ARCHS[2], like="floater_tiny"), _TINY),
     "base-macaron": Contest(
         "training, base",
-        _beside_stock("macaron_wmt_en_de"),
+        _beside_stock("macaron_wmt_en_de", like="ode_residual"),
         _BASE,
         {"macaron_wmt_en_de": Bar(1.05), "macaron_wmt_en_de, stock criterion": Bar(0.97)},
     ),
@@ -154,14 +159,14 @@ SUITE = {
     ),
     # One at a time: all systems of a contest are in memory together, and four of these take what a desktop has.
     **{
-        f"big-{name}": Contest("training, big", _beside_stock(arch), _BIG)
-        for name, arch in (
-            ("macaron", "macaron_wmt_en_de_big"),
-            ("residual", "ode_residual_big"),
-            ("rk2", "rk2_big"),
-            ("rk2-learnable", "rk2_learnable_big"),
-            ("rk4", "rk4_big"),
-            ("floater", "floater_big"),
+        f"big-{name}": Contest("training, big", _beside_stock(arch, like=like), _BIG)
+        for name, arch, like in (
+            ("macaron", "macaron_wmt_en_de_big", "ode_residual_big"),
+            ("residual", "ode_residual_big", ""),
+            ("rk2", "rk2_big", ""),
+            ("rk2-learnable", "rk2_learnable_big", ""),
+            ("rk4", "rk4_big", ""),
+            ("floater", "floater_big", ""),
         )
     },
     "decoding-tiny": Contest("decoding, tiny, beam 4", _decoding(*itertools.chain(*_TINY_ARCHS)), _TINY_DECODING),
@@ -176,7 +181,7 @@ SUITE = {
     ),
     "decoding-base-others": Contest(
         "decoding, base, beam 5",
-        _decoding("macaron_wmt_en_de", "ode_residual", "transevolve_fullff_1", "transevolve_fullff_2"),
+        _decoding("ode_residual", "macaron_wmt_en_de", "transevolve_fullff_1", "transevolve_fullff_2"),
         replace(_BASE_DECODING, beam=5),
     ),
     "decoding-big": Contest(
