@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-# Scores that are held at a time: a chunk that a processor's cache may hold, one that keeps a GPU busy.
+# Scores that are held at a time: a chunk that a processor's cache may hold, one that keeps a GPU busy. And the fewest
+# tokens: W passes through the processor once a chunk.
 CHUNK = {"cpu": 2**21, "cuda": 2**26}
+TOKENS = 256
 
 # Gradients of scores are at most 1 and mostly near 1 / V; in fp16, so many times that.
 _FP16_SCALE = 2.0**7
@@ -36,7 +38,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         grad_x = torch.empty_like(x) if wanted[0] else None
         grad_weight = torch.zeros_like(weight, dtype=precise) if wanted[1] else None
         loss, nll = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
-        chunk = max(1, CHUNK.get(x.device.type, CHUNK["cuda"]) // size)
+        chunk = max(TOKENS, CHUNK.get(x.device.type, CHUNK["cuda"]) // size)
         for start in range(0, count, chunk):
             part = slice(start, start + chunk)
             log_p = F.log_softmax(F.linear(x[part], weight), dim=-1, dtype=precise)

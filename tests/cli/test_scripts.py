@@ -211,6 +211,16 @@ def test_the_gpu_suite_says_what_it_would_run():
     assert "--fp16" in done.stdout
 
 
+def test_the_gpu_suite_knows_the_cells_of_table_5():
+    done = script(
+        "gpu-suite.sh", "--dry-run", "--systems", "ptb/rk2-unit-2.released.seed-3", "--precisions", "fp16 amp"
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("scripts/ptb.sh rk2-unit --layers 2 --seed 3 --form released ")
+    assert "results/ptb/rk2-unit-2.released.seed-3.fp16.json --fp16" in line
+
+
 def test_data_that_changed_since_is_refused(recipe, tmp_path):
     """The dictionary that a run was trained with, and the one that the data was binarised with."""
     home = tmp_path / "home"

@@ -37,12 +37,12 @@ def whole(x, weight, target, smoothing):
 )
 def test_values_and_gradients_are_those_of_the_whole(count, size, smoothing, chunk, seed):
     x, weight, target = data(count, size, 5, seed=seed)
-    before, losses.CHUNK["cpu"] = losses.CHUNK["cpu"], chunk
+    before, losses.CHUNK["cpu"], losses.TOKENS = (losses.CHUNK["cpu"], losses.TOKENS), chunk, 1
     try:
         found, found_nll = projected_cross_entropy(x, weight, target, smoothing, PAD)
         gradients = torch.autograd.grad(3 * found, (x, weight))
     finally:
-        losses.CHUNK["cpu"] = before
+        losses.CHUNK["cpu"], losses.TOKENS = before
     loss, nll = whole(x, weight, target, smoothing)
     torch.testing.assert_close(found, loss)
     torch.testing.assert_close(found_nll, nll)
@@ -92,4 +92,5 @@ def test_no_tensor_of_all_tokens_and_symbols():
     x, weight, target = data(1000, 5000, 8, torch.float32)
     with Kernels() as made:
         projected_cross_entropy(x, weight, target, 0.1, PAD)[0].backward()
-    assert made.numel <= max(losses.CHUNK["cpu"], weight.numel()) < x.size(0) * weight.size(0)
+    chunk = max(losses.CHUNK["cpu"], losses.TOKENS * weight.size(0))
+    assert made.numel <= max(chunk, weight.numel()) < x.size(0) * weight.size(0)
