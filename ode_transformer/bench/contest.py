@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import logging
 import multiprocessing
+import os
 import re
 import statistics
 import time
@@ -215,11 +216,19 @@ def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
     return counts
 
 
-def keep_freed_memory(keep: bool) -> None:
-    """Have glibc keep freed memory, as ``scripts/train.sh`` has it, or give it back to the system at once."""
-    trim_threshold, mmap_threshold = -1, -3  # names of malloc.h
-    for name in (trim_threshold, mmap_threshold):
-        ctypes.CDLL(None).mallopt(name, 2**31 - 1 if keep else 2**16)
+# What scripts/train.sh sets on a CPU: glibc keeps freed memory.
+_ENVIRONMENT = {
+    "MALLOC_MMAP_THRESHOLD_": "4294967296",
+    "MALLOC_TRIM_THRESHOLD_": "4294967296",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+
+
+def give_freed_memory_back() -> None:
+    """Have this process's glibc give freed memory back to the system at once, so that its size is what it uses."""
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # names of malloc.h
+    for name in (trim_threshold, top_pad, mmap_threshold):
+        ctypes.CDLL(None).mallopt(name, 2**16)
 
 
 def _serve(connection: Any, function: Callable, threads: int, *args: Any) -> None:
@@ -237,6 +246,7 @@ def process(function: Callable, *args: Any) -> Iterator[Any]:
     """A fresh process that runs ``function(connection, *args)``, and this side's end of the connection."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])  # imported once, without any threads yet
+    os.environ |= _ENVIRONMENT  # heeded where the server starts
     ours, theirs = context.Pipe()
     worker = context.Process(target=_serve, args=(theirs, function, torch.get_num_threads(), *args), daemon=True)
     worker.start()
@@ -263,7 +273,6 @@ def answer(connection: Any, name: str, message: Optional[str] = None) -> Any:
 
 
 def _take_turns(connection: Any, system: System, setting: Setting) -> None:
-    keep_freed_memory(True)
     model, run = prepare(system, setting)
     parameters = sum(p.numel() for p in model.parameters())
     connection.send({"parameters": parameters, "evaluations": evaluations(model, _sample(system, setting))})
@@ -274,7 +283,7 @@ def _take_turns(connection: Any, system: System, setting: Setting) -> None:
 
 
 def _send_peak(connection: Any, system: System, setting: Setting) -> None:
-    keep_freed_memory(False)
+    give_freed_memory_back()
     connection.send(peak_of(lambda: prepare(system, setting)[1], setting.device))
 
 

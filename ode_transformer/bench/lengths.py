@@ -24,7 +24,7 @@ from ..families.transevolve import Block, TransEvolveConfig
 from ..families.transformer import SplitTransformerConfig
 from ..modules.evolving_attention import EvolvingAttention, time_signal
 from ..modules.layers import EncoderLayer
-from .contest import answer, keep_freed_memory, peak_of, process, seconds
+from .contest import answer, give_freed_memory_back, peak_of, process, seconds
 
 SYSTEMS = ("evolving", "fused", "materialised", "equation-9")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -110,7 +110,7 @@ def _step(module: nn.Module, run: Callable[[Tensor], Tensor], length: int, args:
 
 
 def _send_peak(connection: Any, system: str, length: int, args: argparse.Namespace) -> None:
-    keep_freed_memory(False)
+    give_freed_memory_back()
 
     def build() -> Callable[[], Any]:
         module, run = build_system(system, args.width, args.heads, args.depth)
