@@ -302,7 +302,7 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
         for name, system in systems.items():
             workers[name] = stack.enter_context(process(_take_turns, system, setting))
             about[name] = {k: v for k, v in asdict(system).items() if v is not None} | answer(workers[name], name)
-        for round_ in range(-1, setting.rounds):  # the first warms up
+        for round_ in range(-3, setting.rounds):  # three warm up: memory grows in more than one step
             for name in list(workers)[:: -1 if round_ % 2 else 1]:
                 elapsed = answer(workers[name], name, "your turn")
                 if round_ >= 0:
