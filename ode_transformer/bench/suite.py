@@ -32,12 +32,12 @@ class Contest:
     bars: dict[str, Bar] = field(default_factory=dict)
 
 
-def _both(*archs: str, flags: tuple[str, ...] = (), label: str = "{}") -> dict[str, System]:
+def _both(*archs: str, label: str = "{}") -> dict[str, System]:
     """Architectures with our criterion and with the stock one."""
     found = {}
     for arch in archs:
-        found[label.format(arch)] = System(arch, flags)
-        found[f"{label.format(arch)}, stock criterion"] = System(arch, flags, STOCK)
+        found[label.format(arch)] = System(arch)
+        found[f"{label.format(arch)}, stock criterion"] = System(arch, criterion=STOCK)
     return found
 
 

@@ -14,7 +14,7 @@ paper's.
 """
 
 import argparse
-from dataclasses import field, make_dataclass
+from dataclasses import dataclass
 from typing import Any, Optional
 
 from fairseq.models import FairseqLanguageModel, register_model
@@ -24,36 +24,29 @@ from torch import Tensor
 from ..config import add_flags, register_architectures, to_transformer_config, with_defaults
 from ..modules.layers import Decoder
 from ..modules.positions import build_position_encoder
-from .transformer import SplitTransformerConfig, SplitTransformerModel
+from .transformer import SplitTransformerConfig, SplitTransformerModel, option
 
-_LENGTH = (
-    "tokens_per_sample",
-    int,
-    field(default=1024, metadata={"help": "most tokens of a sample, of the task as well"}),
+_Defaults = with_defaults(
+    "_Defaults",
+    __name__,
+    SplitTransformerConfig,
+    decoder_embed_dim=512,
+    decoder_ffn_embed_dim=2048,
+    decoder_attention_heads=8,
+    decoder_normalize_before=True,
+    no_decoder_final_norm=True,
+    relative_positions="keys",
+    decoder_history="dense",
+    attention_dropout=0.1,
+    activation_dropout=0.1,
 )
 
-LanguageModelConfig = make_dataclass(
-    "LanguageModelConfig",
-    [_LENGTH],
-    bases=(
-        with_defaults(
-            "LanguageModelBaseConfig",
-            __name__,
-            SplitTransformerConfig,
-            decoder_embed_dim=512,
-            decoder_ffn_embed_dim=2048,
-            decoder_attention_heads=8,
-            decoder_normalize_before=True,
-            no_decoder_final_norm=True,
-            relative_positions="keys",
-            decoder_history="dense",
-            attention_dropout=0.1,
-            activation_dropout=0.1,
-        ),
-    ),
-    namespace={"__module__": __name__},
-)
-"""The options of a decoder alone; those of encoders have no effect, or are refused."""
+
+@dataclass
+class LanguageModelConfig(_Defaults):
+    """The options of a decoder alone; those of encoders have no effect, or are refused."""
+
+    tokens_per_sample: int = option(1024, "most tokens of a sample, of the task as well")
 
 
 @register_model("ode_transformer_lm", dataclass=LanguageModelConfig)
@@ -81,11 +74,11 @@ class OdeLanguageModel(FairseqLanguageModel):
                 encoder's.
         """
         nested = to_transformer_config(cfg, cls.config_class)
-        for option, instead in (("integrator", "decoder_integrator"), ("encoder_history", "decoder_history")):
-            default = getattr(cls.config_class(), option)
-            if str(getattr(nested, option)) != str(default):
-                flags = [f"--{name.replace('_', '-')}" for name in (option, instead)]
-                raise ValueError(f"{flags[0]} {getattr(nested, option)}: is an encoder's; take {flags[1]}")
+        for encoders, instead in (("integrator", "decoder_integrator"), ("encoder_history", "decoder_history")):
+            default = getattr(cls.config_class(), encoders)
+            if str(getattr(nested, encoders)) != str(default):
+                flags = [f"--{name.replace('_', '-')}" for name in (encoders, instead)]
+                raise ValueError(f"{flags[0]} {getattr(nested, encoders)}: is an encoder's; take {flags[1]}")
         if str(nested.decoder_integrator) == "euler" and str(nested.coefficients) != "fixed":
             raise ValueError(f"--coefficients {nested.coefficients}: must be fixed with --decoder-integrator euler")
         nested.max_target_positions = max(nested.tokens_per_sample, nested.max_target_positions)

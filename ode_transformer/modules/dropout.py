@@ -23,9 +23,8 @@ def dropout(x: Tensor, p: float) -> Tensor:
     dropped = round(p * 2**_BITS)
     if x.device.type != "cpu" or dropped in (0, 2**_BITS):
         return F.dropout(x, p)
-    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device).random_(
-        -(2**63), None
-    )  # four draws a word
+    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)  # four draws a word
+    words.random_(-(2**63), None)
     kept = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 2 ** (_BITS - 1)
     return x * kept.to(x.dtype).mul_(2**_BITS / (2**_BITS - dropped))
 

@@ -30,19 +30,19 @@ done
 cd "$root"
 bench=(python -m ode_transformer.cli bench)
 if [[ $quick -eq 1 ]]; then
-    run "${bench[@]}" suite --quick --device "$device" --precision "$precision"
+    run "${bench[@]}" suite --quick --device "$device" --precision "$precision" "${contests[@]}"
     exit
 fi
 run "${bench[@]}" suite --missing --device "$device" --precision "$precision" --directory "$directory" "${contests[@]}"
 if [[ ${#contests[@]} -gt 0 ]]; then exit; fi
 kind=$device
-if [[ $device == cuda ]]; then kind+=-$precision; fi
+if [[ $device-$precision != cpu-fp32 ]]; then kind+=-$precision; fi
 lengths=$directory/lengths-$kind.json
 if [[ $precision != amp && ! -e $lengths ]]; then
     run "${bench[@]}" lengths --device "$device" --dtype "$precision" --output "$lengths"
 fi
 suffix=.json
-if [[ $device == cuda ]]; then suffix=.cuda-$precision.json; fi
+if [[ $kind != cpu ]]; then suffix=.$kind.json; fi
 costs=()
 for record in "$lengths" "$directory/depth$suffix" "$directory/vocabulary$suffix"; do
     if [[ -e $record ]]; then costs+=("$record"); fi
