@@ -279,6 +279,10 @@ class TransEvolveModel(_Counted, TransformerModelBase):
         logger.info(f"parameters: {model.trained:,} trained, {model.frozen:,} frozen")
         return model
 
+    def set_beam_size(self, beam_size: int) -> None:
+        """How many hypotheses a sentence has; fairseq's generator says so where there are several."""
+        self.decoder.set_beam_size(beam_size)
+
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Embedding) -> TransEvolveEncoder:
         return TransEvolveEncoder(cfg, src_dict, embed_tokens)

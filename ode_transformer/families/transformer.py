@@ -137,6 +137,10 @@ class SplitTransformerModel(TransformerModelBase):
         with self.position_encoder.one_pass(max(src_tokens.size(1), prev_output_tokens.size(1))):
             return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
 
+    def set_beam_size(self, beam_size: int) -> None:
+        """How many hypotheses a sentence has; fairseq's generator says so where there are several."""
+        self.decoder.set_beam_size(beam_size)
+
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:
         """Add the family's flags and all of the stock Transformer's."""

@@ -8,18 +8,21 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .incremental import append, as_hypotheses, as_queries, once_a_sentence, reorder
 from .positions import Biases
 
 RELATIVE_POSITIONS = ("none", "keys", "keys-values")
 
 
 class StagedAttention(MultiheadAttention):
-    """fairseq's attention, whose cache of step-by-step decoding holds keys and values a stage.
+    """fairseq's attention, with a cache of step-by-step decoding a stage, and one of the source a sentence.
 
     A Runge-Kutta layer attends several times a step, to states of its own each time. fairseq keeps one cache a module,
-    and would append the stages to each other.
+    and would append the stages to each other. ``stage`` says which evaluation the next call belongs to; the layer sets
+    it.
 
-    ``stage`` says which evaluation the next call belongs to; the layer sets it.
+    A beam search repeats a sentence's source for each of its hypotheses. Told their number (``set_beam_size``),
+    cross-attention keeps keys and values of the sentences, and takes the hypotheses for so many queries of theirs.
     """
 
     stage = 0
@@ -43,7 +46,7 @@ class StagedAttention(MultiheadAttention):
         need_head_weights: bool = False,
         biases: Optional[Biases] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """Attend; as fairseq's attention does: to the bit in evaluation of whole sentences, else to rounding.
+        """Attend; as fairseq's attention does: to the bit in evaluation, of a beam to rounding.
 
         Args:
             query: (T, B, C).
@@ -59,35 +62,39 @@ class StagedAttention(MultiheadAttention):
         Returns:
             (T, B, C); the weights (B, T, S), or (H, B, T, S) for every head, or None.
         """
-        if self.use_xformers or (biases is None and incremental_state is not None):
+        if self.use_xformers and incremental_state is None:
             return super().forward(
                 query,
                 key,
                 value,
                 key_padding_mask=key_padding_mask,
-                incremental_state=incremental_state,
                 need_weights=need_weights,
-                static_kv=static_kv,
                 attn_mask=attn_mask,
                 need_head_weights=need_head_weights,
             )
-        buffer = {} if incremental_state is None else self._get_input_buffer(incremental_state)
-        if static_kv and "prev_key" in buffer:
-            q = self._heads(_add(self.q_proj(query), biases.query()))
-            k, v, key_padding_mask = buffer["prev_key"], buffer["prev_value"], buffer["prev_key_padding_mask"]
+        length = len(query)
+        static = static_kv and incremental_state is not None
+        source = self._get_input_buffer(incremental_state) if static else {}
+        if source:
+            q = self.q_proj(query)
+            q = self._heads(q if biases is None else _add(q, biases.query()))
+            k, v, key_padding_mask = source["prev_key"], source["prev_value"], source["prev_key_padding_mask"]
         else:
-            q, k, v = self._project(query, key, value, biases)
-            if incremental_state is not None and static_kv:
-                if key_padding_mask is not None and not key_padding_mask.any():
-                    key_padding_mask = None
-                buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
-                self._set_input_buffer(incremental_state, buffer)
+            hypotheses = 1
+            if static and length == 1:
+                key, key_padding_mask, hypotheses = once_a_sentence(key, key_padding_mask, self.beam_size)
+                value = key
+            q, k, v = self._project(query, key, value, biases, hypotheses)
+            if static:
+                source = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
+                self._set_input_buffer(incremental_state, source | {"hypotheses": hypotheses})
             elif incremental_state is not None:
                 k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask)
+        q = as_queries(q, len(k))
         dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
         # Two products by themselves are faster than PyTorch's kernel for one query, in decoding, where there is no
         # matrix to avoid, and for dropout on a CPU, where the kernel holds the matrix too.
-        fused = len(query) > 1 and not (dropout > 0 and query.device.type == "cpu")
+        fused = length > 1 and not (dropout > 0 and query.device.type == "cpu")
         if fused and not (need_weights or need_head_weights):
             mask = attn_mask
             if key_padding_mask is not None:
@@ -97,15 +104,21 @@ class StagedAttention(MultiheadAttention):
         else:
             # As fairseq's attention does it, for the same bits: (N, T, d), N = B H.
             q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
-            scores = torch.bmm(q, k.transpose(1, 2)).unflatten(0, (-1, self.num_heads))  # (B, H, T, S)
+            scores = torch.bmm(q, k.transpose(1, 2)).unflatten(0, (-1, self.num_heads))  # (B, H, n T, S)
             weights = _softmax(scores, attn_mask, key_padding_mask)
             out = torch.bmm(self.dropout_module(weights.type_as(scores)).flatten(0, 1), v)
             out = out.unflatten(0, (-1, self.num_heads))
+            weights = as_hypotheses(weights, length)  # (B n, H, T, S)
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1) if need_weights else None
-        return self.out_proj(out.permute(2, 0, 1, 3).flatten(2)), weights
+        return self.out_proj(as_hypotheses(out, length).permute(2, 0, 1, 3).flatten(2)), weights
 
-    def _project(self, query: Tensor, key: Tensor, value: Tensor, biases: Optional[Biases]) -> list[Tensor]:
-        """Queries, keys and values, (B, H, T, d) and (B, H, S, d); with one product for those that read the same."""
+    def _project(
+        self, query: Tensor, key: Tensor, value: Tensor, biases: Optional[Biases], hypotheses: int = 1
+    ) -> list[Tensor]:
+        """Queries, keys and values, (B, H, T, d) and (B, H, S, d); with one product for those that read the same.
+
+        With several hypotheses a sentence, of which ``biases`` knows, keys and values are the sentences'.
+        """
         linears = (self.q_proj, self.k_proj, self.v_proj)
         together = 0  # how many of them, from the end
         # Where no gradient is taken, to put the weights together costs more than it saves; quantised maps are no plain
@@ -118,7 +131,8 @@ class StagedAttention(MultiheadAttention):
             weight, bias = (torch.cat([getattr(m, name) for m in linears[-together:]]) for name in ("weight", "bias"))
             projected += F.linear(key, weight, bias).chunk(together, dim=-1)
         if biases is not None:
-            projected = map(_add, projected, (biases.query(), *biases.key_value()))
+            moved = [x if x.size(1) == 1 else x[:, ::hypotheses] for x in biases.key_value()]
+            projected = map(_add, projected, (biases.query(), *moved))
         return [self._heads(x) for x in projected]
 
     def _heads(self, x: Tensor) -> Tensor:
@@ -128,21 +142,21 @@ class StagedAttention(MultiheadAttention):
     def _remember(self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> tuple:
         """Keys and values (B, H, S, d) of all positions so far, and their padding (B, S), from the newest."""
         buffer = self._get_input_buffer(incremental_state)
+        before = buffer.get("prev_key_padding_mask")
         if buffer:
-            k = torch.cat((buffer["prev_key"], k), dim=2)
-            v = torch.cat((buffer["prev_value"], v), dim=2)
-        mask = self._append_prev_key_padding_mask(
-            mask, buffer.get("prev_key_padding_mask"), batch_size=k.size(0), src_len=k.size(2), static_kv=False
-        )
-        buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": mask}
+            order = buffer["order"]
+            k, v = append(buffer["prev_key"], order, k), append(buffer["prev_value"], order, v)
+            before = before if before is None or order is None else before[order]
+        mask = self._append_prev_key_padding_mask(mask, before, k.size(0), k.size(2), static_kv=False)
+        buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": mask, "order": None}
         self._set_input_buffer(incremental_state, buffer)
         return k, v, mask
 
     def reorder_incremental_state(self, incremental_state: Optional[dict], new_order: Tensor) -> Optional[dict]:
-        """Reorder the cache of every stage to follow the hypotheses of a beam."""
+        """Have the cache of every stage follow the hypotheses of a beam."""
         self.stage = 0
-        while self._get_input_buffer(incremental_state):
-            super().reorder_incremental_state(incremental_state, new_order)
+        while buffer := self._get_input_buffer(incremental_state):
+            self._set_input_buffer(incremental_state, reorder(buffer, new_order))
             self.stage += 1
         self.stage = 0  # where a layer evaluates once, it does not say so
         return incremental_state

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .dropout import Dropout
+from .incremental import append, as_hypotheses, as_queries, once_a_sentence, reorder
 
 FORMS = ("paper", "released")
 
@@ -96,8 +97,7 @@ def _cached(module: nn.Module, incremental_state: Optional[dict]) -> Optional[di
 def _reorder(module: nn.Module, incremental_state: dict, new_order: Tensor) -> None:
     cache = _cached(module, incremental_state)
     if cache is not None:
-        cache = {key: None if value is None else value.index_select(0, new_order) for key, value in cache.items()}
-        module.set_incremental_state(incremental_state, "cache", cache)
+        module.set_incremental_state(incremental_state, "cache", reorder(cache, new_order))
 
 
 class State(NamedTuple):
@@ -113,6 +113,8 @@ class State(NamedTuple):
 class InitialState(nn.Module):
     """Queries and keys of a block, from its input (the initial state of the particles).
 
+    Of a beam's hypotheses, told their number (``set_beam_size``), the source's keys are those of the sentences.
+
     Args:
         embed_dim: d; the temporal dimension d' is the same.
         heads: m.
@@ -121,6 +123,8 @@ class InitialState(nn.Module):
     Raises:
         ValueError: m does not divide d, or d is odd.
     """
+
+    hypotheses = 1
 
     def __init__(self, embed_dim: int, heads: int, dropout: float):
         super().__init__()
@@ -156,21 +160,30 @@ class InitialState(nn.Module):
         cache = _cached(self, incremental_state)
         if source is not None and cache is not None:
             return State(q, cache["keys"], cache["padding"], self.time_query)
+        kept = {"order": None}
+        if source is not None and incremental_state is not None:
+            source, padding_mask, hypotheses = once_a_sentence(source, padding_mask, self.hypotheses)
+            kept = {"hypotheses": hypotheses}
         k = _heads(self.dropout_module(self.key(x if source is None else source)), self.heads)
         if cache is not None:
-            if padding_mask is not None or cache["padding"] is not None:
+            old, order = cache["padding"], cache["order"]
+            if padding_mask is not None or old is not None:
                 before, now = cache["keys"].size(2), k.size(2)
                 none = torch.zeros(k.size(0), before + now, dtype=torch.bool, device=k.device)
-                old = none[:, :before] if cache["padding"] is None else cache["padding"]
+                old = none[:, :before] if old is None else old if order is None else old[order]
                 padding_mask = torch.cat((old, none[:, before:] if padding_mask is None else padding_mask), dim=1)
-            k = torch.cat((cache["keys"], k), dim=2)
+            k = append(cache["keys"], order, k)
         if incremental_state is not None:
-            self.set_incremental_state(incremental_state, "cache", {"keys": k, "padding": padding_mask})
+            self.set_incremental_state(incremental_state, "cache", {"keys": k, "padding": padding_mask} | kept)
         return State(q, k, padding_mask, self.time_query)
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Follow the hypotheses of a beam."""
         _reorder(self, incremental_state, new_order)
+
+    def set_beam_size(self, beam_size: int) -> None:
+        """How many hypotheses a sentence has."""
+        self.hypotheses = beam_size
 
 
 @with_incremental_state
@@ -218,16 +231,19 @@ class EvolvingAttention(nn.Module):
         Returns:
             (T, B, d), to be added to the state.
         """
-        q, k = state.queries, state.keys
+        q, k, length = state.queries, state.keys, state.queries.size(2)
         cache = _cached(self, incremental_state)
         if static and cache is not None:
             v = cache["values"]
         else:
-            v = _heads(self.layer_norm(values), self.heads)  # no projection of values
+            hypotheses = len(q) // len(k)
+            v = _heads(self.layer_norm(values[:, ::hypotheses]), self.heads)  # no projection of values
             if cache is not None:
-                v = torch.cat((cache["values"], v), dim=2)
+                v = append(cache["values"], cache["order"], v)
             if incremental_state is not None:
-                self.set_incremental_state(incremental_state, "cache", {"values": v})
+                kept = {"hypotheses": hypotheses} if static else {"order": None}
+                self.set_incremental_state(incremental_state, "cache", {"values": v} | kept)
+        q = as_queries(q, len(k))
         t = time_signal(self.time_weights, self.depth_index, self.depth, self.form)
         head_dim = v.size(-1)  # d/m
         key_bias = None
@@ -242,8 +258,8 @@ class EvolvingAttention(nn.Module):
         if state.padding is not None:
             hidden = state.padding[:, None].type_as(k) * _HIDDEN  # (B, 1, S)
             key_bias = hidden.expand(-1, self.heads, -1) if key_bias is None else key_bias + hidden
-        x = fused_attention(q, k, v, scale, key_bias, causal and q.size(2) > 1)
-        return self.dropout_module(self.out(x.permute(2, 0, 1, 3).flatten(2)))
+        x = fused_attention(q, k, v, scale, key_bias, causal and length > 1)
+        return self.dropout_module(self.out(as_hypotheses(x, length).permute(2, 0, 1, 3).flatten(2)))
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Follow the hypotheses of a beam."""

@@ -268,10 +268,12 @@ class BiasPositions(PositionEncoder):
         self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
     ) -> list[Place]:
         length = tokens.size(1)
-        target = self._place("target", padding, slice(0 if incremental_state is None else length - 1, length))
-        source = None
-        if source_padding is not None:
-            source = self._place("source", source_padding, slice(0, source_padding.size(1)))
+        columns, source = slice(0 if incremental_state is None else length - 1, length), None
+        source_length = 0 if source_padding is None else source_padding.size(1)
+        with self.one_pass(max(length, source_length)):
+            target = self._place("target", padding, columns)
+            if source_padding is not None:
+                source = self._place("source", source_padding, slice(0, source_length))
         return [self._told(layer, target, source) for layer in self._layers["decoder"]]
 
     @staticmethod
@@ -356,11 +358,12 @@ class BiasPositions(PositionEncoder):
         if self._given:
             yield
             return
+        outer = self._pass
         self._pass = (length, self._tables(length))
         try:
             yield
         finally:
-            self._pass = None
+            self._pass = outer
 
     @contextmanager
     def at(self, source: Optional[Tensor] = None, target: Optional[Tensor] = None) -> Iterator[None]:

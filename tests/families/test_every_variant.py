@@ -82,11 +82,17 @@ def test_decoding_step_by_step_equals_decoding_at_once(m):
 def test_beam_search_with_the_cache_equals_beam_search_without(m):
     src, lengths, _ = batch(sizes=(4, 6, 5))
     sample = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
+    projected = []  # sentences whose source a cross-attention has projected
+    for name, module in m.named_modules():
+        if name.endswith(("encoder_attn.k_proj", "encoder_state.key")):
+            module.register_forward_hook(lambda *args: projected.append(args[1][0].size(1)))
     hypotheses = []
     for cached in (True, False):
         generator = SequenceGenerator([m], task().target_dictionary, beam_size=4, max_len_a=0, max_len_b=8)
         generator.model.has_incremental = cached
         hypotheses.append(generator.generate([m], copy.deepcopy(sample)))
+        if cached:
+            assert set(projected) <= {3} and (projected or "cross-self" in m.variant)  # not twelve
     for ours, reference in zip(*hypotheses, strict=True):
         assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in reference]
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ode_transformer.modules.attention import RelativeAttention, StagedAttention
+from ode_transformer.modules.positions import Biases
 
 
 def relative(m=3, values=False, dropout=0.0, dtype=torch.float64):
@@ -128,27 +129,78 @@ def test_no_tensor_holds_a_vector_for_each_pair(values):
 @pytest.mark.parametrize("attention", [StagedAttention(16, 4, self_attention=True), relative(dtype=torch.float32)])
 def test_every_stage_has_its_cache_and_follows_the_beam(attention):
     attention.eval()
-    x = torch.randn(2, 5, 3, 16)  # stage, time, batch
-    alone = []
-    for stage in range(2):
-        state = {}
-        attention.stage = 0
-        alone.append([attention(y, y, y, incremental_state=state)[0] for y in x[stage].split(1)])
-    state, together = {}, []
-    for step in range(5):
+    x = torch.randn(2, 6, 3, 16)  # stage, time, batch
+    state, rows = {}, torch.arange(3)
+    for step in range(6):
+        if step == 4:  # twice between two steps
+            for order in (torch.tensor([2, 0, 0]), torch.tensor([1, 0, 2])):
+                attention.reorder_incremental_state(state, order)
+                rows = rows[order]
         for attention.stage in range(2):
-            y = x[attention.stage, step : step + 1]
-            together.append(attention(y, y, y, incremental_state=state)[0])
-    for step in range(5):
-        for stage in range(2):
-            torch.testing.assert_close(together[2 * step + stage], alone[stage][step])
-    before = []
-    for attention.stage in range(2):
-        before.append(attention._get_input_buffer(state)["prev_key"].clone())
-    order = torch.tensor([2, 0, 0])
-    attention.reorder_incremental_state(state, order)
-    for attention.stage in range(2):
-        assert torch.equal(attention._get_input_buffer(state)["prev_key"], before[attention.stage][order])
+            y = x[attention.stage][: step + 1, rows]
+            found, _ = attention(y[-1:], y[-1:], y[-1:], incremental_state=state)
+            at_once, _ = attention(y, y, y, attn_mask=future(step + 1).float())
+            torch.testing.assert_close(found, at_once[-1:])
+
+
+@pytest.mark.parametrize("biased", [None, "by the column", "by the token"])
+def test_hypotheses_attend_to_one_source_a_sentence(biased):
+    torch.manual_seed(0)
+    attention = StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True).eval()
+    sentences, n, length = 3, 4, 5
+    source = torch.randn(length, sentences, 16)
+    padding = torch.arange(length) < torch.tensor([0, 2, 1])[:, None]  # (B, S)
+    query = torch.randn(2, 1, sentences * n, 16)  # steps
+    rows = torch.arange(sentences).repeat_interleave(n)
+
+    def call(step, rows, state, need_head_weights=True):
+        biases, index = None, slice(0, length)
+        if biased is not None:
+            if biased == "by the token":
+                index = (torch.arange(length) - padding.sum(1, keepdim=True)).clamp(min=0)[rows].t()
+            g = torch.Generator().manual_seed(1)
+            biases = Biases(*(torch.randn(length, k, 16, generator=g) for k in (1, 2)), slice(step, step + 1), index)
+        return attention(
+            query[step][:, : len(rows)],
+            source[:, rows],
+            source[:, rows],
+            key_padding_mask=padding[rows],
+            incremental_state=state,
+            static_kv=True,
+            need_head_weights=need_head_weights,
+            biases=biases,
+        )
+
+    expected = [call(0, rows, {}), call(1, rows[n:], {})]
+    attention.set_beam_size(n)
+    state = {}
+    found = [call(0, rows, state)]
+    assert len(attention._get_input_buffer(state)["prev_key"]) == sentences
+    attention.reorder_incremental_state(state, torch.tensor([1, 1, 0, 2, 4, 4, 4, 7, 8, 11, 8, 9]))  # within each
+    attention.reorder_incremental_state(state, torch.tensor([4, 7, 6, 5, 9, 9, 8, 10]))  # the first has left
+    assert len(attention._get_input_buffer(state)["prev_key"]) == sentences - 1
+    found.append(call(1, rows[n:], state))
+    torch.testing.assert_close(found, expected)
+
+
+def test_rows_that_are_no_hypotheses_of_a_sentence_keep_their_own():
+    torch.manual_seed(0)
+    attention = StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True).eval()
+    source, query = torch.randn(5, 1, 16).repeat(1, 4, 1), torch.randn(1, 4, 16)
+    padding = torch.zeros(4, 5, dtype=torch.bool)
+    source[0, 3], padding[1, 0] = 0, True
+    for keys, mask in ((source, None), (source[:, :1].expand_as(source), padding), (source[:, :3], padding[:3])):
+        results = []
+        for attention.beam_size in (1, 2):  # left by another search
+            state = {}
+            rows = keys.size(1)
+            results.append(
+                attention(query[:, :rows], keys, keys, key_padding_mask=mask, incremental_state=state, static_kv=True)
+            )
+            attention.reorder_incremental_state(state, torch.arange(rows))
+            results.append(attention(query[:, :rows], keys, keys, incremental_state=state, static_kv=True))
+        for other in results[1:]:
+            torch.testing.assert_close(other, results[0])
 
 
 def test_in_inference_mode_and_then_in_training():
