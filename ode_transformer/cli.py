@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     add("corpus", "write the generated German-English corpus", corpus.add_arguments, corpus.main)
     add("listops", "write generated ListOps expressions", listops.add_arguments, listops.main)
     add("bench", "measure speed and memory, several systems in one run", bench.add_arguments, bench.main)
-    add("lab", "measure orders of convergence, and steps inside trained models", lab.add_arguments, lab.main)
+    add("lab", "measure orders of convergence, and steps inside trained models; Table 5", lab.add_arguments, lab.main)
     add("plot", "draw pictures", plots.add_arguments, plots.main)
     add("record", "write the record of a finished run", results.add_arguments, results.main)
     add("table", "set what was measured beside what the papers print", tables.add_arguments, tables.main)

@@ -1,4 +1,4 @@
-"""``ode-transformer lab orders``: orders of convergence, measured; and the error of a step inside a trained model.
+"""``ode-transformer lab``: orders of convergence, measured; the error of a step inside a trained model; and Table 5.
 
 The problem is y' = F(y) + G(y) in three dimensions, with F(y) = c A asinh(y), G(y) = c B asinh(y), c = sqrt(1 + y^2) by
 components: it is nonlinear, A and B do not commute, and with y = sinh(z) it reads z' = (A + B) z, so that the solution
@@ -9,11 +9,17 @@ The exponents are slopes of the logarithm of the error against that of h, in dou
 
 In a trained model nobody knows the solution. What one can ask a layer is how far a step of size 1 is from two of size
 1/2: for a method of order p that is the error of the step but for a factor of 1 - 2^-p (Richardson).
+
+Table 5 of the ODE Transformer's paper takes the perplexity of a language model of one layer for the truncation error
+of its step; ``scripts/ptb.sh`` trains its cells, ``lab perplexity`` sets them beside the paper's.
 """
 
 import argparse
+import json
 import math
-from collections.abc import Callable, Iterator
+import shlex
+import statistics
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import plots, results
+from . import plots, recipes, results
 from .checkpoints import CheckpointError
 from .modules.layers import SplitLayer
 from .numerics.coefficients import weighted_sum
@@ -234,6 +240,92 @@ def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], ou
     plots.save(figure, output)
 
 
+TABLE_5 = {
+    "residual": (142.33, 136.07),
+    "rk2": (131.80, 123.12),
+    "rk2-unit": (132.67, 123.90),
+    "rk2-learnable": (128.48, 121.02),
+    "rk4": (126.89, 119.46),
+}
+"""Perplexities of the paper's Table 5, with one layer and with two, by the names of ``scripts/ptb.sh``."""
+
+_SYSTEMS = {
+    ("euler", "fixed"): "residual",
+    ("heun", "fixed"): "rk2",
+    ("heun", "ones"): "rk2-unit",
+    ("heun", "sigmoid"): "rk2-learnable",
+    ("rk4", "fixed"): "rk4",
+}
+
+
+def cell(record: dict[str, Any]) -> tuple[str, str, str, int]:
+    """Which cell of Table 5 a record is of: its protocol, system, form and number of layers.
+
+    Raises:
+        ValueError: it is of none.
+    """
+    flags = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+    for name, default in (("arch", ""), ("decoder-integrator", "euler"), ("coefficients", "fixed")):
+        flags.add_argument(f"--{name}", default=default)
+    for name, default in (("ode-residual", "paper"), ("decoder-embed-dim", 512), ("max-epoch", 20)):
+        flags.add_argument(f"--{name}", default=default)
+    flags.add_argument("--fp16", action="store_true")
+    found, _ = flags.parse_known_args(shlex.split(record["command"]))
+    system, layers = _SYSTEMS.get((found.decoder_integrator, found.coefficients)), found.arch[-2:]
+    if system is None or layers not in ("1l", "2l"):
+        raise ValueError(f"{found.arch} of {found.decoder_integrator} steps, {found.coefficients}")
+    protocol = f"{found.decoder_embed_dim} wide, {found.max_epoch} epochs, {'fp16' if found.fp16 else 'fp32'}"
+    return protocol, system, found.ode_residual, int(layers[0])
+
+
+def perplexities(
+    paths: Sequence[str | Path], split: str = "test"
+) -> dict[str, dict[tuple[str, str, int], list[float]]]:
+    """Perplexities, one a seed, by protocol and by system, form and layers.
+
+    Raises:
+        CheckpointError: a file that is no record of a cell of Table 5, two of the same run.
+    """
+    found: dict[str, dict[tuple[str, str, int], list[float]]] = {}
+    seen: dict[str, str | Path] = {}
+    for path in paths:
+        try:
+            record = json.loads(Path(path).read_text(encoding="utf-8"))
+            protocol, *where = cell(record)
+            value = float(record["perplexity"][split])
+        except (OSError, ValueError, KeyError, TypeError, argparse.ArgumentError) as error:
+            raise CheckpointError(f"{path}: no record of a cell of Table 5 ({error})") from error
+        if record["command"] in seen:
+            raise CheckpointError(f"{path}: of the same run as {seen[record['command']]}")
+        seen[record["command"]] = path
+        found.setdefault(protocol, {}).setdefault(tuple(where), []).append(value)
+    return found
+
+
+def table_5(protocol: str, cells: dict[tuple[str, str, int], list[float]], split: str) -> str:
+    """A protocol's cells beside the paper's, as Markdown."""
+
+    def text(values: Sequence[float]) -> str:
+        spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+        return f"{statistics.mean(values):.2f}{spread}" if values else ""
+
+    columns = [(form, layers) for form in ("paper", "released") for layers in (1, 2)]
+    columns = [column for column in columns if any(key[1:] == column for key in cells)]
+    seeds = sorted({len(values) for values in cells.values()})
+    head = ["system", "paper: 1 layer", "2 layers"]
+    head += [f"{form} form: {layers} layer{'s' * (layers - 1)}" for form, layers in columns]
+    lines = [
+        f"Perplexity of the {split} set; measured: {protocol}; seeds: {' to '.join(map(str, seeds))}",
+        "",
+        f"| {' | '.join(head)} |",
+        f"|{'---|' * len(head)}",
+    ]
+    for system, paper in TABLE_5.items():
+        ours = [text(cells.get((system, *column), [])) for column in columns]
+        lines.append(f"| {' | '.join([system, *map('{:.2f}'.format, paper), *ours])} |")
+    return "\n".join(lines)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer lab``."""
     kinds = parser.add_subparsers(dest="kind", required=True)
@@ -245,10 +337,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--sentences", type=int, default=64, help="how many of them (default: %(default)s)")
     kind.add_argument("--output", help="write the record there, as JSON")
     kind.add_argument("--picture", help=f"draw it there, {', '.join(plots.FORMATS)}")
+    kind.set_defaults(measure=_orders)
+    help_ = "perplexities of one and two layers on the Penn Treebank, beside those of the ODE Transformer's Table 5"
+    kind = kinds.add_parser("perplexity", help=help_, description=help_)
+    kind.add_argument("records", nargs="*", help="of scripts/ptb.sh (default: all of results/ptb)")
+    kind.add_argument("--split", choices=("valid", "test"), default="test", help="(default: %(default)s)")
+    kind.set_defaults(measure=_perplexity)
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer lab orders``."""
+    """Run ``ode-transformer lab``."""
+    return args.measure(args)
+
+
+def _perplexity(args: argparse.Namespace) -> int:
+    paths = args.records or sorted((recipes.ROOT / "results" / "ptb").glob("*.json"))
+    if not paths:
+        raise SystemExit("error: no records in results/ptb; scripts/ptb.sh makes them")
+    found = perplexities(paths, args.split)
+    print("\n\n".join(table_5(protocol, cells, args.split) for protocol, cells in sorted(found.items())))
+    return 0
+
+
+def _orders(args: argparse.Namespace) -> int:
     if args.checkpoints and not (args.text and args.dictionary):
         raise SystemExit("error: checkpoints need --text and --dictionary")
     if args.sentences < 1:
