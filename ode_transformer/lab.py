@@ -312,7 +312,7 @@ def table_5(protocol: str, cells: dict[tuple[str, str, int], list[float]], split
     columns = [(form, layers) for form in ("paper", "released") for layers in (1, 2)]
     columns = [column for column in columns if any(key[1:] == column for key in cells)]
     seeds = sorted({len(values) for values in cells.values()})
-    head = ["system", "paper: 1 layer", "2 layers"]
+    head = ["system", "printed: 1 layer", "2 layers"]
     head += [f"{form} form: {layers} layer{'s' * (layers - 1)}" for form, layers in columns]
     lines = [
         f"Perplexity of the {split} set; measured: {protocol}; seeds: {' to '.join(map(str, seeds))}",
