@@ -22,7 +22,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -249,6 +249,8 @@ TABLE_5 = {
 }
 """Perplexities of the paper's Table 5, with one layer and with two, by the names of ``scripts/ptb.sh``."""
 
+PRECISIONS = ("fp16", "bf16", "amp")
+
 _SYSTEMS = {
     ("euler", "fixed"): "residual",
     ("heun", "fixed"): "rk2",
@@ -258,51 +260,68 @@ _SYSTEMS = {
 }
 
 
-def cell(record: dict[str, Any]) -> tuple[str, str, str, int]:
-    """Which cell of Table 5 a record is of: its protocol, system, form and number of layers.
+class Cell(NamedTuple):
+    """A column and a row of Table 5."""
+
+    system: str
+    form: str
+    layers: int
+
+
+def cell(command: str) -> tuple[str, str, Cell]:
+    """What a cell of Table 5 was trained with: the protocol in a few words, the whole of it, and the cell.
 
     Raises:
         ValueError: it is of none.
     """
+    if not isinstance(command, str):
+        raise ValueError(f"command: must be a string, got {command!r}")
     flags = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
     for name, default in (("arch", ""), ("decoder-integrator", "euler"), ("coefficients", "fixed")):
         flags.add_argument(f"--{name}", default=default)
-    for name, default in (("ode-residual", "paper"), ("decoder-embed-dim", 512), ("max-epoch", 20)):
+    flags.add_argument("--ode-residual", default="paper")
+    flags.add_argument("--seed")
+    found, protocol = flags.parse_known_args(shlex.split(command))
+    for name, default in (("decoder-embed-dim", 512), ("max-epoch", 20)):
         flags.add_argument(f"--{name}", default=default)
-    flags.add_argument("--fp16", action="store_true")
-    found, _ = flags.parse_known_args(shlex.split(record["command"]))
+    for name in PRECISIONS:
+        flags.add_argument(f"--{name}", action="store_true")
+    more, _ = flags.parse_known_args(protocol)
     system, layers = _SYSTEMS.get((found.decoder_integrator, found.coefficients)), found.arch[-2:]
     if system is None or layers not in ("1l", "2l"):
         raise ValueError(f"{found.arch} of {found.decoder_integrator} steps, {found.coefficients}")
-    protocol = f"{found.decoder_embed_dim} wide, {found.max_epoch} epochs, {'fp16' if found.fp16 else 'fp32'}"
-    return protocol, system, found.ode_residual, int(layers[0])
+    precision = next((name for name in PRECISIONS if getattr(more, name)), "fp32")
+    words = f"{more.decoder_embed_dim} wide, {more.max_epoch} epochs, {precision}"
+    return words, shlex.join(protocol), Cell(system, found.ode_residual, int(layers[0]))
 
 
-def perplexities(
-    paths: Sequence[str | Path], split: str = "test"
-) -> dict[str, dict[tuple[str, str, int], list[float]]]:
-    """Perplexities, one a seed, by protocol and by system, form and layers.
+Perplexities = dict[tuple[str, str], dict[Cell, list[float]]]
+"""One a seed, by protocol and by cell."""
+
+
+def perplexities(paths: Sequence[str | Path], split: str = "test") -> Perplexities:
+    """What records of ``scripts/ptb.sh`` say.
 
     Raises:
         CheckpointError: a file that is no record of a cell of Table 5, two of the same run.
     """
-    found: dict[str, dict[tuple[str, str, int], list[float]]] = {}
+    found: Perplexities = {}
     seen: dict[str, str | Path] = {}
     for path in paths:
         try:
             record = json.loads(Path(path).read_text(encoding="utf-8"))
-            protocol, *where = cell(record)
+            *protocol, where = cell(record["command"])
             value = float(record["perplexity"][split])
         except (OSError, ValueError, KeyError, TypeError, argparse.ArgumentError) as error:
             raise CheckpointError(f"{path}: no record of a cell of Table 5 ({error})") from error
         if record["command"] in seen:
             raise CheckpointError(f"{path}: of the same run as {seen[record['command']]}")
         seen[record["command"]] = path
-        found.setdefault(protocol, {}).setdefault(tuple(where), []).append(value)
+        found.setdefault(tuple(protocol), {}).setdefault(where, []).append(value)
     return found
 
 
-def table_5(protocol: str, cells: dict[tuple[str, str, int], list[float]], split: str) -> str:
+def table_5(protocol: str, cells: dict[Cell, list[float]], split: str) -> str:
     """A protocol's cells beside the paper's, as Markdown."""
 
     def text(values: Sequence[float]) -> str:
@@ -315,13 +334,13 @@ def table_5(protocol: str, cells: dict[tuple[str, str, int], list[float]], split
     head = ["system", "printed: 1 layer", "2 layers"]
     head += [f"{form} form: {layers} layer{'s' * (layers - 1)}" for form, layers in columns]
     lines = [
-        f"Perplexity of the {split} set; measured: {protocol}; seeds: {' to '.join(map(str, seeds))}",
+        f"Perplexity of the {split} set, {protocol}; seeds: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))}",
         "",
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
     ]
     for system, paper in TABLE_5.items():
-        ours = [text(cells.get((system, *column), [])) for column in columns]
+        ours = [text(cells.get(Cell(system, *column), [])) for column in columns]
         lines.append(f"| {' | '.join([system, *map('{:.2f}'.format, paper), *ours])} |")
     return "\n".join(lines)
 
@@ -353,9 +372,9 @@ def main(args: argparse.Namespace) -> int:
 def _perplexity(args: argparse.Namespace) -> int:
     paths = args.records or sorted((recipes.ROOT / "results" / "ptb").glob("*.json"))
     if not paths:
-        raise SystemExit("error: no records in results/ptb; scripts/ptb.sh makes them")
-    found = perplexities(paths, args.split)
-    print("\n\n".join(table_5(protocol, cells, args.split) for protocol, cells in sorted(found.items())))
+        raise SystemExit("error: no records in results/ptb; scripts/ptb.sh SYSTEM --record FILE makes them")
+    for (words, protocol), cells in sorted(perplexities(paths, args.split).items()):
+        print(f"{table_5(words, cells, args.split)}\n\n    {protocol}\n")
     return 0
 
 

@@ -1,17 +1,39 @@
-"""Adam with a learning rate of its own for the flow of FLOATER (paper, section 4.4: a larger one)."""
+"""Adam in one pass over all parameters; and with a learning rate of its own for the flow of FLOATER."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairseq.optim import register_optimizer
+from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import nn
+from torch.optim import AdamW
+
+
+@register_optimizer("fused_adam", dataclass=FairseqAdamConfig)
+class FusedAdam(FairseqAdam):
+    """fairseq's Adam by PyTorch's fused kernel: a third of the time on a CPU, and on a GPU one launch for hundreds.
+
+    The same updates to rounding, but that epsilon is added after the second moment is corrected for its bias.
+
+    Raises:
+        ValueError: an option of fairseq's other implementations.
+    """
+
+    supports_flat_params = True
+    supports_memory_efficient_fp16 = False
+
+    def __init__(self, cfg: FairseqAdamConfig, params: Iterable):
+        FairseqOptimizer.__init__(self, cfg)
+        for name in ("fp16_adam_stats", "use_old_adam"):
+            if getattr(cfg, name, False):
+                raise ValueError(f"--{name.replace('_', '-')}: does not go with --optimizer {cfg._name}; use adam")
+        self._optimizer = AdamW(params, **self.optimizer_config, fused=True)
 
 
 @dataclass
 class FlowAdamConfig(FairseqAdamConfig):
-    """All of fairseq's Adam, and the flow's learning rate."""
+    """As fairseq's Adam, and the flow's learning rate."""
 
     flow_lr_scale: float = field(
         default=1.0, metadata={"help": "the flow's learning rate over that of everything else"}
@@ -19,10 +41,11 @@ class FlowAdamConfig(FairseqAdamConfig):
 
 
 @register_optimizer("flow_adam", dataclass=FlowAdamConfig)
-class FlowAdam(FairseqAdam):
-    """fairseq's Adam; the flow is a group of its own, which stands still in updates that hold its solution.
+class FlowAdam(FusedAdam):
+    """The flow is a group of its own (paper, section 4.4: with a larger learning rate).
 
-    (``--flow-update-interval``: its gradients are zero then, which would not keep Adam's momentum from moving it.)
+    It stands still in updates that hold its solution (``--flow-update-interval``): its gradients are zero then, which
+    would not keep Adam's momentum from moving it.
 
     Raises:
         ValueError: no parameter of a flow among those given, or a scale that is not positive.

@@ -49,7 +49,7 @@ cd "$root"
 # The peak of the paper's learning rate for encoders, 0.5 d^-1/2 min(step^-1/2, step 8000^-3/2), d = 256.
 command=(fairseq-train "$data" --user-dir ode_transformer --task sentence_prediction --num-classes 10
     --criterion sentence_prediction --arch "$arch" --max-positions 2048 --dropout 0.1
-    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
+    --optimizer fused_adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --lr 0.000349 --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --warmup-init-lr 1e-07
     --batch-size 32 --required-batch-size-multiple 1 --max-update "$updates" --seed 1
     --save-dir "$run_dir" --no-epoch-checkpoints

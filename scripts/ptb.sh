@@ -62,7 +62,7 @@ cut=(--tokens-per-sample 512 --sample-break-mode none)
 command=(fairseq-train "$data" --user-dir ode_transformer --task language_modeling "${cut[@]}"
     --arch "ode_transformer_lm_ptb_${layers}l" "${step[@]}" --ode-residual "$form" --dropout 0.1
     --criterion chunked_label_smoothed_cross_entropy --label-smoothing 0.0
-    --optimizer adam --adam-betas '(0.9, 0.997)' --clip-norm 0.0
+    --optimizer fused_adam --adam-betas '(0.9, 0.997)' --clip-norm 0.0
     --lr 0.0007 --lr-scheduler inverse_sqrt --warmup-updates 2000 --warmup-init-lr 1e-07
     --max-tokens 4096 --required-batch-size-multiple 1 --max-epoch 20 --update-epoch-batch-itr True --seed "$seed"
     --save-dir "$run_dir" --no-epoch-checkpoints --log-format json --log-interval 50 --no-progress-bar)

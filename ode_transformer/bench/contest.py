@@ -79,7 +79,8 @@ def configure(system: System, setting: Setting) -> Any:
         raise SystemExit(f"error: {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
     words = ["-", "--user-dir", str(Path(__file__).parents[1]), "--arch", system.arch, "--share-all-embeddings"]
     words += ["--task", "translation", "--criterion", system.criterion, "--label-smoothing", "0.1"]
-    words += ["--optimizer", "adam", "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", "4096", *system.flags]
+    words += ["--optimizer", "adam" if system.arch == "transformer" else "fused_adam"]
+    words += ["--lr", "1e-4", "--clip-norm", "0", "--max-tokens", "4096", *system.flags]
     words += ["--cpu"] if setting.device == "cpu" else []
     words += [f"--{setting.precision}"] if setting.precision in ("fp16", "amp") else []
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))

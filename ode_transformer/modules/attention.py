@@ -46,11 +46,11 @@ class StagedAttention(MultiheadAttention):
         need_head_weights: bool = False,
         biases: Optional[Biases] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """Attend; as fairseq's attention does: to the bit in evaluation, of a beam to rounding.
+        """Attend; as fairseq's attention does: to the bit in evaluation in single precision, of a beam to rounding.
 
         Args:
             query: (T, B, C).
-            key, value: (S, B, C).
+            key, value: (S, B, C); one and the same with ``static_kv``.
             key_padding_mask: (B, S), true where a key is padding.
             incremental_state: the cache of step-by-step decoding.
             need_weights: return the weights, averaged over heads.
@@ -62,7 +62,7 @@ class StagedAttention(MultiheadAttention):
         Returns:
             (T, B, C); the weights (B, T, S), or (H, B, T, S) for every head, or None.
         """
-        if self.use_xformers and incremental_state is None:
+        if self.use_xformers and incremental_state is None and not static_kv:
             return super().forward(
                 query,
                 key,
@@ -81,7 +81,9 @@ class StagedAttention(MultiheadAttention):
             k, v, key_padding_mask = source["prev_key"], source["prev_value"], source["prev_key_padding_mask"]
         else:
             hypotheses = 1
-            if static and length == 1:
+            if (
+                static and length == 1
+            ):  # in a search; a Runge-Kutta layer keeps keys from stage to stage in training too
                 key, key_padding_mask, hypotheses = once_a_sentence(key, key_padding_mask, self.beam_size)
                 value = key
             q, k, v = self._project(query, key, value, biases, hypotheses)

@@ -124,7 +124,7 @@ class InitialState(nn.Module):
         ValueError: m does not divide d, or d is odd.
     """
 
-    hypotheses = 1
+    beam_size = 1
 
     def __init__(self, embed_dim: int, heads: int, dropout: float):
         super().__init__()
@@ -162,7 +162,7 @@ class InitialState(nn.Module):
             return State(q, cache["keys"], cache["padding"], self.time_query)
         kept = {"order": None}
         if source is not None and incremental_state is not None:
-            source, padding_mask, hypotheses = once_a_sentence(source, padding_mask, self.hypotheses)
+            source, padding_mask, hypotheses = once_a_sentence(source, padding_mask, self.beam_size)
             kept = {"hypotheses": hypotheses}
         k = _heads(self.dropout_module(self.key(x if source is None else source)), self.heads)
         if cache is not None:
@@ -183,7 +183,7 @@ class InitialState(nn.Module):
 
     def set_beam_size(self, beam_size: int) -> None:
         """How many hypotheses a sentence has."""
-        self.hypotheses = beam_size
+        self.beam_size = beam_size
 
 
 @with_incremental_state

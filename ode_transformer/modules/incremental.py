@@ -3,7 +3,7 @@
 A search keeps n hypotheses a sentence, next to each other in the batch, and reorders them after every step. What grows
 by a position a step is copied for that anyway: its order waits in the cache (``order``) until the next position comes,
 and both are one copy. What is the source's is the same for all hypotheses of a sentence: it is kept once a sentence
-(``hypotheses`` says for how many), and they are so many queries of it.
+(``hypotheses`` says for how many), and they are so many queries of it. (With ``--cross-self-attention`` it grows too.)
 """
 
 from typing import Any, Optional
@@ -64,13 +64,18 @@ def append(old: Tensor, order: Optional[Tensor], new: Tensor) -> Tensor:
 
 
 def reorder(cache: Cache, new_order: Tensor) -> Cache:
-    """The cache, to follow hypotheses that stay with their sentence; where sentences have left, the rest's."""
+    """The cache, to follow a beam: what grows follows any order, what is the source's follows sentences that leave.
+
+    As fairseq does, it takes an order of as many hypotheses as before for one in which each stays with its sentence.
+    """
     if "hypotheses" not in cache:
         order = cache["order"]
         return cache | {"order": new_order if order is None else order[new_order]}
-    n = cache["hypotheses"]
-    rows = {name: x for name, x in cache.items() if isinstance(x, Tensor)}
-    if all(len(x) * n == len(new_order) for x in rows.values()):
+    tensors, n = {name: x for name, x in cache.items() if isinstance(x, Tensor)}, cache["hypotheses"]
+    if len(next(iter(tensors.values()))) * n == len(new_order):
         return cache
-    sentences = new_order[::n] // n
-    return cache | {name: x[sentences] for name, x in rows.items()}
+    sentences = new_order // n
+    kept = sentences[::n]
+    if len(sentences) % n or not torch.equal(kept.repeat_interleave(n), sentences):
+        kept, n = sentences, 1  # the beam was of another size, and repeated sentences were taken for hypotheses
+    return cache | {name: x[kept] for name, x in tensors.items()} | {"hypotheses": n}

@@ -214,9 +214,10 @@ def test_averaging_then_generating(data, trained):
     assert "H-0\t" in generate(data, output)
 
 
-def test_resuming_equals_not_stopping(data, tmp_path):
+@pytest.mark.parametrize("optimizer", ["adam", "fused_adam"])
+def test_resuming_equals_not_stopping(data, tmp_path, optimizer):
     """With batches anew for each epoch; else fairseq makes others in a process that begins in the middle."""
-    batches = {"max-tokens": 60, "update-epoch-batch-itr": "True", "dropout": 0.1}
+    batches = {"max-tokens": 60, "update-epoch-batch-itr": "True", "dropout": 0.1, "optimizer": optimizer}
     whole = train(data, tmp_path / "whole", **batches, **{"max-epoch": 4})
     train(data, tmp_path / "parts", **batches, **{"max-epoch": 2})
     parts = train(data, tmp_path / "parts", **batches, **{"max-epoch": 4})

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 import torch
+from fairseq.search import BeamSearch
 from fairseq.sequence_generator import SequenceGenerator
 
 from tests.helpers import SMALL, VARIANTS, Kernels, batch, model, small, task
@@ -79,22 +80,52 @@ def test_decoding_step_by_step_equals_decoding_at_once(m):
     torch.testing.assert_close(torch.cat(steps, 1), at_once, atol=1e-5, rtol=0)
 
 
+class Ends(BeamSearch):
+    """A search in which the first sentence ends in the second step, the next in the third: each leaves the batch."""
+
+    def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
+        for row, sentence in enumerate(original_batch_idxs):
+            lprobs[row, :, self.eos] += 30.0 * (step == sentence + 1)
+        return super().step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
+
+
 def test_beam_search_with_the_cache_equals_beam_search_without(m):
     src, lengths, _ = batch(sizes=(4, 6, 5))
     sample = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
     projected = []  # sentences whose source a cross-attention has projected
-    for name, module in m.named_modules():
-        if name.endswith(("encoder_attn.k_proj", "encoder_state.key")):
-            module.register_forward_hook(lambda *args: projected.append(args[1][0].size(1)))
+    hooks = [
+        module.register_forward_hook(lambda *args: projected.append(args[1][0].size(1)))
+        for name, module in m.named_modules()
+        if name.endswith(("encoder_attn.k_proj", "encoder_state.key"))
+    ]
     hypotheses = []
     for cached in (True, False):
-        generator = SequenceGenerator([m], task().target_dictionary, beam_size=4, max_len_a=0, max_len_b=8)
+        search, dictionary = Ends(task().target_dictionary), task().target_dictionary
+        generator = SequenceGenerator([m], dictionary, 4, max_len_a=0, max_len_b=8, search_strategy=search)
         generator.model.has_incremental = cached
         hypotheses.append(generator.generate([m], copy.deepcopy(sample)))
-        if cached:
-            assert set(projected) <= {3} and (projected or "cross-self" in m.variant)  # not twelve
+        for hook in hooks:
+            hook.remove()
+    assert set(projected) <= {3} and (projected or "cross-self" in m.variant)  # not twelve
+    assert {len(h["tokens"]) for sentence in hypotheses[0] for h in sentence} & {2, 3, 4} == {2, 3, 4}
     for ours, reference in zip(*hypotheses, strict=True):
         assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in reference]
+        torch.testing.assert_close([h["score"] for h in ours], [h["score"] for h in reference], atol=1e-5, rtol=0)
+
+
+def test_sampling_from_repeated_sentences_after_a_beam_search(m):
+    """The generator of one hypothesis does not say so: what looks like beams are four sentences, and one may leave."""
+    src, lengths, _ = batch(sizes=(5,) * 4)
+    src = src[:1].repeat(4, 1)
+    sample = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
+    dictionary = task().target_dictionary
+    SequenceGenerator([m], dictionary, beam_size=2)
+    found = []
+    for cached in (True, False):
+        generator = SequenceGenerator([m], dictionary, 1, max_len_a=0, max_len_b=8, search_strategy=Ends(dictionary))
+        generator.model.has_incremental = cached
+        found.append([h[0]["tokens"].tolist() for h in generator.generate([m], copy.deepcopy(sample))])
+    assert found[0] == found[1]
 
 
 def test_every_parameter_gets_a_gradient(m):

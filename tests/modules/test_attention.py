@@ -183,6 +183,33 @@ def test_hypotheses_attend_to_one_source_a_sentence(biased):
     torch.testing.assert_close(found, expected)
 
 
+def test_repeated_sentences_are_no_hypotheses_of_one():
+    """Of the pairs A A B B C C a search of one hypothesis each loses an A and a B: every row keeps its own source."""
+    attention = StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True).eval()
+    attention.set_beam_size(2)
+    source, query, left = (
+        torch.randn(5, 3, 16).repeat_interleave(2, 1),
+        torch.randn(1, 6, 16),
+        torch.tensor([0, 2, 4, 5]),
+    )
+    state = {}
+    attention(query, source, source, incremental_state=state, static_kv=True)
+    for _ in range(2):
+        attention.reorder_incremental_state(state, left)
+        found, _ = attention(query[:, left], source, source, incremental_state=state, static_kv=True)
+        torch.testing.assert_close(found, attention(query[:, left], *[source[:, left]] * 2)[0])
+        source, query, left = source[:, left], query[:, left], torch.tensor([1, 3])
+
+
+def test_a_pattern_of_xformers_is_not_for_the_source(monkeypatch):
+    attention = StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True).eval()
+    attention.use_xformers = True
+    monkeypatch.setattr(attention, "_xformers_attn_forward", lambda *_: ("a pattern", None))
+    query, source = torch.randn(3, 2, 16), torch.randn(5, 2, 16)
+    assert attention(query, source, source, static_kv=True)[0].shape == query.shape
+    assert attention(query, query, query)[0] == "a pattern"
+
+
 def test_rows_that_are_no_hypotheses_of_a_sentence_keep_their_own():
     torch.manual_seed(0)
     attention = StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True).eval()
