@@ -6,11 +6,12 @@ import subprocess
 
 import pytest
 import torch
+from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.config import PRESETS
 from ode_transformer.criterion import NAME
 from ode_transformer.numerics import losses
-from tests.helpers import ROOT, SMALL, VARIANTS, batch, environment, flags, small, write_parallel
+from tests.helpers import ROOT, SMALL, VARIANTS, batch, environment, flags, small, task, write_parallel
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -24,6 +25,18 @@ def test_the_gpu_computes_what_the_cpu_computes(variant, dtype, tolerance):
     logits, _ = m.cuda().to(dtype)(src.cuda(), lengths.cuda(), prev.cuda())
     real = prev != 1
     torch.testing.assert_close(logits.cpu().float()[real], reference[real], atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_beam_search_finds_what_it_finds_on_the_cpu(variant):
+    src, lengths, _ = batch(sizes=(4, 6, 5))
+    found = []
+    for device in ("cpu", "cuda"):
+        m = small(variant).to(device)
+        generator = SequenceGenerator([m], task().target_dictionary, beam_size=4, max_len_a=0, max_len_b=8)
+        sample = {"net_input": {"src_tokens": src.to(device), "src_lengths": lengths.to(device)}}
+        found.append([float(h["score"]) for sentence in generator.generate([m], sample) for h in sentence])
+    assert found[1] == pytest.approx(found[0], abs=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +68,7 @@ def train(data, save_dir, *more, launcher=(), sizes=SMALL):
         ["--fp16"],
         ["--bf16"],
         ["--amp"],
+        *([f"--{precision}", "--optimizer", "fused_adam"] for precision in ("fp16", "bf16", "amp")),
         ["--checkpoint-activations"],
         ["--arch", "floater_tiny", "--fp16"],
         ["--arch", "floater_tiny", "--fp16", "--optimizer", "flow_adam", "--fp16-no-flatten-grads"],
@@ -72,7 +86,8 @@ def test_training_goes_down_in_every_mode(data, tmp_path, mode):
 @pytest.mark.parametrize("arch", [arch for arch in PRESETS if arch.endswith("_tiny")])
 def test_a_hundred_updates_in_fp16_of_every_system(data, tmp_path, arch):
     sizes = {k: v for k, v in SMALL.items() if not (arch.startswith("transevolve") and "layers" in k)}
-    curve = train(data, tmp_path, "--arch", arch, "--fp16", "--criterion", NAME, sizes=sizes)
+    ours = ("--criterion", NAME, "--optimizer", "fused_adam")
+    curve = train(data, tmp_path, "--arch", arch, "--fp16", *ours, sizes=sizes)
     assert float(curve[-1]["loss"]) < float(curve[0]["loss"])
     assert float(curve[-1]["loss_scale"]) >= 1
 
