@@ -29,10 +29,9 @@ def test_the_gpu_computes_what_the_cpu_computes(variant, dtype, tolerance):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_beam_search_finds_what_it_finds_on_the_cpu(variant):
-    src, lengths, _ = batch(sizes=(4, 6, 5))
-    found = []
+    m, (src, lengths, _), found = small(variant), batch(sizes=(4, 6, 5)), []
     for device in ("cpu", "cuda"):
-        m = small(variant).to(device)
+        m.to(device)
         generator = SequenceGenerator([m], task().target_dictionary, beam_size=4, max_len_a=0, max_len_b=8)
         sample = {"net_input": {"src_tokens": src.to(device), "src_lengths": lengths.to(device)}}
         found.append([float(h["score"]) for sentence in generator.generate([m], sample) for h in sentence])
