@@ -119,6 +119,7 @@ def test_systems_take_turns(tmp_path, what, capsys):
         assert 0 < low <= found["speed"]["median"] <= high
         assert found["peak_mib"] > found["step_mib"] >= 0
         assert (found["criterion"] == STOCK) == (name in ("stock", "floater_tiny, stock criterion"))
+        assert found["optimizer"] == ("adam" if name == "stock" else "fused_adam")
     assert record["systems"]["floater_tiny"]["flags"] == ["--encoder-layers", "1", "--flow-sharing", "stack"]
     assert record["systems"]["stock"]["speed"]["median"] == 1
     shown = capsys.readouterr().out

@@ -42,7 +42,7 @@ _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_
 
 @dataclass(frozen=True)
 class System:
-    """What takes part: an architecture with flags of fairseq-train, and a criterion.
+    """What takes part: an architecture with flags of fairseq-train, a criterion and an optimiser.
 
     ``at`` is where it stands on the axis of a plot, and ``symbols`` its dictionary's size where that is the axis.
     """
@@ -50,6 +50,7 @@ class System:
     arch: str
     flags: tuple[str, ...] = ()
     criterion: str = criterion.NAME
+    optimizer: str = "fused_adam"
     at: Optional[int] = None
     symbols: Optional[int] = None
 
@@ -79,8 +80,8 @@ def configure(system: System, setting: Setting) -> Any:
         raise SystemExit(f"error: {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
     words = ["-", "--user-dir", str(Path(__file__).parents[1]), "--arch", system.arch, "--share-all-embeddings"]
     words += ["--task", "translation", "--criterion", system.criterion, "--label-smoothing", "0.1"]
-    words += ["--optimizer", "adam" if system.arch == "transformer" else "fused_adam"]
-    words += ["--lr", "1e-4", "--clip-norm", "0", "--max-tokens", "4096", *system.flags]
+    words += ["--optimizer", system.optimizer, "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", "4096"]
+    words += system.flags
     words += ["--cpu"] if setting.device == "cpu" else []
     words += [f"--{setting.precision}"] if setting.precision in ("fp16", "amp") else []
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
@@ -96,7 +97,7 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
     for name in (*shape, "dropout", "attention_dropout", "activation_dropout"):
         value, flag = getattr(built, name), f"--{name.replace('_', '-')}"
         words += ([flag] if value else []) if isinstance(value, bool) else [flag, str(value)]
-    return System("transformer", tuple(words), STOCK)
+    return System("transformer", tuple(words), STOCK, "adam")
 
 
 def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
