@@ -137,7 +137,8 @@ SUITE = {
         {"macaron_wmt_en_de": Bar(1.05), "macaron_wmt_en_de, stock criterion": Bar(0.97)},
     ),
     "base-ode": Contest("training, base", _beside_stock("ode_residual", "rk2"), _BASE),
-    "base-ode-more": Contest("training, base", _beside_stock("rk2_learnable", "rk4"), _BASE),
+    "base-rk2-learnable": Contest("training, base", _beside_stock("rk2_learnable"), _BASE),
+    "base-rk4": Contest("training, base", _beside_stock("rk4"), _BASE),
     "base-deep": Contest("training, RK2 6-6 beside a Transformer of 12-6", _deep, _BASE, {"rk2 6-6": Bar(0.95, 0.95)}),
     "base-recomputing": Contest(
         "training, base, activations recomputed",
