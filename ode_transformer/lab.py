@@ -287,7 +287,10 @@ def cell(command: str) -> tuple[str, str, Cell]:
     for name in PRECISIONS:
         flags.add_argument(f"--{name}", action="store_true")
     more, _ = flags.parse_known_args(protocol)
-    system, layers = _SYSTEMS.get((found.decoder_integrator, found.coefficients)), found.arch[-2:]
+    system, layers = (
+        _SYSTEMS.get((found.decoder_integrator, found.coefficients)),
+        found.arch.removeprefix("ode_transformer_lm_ptb_"),
+    )
     if system is None or layers not in ("1l", "2l"):
         raise ValueError(f"{found.arch} of {found.decoder_integrator} steps, {found.coefficients}")
     precision = next((name for name in PRECISIONS if getattr(more, name)), "fp32")
@@ -334,7 +337,7 @@ def table_5(protocol: str, cells: dict[Cell, list[float]], split: str) -> str:
     head = ["system", "printed: 1 layer", "2 layers"]
     head += [f"{form} form: {layers} layer{'s' * (layers - 1)}" for form, layers in columns]
     lines = [
-        f"Perplexity of the {split} set, {protocol}; seeds: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))}",
+        f"Perplexity of the {split} set, {protocol}; seeds a cell: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))}",
         "",
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
 
 from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
@@ -12,9 +12,10 @@ from torch.optim import AdamW
 
 @register_optimizer("fused_adam", dataclass=FairseqAdamConfig)
 class FusedAdam(FairseqAdam):
-    """fairseq's Adam by PyTorch's fused kernel: a third of the time on a CPU, and on a GPU one launch for hundreds.
+    """fairseq's Adam by PyTorch's fused kernel, which goes over all parameters once.
 
-    The same updates to rounding, but that epsilon is added after the second moment is corrected for its bias.
+    The same updates to rounding, but that epsilon is added after the second moment is corrected for its bias. Not for
+    ``--memory-efficient-fp16``.
 
     Raises:
         ValueError: an option of fairseq's other implementations.
@@ -26,9 +27,15 @@ class FusedAdam(FairseqAdam):
     def __init__(self, cfg: FairseqAdamConfig, params: Iterable):
         FairseqOptimizer.__init__(self, cfg)
         for name in ("fp16_adam_stats", "use_old_adam"):
-            if getattr(cfg, name, False):
+            if getattr(cfg, name):
                 raise ValueError(f"--{name.replace('_', '-')}: does not go with --optimizer {cfg._name}; use adam")
         self._optimizer = AdamW(params, **self.optimizer_config, fused=True)
+
+    def load_state_dict(self, state_dict: dict, optimizer_overrides: Optional[dict] = None) -> None:
+        """As of fairseq's; the state may be of its own Adam."""
+        super().load_state_dict(state_dict, optimizer_overrides)
+        for group in self.param_groups:
+            group["fused"] = True
 
 
 @dataclass

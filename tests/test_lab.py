@@ -172,11 +172,11 @@ def test_table_5(tmp_path, capsys):
     records.append(ptb(tmp_path / "other.json", 260, "rk4", "--fp16", "--", "--max-update", "10"))
     assert cli.main(["lab", "perplexity", *records]) == 0
     small, half, full = sorted(f"Perplexity{shown}" for shown in capsys.readouterr().out.split("Perplexity")[1:])
-    assert small.startswith("Perplexity of the test set, 128 wide, 3 epochs, fp32; seeds: 1\n")
+    assert small.startswith("Perplexity of the test set, 128 wide, 3 epochs, fp32; seeds a cell: 1\n")
     assert "| rk4 | 126.89 | 119.46 | 250.00 |\n" in small and "| rk2 | 131.80 | 123.12 |  |\n" in small
-    assert "512 wide, 20 epochs, fp16; seeds: 1\n" in half and "| rk4 | 126.89 | 119.46 | 260.00 |\n" in half
+    assert "512 wide, 20 epochs, fp16; seeds a cell: 1\n" in half and "| rk4 | 126.89 | 119.46 | 260.00 |\n" in half
     assert "--fp16 --max-update 10" in half
-    assert "512 wide, 20 epochs, fp32; seeds: 1 to 2\n" in full
+    assert "512 wide, 20 epochs, fp32; seeds a cell: 1 to 2\n" in full
     for row in (
         "| residual | 142.33 | 136.07 | 101.50 ± 2.12 |  |",
         "| rk2 | 131.80 | 123.12 |  | 101.00 |",

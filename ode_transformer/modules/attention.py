@@ -81,9 +81,8 @@ class StagedAttention(MultiheadAttention):
             k, v, key_padding_mask = source["prev_key"], source["prev_value"], source["prev_key_padding_mask"]
         else:
             hypotheses = 1
-            if (
-                static and length == 1
-            ):  # in a search; a Runge-Kutta layer keeps keys from stage to stage in training too
+            # One at a time in a search; a Runge-Kutta layer keeps keys from stage to stage in training too.
+            if static and length == 1:
                 key, key_padding_mask, hypotheses = once_a_sentence(key, key_padding_mask, self.beam_size)
                 value = key
             q, k, v = self._project(query, key, value, biases, hypotheses)
