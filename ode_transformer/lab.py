@@ -333,11 +333,12 @@ def table_5(protocol: str, cells: dict[Cell, list[float]], split: str) -> str:
 
     columns = [(form, layers) for form in ("paper", "released") for layers in (1, 2)]
     columns = [column for column in columns if any(key[1:] == column for key in cells)]
-    seeds = sorted({len(values) for values in cells.values()})
+    counts = [len(values) for values in cells.values()]
+    seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
     head = ["system", "printed: 1 layer", "2 layers"]
     head += [f"{form} form: {layers} layer{'s' * (layers - 1)}" for form, layers in columns]
     lines = [
-        f"Perplexity of the {split} set, {protocol}; seeds a cell: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))}",
+        f"Perplexity of the {split} set, {protocol}; seeds a cell: {seeds}",
         "",
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",

@@ -3,7 +3,8 @@
 A search keeps n hypotheses a sentence, next to each other in the batch, and reorders them after every step. What grows
 by a position a step is copied for that anyway: its order waits in the cache (``order``) until the next position comes,
 and both are one copy. What is the source's is the same for all hypotheses of a sentence: it is kept once a sentence
-(``hypotheses`` says for how many), and they are so many queries of it. (But with ``--cross-self-attention`` it is part of what grows.)
+(``hypotheses`` says for how many), and they are so many queries of it. With ``--cross-self-attention`` alone it is part
+of what grows.
 """
 
 from typing import Any, Optional
