@@ -194,11 +194,25 @@ def costs(paths: list[str], output: str | Path) -> None:
 CURVES = {"train_ppl": "training perplexity", "valid_ppl": "validation perplexity", "train_gnorm": "gradient norm"}
 
 
+def _curve(path: Path) -> list[dict[str, Any]]:
+    if path.suffix != ".json":
+        return results.read_log(path)["curve"]
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if isinstance(record["training"], dict):
+        return record["training"]["curve"]
+    parts = (("train", record["training"]), ("valid", record["validation"]))  # of ode-transformer curve
+    return [
+        {key if key == "num_updates" else f"{part}_{key}": value for key, value in entry.items()}
+        for part, entries in parts
+        for entry in entries
+    ]
+
+
 def training(paths: list[str], output: str | Path) -> None:
     """Draw training and validation perplexity and the gradient norm against updates, a line a log.
 
     Args:
-        paths: logs of ``fairseq-train --log-format json``, or records of runs.
+        paths: logs of ``fairseq-train --log-format json``, or records of runs and of trainings without a recipe.
         output: the file; its suffix is the format.
 
     Raises:
@@ -209,10 +223,7 @@ def training(paths: list[str], output: str | Path) -> None:
     curves = {}
     for path in map(Path, paths):
         try:
-            if path.suffix == ".json":
-                curve = json.loads(path.read_text(encoding="utf-8"))["training"]["curve"]
-            else:
-                curve = results.read_log(path)["curve"]
+            curve = _curve(path)
             found = {
                 key: [(entry["num_updates"], entry[key]) for entry in curve if key in entry and "num_updates" in entry]
                 for key in CURVES

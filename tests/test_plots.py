@@ -1,6 +1,7 @@
 """Pictures: what is drawn is what the model says; files are whole; bad input is named. Looks are for eyes."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -189,14 +190,26 @@ def test_pictures_of_scores_and_training(tmp_path):
                "valid": {"epoch": 1, "valid_ppl": "8", "valid_num_updates": "5"}}  # fmt: skip
     lines = [f"2026 | INFO | {kind} | {json.dumps(entry)}" for kind, entry in entries.items()]
     log.write_text("\n".join(["num. shared model params: 7 (num. trained: 7)", *lines]))
-    for kind, inputs in (("scores", paths), ("training", [*paths, str(log)])):
+    entry = {"num_updates": 5, "ppl": 9.0, "gnorm": 2.0}
+    without_recipe = record(tmp_path / "ptb.json", training=[entry], validation=[entry])
+    assert plots._curve(Path(without_recipe))[1]["valid_ppl"] == 9
+    for kind, inputs in (("scores", paths), ("training", [*paths, str(log), without_recipe])):
         output = tmp_path / f"{kind}.png"
         assert cli.main(["plot", kind, *inputs, "--output", str(output)]) == 0
         assert output.stat().st_size > 5000
 
 
 @pytest.mark.parametrize("kind", ["scores", "training"])
-@pytest.mark.parametrize("content", ["{}", "no log", "[]", '{"scores": {}, "training": {"curve": []}, "command": ""}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{}",
+        "no log",
+        "[]",
+        '{"scores": {}, "training": {"curve": []}, "command": ""}',
+        '{"training": [], "validation": []}',
+    ],
+)
 def test_what_has_no_scores_or_curve_is_named(tmp_path, kind, content, capsys):
     for name in ("x.json", "x.log"):
         (tmp_path / name).write_text(content)
