@@ -249,8 +249,6 @@ TABLE_5 = {
 }
 """Perplexities of the paper's Table 5, with one layer and with two, by the names of ``scripts/ptb.sh``."""
 
-PRECISIONS = ("fp16", "bf16", "amp")
-
 _SYSTEMS = {
     ("euler", "fixed"): "residual",
     ("heun", "fixed"): "rk2",
@@ -284,16 +282,15 @@ def cell(command: str) -> tuple[str, str, Cell]:
     found, protocol = flags.parse_known_args(shlex.split(command))
     for name, default in (("decoder-embed-dim", 512), ("max-epoch", 20)):
         flags.add_argument(f"--{name}", default=default)
-    for name in PRECISIONS:
+    halves = recipes.PRECISIONS[1:]
+    for name in halves:
         flags.add_argument(f"--{name}", action="store_true")
     more, _ = flags.parse_known_args(protocol)
-    system, layers = (
-        _SYSTEMS.get((found.decoder_integrator, found.coefficients)),
-        found.arch.removeprefix("ode_transformer_lm_ptb_"),
-    )
+    system = _SYSTEMS.get((found.decoder_integrator, found.coefficients))
+    layers = found.arch.removeprefix("ode_transformer_lm_ptb_")
     if system is None or layers not in ("1l", "2l"):
         raise ValueError(f"{found.arch} of {found.decoder_integrator} steps, {found.coefficients}")
-    precision = next((name for name in PRECISIONS if getattr(more, name)), "fp32")
+    precision = next((name for name in halves if getattr(more, name)), "fp32")
     words = f"{more.decoder_embed_dim} wide, {more.max_epoch} epochs, {precision}"
     return words, shlex.join(protocol), Cell(system, found.ode_residual, int(layers[0]))
 

@@ -22,7 +22,6 @@ class FusedAdam(FairseqAdam):
     """
 
     supports_flat_params = True
-    supports_memory_efficient_fp16 = False
 
     def __init__(self, cfg: FairseqAdamConfig, params: Iterable):
         FairseqOptimizer.__init__(self, cfg)

@@ -153,7 +153,7 @@ def test_hypotheses_attend_to_one_source_a_sentence(biased):
     query = torch.randn(2, 1, sentences * n, 16)  # steps
     rows = torch.arange(sentences).repeat_interleave(n)
 
-    def call(step, rows, state, need_head_weights=True):
+    def call(step, rows, state):
         biases, index = None, slice(0, length)
         if biased is not None:
             if biased == "by the token":
@@ -167,7 +167,7 @@ def test_hypotheses_attend_to_one_source_a_sentence(biased):
             key_padding_mask=padding[rows],
             incremental_state=state,
             static_kv=True,
-            need_head_weights=need_head_weights,
+            need_head_weights=True,
             biases=biases,
         )
 
@@ -187,11 +187,8 @@ def test_repeated_sentences_are_no_hypotheses_of_one():
     """Of the pairs A A B B C C a search of one hypothesis each loses an A and a B: every row keeps its own source."""
     attention = StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True).eval()
     attention.set_beam_size(2)
-    source, query, left = (
-        torch.randn(5, 3, 16).repeat_interleave(2, 1),
-        torch.randn(1, 6, 16),
-        torch.tensor([0, 2, 4, 5]),
-    )
+    source, query = torch.randn(5, 3, 16).repeat_interleave(2, 1), torch.randn(1, 6, 16)
+    left = torch.tensor([0, 2, 4, 5])
     state = {}
     attention(query, source, source, incremental_state=state, static_kv=True)
     for _ in range(2):
