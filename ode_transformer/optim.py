@@ -22,6 +22,10 @@ class FusedAdam(FairseqAdam):
     """
 
     supports_flat_params = True
+    # Tells PyTorch's GradScaler to leave the gradients as they are and hand over what it found in them. With --amp
+    # fairseq unscales those of PyTorch's optimizer and then steps its own, which the scaler has not met: otherwise it
+    # divides by the loss scale a second time, and epsilon weighs as many times more.
+    _step_supports_amp_scaling = True
 
     def __init__(self, cfg: FairseqAdamConfig, params: Iterable):
         FairseqOptimizer.__init__(self, cfg)
@@ -29,6 +33,11 @@ class FusedAdam(FairseqAdam):
             if getattr(cfg, name):
                 raise ValueError(f"--{name.replace('_', '-')}: does not go with --optimizer {cfg._name}; use adam")
         self._optimizer = AdamW(params, **self.optimizer_config, fused=True)
+
+    def step(self, *args: Any, **more: Any) -> None:
+        """One update; none if a GradScaler found a gradient that is not finite."""
+        self._optimizer.found_inf = getattr(self, "found_inf", None)
+        super().step(*args, **more)
 
     def load_state_dict(self, state_dict: dict, optimizer_overrides: Optional[dict] = None) -> None:
         """As of fairseq's; the state may be of its own Adam."""

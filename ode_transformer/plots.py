@@ -180,7 +180,8 @@ def costs(paths: list[str], output: str | Path) -> None:
                 growth = f", grows with power {exponent(points):.2f}" if len(points) > 1 else ""
                 axis.plot(*zip(*points, strict=True), MARKS[i % 8] + "-", color=COLOURS[i % 8], label=label + growth)
             axis.set_xscale("log", base=2)
-            axis.set_yscale("log")
+            axis.set_yscale("log", base=2)
+            axis.yaxis.set_major_formatter(lambda y, _: f"{y:,.3g}" if y < 100 else f"{y:,.0f}")
             ticks = sorted({x for points in systems.values() for x, _ in points})
             axis.set_xticks(ticks, [f"{x:,.0f}" for x in ticks])
             axis.minorticks_off()

@@ -1,13 +1,15 @@
-"""The fused Adam is fairseq's; options that it does not have are named."""
+"""The fused Adam is fairseq's, with --amp too; options that it does not have are named."""
 
 import copy
+from argparse import Namespace
 
 import pytest
 import torch
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from fairseq.optim.amp_optimizer import AMPOptimizer
 from torch import nn
 
-from ode_transformer.optim import FusedAdam
+from ode_transformer.optim import FlowAdam, FlowAdamConfig, FusedAdam
 
 
 def config(**more):
@@ -35,6 +37,41 @@ def test_its_updates_are_those_of_fairseqs_adam(weight_decay):
     torch.testing.assert_close(parameters[1], parameters[0], rtol=1e-5, atol=1e-6)
     assert not torch.allclose(parameters[0][0], start[0], atol=0.1)
     assert optimizers[1].param_groups[0]["fused"]
+
+
+@pytest.mark.parametrize("flow", [False, True])
+def test_with_amp_the_loss_scale_leaves_updates_as_they_are(flow):
+    """With one so large that Adam, given gradients divided by it twice, would see epsilon alone."""
+    torch.manual_seed(0)
+    parameters = [[nn.Parameter(torch.ones(5)), nn.Parameter(torch.ones(3))] for _ in range(2)]
+    for mine in parameters:
+        mine[1].param_group = "flow" if flow else "default"
+    plain, scaled = [
+        FlowAdam(FlowAdamConfig(_name="flow_adam", adam_betas="(0.9, 0.98)", lr=[1e-2], flow_lr_scale=3.0), mine)
+        if flow
+        else FusedAdam(config(), mine)
+        for mine in parameters
+    ]
+    common = Namespace(fp16_init_scale=2**20, amp_scale_window=None, min_loss_scale=1e-4)
+    amp = AMPOptimizer(Namespace(optimizer=scaled.cfg, common=common), parameters[1], scaled)
+    amp._grad_scaler = torch.amp.GradScaler("cpu", init_scale=2**20)  # fairseq's is of CUDA
+    for update in range(6):
+        gradients = [torch.randn(5) * 1e-3, torch.randn(3) * 1e-3]
+        before = copy.deepcopy(parameters[1])
+        amp.zero_grad()
+        for p, gradient in zip(parameters[1], gradients, strict=True):
+            amp.backward((p * gradient).sum() * (float("inf") if update == 3 else 1))
+        amp.clip_grad_norm(0.0)
+        amp.step()
+        if update == 3:  # an overflow
+            assert amp.scaler.get_scale() == 2**19
+            torch.testing.assert_close(parameters[1], before, rtol=0, atol=0)
+            continue
+        for p, gradient in zip(parameters[0], gradients, strict=True):
+            p.grad = gradient
+        plain.step()
+        torch.testing.assert_close(parameters[1], parameters[0])
+        assert not torch.equal(parameters[1][0], before[0]) and not torch.equal(parameters[1][1], before[1])
 
 
 @pytest.mark.parametrize("option", ["fp16_adam_stats", "use_old_adam"])

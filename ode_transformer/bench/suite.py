@@ -244,6 +244,7 @@ def table(name: str, record: dict[str, Any]) -> str:
     ]
     for system, found in systems.items():
         low, high = found["speed"]["quartiles"]
+        rate = amount / found["seconds"]
         memory = {
             field: (found[field], found[field] / max(baseline[field], 0.1)) if field in found else None
             for field in ("peak_mib", "step_mib")
@@ -254,7 +255,7 @@ def table(name: str, record: dict[str, Any]) -> str:
             system,
             f"{found['parameters']:,}",
             " + ".join(str(n) for n in found["evaluations"].values()),
-            f"{amount / found['seconds']:,.0f}",
+            f"{rate:,.{0 if rate >= 100 else 1}f}",
             "1" if found is baseline else f"{found['speed']['median']:.2f} [{low:.2f}, {high:.2f}]",
             *(f"{cell[0]:,.0f} ({cell[1]:.2f})" if cell else "" for cell in memory.values()),
             _verdict(bar, found["speed"], whole),

@@ -82,6 +82,14 @@ def test_training_goes_down_in_every_mode(data, tmp_path, mode):
         assert float(curve[-1]["loss_scale"]) >= 1
 
 
+def test_a_large_loss_scale_does_not_slow_amp_down(data, tmp_path):
+    """With it an Adam of so large an epsilon hardly moves, if gradients are divided by it twice."""
+    same = ("--optimizer", "fused_adam", "--adam-eps", "1e-6")
+    plain = train(data, tmp_path / "fp32", *same)
+    scaled = train(data, tmp_path / "amp", *same, "--amp", "--fp16-init-scale", str(2**14))
+    assert float(scaled[-1]["loss"]) == pytest.approx(float(plain[-1]["loss"]), rel=0.05)
+
+
 @pytest.mark.parametrize("arch", [arch for arch in PRESETS if arch.endswith("_tiny")])
 def test_a_hundred_updates_in_fp16_of_every_system(data, tmp_path, arch):
     sizes = {k: v for k, v in SMALL.items() if not (arch.startswith("transevolve") and "layers" in k)}
