@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any, Optional
 
 import torch
+from fairseq.logging import meters
 from torch import Tensor
 
-# Checkpoints of stock fairseq's architectures hold an argparse.Namespace, which torch's weights-only loading refuses
-# until it is allowed. It has no code of its own. Here rather than in a scope of ours, because fairseq does the loading
-# in fairseq-generate, in resuming and in --finetune-from-model.
-torch.serialization.add_safe_globals([argparse.Namespace])
+# Checkpoints of stock fairseq's architectures hold an argparse.Namespace, and those of before 0.10 the trainer's
+# meters, by their name of then. torch's weights-only loading refuses both until they are allowed. Neither has code that
+# loading runs. Here rather than in a scope of ours, because fairseq does the loading in fairseq-generate, in resuming
+# and in --finetune-from-model.
+_METERS = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
+torch.serialization.add_safe_globals([argparse.Namespace, *((m, f"fairseq.meters.{m.__name__}") for m in _METERS)])
 
 # What an averaged checkpoint does not carry on: it is for decoding, or to start from with a fresh optimiser.
 _DROPPED = ("model", "criterion", "last_optimizer_state")
@@ -41,7 +44,10 @@ def load(path: str | Path) -> dict[str, Any]:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:  # damaged bytes end in errors of every kind, EOFError to IndexError
         if isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
-            reason = f"refused, it holds more than tensors and plain data: it would import {match[1]}"
+            reason = (
+                f"refused, it holds more than tensors and plain data: it would import {match[1]}. Saved anew by who "
+                "trusts it, 'model' and 'args' or 'cfg' alone, it can be loaded"
+            )
         else:
             first = str(error).split("\n")[0]
             reason = f"not a readable checkpoint, truncated or damaged? ({type(error).__name__}: {first})"
@@ -129,7 +135,7 @@ def resume_point(directory: str | Path) -> int:
     """Make a training folder fit to go on from, and say how many updates it has behind it.
 
     fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can cut short; every later start would fail on it.
-    Such a file is moved aside, and the newest whole checkpoint of an epoch takes its place.
+    Such a file is moved aside, and of the whole checkpoints there the one with most updates takes its place.
 
     Returns:
         the updates done, 0 if there is nothing to go on from.
@@ -138,19 +144,25 @@ def resume_point(directory: str | Path) -> int:
     if not last.exists():
         return 0
     try:
-        state = load(last)
+        return _updates(load(last))
     except CheckpointError:
         last.replace(last.with_name("checkpoint_last.pt.damaged"))
-        epochs = [p for p in last.parent.glob("checkpoint*.pt") if re.fullmatch(r"checkpoint\d+\.pt", p.name)]
-        for path in sorted(epochs, key=lambda p: int(p.stem.removeprefix("checkpoint")), reverse=True):
-            try:
-                state = load(path)
-            except CheckpointError:
-                continue
-            save(state, last)
-            break
-        else:
-            return 0
+    done, newest = 0, None
+    for path in last.parent.glob("checkpoint*.pt"):
+        if not re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|\.best_.+)\.pt", path.name):
+            continue
+        try:
+            updates = _updates(load(path))
+        except CheckpointError:
+            continue
+        if updates > done:
+            done, newest = updates, path
+    if newest is not None:
+        save(load(newest), last)
+    return done
+
+
+def _updates(state: dict[str, Any]) -> int:
     return int(state["optimizer_history"][-1]["num_updates"])
 
 

@@ -62,25 +62,16 @@ def methods() -> dict[str, tuple[int, Step]]:
     def exact(letter: str, y: Tensor, h: float) -> Tensor:
         return _flow(matrices[letter], y, h)
 
-    for name, exponent in (("lie-trotter", 2), ("strang", 3), ("strang-swapped", 3)):
-        splitting(name, "exact sub-flows", exponent, exact)
+    for name, of_two in SPLITTINGS.items():
+        splitting(name, "exact sub-flows", of_two.order + 1, exact)
     splitting("lie-trotter", "Euler (Transformer)", 2, lambda u, y, h: euler(_field(matrices[u]), y, h))
     splitting("strang", "Euler (Macaron)", 2, lambda u, y, h: euler(_field(matrices[u]), y, h))
     splitting("strang", "Heun (macaron_rk2)", 3, lambda u, y, h: rk_step(_field(matrices[u]), y, HEUN, h))
-    exponents = {
-        "euler": 2,
-        "heun": 3,
-        "midpoint": 3,
-        "ralston": 3,
-        "kutta3": 4,
-        "rk4": 5,
-        "three-eighths": 5,
-        "polynet": 2,
-    }
     for name, method in INTEGRATORS.items():
-        if isinstance(method, (ButcherTableau, Polynomial)):
-            step = rk_step if isinstance(method, ButcherTableau) else polynomial_step
-            found[name] = exponents[name], lambda y, h, step=step, method=method: step(f, y, method, h)
+        if isinstance(method, ButcherTableau):
+            found[name] = method.order + 1, lambda y, h, method=method: rk_step(f, y, method, h)
+        elif isinstance(method, Polynomial):
+            found[name] = 2, lambda y, h, method=method: polynomial_step(f, y, method, h)
     for gate in (0.3, 0.5):
 
         def combine(stages: list, gate: float = gate) -> Tensor:

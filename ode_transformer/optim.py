@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+import torch
 from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import nn
@@ -44,6 +45,10 @@ class FusedAdam(FairseqAdam):
         super().load_state_dict(state_dict, optimizer_overrides)
         for group in self.param_groups:
             group["fused"] = True
+            for p in group["params"]:
+                state = self._optimizer.state.get(p)
+                if state:  # fairseq's counts steps on the CPU; the kernel wants the count beside the parameter
+                    state["step"] = torch.as_tensor(state["step"], dtype=torch.float32, device=p.device)
 
 
 @dataclass

@@ -84,7 +84,10 @@ def versions() -> dict[str, str]:
     """Python, this package (with its commit, ``+`` if the tree differs from it) and what numbers depend on."""
 
     def git(*command):
-        done = subprocess.run(["git", "-C", recipes.ROOT, *command], capture_output=True, text=True)
+        try:
+            done = subprocess.run(["git", "-C", recipes.ROOT, *command], capture_output=True, text=True)
+        except OSError:  # no git here
+            return ""
         return done.stdout.strip() if done.returncode == 0 else ""
 
     dirty = "+" if git("status", "--porcelain", "--untracked-files=no") else ""

@@ -40,6 +40,7 @@ from .families.transformer import SplitTransformerModel
 from .modules.history import History
 from .numerics.coefficients import Gates, Scalars
 from .numerics.flow import Flow
+from .numerics.splitting import get_splitting
 from .standalone import named, symbols, task
 
 _STOCK = {f.name for f in fields(FlatTransformerConfig)} - {"_name", "arch"}
@@ -140,12 +141,12 @@ def warm_start(
 
 
 def _needed(arch: str, values: Mapping[str, Any]) -> list[str]:
-    """The flags that fairseq-train needs beside the architecture's name to build the same model."""
+    """The flags that fairseq-train needs beside the architecture's name to build the same model, dropout included."""
     _, config_class, preset = PRESETS[arch]
     usual = resolve(preset, config_class)
     flags = []
     for name, value in values.items():
-        if name == "arch" or value is None or "drop" in name or value == usual[name] or str(value) == str(usual[name]):
+        if name == "arch" or value is None or value == usual[name] or str(value) == str(usual[name]):
             continue
         if name in ("decoder_input_dim", "decoder_output_dim") and value == values["decoder_embed_dim"]:
             continue
@@ -186,7 +187,7 @@ def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source:
     trained = (state.get("cfg") or {}).get("task") or state.get("args")
     trained = vars(trained) if isinstance(trained, argparse.Namespace) else dict(trained or {})
     if not (trained.get("source_lang") and trained.get("target_lang")):
-        raise CheckpointError(f"{source}: does not say its languages; leave out --data")
+        raise CheckpointError(f"{source}: does not say its languages, so that --data cannot be checked; leave it out")
     for key, size in zip(("source_lang", "target_lang"), sizes, strict=True):
         path = data / f"dict.{trained.get(key)}.txt"
         if not path.is_file():
@@ -217,7 +218,7 @@ def _target(arch: str, flags: Sequence[str], options: dict, source: Any) -> tupl
             raise CheckpointError(f"fairseq-train --arch {arch} does not take {' '.join(unknown)}") from error
     explicit = {k: v for k, v in vars(given).items() if v is not None}
     values = resolve(dict(preset) | explicit, config_class)
-    halves = str(values["splitting"]) == "strang"
+    halves = get_splitting(str(values["splitting"])).flows.count("G") == 2
     for name in (*_SHAPE, *(() if halves else _INNER)):
         ours, theirs = values[name], options.get(name, getattr(FlatTransformerConfig(), name))
         if ours != theirs:
@@ -242,7 +243,7 @@ def _transfer(
     old, new = before.state_dict(), after.state_dict()
     rows, used, misfits, dynamics = [], set(), {}, {}
     flows = {n for n, m in after.named_modules() if isinstance(m, Flow)}
-    macaron = str(values["splitting"]) == "strang"
+    macaron = get_splitting(str(values["splitting"])).flows.count("G") == 2
     with torch.no_grad():
         for name, tensor in new.items():
             theirs, what = old.get(name), "new"

@@ -6,19 +6,22 @@
 #   --run-dir DIR      where average.pt is and generate/ goes (default: runs/RECIPE)
 #   --scale small, --seed N   of which run of the recipe, as for scripts/train.sh
 #   --checkpoint FILE  another checkpoint, or an ensemble a.pt:b.pt
+#   --output FOLDER    where translations go (default: DIR/generate, which scripts/reproduce.sh scores; needed with
+#                      --checkpoint and with flags that change what is found)
 #
-# Translations end up in DIR/generate/generate-SUBSET.txt.
+# Translations end up in FOLDER/generate-SUBSET.txt.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-recipe='' run_dir='' variant=() checkpoint=''
+recipe='' run_dir='' variant=() checkpoint='' output=''
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
     --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
     --scale | --seed) variant+=("$1" "$(argument "$1" "$@")"); shift ;;
     --checkpoint) checkpoint=$(argument --checkpoint "$@"); shift ;;
+    --output) output=$(absolute "$(argument --output "$@")"); shift ;;
     --) shift; break ;;
     -*) die "unknown option $1; see --help" ;;
     *) [[ -z $recipe ]] || die "one recipe, got $recipe and $1"; recipe=$(recipe_name "$1") ;;
@@ -26,6 +29,10 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 [[ -n $recipe ]] || die "a recipe is needed; see --help"
+others=("$@")
+if [[ ${#others[@]} -gt 0 && ${others[*]} != --cpu || -n $checkpoint ]]; then
+    [[ -n $output ]] || die "--output is needed with --checkpoint or flags: DIR/generate is of the recipe as it is"
+fi
 if [[ -n $checkpoint ]]; then
     IFS=: read -ra files <<<"$checkpoint"
     paths=()
@@ -40,12 +47,14 @@ text=$(recipe_commands "$recipe" "${variant[@]}" generate ${run_dir:+--run-dir "
 run_dir=${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}
 [[ -n $checkpoint || -f $run_dir/average.pt ]] || die "$run_dir/average.pt is not there; run scripts/average.sh first"
 # Into a folder beside: fairseq writes as it goes, and what is in the folder of the right name is whole.
-rm -rf "$run_dir/generate.part"
+[[ -z $output || ! -e $output ]] || die "--output $output: is there already"
+output=${output:-$run_dir/generate}
+rm -rf "$output.part"
 while read -r line; do
     command=()
     eval "command=($line)"
-    run "${command[@]}" --results-path "$run_dir/generate.part" "$@" </dev/null
+    run "${command[@]}" --results-path "$output.part" "$@" </dev/null
 done <<<"$text"
-rm -rf "$run_dir/generate"
-mv "$run_dir/generate.part" "$run_dir/generate"
-for file in "$run_dir"/generate/generate-*.txt; do echo "$file"; done
+rm -rf "$output"
+mv "$output.part" "$output"
+for file in "$output"/generate-*.txt; do echo "$file"; done

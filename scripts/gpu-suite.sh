@@ -51,6 +51,7 @@ done
 [[ ${#flags[@]} -eq 0 || (-n $runs && -n $out) ]] || die "--set needs --runs and --out: a rehearsal is no result"
 runs=${runs:-$root/runs/gpu} out=${out:-$root/results}
 cd "$root"
+python=$(command -v python || command -v python3) # a command, for timeout
 # All cells of Table 5, if the data are there: ptb/SYSTEM-LAYERS[.released].seed-N
 cells() {
     local data=${ODE_TRANSFORMER_DATA:-}
@@ -85,8 +86,14 @@ IFS=', ' read -ra devices <<<"${CUDA_VISIBLE_DEVICES:-$(seq -s ' ' 0 $((gpus > 0
 # The name of a run's files: multi30k-full/macaron-tiny fp16 -> multi30k-full.macaron-tiny.fp16
 label() { basename "${1//\//.}.$2" | sed 's/^\.*//'; }
 
-# The precisions that it can be trained in: scripts/ptb.sh knows two.
-known() { if [[ $1 == ptb/* ]]; then echo '^fp(32|16)$'; else echo .; fi; }
+# The precisions that it can be trained in: scripts/ptb.sh knows two, and fairseq takes bf16 for a TPU with its own models.
+known() {
+    case $1 in
+    ptb/*) echo '^fp(32|16)$' ;;
+    */transformer-*) echo '^(fp32|fp16|amp)$' ;;
+    *) echo . ;;
+    esac
+}
 
 # Its record. A recipe of one's own has a path for a name, and goes by the last part of it.
 record() {
@@ -127,7 +134,9 @@ if [[ $dry_run -eq 0 ]]; then
     if [[ $cpu -eq 0 && ! -f $out/gpu-checks.txt ]]; then
         echo "== checks" >&2
         status=0
-        timeout "$((deadline - SECONDS))" python -m pytest -q -p no:cacheprovider tests/gpu \
+        several=() # at a time, where pytest-xdist is installed
+        if "$python" -c 'import xdist' 2>/dev/null; then several=(-n "$jobs"); fi
+        timeout "$((deadline - SECONDS))" "$python" -m pytest -q -p no:cacheprovider "${several[@]}" tests/gpu \
             >"$out/gpu-checks.failed.txt" 2>&1 || status=$?
         if [[ $status -eq 0 ]]; then
             mv "$out/gpu-checks.failed.txt" "$out/gpu-checks.txt"
@@ -141,7 +150,7 @@ if [[ $dry_run -eq 0 ]]; then
             if [[ $((deadline - SECONDS)) -lt 20 ]]; then break; fi
             echo "== benchmark, $precision" >&2
             status=0
-            timeout "$((deadline - SECONDS))" python -m ode_transformer.cli bench suite \
+            timeout "$((deadline - SECONDS))" "$python" -m ode_transformer.cli bench suite \
                 --device cuda --precision "$precision" --missing --directory "$out/bench" || status=$?
             if [[ $status -ne 0 && $status -ne 124 ]]; then failed=1; fi
         done

@@ -7,7 +7,7 @@
 #   --record FILE      where the record goes (default: DIR/record.json)
 #   --scale small      a rehearsal of the recipe: its own layers, narrow, on Multi30k, for few updates
 #   --seed N           another seed than the recipe's; where files go changes with it
-#   --devices N, --cpu, --fp16, --bf16, --amp, --torchrun   as for scripts/train.sh
+#   --devices N, --cpu, --fp16, --bf16, --amp, --torchrun   as for scripts/train.sh; fp32 on all GPUs by default
 #   --trained          the training was done with scripts/train.sh, on other machines perhaps: go on from there
 #   --dry-run          print the commands only
 #
@@ -16,7 +16,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-recipe='' run_dir='' variant=() record='' dry_run=0 trained=0 train_options=() show_options=() generate_options=()
+recipe='' run_dir='' variant=() record='' dry_run=0 trained=0 devices='' cpu=''  train_options=() show_options=() generate_options=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
@@ -25,11 +25,11 @@ while [[ $# -gt 0 ]]; do
     --record) record=$(absolute "$(argument --record "$@")"); shift ;;
     --devices)
         devices=$(argument --devices "$@")
-        train_options+=(--devices "$devices") show_options+=(--devices "$devices")
+        train_options+=(--devices "$devices")
         shift
         ;;
     --fp16 | --bf16 | --amp) train_options+=("$1") show_options+=(--precision "${1#--}") ;;
-    --cpu) train_options+=(--cpu) generate_options+=(--cpu) ;;
+    --cpu) cpu=' --cpu' train_options+=(--cpu) generate_options+=(--cpu) ;;
     --torchrun) train_options+=(--torchrun) ;;
     --trained) trained=1 ;;
     --dry-run) dry_run=1 ;;
@@ -42,7 +42,25 @@ done
 [[ -n $recipe ]] || die "a recipe is needed; see --help"
 cd "$root"
 if [[ $dry_run -eq 1 ]]; then
-    exec python ode_transformer/recipes.py show "$recipe" "${variant[@]}" "${show_options[@]}" ${run_dir:+--run-dir "$run_dir"}
+    if [[ -z $devices ]]; then
+        gpus=0
+        if [[ -z $cpu ]]; then gpus=$(python -c 'import torch; print(torch.cuda.device_count())'); fi
+        devices=$(python ode_transformer/recipes.py devices "$recipe" "${variant[@]}" "$gpus")
+    fi
+    show_options+=(--devices "$devices" ${run_dir:+--run-dir "$run_dir"})
+    text=$(python ode_transformer/recipes.py show "$recipe" "${variant[@]}" "${show_options[@]}")
+    while IFS= read -r line; do
+        case $line in
+        fairseq-train\ *) line+="$(if [[ $# -gt 0 ]]; then printf ' %q' "$@"; fi)$cpu" ;;
+        fairseq-generate\ *) line+=$cpu ;;
+        scripts/train.sh\ *) line+=" ${train_options[*]}" ;;
+        esac
+        echo "$line"
+    done <<<"$text"
+    printf '\n# record\n'
+    printf '%q ' python -m ode_transformer.cli record "$recipe" "${variant[@]}" ${run_dir:+--run-dir "$run_dir"}
+    echo
+    exit
 fi
 prepare=$(recipe_commands "$recipe" "${variant[@]}" prepare)
 run_dir=${run_dir:-$root/$(run_dir_of "$recipe" "${variant[@]}")}
@@ -59,8 +77,9 @@ step data
 eval "run $prepare"
 
 step training
-options="${train_options[*]} -- $*"
-options=${options/--cpu /} # where it runs is not what it is
+# Where a run is made is not what it is.
+apart_from_place() { sed -E 's/--(cpu|torchrun|devices [0-9]+) ?//g; s/^ +//' <<<"$1"; }
+options=$(apart_from_place "${train_options[*]} -- $*")
 if [[ $trained -eq 1 ]]; then
     [[ -e $run_dir/.trained ]] || die "--trained: $run_dir holds no finished training"
     if ! finished train; then rm -f "$run_dir/.average" "$run_dir/.generate"; fi
@@ -70,7 +89,7 @@ if ! finished train; then
     rm -f "$run_dir/.average" "$run_dir/.generate"
     scripts/train.sh "$recipe" "${variant[@]}" --run-dir "$run_dir" "${train_options[@]}" -- "$@"
     finish train "$options"
-elif [[ $(cat "$run_dir/.train") != "$options" && $(cat "$run_dir/.train") != '*' ]]; then
+elif [[ $(apart_from_place "$(cat "$run_dir/.train")") != "$options" && $(cat "$run_dir/.train") != '*' ]]; then
     die "$run_dir was trained with the options '$(cat "$run_dir/.train")'; take another --run-dir for '$options'"
 fi
 step averaging

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Train a recipe; a run that was stopped goes on from its last checkpoint. A recipe that starts from another's
-# checkpoint trains that one first, in its usual place.
+# checkpoint trains that one first, in its usual place: in the same precision and on the same devices, but without the
+# flags behind --.
 #
 # Usage: scripts/train.sh RECIPE [options] [-- more flags of fairseq-train]
 #   RECIPE             a name that `ode-transformer recipe list` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW
@@ -22,16 +23,16 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-recipe='' run_dir='' variant=() devices='' precision=fp32 cpu=0 torchrun=0 dry_run=0
+recipe='' run_dir='' variant=() devices='' precision=fp32 cpu=0 torchrun=0 dry_run=0 first_options=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
     --run-dir) run_dir=$(absolute "$(argument --run-dir "$@")"); shift ;;
     --scale | --seed) variant+=("$1" "$(argument "$1" "$@")"); shift ;;
-    --devices) devices=$(argument --devices "$@"); shift ;;
-    --cpu) cpu=1 ;;
-    --fp16 | --bf16 | --amp) precision=${1#--} ;;
-    --torchrun) torchrun=1 ;;
+    --devices) devices=$(argument --devices "$@") first_options+=(--devices "$devices"); shift ;;
+    --cpu) cpu=1 first_options+=(--cpu) ;;
+    --fp16 | --bf16 | --amp) precision=${1#--} first_options+=("$1") ;;
+    --torchrun) torchrun=1 first_options+=(--torchrun) ;;
     --dry-run) dry_run=1 ;;
     --) shift; break ;;
     -*) die "unknown option $1; see --help" ;;
@@ -82,6 +83,7 @@ fi
 if [[ $gpus -eq 0 ]]; then keep_freed_memory; fi
 # What the recipe starts from, if it does not start from nothing.
 start=$(recipe_commands "$recipe" "${variant[@]}" start --run-dir "$run_dir")
+start=$(sed "/^scripts\/train.sh /s/$/ ${first_options[*]}/" <<<"$start")
 if [[ $dry_run -eq 1 ]]; then
     if [[ -n $start ]]; then printf '%s\n' "$start"; fi
     env | { grep '^MALLOC_' || true; } | sort
@@ -136,9 +138,7 @@ $start"
             eval "first=($line)"
             if [[ ${first[0]} == scripts/train.sh ]]; then
                 # Trained as it was, on whatever devices, it serves.
-                if [[ -e $(run_dir_of "${first[@]:1}")/.trained ]]; then continue; fi
-                if [[ $cpu -eq 1 ]]; then first+=(--cpu); fi
-                if [[ $precision != fp32 ]]; then first+=("--$precision"); fi
+                if [[ -e $(run_dir_of "${first[@]:1:${#first[@]}-1-${#first_options[@]}}")/.trained ]]; then continue; fi
             fi
             run "${first[@]}" </dev/null
         done <<<"$start"

@@ -7,8 +7,10 @@
 #   --save-dir DIR     where checkpoints go; DIR/start.pt is the first, equal to the Transformer
 #   --arch ARCH        default: floater_base
 #   --dry-run          print the commands only
-#   FLAGS              of fairseq-train, as the Transformer had them; the paper halves its peak learning rate and trains
-#                      ten more epochs (--max-epoch 10), and averages the last five checkpoints
+#   FLAGS              of fairseq-train: criterion, optimiser, batch, schedule. The paper halves the peak learning rate,
+#                      trains ten more epochs (--max-epoch 10), and averages the last five checkpoints. What the model
+#                      needs beside ARCH, shared embeddings, activation, dropout and so on, is taken from CHECKPOINT;
+#                      FLAGS come after it, and win
 #
 # A run that was stopped goes on from its last checkpoint.
 set -euo pipefail
@@ -26,7 +28,8 @@ while [[ $# -gt 0 ]]; do
     -*) die "unknown option $1; see --help" ;;
     *)
         if [[ -z $checkpoint ]]; then checkpoint=$(absolute "$1");
-        elif [[ -z $data ]]; then data=$(absolute "$1");
+        elif [[ -z $data ]]; then # several folders with colons between
+            data=$(IFS=:; for part in $1; do absolute "$part"; done | paste -sd:)
         else die "one CHECKPOINT and one DATA, got $1 besides"; fi
         ;;
     esac
@@ -38,13 +41,20 @@ cd "$root"
 start=(python -m ode_transformer.cli warm-start "$checkpoint" --arch "$arch" --data "$data" --output "$save_dir/start.pt"
     -- "$@")
 train=(fairseq-train "$data" --user-dir ode_transformer --arch "$arch" --finetune-from-model "$save_dir/start.pt"
-    --save-dir "$save_dir" "$@")
+    --save-dir "$save_dir")
 if [[ $dry_run -eq 1 ]]; then
     printf '%q ' "${start[@]}"
     printf '\n'
-    printf '%q ' "${train[@]}"
-    printf '\n'
+    printf '%q ' "${train[@]}" "$@"
+    printf '# and before these FLAGS those that the first command names\n'
     exit
 fi
-if [[ ! -e $save_dir/checkpoint_last.pt ]]; then run "${start[@]}"; fi
-run "${train[@]}"
+if [[ $(python -m ode_transformer.cli resume "$save_dir") -eq 0 ]]; then
+    report=$(run "${start[@]}")
+    echo "$report"
+    write_whole "$save_dir/start.flags" "$(sed -n 's/^fairseq-train needs: //p' <<<"$report")"
+fi
+needed=()
+if [[ -e $save_dir/start.flags ]]; then eval "needed=($(cat "$save_dir/start.flags"))"; fi
+if [[ " $* " == *" --cpu "* ]]; then keep_freed_memory; fi
+run "${train[@]}" "${needed[@]}" "$@"

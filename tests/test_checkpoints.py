@@ -210,6 +210,15 @@ def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_on
     assert (tmp_path / "checkpoint_last.pt.damaged").read_bytes() == b"PK half a file"
 
 
+def test_checkpoints_of_updates_and_the_best_serve_too(tmp_path):
+    for name, updates in (("_1_20", 20), ("_1_40", 40), ("_best", 30), (".best_loss_3.1", 35), ("1", 33)):
+        write(tmp_path / f"checkpoint{name}.pt", optimizer_history=[{"num_updates": updates}])
+    write(tmp_path / "checkpoint_avg.pt", optimizer_history=[{"num_updates": 50}])  # not one to go on from
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
+    assert checkpoints.resume_point(tmp_path) == 40
+    assert checkpoints.resume_point(tmp_path) == 40
+
+
 def test_a_cut_last_checkpoint_with_no_other_is_moved_aside(tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"")
     assert checkpoints.resume_point(tmp_path) == 0

@@ -37,6 +37,8 @@ def test_its_updates_are_those_of_fairseqs_adam(weight_decay):
     torch.testing.assert_close(parameters[1], parameters[0], rtol=1e-5, atol=1e-6)
     assert not torch.allclose(parameters[0][0], start[0], atol=0.1)
     assert optimizers[1].param_groups[0]["fused"]
+    for p, state in optimizers[1].optimizer.state.items():
+        assert state["step"].device == p.device and state["step"].dtype == torch.float32
 
 
 @pytest.mark.parametrize("flow", [False, True])

@@ -66,7 +66,7 @@ def test_showing_a_recipe_prints_its_commands(name, scale, capsys):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rehearsal_keeps_the_architecture_and_what_is_done_with_it(name):
     full, small = recipes.load(name), recipes.load(name, scale="small")
-    assert small.train.arch == full.train.arch and small.data.directory.startswith("data-bin/multi30k-published.")
+    assert small.train.arch == full.train.arch and small.data.directory.startswith("data-bin/multi30k-own.")
     narrow = {f"{side}-{what}" for side in ("encoder", "decoder") for what in ("embed-dim", "ffn-embed-dim")}
     narrow |= {"encoder-attention-heads", "decoder-attention-heads"}
     changed = {k for k, v in small.train.flags.items() if full.train.flags.get(k) != v}
@@ -317,7 +317,7 @@ SYMBOLS = {
 
 @pytest.mark.parametrize("name", [n for n in NAMES if any(p.parameters for p in recipes.load(n).paper)])
 def test_a_row_has_the_parameters_that_the_paper_prints(name):
-    """To 1 %, or a million of millions; spec section 2 says which figure of the papers cannot be."""
+    """To 1 %, or a million of millions; English-French base of the ODE Transformer cannot be what is printed."""
     recipe = recipes.load(name)
     values = {k: v for k, v in recipe.train.flags.items() if k in MODEL_FLAGS or k.startswith("share-")}
     for paper in recipe.paper:

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from .. import results
+from .. import recipes, results
 from . import contest, lengths, suite
-from .contest import PRECISIONS, STOCK, Setting, System
+from .contest import STOCK, Setting, System
 
 _POSITIVE = ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam")
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--quick", action="store_true", help="a few tiny systems: two minutes on a CPU, no record")
     kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
     kind.add_argument("--list", action="store_true", help="name the contests that would be held; status 1 if any")
-    kind.add_argument("--precision", choices=PRECISIONS, default="fp32", help="(default: %(default)s)")
+    kind.add_argument("--precision", choices=recipes.PRECISIONS, default="fp32", help="(default: %(default)s)")
     kind.add_argument("--rounds", type=int, help="timed rounds (default: the contest's)")
     kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
     kind.add_argument("--directory", default="results/bench", metavar="DIR", help="(default: %(default)s)")
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ):  # fmt: skip
             default = getattr(Setting, field)
             kind.add_argument(f"--{field}", type=type_, default=default, help=f"{help_} (default: %(default)s)")
-        kind.add_argument("--precision", choices=PRECISIONS, default="fp32", help="(default: %(default)s)")
+        kind.add_argument("--precision", choices=recipes.PRECISIONS, default="fp32", help="(default: %(default)s)")
         kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
         kind.add_argument("--output", help="write the results there, as JSON")
 

@@ -35,7 +35,6 @@ from ..modules.evolving_attention import EvolvingAttention
 from ..standalone import task
 
 STOCK = "label_smoothed_cross_entropy"
-PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 
 _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before")
 
@@ -136,6 +135,7 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
     model = build_model(cfg.model, its_task)
     if setting.what == "training":
         trainer = Trainer(cfg, its_task, model, its_task.build_criterion(cfg.criterion))
+        trainer.cuda_env = None  # for it fairseq resets PyTorch's peak of memory at the end of a step
 
         def step() -> None:
             with metrics.aggregate(new_root=True):

@@ -14,7 +14,8 @@ f(y) = layer(y) - y, the increment of a pre-norm layer of attention and feed-for
     PolyNet            y' = y + f(y) + f(f(y))
 
 The decoder takes Euler steps (``--decoder-integrator`` changes that). All systems, the residual one among them, have
-relative positions of keys (m = 8) and the learnable dense history of encoder and decoder layers (appendix B).
+relative positions of keys (m = 8) and the learnable dense history of encoder and decoder layers (appendix B); where the
+scheme itself goes over encoder layers (leapfrog, multistep, DLCL), that of the decoder alone.
 
 Where paper and released code disagree:
 
@@ -46,6 +47,7 @@ from typing import Any, Optional
 from fairseq.models import register_model
 
 from ..config import plain, register_architectures, with_defaults
+from ..numerics.splitting import get_splitting
 from .transformer import SplitTransformerConfig, SplitTransformerModel, option
 
 OdeConfig = with_defaults(
@@ -124,7 +126,7 @@ SIZES = {
 
 
 def _row(system: dict, size: dict) -> dict:
-    if system.get("splitting") == "strang":  # two feed-forwards of half the inner size
+    if get_splitting(system.get("splitting", "lie-trotter")).flows.count("G") == 2:  # of half the inner size
         size = size | {"encoder_ffn_embed_dim": size["encoder_ffn_embed_dim"] // 2}
     return size | system
 
@@ -183,7 +185,8 @@ class ReleasedOdeModel(OdeModel):
             "ode_residual": "released",
             "encoder_history": values.pop("encoder_history_type") or "none",
             "decoder_history": values.pop("decoder_history_type") or "none",
-            "relative_positions": "keys" if values["max_relative_length"] > 0 else "none",
+            "relative_positions": "keys" if (length := values.pop("max_relative_length")) > 0 else "none",
+            "max_relative_length": length if length > 0 else OdeConfig().max_relative_length,
             "word_dropout": 1 - values["word_dropout"] if values.pop("use_word_dropout") else 0.0,
         }
         return OdeModel.build_model(OdeConfig(**values), task)

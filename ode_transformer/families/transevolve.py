@@ -87,7 +87,7 @@ _UNUSED = {
     "encoder_normalize_before": False, "decoder_normalize_before": False, "no_decoder_final_norm": False,
     "encoder_learned_pos": False, "decoder_learned_pos": False,
     "encoder_xformers_att_config": None, "decoder_xformers_att_config": None,
-    "cross_self_attention": False, "no_cross_attention": False, "quant_noise_pq": 0.0,
+    "cross_self_attention": False, "no_cross_attention": False, "quant_noise_pq": 0.0, "offload_activations": False,
 }  # fmt: skip
 
 
@@ -100,7 +100,8 @@ def _nested(flat: Any, config_class: type) -> TransformerConfig:
     values = plain(flat)
     for name, meaningless in _UNUSED.items():
         if values[name] != meaningless:
-            raise ValueError(f"--{name.replace('_', '-')} {values[name]}: has no meaning in TransEvolve")
+            instead = "; take --evolution-blocks and --evolution-depth" if name.endswith("_layers") else ""
+            raise ValueError(f"--{name.replace('_', '-')} {values[name]}: has no meaning in TransEvolve{instead}")
     for name in ("evolution_blocks", "evolution_depth"):
         if values[name] < 1:
             raise ValueError(f"--{name.replace('_', '-')} {values[name]}: must be 1 or more")

@@ -70,8 +70,8 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
     ode_residual: ChoiceEnum(list(ODE_RESIDUALS)) = option(
         "paper",
-        "F is the increment of what is integrated (paper), or that with its residual (released; needs a history). "
-        "For euler they are one",
+        "F is the increment of what is integrated (paper), or that with its residual (released; without a history it "
+        "grows 2.5 to 3 times a layer). For euler they are one",
     )
     relative_positions: ChoiceEnum(list(RELATIVE_POSITIONS)) = option(
         "none", "relative positions in self-attention: none, keys, or keys-values"
@@ -101,6 +101,13 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "updates from one solution of the flow, and gradient of its dynamics, to the next; with --optimizer flow_adam, "
         "for others move the flow by their momentum in between",
     )
+
+
+# Options, their defaults, and the option whose values leave them without a meaning.
+_NEEDS = (
+    ("max_relative_length", 8, "relative_positions", ("none",)),
+    ("gate_sharing", "shared", "coefficients", ("fixed", "ones")),
+)
 
 
 class WordDropoutEmbedding(nn.Embedding):
@@ -154,6 +161,10 @@ class SplitTransformerModel(TransformerModelBase):
             ValueError: for a field that is unknown, missing or out of its set, or does not go with another.
         """
         cfg = to_transformer_config(cfg, cls.config_class)
+        for option, default, of, without in _NEEDS:
+            if getattr(cfg, option) != default and str(getattr(cfg, of)) in without:
+                flag, of_flag = (f"--{name.replace('_', '-')}" for name in (option, of))
+                raise ValueError(f"{flag} {getattr(cfg, option)}: has no meaning with {of_flag} {getattr(cfg, of)}")
         if str(cfg.position_encoder) == "learned":
             cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
         elif str(cfg.position_encoder) == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):

@@ -270,7 +270,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
 
     def __init__(self, cfg: TransformerConfig, no_encoder_attn: bool = False):
         super().__init__(cfg, no_encoder_attn)
-        # The released Macaron code takes the encoder's inner size here, wrong where the two differ (spec M7).
+        # The released Macaron code takes the encoder's inner size here, wrong where the two differ.
         self._build_sublayers(cfg, "decoder")
 
     def build_self_attention(

@@ -6,7 +6,8 @@ A method is data plus one loop:
 - ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``;
 - ``Polynomial``, PolyNet's powers of one residual function, and ``polynomial_step``.
 
-All tensors are states of any one shape; f: y -> f(y) keeps it. Observed orders are measured in the tests.
+All tensors are states of any one shape; f: y -> f(y) keeps it. Observed orders are measured in the tests. A method of
+your own is a name in ``INTEGRATORS``.
 
 Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux.
 """
@@ -53,6 +54,31 @@ class ButcherTableau:
     def stages(self) -> int:
         """Evaluations of f a step."""
         return len(self.b)
+
+    @property
+    def order(self) -> int:
+        """Of convergence, as far as 4: up to which order Butcher's conditions hold."""
+
+        def mean(*factors: Sequence[float]) -> float:
+            return math.fsum(w * math.prod(values) for w, *values in zip(self.b, *factors, strict=True))
+
+        def before(values: Sequence[float]) -> list[float]:
+            return [math.fsum(w * v for w, v in zip(row, values, strict=False)) for row in self.a]
+
+        c = before([1.0] * self.stages)
+        conditions = (
+            [(mean(), 1)],
+            [(mean(c), 1 / 2)],
+            [(mean(c, c), 1 / 3), (mean(before(c)), 1 / 6)],
+            [
+                (mean(c, c, c), 1 / 4),
+                (mean(c, before(c)), 1 / 8),
+                (mean(before([x * x for x in c])), 1 / 12),
+                (mean(before(before(c))), 1 / 24),
+            ],
+        )
+        holds = [all(math.isclose(found, wanted, abs_tol=1e-9) for found, wanted in each) for each in conditions]
+        return [*holds, False].index(False)
 
 
 EULER = ButcherTableau(((),), (1.0,))

@@ -19,7 +19,8 @@ from torch.nn import functional as F
 CHUNK = {"cpu": 2**21, "cuda": 2**26}
 TOKENS = 256
 
-# Gradients of scores are at most 1 and mostly near 1 / V; in fp16, so many times that.
+# Gradients of scores are at most 1 and mostly near 1 / V; in fp16, so many times that. The gradient of W, a sum over
+# tokens, is not scaled: that of a symbol of every sentence would leave fp16's range, whatever the loss scale.
 _FP16_SCALE = 2.0**7
 
 
@@ -34,6 +35,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         count, size = len(x), len(weight)
         share = smoothing / (size - 1)
         scale = _FP16_SCALE if x.dtype == torch.float16 else 1.0
+        unscaled = x if scale == 1 else x / scale
         wanted = ctx.needs_input_grad[:2]
         grad_x = torch.empty_like(x) if wanted[0] else None
         grad_weight = torch.zeros_like(weight, dtype=precise) if wanted[1] else None
@@ -60,7 +62,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 if wanted[0]:
                     torch.mm(grad, weight, out=grad_x[part])
                 if wanted[1]:
-                    _add_product(grad_weight, grad, x[part])
+                    _add_product(grad_weight, grad, unscaled[part])
         if wanted[0] and rows is not None:
             grad_x = grad_x.new_zeros(shape).index_copy_(0, rows, grad_x)
         ctx.save_for_backward(grad_x, grad_weight)
@@ -71,11 +73,10 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_loss: Tensor, _):
         grad_x, grad_weight = ctx.saved_tensors
-        factor = grad_loss / ctx.scale
         if grad_x is not None:
-            grad_x = grad_x * factor.to(grad_x.dtype)
+            grad_x = grad_x * (grad_loss / ctx.scale).to(grad_x.dtype)
         if grad_weight is not None:
-            grad_weight = (grad_weight * factor).to(ctx.dtype)
+            grad_weight = (grad_weight * grad_loss).to(ctx.dtype)
         return grad_x, grad_weight, None, None, None
 
 

@@ -153,7 +153,8 @@ def test_from_a_transformer_to_floater(data, tmp_path):
     sizes = {k: v for k, v in SMALL.items() if k not in ("activation-dropout",)}
     stock = train(data, tmp_path / "stock", arch="transformer", **sizes) / "checkpoint_last.pt"
     words = {**TRAINING, **sizes, "max-epoch": 1, "lr": 1e-20}
-    words = flags({k: v for k, v in words.items() if k != "user-dir"})
+    # What the model needs beside sizes is the checkpoint's.
+    words = flags({k: v for k, v in words.items() if k not in ("user-dir", "share-all-embeddings")})
     command = ["scripts/warm-start-floater.sh", str(stock), str(data), "--save-dir", str(tmp_path / "floater")]
 
     def run(*more):
@@ -168,6 +169,7 @@ def test_from_a_transformer_to_floater(data, tmp_path):
     def hypotheses(path):
         return sorted(line for line in generate(data, path).splitlines() if line.startswith("H-"))
 
+    assert "--share-all-embeddings" in (tmp_path / "floater" / "start.flags").read_text()
     assert hypotheses(tmp_path / "floater" / "start.pt") == hypotheses(stock)
     assert hypotheses(tmp_path / "floater" / "checkpoint_last.pt") == hypotheses(stock)
     again = run("--", *[w if w != "1" else "2" for w in words])

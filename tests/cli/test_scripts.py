@@ -79,9 +79,11 @@ def test_a_finished_recipe_is_not_run_again(finished, recipe):
 def test_generating_with_an_ensemble(finished, recipe, tmp_path):
     run_dir, _ = finished
     two = f"{run_dir}/checkpoint1.pt:{run_dir}/checkpoint2.pt"
-    done = script("generate.sh", recipe, "--run-dir", tmp_path, "--checkpoint", two, "--", "--cpu")
+    done = script(
+        "generate.sh", recipe, "--run-dir", tmp_path, "--checkpoint", two, "--output", tmp_path / "two", "--", "--cpu"
+    )
     assert done.returncode == 0, done.stderr
-    assert "H-0" in (tmp_path / "generate" / "generate-test.txt").read_text()
+    assert "H-0" in (tmp_path / "two" / "generate-test.txt").read_text()
 
 
 def test_averaging_a_folder(finished, tmp_path):
@@ -171,7 +173,12 @@ def test_the_quickstarts_data(tmp_path):
         (("train.sh", "multi30k-full/macaron-tiny", "--cpu", "--devices", "2"), "with --cpu one process"),
         (("train.sh", "multi30k-full/transformer-tiny", "--cpu", "--bf16"), "bf16"),
         (("generate.sh", "multi30k-full/macaron-tiny", "--run-dir", "/absent"), "run scripts/average.sh first"),
-        (("generate.sh", "multi30k-full/macaron-tiny", "--checkpoint", "/absent.pt"), "no file /absent.pt"),
+        (("generate.sh", "multi30k-full/macaron-tiny", "--checkpoint", "/absent.pt"), "--output is needed"),
+        (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output is needed"),
+        (
+            ("generate.sh", "multi30k-full/macaron-tiny", "--checkpoint", "/absent.pt", "--output", "/absent"),
+            "no file /absent.pt",
+        ),
         (("reproduce.sh", "nothing"), "there are: "),
         (("gpu-suite.sh", "--minutes", "soon"), "--minutes soon"),
         (("gpu-suite.sh", "--precisions", "fp8"), "fp32, fp16, bf16, amp"),

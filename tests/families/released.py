@@ -1,10 +1,23 @@
-"""Checkpoints of the released fairseq forks (spec section 7): building, comparing, writing as their code does."""
+"""Checkpoints of the released fairseq forks: building, comparing, writing as their code does."""
 
 import argparse
+import sys
+from collections import OrderedDict
+from types import ModuleType
 
 import torch
 
 from tests.helpers import FIXTURES
+
+# fairseq of then had its meters in a module that is gone, and its trainer saved them with every checkpoint.
+meters = sys.modules["fairseq.meters"] = ModuleType("fairseq.meters")
+FIELDS = {
+    "AverageMeter": {"val": 4.2, "avg": 4.5, "sum": 9.0, "count": 2},
+    "StopwatchMeter": {"sum": 3.5, "n": 2, "start_time": None},
+    "TimeMeter": {"init": 0, "start": 1.5, "n": 2},
+}
+for kind in FIELDS:
+    setattr(meters, kind, type(kind, (), {"__module__": meters.__name__}))
 
 
 def load(name: str) -> dict:
@@ -52,11 +65,14 @@ def as_written(fixture: dict) -> dict:
         **fixture["args"], task="translation", source_lang="xx", target_lang="yy", criterion="cross_entropy",
         optimizer="adam", adam_betas="(0.9, 0.98)", lr=[0.0015], lr_scheduler="inverse_sqrt", data=["none"],
     )  # fmt: skip
+    saved = OrderedDict((kind, getattr(meters, kind)()) for kind in FIELDS)
+    for kind, meter in saved.items():
+        vars(meter).update(FIELDS[kind])
     history = {"criterion_name": "x", "optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 1}
     return {
         "args": args,
         "model": fixture["model"],
         "optimizer_history": [history],
-        "extra_state": {"epoch": 1, "batch_offset": 0, "val_loss": 1.0},
+        "extra_state": {"epoch": 1, "batch_offset": 0, "val_loss": 1.0, "train_meters": saved},
         "last_optimizer_state": {},
     }

@@ -136,7 +136,7 @@ def test_every_parameter_gets_a_gradient(m):
     assert not [n for n, gradient in gradients.items() if gradient is None]
     # Softmax cancels a bias of the keys, in every Transformer: its gradient is rounding alone.
     dead = r"k_proj\.bias"
-    if m.variant == "evolution-random-released":  # spec 1.3.2, T6: all its sines are 0 in a block's first layer
+    if m.variant == "evolution-random-released":  # as released, all its sines are 0 in a block's first layer
         dead += r"|feed_forward\.0\.(layer_norm|fc1|fc2\.singular_values).*"
     without = [n for n, gradient in gradients.items() if gradient.norm() < 1e-6]
     assert all(re.search(f"(^|\\.)({dead})$", n) for n in without), without

@@ -20,7 +20,7 @@ def count(arch, values, symbols):
         return sum(p.numel() for p in model(arch, values, symbols).parameters())
 
 
-# Parameter counts (paper, Table 6; spec section 2)
+# Parameter counts (paper, Table 6)
 
 
 @pytest.mark.parametrize("arch", ["floater_base", "floater_input_base"])

@@ -24,7 +24,7 @@ def count(arch, values, symbols):
         return sum(p.numel() for p in model(arch, values, symbols).parameters())
 
 
-# Parameter counts (spec section 2, counted on the released code)
+# Parameter counts (counted on the released code)
 
 
 def test_tiny_counts():

@@ -24,7 +24,7 @@ def count(arch, symbols=34_040, **more):
         return sum(p.numel() for p in model(arch, SHARED | more, symbols).parameters())
 
 
-# Sizes (spec section 2, counted on the released code)
+# Sizes (counted on the released code)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_deep_models_stay_finite_in_half_precision(form, layers):
 
 
 def test_the_released_form_without_its_history_leaves_the_range_of_half_precision():
-    """Why the history is no option there (spec 1.2.2)."""
+    """Why the history is no option there."""
     m = small("rk2_learnable_tiny", **{"encoder-layers": 16, "ode-residual": "released", "encoder-history": "none"})
     m.encoder.layer_norm = torch.nn.Identity()
     assert m.encoder(*batch()[:2])["encoder_out"][0].abs().max() > FP16_MAX

@@ -23,7 +23,7 @@ from ode_transformer.modules.positions import SinusoidalPositions
 from tests.families.released_transevolve import load, state_dict
 from tests.helpers import USER_DIR, Kernels, batch, flags, model, parse, saved_bytes, small, task
 
-# Sizes (spec section 2): the paper's parameters, and those of them that nothing depends on
+# Sizes: the paper's parameters, and those of them that nothing depends on
 
 
 @pytest.mark.parametrize(

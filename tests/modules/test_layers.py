@@ -114,7 +114,7 @@ def test_macaron_is_equations_17_to_19(data, pre_norm):
 
 @pytest.mark.parametrize("pre_norm", [True, False])
 def test_macaron_without_its_first_ffn_is_a_transformer_with_half_an_ffn(data, pre_norm):
-    """With FFN_a = 0: exactly the Transformer with W2 and b2 halved; post-norm after the norm that stays (spec 5e)."""
+    """With FFN_a = 0: exactly the Transformer with W2 and b2 halved; post-norm after the norm that stays."""
     x, _, mask, _, _ = data
     macaron, transformer = EncoderLayer(config("strang", pre_norm)), EncoderLayer(config(pre_norm=pre_norm))
     perturb(macaron)

@@ -86,7 +86,8 @@ def test_the_order_of_every_tableau(name, problem):
         for _ in range(steps):
             y = rk_step(f, y, TABLEAUX[name], 1.0 / steps)
         errors.append((y - solution(start, 1.0)).norm().item())
-    assert abs(observed_order(errors) - ORDERS[name]) < 0.2, errors
+    assert abs(observed_order(errors) - TABLEAUX[name].order) < 0.2, errors
+    assert TABLEAUX[name].order == ORDERS.get(name, TABLEAUX[name].order)
 
 
 def run_multistep(scheme, f, y0, steps, learned=None):

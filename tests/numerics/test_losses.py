@@ -77,6 +77,20 @@ def test_half_precision_is_as_exact_as_the_whole_in_half_precision(dtype):
         assert a.dtype == dtype and error < 1.2 * other + 1e-4
 
 
+def test_a_symbol_of_every_sentence_does_not_overflow_in_fp16():
+    """With a loss scale of 1 its gradient has to be finite where fp16 can hold it, whatever factors are used within."""
+    torch.manual_seed(0)
+    x, weight = torch.randn(3000, 8) + 1, 0.1 * torch.randn(50, 8)
+    target = torch.full((3000,), 7)
+    exact, ours = [
+        torch.autograd.grad(projected_cross_entropy(*inputs, target, 0.1, PAD)[0], inputs)
+        for inputs in ([t.to(dtype).requires_grad_() for t in (x, weight)] for dtype in (torch.float32, torch.float16))
+    ]
+    assert exact[1].abs().max() * losses._FP16_SCALE > torch.finfo(torch.float16).max
+    for a, b in zip(ours, exact, strict=True):
+        torch.testing.assert_close(a.float(), b, rtol=0.01, atol=0.01 * float(b.abs().max()))
+
+
 def test_only_what_is_needed_is_computed():
     x, weight, target = data(9, 11, 4)
     with torch.no_grad():
