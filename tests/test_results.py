@@ -72,6 +72,12 @@ def test_a_committed_record_says_what_was_run(path):
     assert "/tmp" not in path.read_text() and "/home" not in path.read_text()
 
 
+def test_every_row_of_the_papers_was_rehearsed():
+    outcome = json.loads((ROOT / "results" / "rehearsal.json").read_text(encoding="utf-8"))
+    rows = {name for name in recipes.names() if recipes.load(name).paper}
+    assert set(outcome["rehearsed"]) == rows and not outcome["missing"]
+
+
 @pytest.mark.parametrize("path", [f for f in FILES if f.parent.name in ("listops", "ptb", "lab", "bench")], ids=str)
 def test_a_committed_measurement_says_what_was_run(path):
     record = json.loads(path.read_text(encoding="utf-8"))

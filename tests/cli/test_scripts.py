@@ -70,9 +70,10 @@ def test_a_recipe_from_data_to_record(finished):
 def test_a_finished_recipe_is_not_run_again(finished, recipe):
     run_dir, _ = finished
     before = (run_dir / "checkpoint_last.pt").stat().st_mtime_ns, (run_dir / "average.pt").stat().st_mtime_ns
-    done = script("reproduce.sh", recipe, "--run-dir", run_dir, "--cpu")
-    assert done.returncode == 0
-    assert "fairseq-train" not in done.stderr
+    for place in (["--cpu"], [], ["--devices", 1]):  # where it runs is not what it is
+        done = script("reproduce.sh", recipe, "--run-dir", run_dir, *place)
+        assert done.returncode == 0, done.stderr
+        assert "fairseq-train" not in done.stderr
     assert before == ((run_dir / "checkpoint_last.pt").stat().st_mtime_ns, (run_dir / "average.pt").stat().st_mtime_ns)
 
 
@@ -258,6 +259,23 @@ def test_a_training_elsewhere_is_gone_on_from(recipe, tmp_path):
     assert done.returncode == 0, done.stderr
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     assert "--lr 0.02" in record["command"]
+
+
+def test_a_dry_run_prints_what_would_be_run():
+    """On the devices asked for, with the flags behind --; and so the stage before it, but for those flags."""
+    words = ("--cpu", "--fp16", "--seed", "3", "--dry-run", "--", "--max-tokens", "77")
+    for name in ("train.sh", "reproduce.sh"):
+        done = script(name, "floater/wmt14-en-de/floater-base", *words)
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        assert "scripts/train.sh floater/wmt14-en-de/transformer-base --seed 3" in " ".join(lines)
+        (first,) = (line for line in lines if line.startswith("scripts/train.sh"))
+        assert {"--cpu", "--fp16"} <= set(first.split()) and "77" not in first
+        (train,) = (line for line in lines if line.startswith("fairseq-train"))
+        assert {"--cpu", "--fp16", "77"} <= set(train.split())
+    assert lines[-1].rstrip() == "python -m ode_transformer.cli record floater/wmt14-en-de/floater-base --seed 3"
+    many = script("reproduce.sh", "ode/wmt14-en-de/rk2", "--devices", 8, "--dry-run").stdout
+    assert "--distributed-world-size 8 --update-freq 2" in many
 
 
 def test_slurm_starts_the_training_and_then_the_rest(tmp_path):

@@ -319,3 +319,15 @@ def test_a_checkpoint_of_another_depth_is_named():
     shallow, deep = small("rk2_tiny"), small("rk2_tiny", **{"encoder-layers": 3})
     with pytest.raises(ValueError, match=r"encoder\.history\.weight is \(3, 3\).*must be \(4, 4\) with 3"):
         deep.load_state_dict(shallow.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"relative-positions": "none", "max-relative-length": 16}, "--max-relative-length 16: has no meaning with"),
+        ({"coefficients": "fixed", "gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        small("rk2_tiny", **options)
