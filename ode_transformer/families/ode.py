@@ -185,8 +185,7 @@ class ReleasedOdeModel(OdeModel):
             "ode_residual": "released",
             "encoder_history": values.pop("encoder_history_type") or "none",
             "decoder_history": values.pop("decoder_history_type") or "none",
-            "relative_positions": "keys" if (length := values.pop("max_relative_length")) > 0 else "none",
-            "max_relative_length": length if length > 0 else OdeConfig().max_relative_length,
+            "relative_positions": "keys" if values["max_relative_length"] > 0 else "none",
             "word_dropout": 1 - values["word_dropout"] if values.pop("use_word_dropout") else 0.0,
         }
         return OdeModel.build_model(OdeConfig(**values), task)

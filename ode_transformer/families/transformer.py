@@ -103,10 +103,10 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
 
 
-# Options, their defaults, and the option whose values leave them without a meaning.
+# Options, their values that ask for nothing (-1 in released checkpoints), and where the others have no meaning.
 _NEEDS = (
-    ("max_relative_length", 8, "relative_positions", ("none",)),
-    ("gate_sharing", "shared", "coefficients", ("fixed", "ones")),
+    ("max_relative_length", (8, -1), "relative_positions", ("none",)),
+    ("gate_sharing", ("shared",), "coefficients", ("fixed", "ones")),
 )
 
 
@@ -161,8 +161,8 @@ class SplitTransformerModel(TransformerModelBase):
             ValueError: for a field that is unknown, missing or out of its set, or does not go with another.
         """
         cfg = to_transformer_config(cfg, cls.config_class)
-        for option, default, of, without in _NEEDS:
-            if getattr(cfg, option) != default and str(getattr(cfg, of)) in without:
+        for option, idle, of, without in _NEEDS:
+            if getattr(cfg, option) not in idle and str(getattr(cfg, of)) in without:
                 flag, of_flag = (f"--{name.replace('_', '-')}" for name in (option, of))
                 raise ValueError(f"{flag} {getattr(cfg, option)}: has no meaning with {of_flag} {getattr(cfg, of)}")
         if str(cfg.position_encoder) == "learned":

@@ -9,29 +9,38 @@ a vector b starts at b(0) and moves with the position, each row of many by the s
 
 Everything here speaks of the *displacement* b(t) - b(0), which is zero, to the bit, where the dynamics is.
 
-The solution is computed at the nodes of a uniform grid (torchdiffeq), and between them by the cubic Hermite polynomial
-of the values and slopes at both nodes. The released code takes five steps of its solver a token; here a step spans four
-tokens, at an error below 1e-5 (``tests/numerics/test_flow.py``).
+The solution is computed at the nodes of a uniform grid, and between them by the cubic Hermite polynomial of the values
+and slopes at both nodes. The released code takes five steps of its solver a token, which is torchdiffeq's; here a step
+spans four tokens, at an error below 1e-5 (``tests/numerics/test_flow.py``). The solvers are torchdiffeq's, in our own
+loop where gradients go back through it: its own asks a GPU for the time of every step, and for the gradient copies the
+whole solution once a node.
 
 ``Recurrence`` is what the paper sets beside it (equation 14, Table 6): b(t_{i+1}) = RNN(b(t_i), z_i).
 """
 
 import math
-from collections.abc import Iterator
+from typing import Union
 
 import torch
 from torch import Tensor, nn
-from torchdiffeq import odeint, odeint_adjoint
+from torchdiffeq import odeint_adjoint
+
+from .coefficients import weighted_sum
+from .integrators import EULER, HEUN, MIDPOINT, THREE_EIGHTHS, ButcherTableau, rk_step
 
 TIME_STEP = 0.01
 """Time from one token to the next, as released; the paper's text has lost the number."""
 
-FLOW_METHODS = ("rk4", "heun3", "heun2", "midpoint", "euler")
-"""torchdiffeq's solvers of a fixed step; its rk4 is the 3/8 rule."""
+FLOW_METHODS = {
+    "rk4": THREE_EIGHTHS,
+    "heun3": ButcherTableau(((), (1 / 3,), (0.0, 2 / 3)), (1 / 4, 0.0, 3 / 4)),
+    "heun2": HEUN,
+    "midpoint": MIDPOINT,
+    "euler": EULER,
+}
+"""torchdiffeq's solvers of a fixed step, by its names."""
 
 FLOW_GRADIENTS = ("direct", "adjoint")
-
-_SEGMENT = 32  # steps; torchdiffeq's gradient copies the whole solution once a node
 
 
 def check_positions(positions: Tensor) -> Tensor:
@@ -59,8 +68,8 @@ class Flow(nn.Module):
         dim: C.
         method: one of ``FLOW_METHODS``.
         step: tokens that a step of the solver spans; need not be whole.
-        gradient: ``direct``, back-propagation through the solver; or ``adjoint``, another equation solved backwards,
-            which needs less memory and more time.
+        gradient: ``direct``, back-propagation through the solver; or ``adjoint``, another equation solved backwards, by
+            torchdiffeq, which needs less memory and more time.
 
     Raises:
         ValueError: an unknown method or gradient, or a step that is not positive.
@@ -86,7 +95,7 @@ class Flow(nn.Module):
             p.to(dtype) for p in (self.weight1, self.time1, self.bias1, self.weight2, self.time2, self.bias2)
         )
 
-        def h(t: Tensor, b: Tensor) -> Tensor:
+        def h(t: Union[float, Tensor], b: Tensor) -> Tensor:
             hidden = torch.relu(b @ w1.t() + (t * u1 + c1))
             return hidden @ w2.t() + (t * u2 + c2)
 
@@ -108,40 +117,31 @@ class Flow(nn.Module):
         positions = check_positions(positions)
         dtype = torch.promote_types(initial.dtype, torch.float32)
         with torch.autocast(initial.device.type, enabled=False):
-            return torch.cat(list(self._segments(initial.to(dtype), positions)))
+            return self._solve(initial.to(dtype), positions)
 
-    def _segments(self, initial: Tensor, positions: Tensor) -> Iterator[Tensor]:
+    def _solve(self, initial: Tensor, positions: Tensor) -> Tensor:
         h, weights = self._dynamics(initial.dtype)
-        # The step that a position lies in; the last node is the last step's end.
         steps = max(1, math.ceil(float(positions[-1]) / self.step - 1e-9))
-        step_of = (positions / self.step).floor().long().clamp(max=steps - 1)
-        state = initial
-        for first in range(0, steps, _SEGMENT):
-            last = min(first + _SEGMENT, steps)
-            nodes = torch.arange(first, last + 1, device=initial.device, dtype=initial.dtype) * (self.step * TIME_STEP)
-            if self.gradient == "adjoint":
-                states = odeint_adjoint(h, state, nodes, method=self.method, adjoint_params=weights)
-            else:
-                states = odeint(h, state, nodes, method=self.method)
-            inside = (step_of >= first) & (step_of < last)
-            values, slopes = _hermite(positions[inside] / self.step - first, last - first)
-            slopes *= self.step * TIME_STEP
-            yield (
-                values.to(states) @ (states - initial).flatten(1)
-                + slopes.to(states) @ h(nodes[:, None, None], states).flatten(1)
-            ).unflatten(1, initial.shape)
-            state = states[-1]
+        span = self.step * TIME_STEP
+        nodes = torch.arange(steps + 1, device=initial.device, dtype=initial.dtype) * span
+        if self.gradient == "adjoint":
+            values = odeint_adjoint(h, initial, nodes, method=self.method, adjoint_params=weights)
+        else:
+            states = [initial]
+            for i in range(steps):
+                states.append(rk_step(h, states[-1], FLOW_METHODS[self.method], span, t=i * span))
+            values = torch.stack(states)
+        return _interpolate(values - initial, span * h(nodes[:, None, None], values), positions / self.step)
 
 
-def _hermite(x: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """Weights of the values and of the slopes at nodes 0 to ``steps`` for cubic interpolation at x: (N, nodes) each."""
-    left = x.floor().clamp(max=steps - 1)
-    s = (x - left)[:, None]
-    left = left.long()[:, None]
-    values, slopes = x.new_zeros(2, len(x), steps + 1)
-    values.scatter_(1, left, (1 + 2 * s) * (1 - s) ** 2).scatter_(1, left + 1, s**2 * (3 - 2 * s))
-    slopes.scatter_(1, left, s * (1 - s) ** 2).scatter_(1, left + 1, s**2 * (s - 1))
-    return values, slopes
+def _interpolate(values: Tensor, slopes: Tensor, x: Tensor) -> Tensor:
+    """The cubic Hermite polynomials at x, (N,), of values and slopes at nodes 0, 1, 2 and so on, (nodes, R, C)."""
+    left = x.floor().clamp(max=len(values) - 2)
+    s = (x - left).to(values)[:, None, None]
+    left = left.long().to(values.device)
+    weights = (1 + 2 * s) * (1 - s) ** 2, s**2 * (3 - 2 * s), s * (1 - s) ** 2, s**2 * (s - 1)
+    at = [nodes.index_select(0, i) for nodes in (values, slopes) for i in (left, left + 1)]
+    return weighted_sum(weights, at)
 
 
 RECURRENT_INPUTS = ("scalar", "vector")

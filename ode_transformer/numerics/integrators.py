@@ -103,22 +103,31 @@ THREE_EIGHTHS = ButcherTableau(((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), 
 """Order 4: Kutta's 3/8 rule."""
 
 
-def rk_step(f: Field, y: Tensor, tableau: ButcherTableau, h: float = 1.0, combine: Optional[Combine] = None) -> Tensor:
+def rk_step(
+    f: Callable[..., Tensor],
+    y: Tensor,
+    tableau: ButcherTableau,
+    h: float = 1.0,
+    combine: Optional[Combine] = None,
+    t: Optional[float] = None,
+) -> Tensor:
     """One Runge-Kutta step: F_i = h f(y + sum_j a_ij F_j); y + sum_i b_i F_i.
 
     Args:
-        f: the field.
+        f: the field, y -> f(y); or (t, y) -> f(t, y) with ``t``.
         y: the state.
         tableau: the method.
         h: the step.
         combine: turns the stages [F_1, ..., F_n] into the increment, in place of the weights b.
+        t: the time at the beginning of the step, where the field depends on it; at stage i it is t + h sum_j a_ij.
 
     Returns:
         The state after the step.
     """
     stages: list[Tensor] = []
     for row in tableau.a:
-        slope = f(weighted_sum(row, stages, y))
+        at = weighted_sum(row, stages, y)
+        slope = f(at) if t is None else f(t + h * math.fsum(row), at)
         stages.append(slope if h == 1.0 else h * slope)
     if combine is None:
         return weighted_sum(tableau.b, stages, y)
