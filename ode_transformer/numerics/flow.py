@@ -137,8 +137,8 @@ class Flow(nn.Module):
 def _interpolate(values: Tensor, slopes: Tensor, x: Tensor) -> Tensor:
     """The cubic Hermite polynomials at x, (N,), of values and slopes at nodes 0, 1, 2 and so on, (nodes, R, C)."""
     left = x.floor().clamp(max=len(values) - 2)
-    s = (x - left).to(values)[:, None, None]
-    left = left.long().to(values.device)
+    s = (x - left).to(values, non_blocking=True)[:, None, None]
+    left = left.long().to(values.device, non_blocking=True)
     weights = (1 + 2 * s) * (1 - s) ** 2, s**2 * (3 - 2 * s), s * (1 - s) ** 2, s**2 * (s - 1)
     at = [nodes.index_select(0, i) for nodes in (values, slopes) for i in (left, left + 1)]
     return weighted_sum(weights, at)

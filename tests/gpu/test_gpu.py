@@ -11,6 +11,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from ode_transformer.config import PRESETS
 from ode_transformer.criterion import NAME
 from ode_transformer.numerics import losses
+from ode_transformer.numerics.flow import Flow
 from tests.helpers import ROOT, SMALL, VARIANTS, batch, environment, flags, small, task, write_parallel
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -116,6 +117,17 @@ def test_the_loss_in_chunks_is_that_of_the_cpu(dtype, tolerance, monkeypatch):
         found.append([t.float().cpu() for t in (loss.detach(), nll, *(t.grad for t in inputs))])
     for ours, reference in zip(*found, strict=True):
         torch.testing.assert_close(ours, reference, atol=tolerance, rtol=tolerance)
+
+
+def test_the_flow_waits_for_nothing():
+    """No time of a step, no position is asked of the GPU, forward or backward."""
+    flow, initial = Flow(32).cuda(), torch.zeros(3, 32, device="cuda", requires_grad=True)
+    flow(initial, torch.arange(40)).sum().backward()  # libraries have to be loaded
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        flow(initial, torch.arange(40)).sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("layers", [24, 48])
