@@ -146,7 +146,7 @@ def resume_point(directory: str | Path) -> int:
     try:
         return _updates(load(last))
     except CheckpointError:
-        last.replace(last.with_name("checkpoint_last.pt.damaged"))
+        damaged = last.with_name("checkpoint_last.pt.damaged")
     done, newest = 0, None
     for path in last.parent.glob("checkpoint*.pt"):
         if not re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|\.best_.+)\.pt", path.name):
@@ -157,8 +157,13 @@ def resume_point(directory: str | Path) -> int:
             continue
         if updates > done:
             done, newest = updates, path
-    if newest is not None:
-        save(load(newest), last)
+    if newest is None:
+        last.replace(damaged)
+    else:  # all but two renamings beforehand: another kill may come
+        ready = last.with_name("checkpoint_last.pt.ready")
+        save(load(newest), ready)
+        last.replace(damaged)
+        ready.replace(last)
     return done
 
 

@@ -175,6 +175,9 @@ def _options(state: dict, source: Any) -> dict[str, Any]:
     ):
         raise CheckpointError(f"{source}: is {name}; must be a Transformer of stock fairseq")
     options = {k: v for k, v in stored.items() if k in _STOCK}
+    # The old name counts, as in fairseq, where the new one says nothing.
+    if (old := options.pop("relu_dropout", 0)) and not options.get("activation_dropout"):
+        options["activation_dropout"] = old
     # A file of embeddings is not needed any more, and parts of a stack have their places.
     options |= {"encoder_embed_path": None, "decoder_embed_path": None}
     return options

@@ -7,7 +7,7 @@
 #   --scale small, --seed N   of which run of the recipe, as for scripts/train.sh
 #   --checkpoint FILE  another checkpoint, or an ensemble a.pt:b.pt
 #   --output FOLDER    where translations go (default: DIR/generate, which scripts/reproduce.sh scores; needed with
-#                      --checkpoint and with flags that change what is found)
+#                      --checkpoint, and with flags other than --cpu)
 #
 # Translations end up in FOLDER/generate-SUBSET.txt.
 set -euo pipefail
@@ -29,8 +29,7 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 [[ -n $recipe ]] || die "a recipe is needed; see --help"
-others=("$@")
-if [[ ${#others[@]} -gt 0 && ${others[*]} != --cpu || -n $checkpoint ]]; then
+if [[ $# -gt 0 && $* != --cpu || -n $checkpoint ]]; then
     [[ -n $output ]] || die "--output is needed with --checkpoint or flags: DIR/generate is of the recipe as it is"
 fi
 if [[ -n $checkpoint ]]; then

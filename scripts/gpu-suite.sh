@@ -51,7 +51,7 @@ done
 [[ ${#flags[@]} -eq 0 || (-n $runs && -n $out) ]] || die "--set needs --runs and --out: a rehearsal is no result"
 runs=${runs:-$root/runs/gpu} out=${out:-$root/results}
 cd "$root"
-python=$(command -v python || command -v python3) # a command, for timeout
+python=$(type -P python || type -P python3) # a program, for timeout
 # All cells of Table 5, if the data are there: ptb/SYSTEM-LAYERS[.released].seed-N
 cells() {
     local data=${ODE_TRANSFORMER_DATA:-}

@@ -16,7 +16,8 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-recipe='' run_dir='' variant=() record='' dry_run=0 trained=0 devices='' cpu=''  train_options=() show_options=() generate_options=()
+recipe='' run_dir='' variant=() record='' dry_run=0 trained=0 devices='' cpu=''
+train_options=() show_options=() generate_options=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
@@ -57,9 +58,8 @@ if [[ $dry_run -eq 1 ]]; then
         esac
         echo "$line"
     done <<<"$text"
-    printf '\n# record\n'
-    printf '%q ' python -m ode_transformer.cli record "$recipe" "${variant[@]}" ${run_dir:+--run-dir "$run_dir"}
     echo
+    echo "# record: ${record:-${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}/record.json}, of what these scripts leave behind"
     exit
 fi
 prepare=$(recipe_commands "$recipe" "${variant[@]}" prepare)
@@ -77,20 +77,15 @@ step data
 eval "run $prepare"
 
 step training
-# Where a run is made is not what it is.
-apart_from_place() { sed -E 's/--(cpu|torchrun|devices [0-9]+) ?//g; s/^ +//' <<<"$1"; }
-options=$(apart_from_place "${train_options[*]} -- $*")
 if [[ $trained -eq 1 ]]; then
     [[ -e $run_dir/.trained ]] || die "--trained: $run_dir holds no finished training"
-    if ! finished train; then rm -f "$run_dir/.average" "$run_dir/.generate"; fi
-    finish train '*'
 fi
-if ! finished train; then
-    rm -f "$run_dir/.average" "$run_dir/.generate"
+if ! finished train; then rm -f "$run_dir/.average" "$run_dir/.generate"; fi
+if [[ $trained -eq 1 || $(cat "$run_dir/.train" 2>/dev/null) == '*' ]]; then
+    finish train '*'
+else # if it is trained, asks whether it is the same run
     scripts/train.sh "$recipe" "${variant[@]}" --run-dir "$run_dir" "${train_options[@]}" -- "$@"
-    finish train "$options"
-elif [[ $(apart_from_place "$(cat "$run_dir/.train")") != "$options" && $(cat "$run_dir/.train") != '*' ]]; then
-    die "$run_dir was trained with the options '$(cat "$run_dir/.train")'; take another --run-dir for '$options'"
+    finish train
 fi
 step averaging
 if ! finished average; then

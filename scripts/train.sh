@@ -106,7 +106,7 @@ if [[ -d $data ]]; then
         die "$run_dir was trained with other dictionaries than $data holds now; take another --run-dir"
     fi
 fi
-if [[ ! -e $run_dir/checkpoint_last.pt || ! -e $run_dir/train.command ]]; then
+if [[ ! -e $run_dir/train.command || ! (-e $run_dir/checkpoint_last.pt || -e $run_dir/.trained) ]]; then
     write_whole "$run_dir/train.command" "$line"
 elif [[ $(identity "$line") != "$(identity "$(cat "$run_dir/train.command")")" ]]; then
     die "$run_dir holds another run; take another --run-dir. It was made by:

@@ -49,7 +49,8 @@ if [[ $dry_run -eq 1 ]]; then
     printf '# and before these FLAGS those that the first command names\n'
     exit
 fi
-if [[ $(python -m ode_transformer.cli resume "$save_dir") -eq 0 ]]; then
+updates=$(python -m ode_transformer.cli resume "$save_dir")
+if [[ $updates -eq 0 ]]; then
     report=$(run "${start[@]}")
     echo "$report"
     write_whole "$save_dir/start.flags" "$(sed -n 's/^fairseq-train needs: //p' <<<"$report")"

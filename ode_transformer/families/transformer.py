@@ -161,10 +161,10 @@ class SplitTransformerModel(TransformerModelBase):
             ValueError: for a field that is unknown, missing or out of its set, or does not go with another.
         """
         cfg = to_transformer_config(cfg, cls.config_class)
-        for option, idle, of, without in _NEEDS:
-            if getattr(cfg, option) not in idle and str(getattr(cfg, of)) in without:
-                flag, of_flag = (f"--{name.replace('_', '-')}" for name in (option, of))
-                raise ValueError(f"{flag} {getattr(cfg, option)}: has no meaning with {of_flag} {getattr(cfg, of)}")
+        for name, idle, of, without in _NEEDS:
+            if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
+                flag, of_flag = (f"--{field.replace('_', '-')}" for field in (name, of))
+                raise ValueError(f"{flag} {value}: has no meaning with {of_flag} {getattr(cfg, of)}")
         if str(cfg.position_encoder) == "learned":
             cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
         elif str(cfg.position_encoder) == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):

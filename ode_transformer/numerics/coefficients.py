@@ -4,7 +4,7 @@ Source: Li et al. 2022, "ODE Transformer", section 3.2 and Table 10; ``ema`` is 
 "Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning" (arXiv 2411.03042).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Optional, Union
 
 import torch
@@ -16,7 +16,7 @@ Combine = Callable[[Sequence[Tensor]], Tensor]
 
 
 def weighted_sum(
-    weights: Sequence[Union[float, Tensor]], terms: Sequence[Tensor], total: Optional[Tensor] = None
+    weights: Iterable[Union[float, Tensor]], terms: Iterable[Tensor], total: Optional[Tensor] = None
 ) -> Tensor:
     """``total`` + sum_i weights[i] terms[i], one pass over memory a term; numbers that are 0 cost none.
 

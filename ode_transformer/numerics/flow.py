@@ -140,8 +140,7 @@ def _interpolate(values: Tensor, slopes: Tensor, x: Tensor) -> Tensor:
     s = (x - left).to(values, non_blocking=True)[:, None, None]
     left = left.long().to(values.device, non_blocking=True)
     weights = (1 + 2 * s) * (1 - s) ** 2, s**2 * (3 - 2 * s), s * (1 - s) ** 2, s**2 * (s - 1)
-    at = [nodes.index_select(0, i) for nodes in (values, slopes) for i in (left, left + 1)]
-    return weighted_sum(weights, at)
+    return weighted_sum(weights, (nodes.index_select(0, i) for nodes in (values, slopes) for i in (left, left + 1)))
 
 
 RECURRENT_INPUTS = ("scalar", "vector")

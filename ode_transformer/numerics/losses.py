@@ -35,7 +35,6 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         count, size = len(x), len(weight)
         share = smoothing / (size - 1)
         scale = _FP16_SCALE if x.dtype == torch.float16 else 1.0
-        unscaled = x if scale == 1 else x / scale
         wanted = ctx.needs_input_grad[:2]
         grad_x = torch.empty_like(x) if wanted[0] else None
         grad_weight = torch.zeros_like(weight, dtype=precise) if wanted[1] else None
@@ -62,7 +61,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 if wanted[0]:
                     torch.mm(grad, weight, out=grad_x[part])
                 if wanted[1]:
-                    _add_product(grad_weight, grad, unscaled[part])
+                    _add_product(grad_weight, grad, x[part] if scale == 1 else x[part] / scale)
         if wanted[0] and rows is not None:
             grad_x = grad_x.new_zeros(shape).index_copy_(0, rows, grad_x)
         ctx.save_for_backward(grad_x, grad_weight)

@@ -273,7 +273,7 @@ def test_a_dry_run_prints_what_would_be_run():
         assert {"--cpu", "--fp16"} <= set(first.split()) and "77" not in first
         (train,) = (line for line in lines if line.startswith("fairseq-train"))
         assert {"--cpu", "--fp16", "77"} <= set(train.split())
-    assert lines[-1].rstrip() == "python -m ode_transformer.cli record floater/wmt14-en-de/floater-base --seed 3"
+    assert "runs/floater/wmt14-en-de/floater-base.seed-3/record.json" in lines[-1]
     many = script("reproduce.sh", "ode/wmt14-en-de/rk2", "--devices", 8, "--dry-run").stdout
     assert "--distributed-world-size 8 --update-freq 2" in many
 
