@@ -128,6 +128,7 @@ def test_the_flow_waits_for_nothing():
         flow(initial, torch.arange(40)).sum().backward()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert initial.grad is not None
 
 
 @pytest.mark.parametrize("layers", [24, 48])
