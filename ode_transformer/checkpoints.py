@@ -1,9 +1,11 @@
 """Checkpoints: loaded without running their code, averaged one at a time, written whole or not at all."""
 
 import argparse
+import contextlib
 import os
 import pickle
 import re
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -143,10 +145,8 @@ def resume_point(directory: str | Path) -> int:
     last = Path(directory) / "checkpoint_last.pt"
     if not last.exists():
         return 0
-    try:
+    with contextlib.suppress(CheckpointError):
         return _updates(load(last))
-    except CheckpointError:
-        damaged = last.with_name("checkpoint_last.pt.damaged")
     done, newest = 0, None
     for path in last.parent.glob("checkpoint*.pt"):
         if not re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|\.best_.+)\.pt", path.name):
@@ -157,13 +157,13 @@ def resume_point(directory: str | Path) -> int:
             continue
         if updates > done:
             done, newest = updates, path
+    damaged = last.with_name("checkpoint_last.pt.damaged")
     if newest is None:
         last.replace(damaged)
-    else:  # all but two renamings beforehand: another kill may come
-        ready = last.with_name("checkpoint_last.pt.ready")
-        save(load(newest), ready)
-        last.replace(damaged)
-        ready.replace(last)
+    else:  # never without a last checkpoint, should another kill come
+        with contextlib.suppress(OSError):
+            shutil.copyfile(last, damaged)
+        save(load(newest), last)
     return done
 
 

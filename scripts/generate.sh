@@ -45,9 +45,9 @@ cd "$root"
 text=$(recipe_commands "$recipe" "${variant[@]}" generate ${run_dir:+--run-dir "$run_dir"})
 run_dir=${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}
 [[ -n $checkpoint || -f $run_dir/average.pt ]] || die "$run_dir/average.pt is not there; run scripts/average.sh first"
-# Into a folder beside: fairseq writes as it goes, and what is in the folder of the right name is whole.
 [[ -z $output || ! -e $output ]] || die "--output $output: is there already"
 output=${output:-$run_dir/generate}
+# Into a folder beside: fairseq writes as it goes, and what is in the folder of the right name is whole.
 rm -rf "$output.part"
 while read -r line; do
     command=()

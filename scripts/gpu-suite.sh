@@ -73,7 +73,7 @@ options=() gpus=0 started=0
 if [[ $cpu -eq 1 ]]; then
     options=(--cpu)
 elif [[ $dry_run -eq 0 ]]; then
-    gpus=$(python -c 'import torch; print(torch.cuda.device_count())')
+    gpus=$(gpu_count)
     [[ $gpus -gt 0 ]] || die "no GPU is there; rehearse with --cpu"
 fi
 deadline=$((SECONDS + minutes * 60))

@@ -61,6 +61,9 @@ recipe_commands() { python "$root/ode_transformer/recipes.py" command "$@"; }
 # Where the run of a recipe goes by default: run_dir_of NAME [options]
 run_dir_of() { python "$root/ode_transformer/recipes.py" run-dir "$@"; }
 
+# How many GPUs are here.
+gpu_count() { python -c 'import torch; print(torch.cuda.device_count())'; }
+
 # Training on a CPU: glibc gives every freed tensor back to the system and faults it in again; keeping them makes it 1.5
 # times faster or more. Child processes inherit it.
 keep_freed_memory() {

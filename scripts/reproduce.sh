@@ -45,7 +45,7 @@ cd "$root"
 if [[ $dry_run -eq 1 ]]; then
     if [[ -z $devices ]]; then
         gpus=0
-        if [[ -z $cpu ]]; then gpus=$(python -c 'import torch; print(torch.cuda.device_count())'); fi
+        if [[ -z $cpu ]]; then gpus=$(gpu_count); fi
         devices=$(python ode_transformer/recipes.py devices "$recipe" "${variant[@]}" "$gpus")
     fi
     show_options+=(--devices "$devices" ${run_dir:+--run-dir "$run_dir"})

@@ -46,7 +46,7 @@ done
 cd "$root"
 
 gpus=0
-if [[ $cpu -eq 0 ]]; then gpus=$(python -c 'import torch; print(torch.cuda.device_count())'); fi
+if [[ $cpu -eq 0 ]]; then gpus=$(gpu_count); fi
 nodes=${SLURM_NNODES:-${NNODES:-1}}
 if [[ -z $devices ]]; then
     if [[ $nodes -gt 1 || ${SLURM_NTASKS:-1} -gt 1 ]]; then

@@ -186,7 +186,7 @@ class ReleasedOdeModel(OdeModel):
             "encoder_history": values.pop("encoder_history_type") or "none",
             "decoder_history": values.pop("decoder_history_type") or "none",
             "relative_positions": "keys" if values["max_relative_length"] > 0 else "none",
-            "max_relative_length": max(values["max_relative_length"], -1) or -1,
+            "max_relative_length": values["max_relative_length"] if values["max_relative_length"] > 0 else -1,
             "word_dropout": 1 - values["word_dropout"] if values.pop("use_word_dropout") else 0.0,
         }
         return OdeModel.build_model(OdeConfig(**values), task)
