@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partialmethod
 
 import pytest
 import torch
@@ -95,6 +96,30 @@ def test_a_training_step_trains():
     assert len(changed) == len(before)
 
 
+def test_a_compiled_system_trains_the_same(monkeypatch):
+    """With the tracer alone: what takes long is making machine code of what it finds."""
+    traced = []
+
+    def trace(graph, inputs):
+        traced.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(torch.nn.Module.compile, backend=trace))
+    torch.compiler.reset()
+    gradients = []
+    for compiled in (False, True):
+        flags = "--dropout 0 --attention-dropout 0 --activation-dropout 0 --encoder-layers 4 --decoder-layers 1"
+        model, step = contest.prepare(System("macaron_tiny", tuple(flags.split()), compiled=compiled), TINY)
+        assert contest.evaluations(model, contest.sentences(3, 5, 2, 60)) == {"encoder": 4, "decoder": 2}
+        assert not traced
+        step()
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    assert gradients[0].any()
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)
+    assert len(traced) < 5  # layers share a graph
+    torch.compiler.reset()
+
+
 @pytest.mark.parametrize(
     ("arch", "encoder", "decoder"),
     [("macaron_tiny", 4, 8), ("rk2_tiny", 8, 8), ("rk4_tiny", 16, 8), ("transevolve_fullff_2_tiny", 6, 12)],
@@ -162,6 +187,8 @@ def test_every_contest_can_be_held(name):
     for device in ("cpu", "cuda"):
         assert set(suite.bars(name, device)) <= set(systems)
     assert len(systems) > 1
+    for name in (name for name, system in systems.items() if system.compiled):
+        assert replace(systems[name], compiled=False) == systems[name.removesuffix(", compiled")]
 
 
 def test_every_family_is_measured_at_every_size():

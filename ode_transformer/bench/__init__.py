@@ -71,6 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind.add_argument("--precision", choices=recipes.PRECISIONS, default="fp32", help="(default: %(default)s)")
         kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
         kind.add_argument("--output", help="write the results there, as JSON")
+        if name == "training":
+            kind.add_argument("--compile", action="store_true", help="both with torch.compile, too; takes minutes")
 
 
 def _record(what: str, measured: dict[str, Any]) -> dict[str, Any]:
@@ -150,6 +152,8 @@ def main(args: argparse.Namespace) -> int:
         systems = {"stock": stock, args.arch: ours}
         if args.what == "training":
             systems[f"{args.arch}, stock criterion"] = replace(ours, criterion=STOCK)
+            if args.compile:
+                systems |= suite.compiled({"stock": stock, args.arch: ours})
         record = _measure(systems, setting, args.memory)
         print(suite.table("-", record))
     if args.output:

@@ -43,13 +43,15 @@ _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_
 class System:
     """What takes part: an architecture with flags of fairseq-train, a criterion and an optimiser.
 
-    ``at`` is where it stands on the axis of a plot, and ``symbols`` its dictionary's size where that is the axis.
+    ``compiled`` is training with ``torch.compile`` around every layer. ``at`` is where it stands on the axis of a plot,
+    and ``symbols`` its dictionary's size where that is the axis.
     """
 
     arch: str
     flags: tuple[str, ...] = ()
     criterion: str = criterion.NAME
     optimizer: str = "fused_adam"
+    compiled: bool = False
     at: Optional[int] = None
     symbols: Optional[int] = None
 
@@ -136,6 +138,9 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
     if setting.what == "training":
         trainer = Trainer(cfg, its_task, model, its_task.build_criterion(cfg.criterion))
         trainer.cuda_env = None  # for it fairseq resets PyTorch's peak of memory at the end of a step
+        if system.compiled:  # layers of one kind are compiled once, the whole model for every number of them anew
+            for layer in (*model.encoder.layers, *model.decoder.layers):
+                layer.compile(dynamic=True)
 
         def step() -> None:
             with metrics.aggregate(new_root=True):
@@ -211,7 +216,7 @@ def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
 
             hooks.append(module.register_forward_hook(count))
     device = next(model.parameters()).device
-    with torch.no_grad():
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         model(**{k: v[:1].to(device) for k, v in sample["net_input"].items()})
     for hook in hooks:
         hook.remove()
@@ -303,7 +308,8 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
         workers = {}
         for name, system in systems.items():
             workers[name] = stack.enter_context(process(_take_turns, system, setting))
-            about[name] = {k: v for k, v in asdict(system).items() if v is not None} | answer(workers[name], name)
+            given = {k: v for k, v in asdict(system).items() if v not in (None, False)}
+            about[name] = given | answer(workers[name], name)
         for round_ in range(-3, setting.rounds):  # three warm up: memory grows in more than one step
             for name in list(workers)[:: -1 if round_ % 2 else 1]:
                 elapsed = answer(workers[name], name, "your turn")

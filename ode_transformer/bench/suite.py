@@ -67,6 +67,19 @@ def _recomputing() -> dict[str, System]:
     return {"ode_residual": System("ode_residual"), "rk2": System("rk2"), "rk4": System("rk4"), **recomputing}
 
 
+def compiled(systems: dict[str, System]) -> dict[str, System]:
+    """Systems with ``torch.compile``, under names that say so."""
+    return {f"{name}, compiled": replace(system, compiled=True) for name, system in systems.items()}
+
+
+def _compiled(*archs: str) -> Callable[[], dict[str, System]]:
+    def systems() -> dict[str, System]:
+        found = {"stock": stock_like(archs[0]), **{arch: System(arch) for arch in archs}}
+        return found | compiled(found)
+
+    return systems
+
+
 def _depths() -> dict[str, System]:
     archs = ("macaron_tiny", "ode_residual_tiny", "rk2_tiny", "rk4_tiny")
     return {
@@ -192,6 +205,13 @@ SUITE = {
     ),
     "depth": Contest("training, against the encoder's depth", _depths, replace(_TINY, rounds=3)),
     "vocabulary": Contest("training, against the dictionary's size", _vocabularies, replace(_TINY, rounds=3)),
+    # Last: compiling takes minutes.
+    "tiny-compiled": Contest(
+        "training, tiny, torch.compile", _compiled("floater_tiny", "macaron_tiny", "rk2_tiny"), _TINY
+    ),
+    "base-compiled": Contest(
+        "training, base, torch.compile", _compiled("ode_residual", "macaron_wmt_en_de", "rk2"), _BASE
+    ),
 }
 """The contests by name."""
 

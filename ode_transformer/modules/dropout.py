@@ -18,10 +18,11 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
     Args:
         x: of any shape.
-        p: from 0 to 1; on a CPU rounded to a multiple of 2^-16, unless that is 0 or 1.
+        p: from 0 to 1; on a CPU rounded to a multiple of 2^-16, unless that is 0 or 1. Under ``torch.compile``, which
+            draws numbers of its own, it is PyTorch's dropout everywhere.
     """
     dropped = round(p * 2**_BITS)
-    if x.device.type != "cpu" or dropped in (0, 2**_BITS):
+    if x.device.type != "cpu" or dropped in (0, 2**_BITS) or torch.compiler.is_compiling():
         return F.dropout(x, p)
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)  # four draws a word
     words.random_(-(2**63), None)

@@ -258,7 +258,7 @@ class EvolvingAttention(nn.Module):
         if state.padding is not None:
             hidden = state.padding[:, None].type_as(k) * _HIDDEN  # (B, 1, S)
             key_bias = hidden.expand(-1, self.heads, -1) if key_bias is None else key_bias + hidden
-        x = fused_attention(q, k, v, scale, key_bias, causal and length > 1)
+        x = fused_attention(q, k, v, scale, key_bias, causal and cache is None)  # step by step no key is ahead
         return self.dropout_module(self.out(as_hypotheses(x, length).permute(2, 0, 1, 3).flatten(2)))
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:

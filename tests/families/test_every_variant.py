@@ -157,3 +157,30 @@ def test_the_future_is_unseen(m):
     a, b = m(src, lengths, prev)[0], m(src, lengths, changed)[0]
     assert torch.equal(a[:, :3], b[:, :3])
     assert not torch.equal(a[:, 3:], b[:, 3:])
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "macaron",
+        "rk4_tiny",
+        "decoder-attention-twice-rk2",
+        "rk2-learnable-floater",
+        "transevolve_fullff_2_tiny",
+        "transevolve_randomff_1_tiny",
+        "evolution-random-released",
+    ],
+)
+def test_layers_compile_as_one_graph(variant):
+    """A sample: tracing takes long. ``fullgraph`` refuses what would fall back to Python in the middle of a layer."""
+    torch.compiler.reset()
+    dropouts = {"dropout": 0.1, "activation-dropout": 0.1}
+    m = small(variant, **dropouts, **({} if "evol" in variant else {"attention-dropout": 0.1}))
+    expected = m(*batch())[0]
+    for layer in (*m.encoder.layers, *m.decoder.layers):
+        layer.compile(backend="eager", dynamic=True, fullgraph=True)
+    torch.testing.assert_close(m(*batch())[0], expected, atol=1e-5, rtol=0)
+    m.train()
+    m(*batch(sizes=(7, 4)))[0].log_softmax(-1)[..., 7].sum().backward()
+    assert not [n for n, p in m.named_parameters() if p.requires_grad and p.grad is None]
+    torch.compiler.reset()
