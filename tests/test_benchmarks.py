@@ -191,6 +191,13 @@ def test_every_contest_can_be_held(name):
         assert replace(systems[name], compiled=False) == systems[name.removesuffix(", compiled")]
 
 
+def test_contests_with_bars_come_first():
+    names = suite.in_order("cpu")
+    assert set(names) == set(suite.SUITE) - set(suite.QUICK)
+    barred = [bool(suite.bars(name, "cpu")) for name in names]
+    assert barred == sorted(barred, reverse=True) and any(barred)
+
+
 def test_every_family_is_measured_at_every_size():
     measured = {system.arch for entry in suite.SUITE.values() for system in entry.systems().values()}
     for system in ("macaron{}", "ode_residual{}", "rk2{}", "rk4{}", "rk2_learnable{}", "floater{}"):

@@ -92,7 +92,7 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
 def _suite(args: argparse.Namespace) -> int:
     if args.quick and args.contests:
         raise SystemExit(f"error: --quick: has contests of its own, not {' '.join(args.contests)}")
-    names = args.contests or (suite.QUICK if args.quick else [name for name in suite.SUITE if name not in suite.QUICK])
+    names = args.contests or (suite.QUICK if args.quick else suite.in_order(args.device))
     if unknown := [name for name in names if name not in suite.SUITE]:
         raise SystemExit(f"error: {unknown[0]}: must be one of {', '.join(suite.SUITE)}")
     left = 0
