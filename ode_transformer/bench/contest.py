@@ -138,8 +138,12 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
     if setting.what == "training":
         trainer = Trainer(cfg, its_task, model, its_task.build_criterion(cfg.criterion))
         trainer.cuda_env = None  # for it fairseq resets PyTorch's peak of memory at the end of a step
-        if system.compiled:  # layers of one kind are compiled once, the whole model for every number of them anew
-            for layer in (*model.encoder.layers, *model.decoder.layers):
+        if system.compiled:
+            # A layer by itself: layers of one kind share what is compiled, but for those that keep a cache, which has
+            # a name a layer. Beyond the limit PyTorch would go on without compiling, and not say so.
+            torch._dynamo.config.recompile_limit = 64
+            torch._dynamo.config.fail_on_recompile_limit_hit = True
+            for layer in (*model.encoder.layers.children(), *model.decoder.layers.children()):
                 layer.compile(dynamic=True)
 
         def step() -> None:

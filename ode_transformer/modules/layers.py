@@ -327,8 +327,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             def f(x):
                 attention.stage = next(stages)
                 y, mask, padding_mask = x, self_attn_mask, self_attn_padding_mask
-                cached = attention._get_input_buffer(incremental_state)
-                if self.cross_self_attention and "prev_key" not in cached:
+                if self.cross_self_attention and "prev_key" not in attention._get_input_buffer(incremental_state):
                     # Peitz et al. 2019: the keys are the source's states and the target's, in one attention.
                     y = torch.cat((encoder_out, x))
                     if mask is not None:

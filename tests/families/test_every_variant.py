@@ -171,16 +171,14 @@ def test_the_future_is_unseen(m):
         "evolution-random-released",
     ],
 )
-def test_layers_compile_as_one_graph(variant):
+def test_layers_compile_as_one_graph(variant, fresh_compiler):
     """A sample: tracing takes long. ``fullgraph`` refuses what would fall back to Python in the middle of a layer."""
-    torch.compiler.reset()
     dropouts = {"dropout": 0.1, "activation-dropout": 0.1}
     m = small(variant, **dropouts, **({} if "evol" in variant else {"attention-dropout": 0.1}))
     expected = m(*batch())[0]
-    for layer in (*m.encoder.layers, *m.decoder.layers):
+    for layer in (*m.encoder.layers.children(), *m.decoder.layers.children()):
         layer.compile(backend="eager", dynamic=True, fullgraph=True)
     torch.testing.assert_close(m(*batch())[0], expected, atol=1e-5, rtol=0)
     m.train()
     m(*batch(sizes=(7, 4)))[0].log_softmax(-1)[..., 7].sum().backward()
     assert not [n for n, p in m.named_parameters() if p.requires_grad and p.grad is None]
-    torch.compiler.reset()
