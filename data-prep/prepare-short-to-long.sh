@@ -52,7 +52,13 @@ if [[ -e $out ]]; then
     exit
 fi
 text=$prepared.text train=train valid=valid
-if [[ -d $text/bpe ]]; then text=$text/bpe valid=val; fi
+if [[ -d $text/bpe ]]; then text=$text/bpe; fi
+if [[ -f $prepared/manifest.json ]]; then # its files' names
+    read -r train valid < <(python -c 'import json, sys; print(*map(json.load(sys.stdin)["splits"].get, ["train", "valid"]))' \
+        <"$prepared/manifest.json")
+elif [[ $dry_run -eq 0 ]]; then
+    die "$prepared/manifest.json is not there; prepare it first"
+fi
 if [[ $dry_run -eq 0 ]]; then
     for file in "$prepared/dict.$source.txt" "$prepared/dict.$target.txt" "$text/$train.$source" "$text/$valid.$target"; do
         [[ -f $file ]] || die "$prepared: its $file is not there; prepare it first, or say --source and --target"

@@ -133,11 +133,15 @@ def _maximised(path: Path) -> bool:
     return bool(getattr(state.get("args"), "maximize_best_checkpoint_metric", False))
 
 
-def resume_point(directory: str | Path) -> int:
+def resume_point(directory: str | Path, mend: bool = True) -> int:
     """Make a training folder fit to go on from, and say how many updates it has behind it.
 
     fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can cut short; every later start would fail on it.
     Such a file is moved aside, and of the whole checkpoints there the one with most updates takes its place.
+
+    Args:
+        directory: of checkpoints.
+        mend: change what is there; else say only how many updates there would be.
 
     Returns:
         the updates done, 0 if there is nothing to go on from.
@@ -157,6 +161,8 @@ def resume_point(directory: str | Path) -> int:
             continue
         if updates > done:
             done, newest = updates, path
+    if not mend:
+        return done
     damaged = last.with_name("checkpoint_last.pt.damaged")
     if newest is None:
         last.replace(damaged)

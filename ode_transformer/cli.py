@@ -45,8 +45,13 @@ def _average(args: argparse.Namespace) -> int:
     return 0
 
 
+def _resume_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", help="the --save-dir of fairseq-train")
+    parser.add_argument("--look", action="store_true", help="change nothing: another machine does")
+
+
 def _resume(args: argparse.Namespace) -> int:
-    print(checkpoints.resume_point(args.directory))
+    print(checkpoints.resume_point(args.directory, mend=not args.look))
     return 0
 
 
@@ -70,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
     add(
         "resume",
         "make a training folder fit to go on from and print how many updates it has behind it",
-        lambda parser: parser.add_argument("directory", help="the --save-dir of fairseq-train"),
+        _resume_arguments,
         _resume,
     )
     add(

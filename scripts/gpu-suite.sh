@@ -49,7 +49,7 @@ for precision in $precisions $bench; do
     [[ $precision =~ ^(fp32|fp16|bf16|amp)$ ]] || die "precision $precision: must be of fp32, fp16, bf16, amp"
 done
 [[ ${#flags[@]} -eq 0 || (-n $runs && -n $out) ]] || die "--set needs --runs and --out: a rehearsal is no result"
-runs=${runs:-$root/runs/gpu} out=${out:-$root/results}
+runs=${runs:-$(absolute "$root/runs/gpu")} out=${out:-$root/results}
 cd "$root"
 python=$(type -P python || type -P python3) # a program, for timeout
 # All cells of Table 5, if the data are there: ptb/SYSTEM-LAYERS[.released].seed-N

@@ -3,7 +3,7 @@
 set -euo pipefail
 shopt -s extglob
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # The environment that `make` creates serves where none is active.
 if [[ -z ${VIRTUAL_ENV:-} && -x $root/.venv/bin/python ]]; then PATH=$root/.venv/bin:$PATH; fi
 if ! command -v python >/dev/null; then python() { python3 "$@"; }; fi
@@ -28,7 +28,7 @@ run() {
 
 # write_whole FILE TEXT: write a file beside first; several processes may, on several machines.
 write_whole() {
-    local part=$1.part.${SLURM_PROCID:-0}.$$
+    local part=$1.part.${SLURM_PROCID:-${NODE_RANK:-0}}.$$
     printf '%s\n' "$2" >"$part" && mv "$part" "$1"
 }
 
@@ -41,6 +41,30 @@ alone_in() {
         flock 9
     fi
     export ODE_TRANSFORMER_ALONE_IN=$1
+}
+
+# other_run RUN_DIR: leave, since it was made by another command.
+other_run() {
+    die "$1 holds another run; take another --run-dir. It was made by:
+$(cat "$1/train.command")"
+}
+
+# train_alone RUN_DIR COMMAND...: train, once; where it was stopped it goes on.
+train_alone() {
+    local run_dir=$1 line
+    shift
+    mkdir -p "$run_dir"
+    alone_in "$run_dir"
+    line=$(printf '%q ' "$@")
+    if [[ ! -e $run_dir/checkpoint_last.pt && ! -e $run_dir/.trained ]]; then
+        write_whole "$run_dir/train.command" "$line"
+    elif [[ $line != "$(cat "$run_dir/train.command")" ]]; then
+        other_run "$run_dir"
+    fi
+    if [[ -e $run_dir/.trained ]]; then return; fi
+    if [[ -e $run_dir/checkpoint_last.pt ]]; then run python -m ode_transformer.cli resume "$run_dir"; fi
+    run "$@" 2>&1 | tee -a "$run_dir/train.log"
+    write_whole "$run_dir/.trained" ''
 }
 
 # The value of an option, or an error that names it: value=$(argument --name "$@")
@@ -58,8 +82,8 @@ recipe_name() { if [[ $1 == *.yaml || $1 == *.yaml/* ]]; then absolute "$1"; els
 # The plain commands of a step: recipe_commands NAME [options] STEP [options], one a line, quoted for the shell.
 recipe_commands() { python "$root/ode_transformer/recipes.py" command "$@"; }
 
-# Where the run of a recipe goes by default: run_dir_of NAME [options]
-run_dir_of() { python "$root/ode_transformer/recipes.py" run-dir "$@"; }
+# Where the run of a recipe goes by default, links resolved: run_dir_of NAME [options]
+run_dir_of() { absolute "$root/$(python "$root/ode_transformer/recipes.py" run-dir "$@")"; }
 
 # How many GPUs are here.
 gpu_count() { python -c 'import torch; print(torch.cuda.device_count())'; }

@@ -44,7 +44,7 @@ fi
 for option in updates warmup interval; do
     [[ ${!option} =~ ^[1-9][0-9]*$ ]] || die "--$option ${!option}: must be a positive number"
 done
-run_dir=${run_dir:-$root/runs/listops/$arch}
+run_dir=${run_dir:-$(absolute "$root/runs/listops/$arch")}
 cd "$root"
 # The peak of the paper's learning rate for encoders, 0.5 d^-1/2 min(step^-1/2, step 8000^-3/2), d = 256.
 command=(fairseq-train "$data" --user-dir ode_transformer --task sentence_prediction --num-classes 10
@@ -64,8 +64,5 @@ if [[ $dry_run -eq 1 ]]; then
     exit
 fi
 [[ -e $data ]] || run data-prep/prepare-listops.sh --out "$data"
-mkdir -p "$run_dir"
-printf '%q ' "${command[@]}" >"$run_dir/train.command"
-if [[ -e $run_dir/checkpoint_last.pt ]]; then run python -m ode_transformer.cli resume "$run_dir"; fi
-run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"
+train_alone "$run_dir" "${command[@]}"
 run python -m ode_transformer.cli curve "$run_dir" --output "${record:-$run_dir/record.json}"

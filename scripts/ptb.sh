@@ -56,7 +56,7 @@ esac
 name=$system-$layers
 if [[ $form == released ]]; then name+=.released; fi
 if [[ $small -eq 1 ]]; then name=small/$name; fi
-run_dir=${run_dir:-$root/runs/ptb/$name.seed-$seed}
+run_dir=${run_dir:-$(absolute "$root/runs/ptb/$name.seed-$seed")}
 cd "$root"
 cut=(--tokens-per-sample 512 --sample-break-mode none)
 command=(fairseq-train "$data" --user-dir ode_transformer --task language_modeling "${cut[@]}"
@@ -95,19 +95,7 @@ if [[ $dry_run -eq 1 ]]; then
     exit
 fi
 [[ -e $data ]] || run data-prep/prepare-ptb.sh --out "$data"
-mkdir -p "$run_dir"
-alone_in "$run_dir"
-line=$(printf '%q ' "${command[@]}")
-if [[ -e $run_dir/train.command && $(cat "$run_dir/train.command") != "$line" ]]; then
-    die "$run_dir holds another run; take another --run-dir. It was made by:
-$(cat "$run_dir/train.command")"
-fi
-if [[ ! -e $run_dir/.trained ]]; then
-    write_whole "$run_dir/train.command" "$line"
-    if [[ -e $run_dir/checkpoint_last.pt ]]; then run python -m ode_transformer.cli resume "$run_dir"; fi
-    run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"
-    write_whole "$run_dir/.trained" ''
-fi
+train_alone "$run_dir" "${command[@]}"
 evaluate valid
 evaluate 'test'
 run python -m ode_transformer.cli curve "$run_dir" --output "${record:-$run_dir/record.json}"

@@ -23,7 +23,7 @@ while [[ $# -gt 0 ]]; do
 done
 cd "$root"
 SECONDS=0
-run_dir=${run_dir:-$root/$(run_dir_of quickstart/macaron-tiny "${seed[@]}")}
+run_dir=${run_dir:-$(run_dir_of quickstart/macaron-tiny "${seed[@]}")}
 scripts/reproduce.sh quickstart/macaron-tiny --run-dir "$run_dir" "${seed[@]}"
 printf '\nTen held-out sentences, their translations, and what is right:\n'
 # Lines S, T, D of fairseq-generate, ordered by sentence.

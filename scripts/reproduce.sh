@@ -63,7 +63,7 @@ if [[ $dry_run -eq 1 ]]; then
     exit
 fi
 prepare=$(recipe_commands "$recipe" "${variant[@]}" prepare)
-run_dir=${run_dir:-$root/$(run_dir_of "$recipe" "${variant[@]}")}
+run_dir=${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}
 mkdir -p "$run_dir/scores"
 alone_in "$run_dir"
 

@@ -60,7 +60,7 @@ fi
 # A command without what says where it runs, and how an update is dealt to devices.
 identity() { sed -E 's/ --(distributed-port|distributed-world-size|update-freq) [^ ]+//g' <<<"$1"; }
 
-run_dir=${run_dir:-$root/$(run_dir_of "$recipe" "${variant[@]}")}
+run_dir=${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}
 rank=${SLURM_PROCID:-${NODE_RANK:-0}}
 text=$(recipe_commands "$recipe" "${variant[@]}" train --devices "$devices" --precision "$precision" --run-dir "$run_dir")
 command=()
@@ -109,21 +109,22 @@ fi
 if [[ ! -e $run_dir/train.command || ! (-e $run_dir/checkpoint_last.pt || -e $run_dir/.trained) ]]; then
     write_whole "$run_dir/train.command" "$line"
 elif [[ $(identity "$line") != "$(identity "$(cat "$run_dir/train.command")")" ]]; then
-    die "$run_dir holds another run; take another --run-dir. It was made by:
-$(cat "$run_dir/train.command")"
+    other_run "$run_dir"
 elif [[ -e $run_dir/.trained ]]; then
     echo "$run_dir is trained" >&2
     exit
 fi
-# Done already? fairseq would train one update more.
-if [[ -e $run_dir/checkpoint_last.pt && $rank -eq 0 ]]; then
-    updates=$(python -m ode_transformer.cli resume "$run_dir")
+# Done already? fairseq would train one update more. All machines ask, and one of them mends.
+if [[ -e $run_dir/checkpoint_last.pt ]]; then
+    look=()
+    if [[ $rank -ne 0 ]]; then look=(--look); fi
+    updates=$(python -m ode_transformer.cli resume "$run_dir" "${look[@]}")
     for ((i = 0; i < ${#command[@]} - 1; i++)); do
         if [[ ${command[i]} == --max-update ]]; then last=${command[i + 1]}; fi
     done
     if [[ $updates -ge ${last:-$((updates + 1))} ]]; then
         echo "$run_dir has its $updates updates" >&2
-        write_whole "$run_dir/.trained" ''
+        if [[ $rank -eq 0 ]]; then write_whole "$run_dir/.trained" ''; fi
         exit
     fi
 fi

@@ -132,7 +132,11 @@ def from_folder(archives: Path) -> dict[str, Path]:
             ["--version", "news-commentary-v12", "--validation", "held-out", "--clean", "tokens", "--no-aggressive"],
             {"train": 159, "valid": 1, "test": 9, "test1": 6},
         ),
-        ("wmt14-en-de", ["--version", "scaling-nmt"], {"train": 48, "valid": 6, "test": 9, "test1": 6}),
+        (
+            "wmt14-en-de",
+            ["--version", "scaling-nmt", "--merges", 40000],
+            {"train": 48, "valid": 6, "test": 9, "test1": 6},
+        ),
         ("wmt14-en-fr", [], {"train": 1489, "valid": 1, "test": 7}),
         ("wmt16-en-ro", ["--romanian", "stripped"], {"train": 68, "valid": 5, "test": 6}),
     ],
@@ -164,7 +168,27 @@ def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
     assert again.returncode == 0 and "is complete" in again.stderr and "+ " not in again.stderr
     assert times(tmp_path) == before
     other = run(script, *options, "--merges", 61, "--out", out, **from_folder(archives))
-    assert other.returncode == 1 and "merges 60 there, 61 now" in other.stderr
+    published = "scaling-nmt" in options
+    assert other.returncode == 1
+    assert ("scaling-nmt has its own" if published else "merges 60 there, 61 now") in other.stderr
+    assert manifest["settings"]["merges"] == ("32000" if published else "60")
+
+
+@pytest.mark.parametrize("options", [[], ["--version", "scaling-nmt", "--merges", 40000]], ids=["v9", "scaling-nmt"])
+def test_short_to_long_of_archives(archives, tmp_path, options):
+    """Whatever their validation set is called."""
+    out = tmp_path / "out"
+    assert run("wmt14-en-de", *options, "--out", out, **from_folder(archives)).returncode == 0
+    lengths = sorted(len(line.split()) for line in lines(tmp_path / "out.text" / "bpe" / "train.en"))
+    middle = lengths[len(lengths) // 2]
+    script = ROOT / "data-prep" / "prepare-short-to-long.sh"
+    words = [script, out, "--limit", middle, "--bins", middle, "--workers", 1]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        list(map(str, words)), env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.short-to-long" / "test.en-de.en.bin").is_file()
 
 
 def test_iwslt14_text(archives, tmp_path):
