@@ -55,6 +55,15 @@ def _resume(args: argparse.Namespace) -> int:
     return 0
 
 
+_ERRORS = (
+    checkpoints.CheckpointError,
+    recipes.RecipeError,
+    results.RecordError,
+    tables.TableError,
+    scoring.ScoringError,
+)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command; the exit status is 0, or 1 after a named error."""
     parser = argparse.ArgumentParser(
@@ -102,7 +111,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(words, argparse.Namespace(flags=flags))
     try:
         return args.run(args)
-    except checkpoints.CheckpointError as error:
+    except _ERRORS as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 

@@ -11,6 +11,7 @@ An opening bracket and its operator are one symbol; the class is the value, one 
 
 import argparse
 import hashlib
+import itertools
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,7 @@ from pathlib import Path
 VALUE_PROBABILITY = 0.75
 MAX_ELEMENTS = 10
 MAX_DEPTH = 10
+TRIES = 100_000  # expressions drawn for a new one before giving up
 
 
 def _median(values: Sequence[int]) -> int:
@@ -95,13 +97,14 @@ def _digest(symbols: Sequence[str]) -> bytes:
 
 
 def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tuple[list[str], int]]:
-    """Expressions of ``shortest`` to ``longest`` symbols with their values, without end and without repetition."""
+    """Expressions of ``shortest`` to ``longest`` symbols with their values, none twice, while there are any."""
     rng = random.Random(seed)
-    seen = set()
-    while True:
+    seen, since = set(), 0
+    while (since := since + 1) <= TRIES:
         symbols, value = sample(rng, longest)
         if shortest <= len(symbols) <= longest and (key := _digest(symbols)) not in seen:
             seen.add(key)
+            since = 0
             yield symbols, value
 
 
@@ -127,7 +130,12 @@ def main(args: argparse.Namespace) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     expressions = generate(args.seed, args.shortest, args.longest)
     for split in ("test", "valid", "train"):
-        rows = [next(expressions) for _ in range(getattr(args, split))]
+        rows = list(itertools.islice(expressions, getattr(args, split)))
+        if len(rows) < getattr(args, split):
+            raise SystemExit(
+                f"error: --{split} {getattr(args, split)}: there are too few expressions of --shortest {args.shortest} "
+                f"to --longest {args.longest} symbols"
+            )
         texts = {
             "input0": (" ".join(symbols) + "\n" for symbols, _ in rows),
             "label": (f"{value}\n" for _, value in rows),

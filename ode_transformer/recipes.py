@@ -120,30 +120,29 @@ class Recipe:
     seed: Optional[int] = None  # instead of the flags'
 
 
-def groups(configs: Path = CONFIGS) -> dict[str, dict]:
+def groups() -> dict[str, dict]:
     """The files of recipes by name, e.g. ``multi30k-short``, with what they hold."""
-    paths = sorted(p for p in configs.rglob("*.yaml") if not p.name.startswith("_"))
-    return {p.relative_to(configs).with_suffix("").as_posix(): _read(p) for p in paths}
+    paths = sorted(p for p in CONFIGS.rglob("*.yaml") if not p.name.startswith("_"))
+    return {p.relative_to(CONFIGS).with_suffix("").as_posix(): _read(p) for p in paths}
 
 
-def names(configs: Path = CONFIGS) -> list[str]:
+def names() -> list[str]:
     """The names of all recipes, e.g. ``multi30k-short/macaron-tiny``."""
-    found = groups(configs).items()
+    found = groups().items()
     return [f"{group}/{row}" if row else group for group, tree in found for row in tree.get("rows", [""])]
 
 
-def quoted(group: str, configs: Path = CONFIGS) -> list[Paper]:
+def quoted(group: str) -> list[Paper]:
     """The rows of a group that the paper took from others."""
-    rows = _read(configs / f"{group}.yaml").get("quoted", [])
+    rows = _read(CONFIGS / f"{group}.yaml").get("quoted", [])
     return _build(list[Paper], rows, f"{group}.yaml", "quoted")
 
 
-def load(name: str, configs: Path = CONFIGS, *, scale: str = "full", seed: Optional[int] = None) -> Recipe:
+def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before: tuple[str, ...] = ()) -> Recipe:
     """Read and check a recipe.
 
     Args:
-        name: its name below ``configs``, or the path of a YAML file, ``FILE.yaml`` or ``FILE.yaml/ROW``.
-        configs: the folder of recipes.
+        name: its name below ``CONFIGS``, or the path of a YAML file, ``FILE.yaml`` or ``FILE.yaml/ROW``.
         scale: ``full``, or ``small``, a rehearsal: the row's own layers, narrow, on Multi30k, for few updates.
         seed: another than the recipe's.
 
@@ -152,7 +151,7 @@ def load(name: str, configs: Path = CONFIGS, *, scale: str = "full", seed: Optio
     """
     if scale not in SCALES:
         raise RecipeError(f"--scale {scale}: must be one of {', '.join(SCALES)}")
-    path, title, row = _find(name, configs)
+    path, title, row = _find(name)
     tree = _read(path)
     rows = tree.pop("rows", {"": {}})
     tree.pop("quoted", None)
@@ -161,32 +160,32 @@ def load(name: str, configs: Path = CONFIGS, *, scale: str = "full", seed: Optio
     sayings = [part["description"] for part in (rows[row], tree) if "description" in part]
     tree = _merge(tree, {**rows[row], "description": ": ".join(sayings)} if sayings else rows[row])
     if scale == "small":
-        tree = _small(tree, configs)
+        tree = _small(tree)
     recipe = _build(Recipe, {"name": title, **tree, "scale": scale, "seed": seed}, str(path), "")
     if recipe.train.start and "/" not in recipe.train.start.recipe:
         start = replace(recipe.train.start, recipe=f"{name.rpartition('/')[0]}/{recipe.train.start.recipe}")
         recipe = replace(recipe, train=replace(recipe.train, start=start))
-    _check(recipe, str(path), configs)
+    _check(recipe, str(path), (*_before, name))
     return recipe
 
 
-def _find(name: str, configs: Path) -> tuple[Path, str, str]:
+def _find(name: str) -> tuple[Path, str, str]:
     """The file of a recipe, the recipe's name, and its row of the file, or an empty string."""
     stem, suffix, row = name.partition(".yaml")
     if suffix:
         path, row = Path(stem + suffix).resolve(), row.strip("/")
-        stem = path.relative_to(configs).with_suffix("").as_posix() if path.is_relative_to(configs) else path.stem
+        stem = path.relative_to(CONFIGS).with_suffix("").as_posix() if path.is_relative_to(CONFIGS) else path.stem
         if path.is_file() and not path.name.startswith("_"):
             return path, f"{stem}/{row}" if row else stem, row
     group, _, last = name.rpartition("/")
-    for path, row in ((configs / f"{name}.yaml", ""), (configs / f"{group}.yaml", last)):
+    for path, row in ((CONFIGS / f"{name}.yaml", ""), (CONFIGS / f"{group}.yaml", last)):
         if path.is_file() and not path.name.startswith("_"):
             return path, name, row
-    there = ", ".join(names(configs)) or f"none in {configs}, recipes need a clone of the repository"
+    there = ", ".join(names()) or f"none in {CONFIGS}, recipes need a clone of the repository"
     raise RecipeError(f"no recipe {name!r}; there are: {there}")
 
 
-def _check(recipe: Recipe, path: str, configs: Path) -> None:
+def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
     chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(recipe.average, k) is not None]
     if len(chosen) != 1 or getattr(recipe.average, chosen[0]) < 1:
         raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {chosen}")
@@ -195,9 +194,9 @@ def _check(recipe: Recipe, path: str, configs: Path) -> None:
     if recipe.score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
     start = recipe.train.start
-    if start and start.recipe == recipe.name:
-        raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} is the recipe itself")
-    if start and load(start.recipe, configs, scale=recipe.scale, seed=recipe.seed).data != recipe.data:
+    if start and start.recipe in before:
+        raise RecipeError(f"{path}: train.start: {' -> '.join((*before, start.recipe))}, without a beginning")
+    if start and load(start.recipe, scale=recipe.scale, seed=recipe.seed, _before=before).data != recipe.data:
         raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} has other data")
     for paper in recipe.paper if recipe.scale == "full" else []:
         for test_set, scores in paper.scores.items():
@@ -209,9 +208,9 @@ def _check(recipe: Recipe, path: str, configs: Path) -> None:
                 raise RecipeError(f"{path}: paper.scores {unknown[0]!r}: must be one of {', '.join(METRICS)}")
 
 
-def _small(tree: dict, configs: Path) -> dict:
+def _small(tree: dict) -> dict:
     """The rehearsal of a recipe, as ``_small.yaml`` describes it."""
-    small = _read(configs / "_small.yaml")
+    small = _read(CONFIGS / "_small.yaml")
     pair = "{source}-{target}".format(**{"source": "", "target": "", **tree.get("data", {})})
     pairs = small.pop("pairs")
     tree = _merge(tree, {"data": pairs.get(pair, pairs["any"])})

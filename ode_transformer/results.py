@@ -13,7 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,12 @@ PACKAGES = ("torch", "fairseq-fixed", "numpy", "sacrebleu", "sacremoses", "subwo
 
 class RecordError(ValueError):
     """A run without what a record needs; the message names the file and what it lacks."""
+
+
+def _entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a log has of some kinds; without the kind before each key. An entry that a kill cut short is none."""
+    for kind, body in re.findall(rf"\| INFO \| ({'|'.join(kinds)}) \| (\{{[^{{}}\n]*\}})", text):
+        yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
 
 
 def read_log(path: Path) -> dict[str, Any]:
@@ -47,14 +53,12 @@ def read_log(path: Path) -> dict[str, Any]:
     for process in text.split("num. shared model params")[1:]:  # a resumed run counts from zero again
         walls = re.findall(r'"(?:train_)?wall": "([\d.]+)"', process)
         seconds += max(map(float, walls), default=0.0)
-    for kind, body in re.findall(r"\| INFO \| (train|valid|train_inner) \| (\{.*\})", text):
-        values = {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
-        if kind != "train_inner":
-            entry = curve.setdefault(int(values["epoch"]), {"epoch": int(values["epoch"])})
-            for key in ("loss", "ppl", "accuracy", "gnorm", "wps", "wall", "num_updates"):
-                if key in values and not (kind == "valid" and key in ("wps", "num_updates")):
-                    name = key if key == "num_updates" else f"{kind}_{key}"
-                    entry[name] = float(values[key]) if key != "num_updates" else int(values[key])
+    for kind, values in _entries(text, "train", "valid"):
+        entry = curve.setdefault(int(values["epoch"]), {"epoch": int(values["epoch"])})
+        for key in ("loss", "ppl", "accuracy", "gnorm", "wps", "wall", "num_updates"):
+            if key in values and not (kind == "valid" and key in ("wps", "num_updates")):
+                name = key if key == "num_updates" else f"{kind}_{key}"
+                entry[name] = float(values[key]) if key != "num_updates" else int(values[key])
     if parameters is None or not curve:
         raise RecordError(f"{path}: no log of fairseq-train --log-format json with a finished epoch")
     count, trained = (int(n.replace(",", "")) for n in parameters.groups())
@@ -182,8 +186,7 @@ def curve(run_dir: Path) -> dict[str, Any]:
     """
     log = read_log(run_dir / "train.log")
     steps: dict[str, dict[int, dict[str, float]]] = {"train_inner": {}, "valid": {}}
-    for kind, body in re.findall(r"\| INFO \| (valid|train_inner) \| (\{.*\})", _text(run_dir / "train.log")):
-        values = {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
+    for kind, values in _entries(_text(run_dir / "train.log"), "valid", "train_inner"):
         kept = {k: float(values[k]) for k in ("loss", "accuracy", "ppl", "gnorm", "wall") if k in values}
         steps[kind][int(values["num_updates"])] = {"num_updates": int(values["num_updates"]), **kept}
     command = _text(run_dir / "train.command").strip()
@@ -229,14 +232,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer record``; the exit status."""
-    try:
-        recipe = recipes.load(args.recipe, scale=args.scale, seed=args.seed)
-        run_dir = Path(args.run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
-        content = record(recipe, run_dir)
-    except (recipes.RecipeError, RecordError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    write(Path(args.output), content)
+    recipe = recipes.load(args.recipe, scale=args.scale, seed=args.seed)
+    run_dir = Path(args.run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
+    write(Path(args.output), record(recipe, run_dir))
     return 0
 
 
@@ -248,11 +246,7 @@ def add_rehearsal_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rehearsal_main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer rehearsal``; the exit status is 1 if a recipe was not rehearsed to its end."""
-    try:
-        content = rehearsal(args.recipe)
-    except recipes.RecipeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    content = rehearsal(args.recipe)
     write(Path(args.output), content)
     print(f"{len(content['rehearsed'])} of {len(args.recipe)} recipes rehearsed to their end")
     if content["missing"]:
@@ -268,12 +262,7 @@ def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def curve_main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer curve``; the exit status."""
-    try:
-        content = curve(Path(args.run_dir))
-    except RecordError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    write(Path(args.output), content)
+    write(Path(args.output), curve(Path(args.run_dir)))
     return 0
 
 

@@ -9,7 +9,6 @@ import csv
 import io
 import json
 import statistics
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,7 +116,8 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
     groups = recipes.groups()
     if group not in groups:
         raise TableError(f"no group of recipes {group!r}; there are: {', '.join(groups)}")
-    records, compared = read_records(folder), _p_values(_significance(group, folder))
+    records, comparison = read_records(folder), _significance(group, folder)
+    compared = _p_values(comparison)
     title = groups[group].get("description", group)
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
@@ -128,7 +128,8 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
             label = paper.row if paper else recipe.name.rpartition("/")[2]
             rows = found.setdefault(paper.table if paper else title, [])
             for precision, mine in _by_precision(records.get(recipe.name, [])).items():
-                cells = _cells(paper, mine, compared.get(recipe.name, {}), recipe)
+                its = compared.get(recipe.name, {}) if precision == comparison.get("precision", "fp32") else {}
+                cells = _cells(paper, mine, its, recipe)
                 named = label if precision == "fp32" else f"{label}, {precision}"
                 rows.append(Row(named, recipe.name, cells, paper, mine))
     return found
@@ -235,11 +236,11 @@ def compare(
         samples: resamplings, or trials.
 
     Returns:
-        ``baseline``, ``test``, ``samples``, ``signature``, and by test set and recipe ``bleu`` and ``p_value`` (None
-        for the baseline).
+        ``baseline``, its ``seed``, ``precision``, ``test``, ``samples``, ``signature``, and by test set and recipe
+        ``bleu`` and ``p_value`` (None for the baseline).
 
     Raises:
-        TableError: a run without translations, other test sets or references, an unknown test.
+        TableError: a run without translations, other test sets or references, several precisions, an unknown test.
     """
     from sacrebleu.metrics import BLEU
     from sacrebleu.significance import PairedTest
@@ -249,6 +250,9 @@ def compare(
     for system in systems:
         if (system.generate.subsets, system.data) != (baseline.generate.subsets, baseline.data):
             raise TableError(f"{system.name}: has other test sets or data than {baseline.name}")
+    precisions = {_precision(recipe) for recipe in (baseline, *systems)}
+    if len(precisions) > 1:
+        raise TableError(f"{baseline.name} and others: were run in several precisions, {', '.join(sorted(precisions))}")
     found: dict[str, dict[str, Any]] = {}
     for subset, test_set in baseline.generate.subsets.items():
         texts = [_translations(recipe, subset) for recipe in (baseline, *systems)]
@@ -266,12 +270,19 @@ def compare(
     return {
         "baseline": baseline.name,
         "seed": baseline.train.flags.get("seed", 1) if baseline.seed is None else baseline.seed,
+        "precision": precisions.pop(),
         "test": test,
         "samples": samples,
         "signature": str(signature),
         "test_sets": found,
         "versions": results.versions(),
     }
+
+
+def _precision(recipe: recipes.Recipe) -> str:
+    """That of a run, as its record has it; fp32 where there is none."""
+    path = recipes.ROOT / recipes.default_run_dir(recipe) / "record.json"
+    return json.loads(path.read_text(encoding="utf-8"))["precision"] if path.is_file() else "fp32"
 
 
 def _translations(recipe: recipes.Recipe, subset: str) -> tuple[list[str], list[str]]:
@@ -303,25 +314,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer table``; the exit status."""
-    try:
+    if args.csv:
+        print(",".join(COLUMNS))
+    for group in args.group or recipes.groups():
+        found = tables(group, args.results)
+        if args.measured:
+            found = {title: rows for title, rows in found.items() if any(row.records for row in rows)}
         if args.csv:
-            print(",".join(COLUMNS))
-        for group in args.group or recipes.groups():
-            found = tables(group, args.results)
-            if args.measured:
-                found = {title: rows for title, rows in found.items() if any(row.records for row in rows)}
-            if args.csv:
-                print(comma_separated(group, found), end="")
-                continue
-            compared = _significance(group, args.results)
-            baseline = (
-                "{baseline} at p < .05 (paired {test}, seed {seed})".format(**compared) if "test" in compared else ""
-            )
-            for title, rows in found.items():
-                print(markdown(title, rows, baseline))
-    except (TableError, recipes.RecipeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+            print(comma_separated(group, found), end="")
+            continue
+        compared = _significance(group, args.results)
+        baseline = "{baseline} at p < .05 (paired {test}, seed {seed})".format(**compared) if "test" in compared else ""
+        for title, rows in found.items():
+            print(markdown(title, rows, baseline))
     return 0
 
 
@@ -339,14 +344,10 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
 
 def compare_main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer compare``; the exit status."""
-    try:
-        if args.samples < 1:
-            raise TableError(f"--samples {args.samples}: must be 1 or more")
-        named = [recipes.load(name, scale=args.scale, seed=args.seed) for name in (args.baseline, *args.system)]
-        content = compare(named[0], named[1:], args.test, args.samples)
-    except (TableError, recipes.RecipeError, scoring.ScoringError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    if args.samples < 1:
+        raise TableError(f"--samples {args.samples}: must be 1 or more")
+    named = [recipes.load(name, scale=args.scale, seed=args.seed) for name in (args.baseline, *args.system)]
+    content = compare(named[0], named[1:], args.test, args.samples)
     for test_set, systems in content["test_sets"].items():
         print(f"{test_set}   {content['signature']}")
         for name, values in systems.items():

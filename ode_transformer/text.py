@@ -17,6 +17,7 @@ import re
 import shlex
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
@@ -38,7 +39,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, plain or ``.gz``. Line feeds end them and nothing else, so that all tools count alike.
 
     Raises:
-        TextError: no such file, cut off, or not UTF-8; names the line.
+        TextError: no such file, cut off, damaged, or not UTF-8; names the line.
     """
     number = 0
     try:
@@ -49,8 +50,8 @@ def read_lines(path: Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x}: {error.reason}"
         raise TextError(f"{path}: line {number} is not UTF-8 ({found})") from error
-    except EOFError as error:
-        raise TextError(f"{path}: cut off after line {number}") from error
+    except (EOFError, zlib.error) as error:
+        raise TextError(f"{path}: cut off or damaged after line {number}") from error
     except OSError as error:
         raise TextError(f"{path}: {error.strerror or error}") from error
 
@@ -231,7 +232,8 @@ def _text(path: Path) -> Iterator[str]:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Check that splits are there, parallel and UTF-8; with --max-tokens, report empty and over-long lines."""
+    """Check that splits are there, parallel and UTF-8; with --max-tokens, free of carriage returns, and
+    report empty and over-long lines."""
     for split in args.splits:
         odd: dict[str, list[int]] = {}
         for number, pair in enumerate(read_pair(args.dir / split, args.langs), 1):
@@ -395,6 +397,13 @@ def _pairs(values: Sequence[str]) -> dict[str, str]:
     return dict(value.split("=", 1) for value in values)
 
 
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise TextError(f"{path}: is damaged, remove what it belongs to and prepare it anew: {error}") from error
+
+
 def _settings(args: argparse.Namespace) -> None:
     """Succeed if the file holds these settings; write them if it is absent; name what differs otherwise."""
     wanted = _pairs(args.settings)
@@ -406,7 +415,7 @@ def _settings(args: argparse.Namespace) -> None:
         part.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
         part.replace(args.file)
         return
-    held = json.loads(args.file.read_text(encoding="utf-8"))
+    held = _read_json(args.file)
     held = held.get("settings", held)
     differ = [
         f"{k} {held.get(k)} there, {wanted.get(k)} now" for k in {**held, **wanted} if held.get(k) != wanted.get(k)
@@ -471,11 +480,10 @@ def _manifest(args: argparse.Namespace) -> None:
 
 def _intact(args: argparse.Namespace) -> None:
     """Check that the dictionaries and codes of binarised data are those that its manifest names."""
-    try:
-        held = json.loads((args.dir / "manifest.json").read_text(encoding="utf-8"))["sha256"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise TextError(f"{args.dir / 'manifest.json'}: is no manifest: {error}") from error
-    for name, digest in held.items():
+    held = _read_json(args.dir / "manifest.json")
+    if not isinstance(held.get("sha256"), dict):
+        raise TextError(f"{args.dir / 'manifest.json'}: is no manifest: it has no sha256")
+    for name, digest in held["sha256"].items():
         if re.fullmatch(r"dict\..+\.txt|codes|sentencepiece\.model", name) and sha256(args.dir / name) != digest:
             raise TextError(f"{args.dir / name} is not what it was when the data was binarised: prepare it anew")
 

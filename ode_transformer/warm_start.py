@@ -10,7 +10,7 @@ the new model; what the Transformer has not is set so that nothing changes, wher
 Both models are then run on the same sentences, and a result that differs is refused unless ``--approximate`` is given:
 
     Macaron, half inner size      FFN_a and FFN_b are halves of the FFN, evaluated before and after attention
-    gates, moving averages        the gate near (1, 0)
+    gates                         near (1, 0); a moving average stays at a = 1/2
     learned history               each layer reads the one before it alone, normalised
 """
 
@@ -178,7 +178,7 @@ def _options(state: dict, source: Any) -> dict[str, Any]:
     # The old name counts, as in fairseq, where the new one says nothing.
     if (old := options.pop("relu_dropout", 0)) and not options.get("activation_dropout"):
         options["activation_dropout"] = old
-    # A file of embeddings is not needed any more, and parts of a stack have their places.
+    # A file of embeddings is not needed any more.
     options |= {"encoder_embed_path": None, "decoder_embed_path": None}
     return options
 

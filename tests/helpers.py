@@ -11,6 +11,7 @@ from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
+from fairseq.search import BeamSearch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -162,6 +163,17 @@ def batch(symbols: int = 50, sizes=(5, 3, 6), seed: int = 0, pad: int = 1, eos: 
         prev[row, 0] = eos
         prev[row, 1:size] = torch.randint(4, symbols, (size - 1,), generator=g)
     return src, torch.tensor([s + 1 for s in sizes]), prev
+
+
+class Ends(BeamSearch):
+    """A search in which the first sentence ends in the second step, the next in the third: each leaves the batch."""
+
+    first = 0
+
+    def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
+        for row, sentence in enumerate(original_batch_idxs):
+            lprobs[row, :, self.eos] += 30.0 * (step == self.first + sentence + 1)
+        return super().step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
 
 
 def saved_bytes(m):

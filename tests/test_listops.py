@@ -120,6 +120,11 @@ def test_from_expressions_to_a_curve(data, tmp_path):
     assert 0 <= record["validation"][-1]["accuracy"] <= 100
     assert record["parameters"]["trained"] < record["parameters"]["all"]
     assert str(tmp_path) not in record["command"]
+    log = (tmp_path / "train.log").read_text()
+    again = run("scripts/listops.sh", *words, "--", *size, "--batch-size", 16, "--num-workers", 0)
+    assert again.returncode == 0 and (tmp_path / "train.log").read_text() == log, "no update too many"
+    other = run("scripts/listops.sh", *words, "--", *size, "--batch-size", 8, "--num-workers", 0)
+    assert other.returncode == 1 and "holds another run; take another --run-dir" in other.stderr
 
 
 @pytest.mark.parametrize(
@@ -129,6 +134,10 @@ def test_from_expressions_to_a_curve(data, tmp_path):
         (["scripts/listops.sh", "a", "--updates", "0"], "--updates 0: must be a positive number"),
         (["data-prep/prepare-listops.sh", "--train", "0"], "--train 0: must be a positive number"),
         (["python", "ode_transformer/listops.py", "x", "--shortest", "9", "--longest", "5"], "--shortest 9"),
+        (
+            ["python", "ode_transformer/listops.py", "build/x", "--shortest", "2", "--longest", "3"],
+            "--test 2000: there are too few expressions of --shortest 2 to --longest 3 symbols",
+        ),
     ],
 )
 def test_bad_input_is_named(words, message):

@@ -199,9 +199,10 @@ def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
         recipes.commands(recipes.load("multi30k-full/transformer-tiny"), "train", precision="bf16")
 
 
-def test_without_a_clone_there_are_no_recipes_and_the_error_says_so(tmp_path):
+def test_without_a_clone_there_are_no_recipes_and_the_error_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "CONFIGS", tmp_path)
     with pytest.raises(RecipeError, match="need a clone"):
-        recipes.load("quickstart/macaron-tiny", configs=tmp_path)
+        recipes.load("quickstart/macaron-tiny")
 
 
 @pytest.mark.parametrize(("option", "value"), [("step", "trian"), ("precision", "fp8")])
@@ -262,7 +263,7 @@ def rows() -> dict:
     }
 
 
-def test_a_row_is_the_file_and_what_the_row_says(tmp_path):
+def test_a_row_is_the_file_and_what_the_row_says(tmp_path, monkeypatch):
     (tmp_path / "more.yaml").write_text("train: {arch: rk2_tiny, flags: {lr: 0.3, seed: 5}}\n")
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(rows()))
     one, two = (recipes.load(f"{tmp_path}/r.yaml/{row}") for row in ("one", "two"))
@@ -275,7 +276,8 @@ def test_a_row_is_the_file_and_what_the_row_says(tmp_path):
         recipes.load(f"{tmp_path}/r.yaml/three")
     (tmp_path / "child.yaml").write_text("extends: r.yaml\nrows: {one: {train: {arch: rk4_tiny}}}\n")
     assert recipes.load(f"{tmp_path}/child.yaml/one").train.arch == "rk4_tiny"
-    assert recipes.names(tmp_path) == ["child/one", "child/two", "more", "r/one", "r/two"]
+    monkeypatch.setattr(recipes, "CONFIGS", tmp_path)
+    assert recipes.names() == ["child/one", "child/two", "more", "r/one", "r/two"]
 
 
 @pytest.mark.parametrize(
@@ -297,12 +299,15 @@ def test_rows_that_are_none_are_named(tmp_path, broken):
         load(tmp_path, sound() | {"rows": broken})
 
 
-def test_a_recipe_cannot_start_from_itself(tmp_path):
+@pytest.mark.parametrize("start", [{"two": "two"}, {"two": "three", "three": "two"}])
+def test_a_recipe_cannot_start_from_itself(tmp_path, monkeypatch, start):
+    monkeypatch.setattr(recipes, "CONFIGS", tmp_path)
     tree = rows()
-    tree["rows"]["two"] = {"train": {"start": {"recipe": "two"}}}
+    tree["rows"] |= {name: {"train": {"start": {"recipe": other}}} for name, other in start.items()}
     (tmp_path / "r.yaml").write_text(yaml.safe_dump(tree))
-    with pytest.raises(RecipeError, match="is the recipe itself"):
-        recipes.load("r/two", configs=tmp_path)
+    for name in ("r/two", str(tmp_path / "r.yaml/two")):
+        with pytest.raises(RecipeError, match=r"train\.start: .*two -> .*two, without a beginning"):
+            recipes.load(name)
 
 
 # Symbols of the papers' vocabularies, source and target; none where a table counts something else.

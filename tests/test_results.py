@@ -40,6 +40,17 @@ def test_a_log_becomes_a_curve(tmp_path):
     }  # fmt: skip
 
 
+def test_an_entry_that_a_kill_cut_short_is_left_out(tmp_path):
+    """The next process appends to the line."""
+    path = tmp_path / "train.log"
+    first, second = (line("train", epoch=i, loss=1.0 / i, num_updates=i) for i in (1, 2))
+    cut = line("valid", epoch=2, loss=7.0, num_updates=2)[:-20]
+    path.write_text(HEAD + first + cut + HEAD + second + line("valid", epoch=2, loss=5.0, num_updates=2))
+    assert [entry.get("valid_loss") for entry in results.read_log(path)["curve"]] == [None, 5.0]
+    (tmp_path / "train.command").write_text("fairseq-train data")
+    assert [entry["loss"] for entry in results.curve(tmp_path)["validation"]] == [5.0]
+
+
 @pytest.mark.parametrize("text", ["", "a poem", HEAD, line("train", epoch=1, loss=1)])
 def test_what_is_no_log_is_named(tmp_path, text):
     (tmp_path / "x.log").write_text(text)

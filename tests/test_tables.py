@@ -164,6 +164,18 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     line = {x.split(" | ")[0].strip("| "): x for x in shown.splitlines() if x.startswith("| ")}
     assert "*" in line["rk4-tiny"] and "*" not in line["rk2-tiny"]
     assert "sacreBLEU differs from quickstart/transformer-tiny at p < .05 (paired bootstrap, seed 1)" in shown
+    # What was compared was fp32.
+    (folder / "quickstart/rk4-tiny.fp16.json").write_text(
+        json.dumps({**record, "recipe": "quickstart/rk4-tiny", "scores": scores, "precision": "fp16"})
+    )
+    found = tables.tables("quickstart", folder)
+    assert [any(c.differs() for c in row(found, x).cells.values()) for x in ("rk4-tiny", "rk4-tiny, fp16")] == [
+        True,
+        False,
+    ]
+    (runs / "runs/quickstart/rk4-tiny/record.json").write_text(json.dumps({"precision": "fp16"}))
+    assert cli.main(["compare", *names, "--samples", "300"]) == 1
+    assert "were run in several precisions, fp16, fp32" in capsys.readouterr().err
 
 
 def test_what_cannot_be_compared_is_named(runs, capsys):

@@ -250,6 +250,8 @@ def _serve(connection: Any, function: Callable, threads: int, *args: Any) -> Non
         function(connection, *args)
     except (ValueError, RuntimeError) as error:
         connection.send(error)
+    except Exception as error:
+        connection.send(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 @contextlib.contextmanager
@@ -332,5 +334,6 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
         if memory:
             with process(_send_peak, system, setting) as worker:
                 peaks = answer(worker, name)
-            about[name] |= dict(zip(("peak_mib", "step_mib"), (round(x / 2**20, 1) for x in peaks), strict=True))
+            mib = [max(round(peak / 2**20, 1), 0.1) for peak in peaks]
+            about[name] |= dict(zip(("peak_mib", "step_mib"), mib, strict=True))
     return {"setting": asdict(setting), "baseline": baseline, "systems": about}

@@ -12,7 +12,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerConfig
@@ -72,9 +72,8 @@ class Equation9Block(Block):
         return self.layer_norm(x)
 
 
-def _materialised(q: Tensor, k: Tensor, v: Tensor, *_: Any, scale: Optional[float] = None, **__: Any) -> Tensor:
-    scale = q.size(-1) ** -0.5 if scale is None else scale
-    return (q * scale @ k.transpose(-2, -1)).softmax(-1) @ v
+def _materialised(q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> Tensor:
+    return (q * q.size(-1) ** -0.5 @ k.transpose(-2, -1)).softmax(-1) @ v
 
 
 def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
@@ -147,7 +146,7 @@ def measure(args: argparse.Namespace) -> dict:
         row = {
             "length": length,
             "seconds": {system: round(value, 4) for system, value in medians.items()},
-            "peak_mib": {system: round(value / 2**20, 1) for system, value in memory.items()},
+            "peak_mib": {system: max(round(value / 2**20, 1), 0.1) for system, value in memory.items()},
             "speed_of_evolving_over": {
                 s: round(medians[s] / medians["evolving"], 3) for s in systems if s != "evolving"
             },

@@ -269,7 +269,7 @@ def table(name: str, record: dict[str, Any]) -> str:
         low, high = found["speed"]["quartiles"]
         rate = amount / found["seconds"]
         memory = {
-            field: (found[field], found[field] / max(baseline[field], 0.1)) if field in found else None
+            field: (found[field], found[field] / baseline[field]) if field in found else None
             for field in ("peak_mib", "step_mib")
         }
         whole = memory["peak_mib"] and memory["peak_mib"][1]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..config import add_flags, register_architectures, to_transformer_config, with_defaults
 from ..modules.layers import Encoder
-from .transformer import SplitTransformerConfig
+from .transformer import SplitTransformerConfig, SplitTransformerModel, nested
 
 
 def classifier_config(name: str, module: str, base: type, **defaults: Any) -> type:
@@ -46,6 +46,7 @@ class EncoderClassifier(FairseqEncoderModel):
     """An encoder and its heads; a family registers a subclass with its configuration and its encoder."""
 
     config_class: type
+    embedded_by: type = TransformerModelBase
 
     def __init__(self, cfg: TransformerConfig, encoder: nn.Module):
         super().__init__(encoder)
@@ -76,7 +77,7 @@ class EncoderClassifier(FairseqEncoderModel):
         """
         nested = cls.nested(cfg)
         nested.max_source_positions = nested.max_positions
-        embedding = TransformerModelBase.build_embedding(nested, task.source_dictionary, nested.encoder.embed_dim)
+        embedding = cls.embedded_by.build_embedding(nested, task.source_dictionary, nested.encoder.embed_dim)
         return cls(nested, cls.build_encoder(nested, task.source_dictionary, embedding))
 
     def register_classification_head(self, name: str, num_classes: int) -> None:
@@ -112,6 +113,20 @@ class TransformerClassifier(EncoderClassifier):
     """A Transformer's encoder alone, and heads for classification (``--arch transformer_small``)."""
 
     config_class = TransformerClassifierConfig
+    embedded_by = SplitTransformerModel
+
+    @classmethod
+    def nested(cls, cfg: Any) -> TransformerConfig:
+        """What fairseq's encoder is built from.
+
+        Raises:
+            ValueError: for an option that is unknown, missing or out of its set, or has no meaning here.
+        """
+        cfg = nested(cfg, cls.config_class)
+        for name, idle in (("position_encoder", "none"), ("decoder_integrator", "euler"), ("decoder_history", "none")):
+            if (value := str(getattr(cfg, name))) != idle:
+                raise ValueError(f"--{name.replace('_', '-')} {value}: must be {idle} for an encoder alone")
+        return cfg
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, dictionary: Any, embedding: nn.Embedding) -> Encoder:

@@ -21,10 +21,10 @@ from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
-from ..config import add_flags, register_architectures, to_transformer_config, with_defaults
+from ..config import add_flags, register_architectures, with_defaults
 from ..modules.layers import Decoder
 from ..modules.positions import build_position_encoder
-from .transformer import SplitTransformerConfig, SplitTransformerModel, option
+from .transformer import SplitTransformerConfig, SplitTransformerModel, nested, option
 
 _Defaults = with_defaults(
     "_Defaults",
@@ -73,20 +73,19 @@ class OdeLanguageModel(FairseqLanguageModel):
             ValueError: for an option that is unknown, missing or out of its set, does not go with another, or is an
                 encoder's.
         """
-        nested = to_transformer_config(cfg, cls.config_class)
+        cfg = nested(cfg, cls.config_class)
         for encoders, instead in (("integrator", "decoder_integrator"), ("encoder_history", "decoder_history")):
             default = getattr(cls.config_class(), encoders)
-            if str(getattr(nested, encoders)) != str(default):
+            if str(getattr(cfg, encoders)) != str(default):
                 flags = [f"--{name.replace('_', '-')}" for name in (encoders, instead)]
-                raise ValueError(f"{flags[0]} {getattr(nested, encoders)}: is an encoder's; take {flags[1]}")
-        if str(nested.decoder_integrator) == "euler" and str(nested.coefficients) != "fixed":
-            raise ValueError(f"--coefficients {nested.coefficients}: must be fixed with --decoder-integrator euler")
-        nested.max_target_positions = max(nested.tokens_per_sample, nested.max_target_positions)
-        path = nested.decoder.embed_path
+                raise ValueError(f"{flags[0]} {getattr(cfg, encoders)}: is an encoder's; take {flags[1]}")
+        if str(cfg.decoder_integrator) == "euler" and str(cfg.coefficients) != "fixed":
+            raise ValueError(f"--coefficients {cfg.coefficients}: must be fixed with --decoder-integrator euler")
+        cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
         embedding = SplitTransformerModel.build_embedding(
-            nested, task.source_dictionary, nested.decoder.input_dim, path
+            cfg, task.source_dictionary, cfg.decoder.input_dim, cfg.decoder.embed_path
         )
-        return cls(nested, Decoder(nested, task.target_dictionary, embedding, no_encoder_attn=True))
+        return cls(cfg, Decoder(cfg, task.target_dictionary, embedding, no_encoder_attn=True))
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **more: Any) -> Any:
         """(B, T) -> (B, T, symbols), and what else there is."""

@@ -48,7 +48,7 @@ from fairseq.models import register_model
 
 from ..config import plain, register_architectures, with_defaults
 from ..numerics.splitting import get_splitting
-from .transformer import SplitTransformerConfig, SplitTransformerModel, option
+from .transformer import SplitTransformerConfig, SplitTransformerModel, option, size
 
 OdeConfig = with_defaults(
     "OdeConfig",
@@ -102,21 +102,13 @@ SYSTEMS = {
 }
 
 
-def _size(embed_dim: int, heads: int, encoder_layers: int, decoder_layers: int = 6, dropout: float = 0.1) -> dict:
-    return {
-        "encoder_embed_dim": embed_dim,
-        "encoder_ffn_embed_dim": 4 * embed_dim,
-        "encoder_attention_heads": heads,
-        "decoder_attention_heads": heads,
-        "encoder_layers": encoder_layers,
-        "decoder_layers": decoder_layers,
-        "dropout": dropout,
-    }
+def _size(embed_dim: int, heads: int, encoder_layers: int, dropout: float = 0.1) -> dict:
+    return size(embed_dim, 4 * embed_dim, heads, encoder_layers, decoder_layers=6, dropout=dropout)
 
 
 SIZES = {
     "": _size(512, 8, 6),
-    "_tiny": _size(128, 4, 4, 4, dropout=0.3) | {"encoder_ffn_embed_dim": 256},
+    "_tiny": size(128, 256, 4, 4, dropout=0.3),
     "_deep": _size(512, 8, 24),
     "_big": _size(1024, 16, 6, dropout=0.3),
     "_big_deep": _size(1024, 16, 12, dropout=0.3),
@@ -125,14 +117,14 @@ SIZES = {
 }
 
 
-def _row(system: dict, size: dict) -> dict:
+def _row(system: dict, fields: dict) -> dict:
     if get_splitting(system.get("splitting", "lie-trotter")).flows.count("G") == 2:  # of half the inner size
-        size = size | {"encoder_ffn_embed_dim": size["encoder_ffn_embed_dim"] // 2}
-    return size | system
+        fields = fields | {"encoder_ffn_embed_dim": fields["encoder_ffn_embed_dim"] // 2}
+    return fields | system
 
 
 ARCHITECTURES = {
-    name + suffix: _row(system, size) for name, system in SYSTEMS.items() for suffix, size in SIZES.items()
+    name + suffix: _row(system, fields) for name, system in SYSTEMS.items() for suffix, fields in SIZES.items()
 }
 
 register_architectures("ode", OdeConfig, ARCHITECTURES)

@@ -110,6 +110,24 @@ _NEEDS = (
 )
 
 
+def nested(cfg: Any, config_class: type) -> TransformerConfig:
+    """What fairseq's Transformer is built from: of the flat configuration, or of what fairseq or hydra made of it.
+
+    Raises:
+        ValueError: for a field that is unknown, missing or out of its set, or does not go with another.
+    """
+    cfg = to_transformer_config(cfg, config_class)
+    for name, idle, of, without in _NEEDS:
+        if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
+            flag, of_flag = (f"--{field.replace('_', '-')}" for field in (name, of))
+            raise ValueError(f"{flag} {value}: has no meaning with {of_flag} {getattr(cfg, of)}")
+    if str(cfg.position_encoder) == "learned":
+        cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
+    elif str(cfg.position_encoder) == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
+        raise ValueError("--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos")
+    return cfg
+
+
 class WordDropoutEmbedding(nn.Embedding):
     """An embedding that leaves each word out, as a vector of zeros, with probability p in training.
 
@@ -160,18 +178,7 @@ class SplitTransformerModel(TransformerModelBase):
         Raises:
             ValueError: for a field that is unknown, missing or out of its set, or does not go with another.
         """
-        cfg = to_transformer_config(cfg, cls.config_class)
-        for name, idle, of, without in _NEEDS:
-            if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
-                flag, of_flag = (f"--{field.replace('_', '-')}" for field in (name, of))
-                raise ValueError(f"{flag} {value}: has no meaning with {of_flag} {getattr(cfg, of)}")
-        if str(cfg.position_encoder) == "learned":
-            cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
-        elif str(cfg.position_encoder) == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
-            raise ValueError(
-                "--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos"
-            )
-        return super().build_model(cfg, task)
+        return super().build_model(nested(cfg, cls.config_class), task)
 
     @classmethod
     def build_embedding(

@@ -87,8 +87,6 @@ class SplitLayer:
     def _build_sublayers(self, cfg: TransformerConfig, side: str) -> None:
         ffn_embed_dim = getattr(cfg, side).ffn_embed_dim
         self.splitting = get_splitting(str(cfg.splitting))
-        if max(map(self.splitting.flows.count, "FG")) > 2:
-            raise ValueError(f"splitting {cfg.splitting!r}: a layer has at most two of each sub-layer")
         size, noise = self.embed_dim, (self.quant_noise, self.quant_noise_block_size)
         if cfg.ffn_hidden_layers == 2:
             self.fc_hidden = self.build_fc1(ffn_embed_dim, ffn_embed_dim, *noise)
@@ -495,6 +493,12 @@ class Decoder(TransformerDecoderBase):
         places = self.position_encoder.decoder(prev_output_tokens, padding, source_padding, incremental_state)
         with self.layers.told(places):
             return stock(prev_output_tokens, encoder_out, incremental_state, *args, **more)
+
+    def reorder_incremental_state_scripting(self, incremental_state: dict, new_order: Tensor) -> None:
+        """As of fairseq's decoder, whose position encoder, no child of it, follows too."""
+        super().reorder_incremental_state_scripting(incremental_state, new_order)
+        if self.position_encoder is not None:
+            self.position_encoder.reorder_incremental_state(incremental_state, new_order)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         _keep_final_norm(state_dict, name)

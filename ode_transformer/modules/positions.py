@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
+from fairseq.incremental_decoding_utils import with_incremental_state
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules import PositionalEmbedding
 from torch import Tensor, nn
@@ -39,7 +40,7 @@ class SinusoidalPositions(nn.Module):
     """Sines, then cosines, of a token's own index from 0 (fairseq's begin at 2); padding has none.
 
     Args:
-        embed_dim: C.
+        embed_dim: C, even.
         padding_idx: the padding symbol.
     """
 
@@ -58,7 +59,7 @@ class SinusoidalPositions(nn.Module):
         index = (real.cumsum(1) - 1).unsqueeze(-1)
         # In single precision whatever the model's: at position 1,000 bfloat16 could not tell one from the next.
         j = torch.arange(self.half, device=tokens.device, dtype=torch.float32)
-        angle = index * torch.exp(j * (-math.log(10000) / (self.half - 1)))
+        angle = index * torch.exp(j * (-math.log(10000) / max(self.half - 1, 1)))
         return (torch.cat((angle.sin(), angle.cos()), dim=-1) * real.unsqueeze(-1)).type_as(self.dtype_of)
 
 
@@ -136,6 +137,9 @@ class PositionEncoder(nn.Module):
         """
         raise NotImplementedError
 
+    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
+        """Follow the hypotheses of a beam; the decoder says so."""
+
     @contextmanager
     def one_pass(self, length: int) -> Iterator[None]:
         """What an encoder and a decoder do within is one pass over sentences of at most so many tokens."""
@@ -183,6 +187,7 @@ class BlockPositions(PositionEncoder):
         return [Place(), *(places if self.learned else places * (self.depths[side] - 1))]
 
 
+@with_incremental_state
 class BiasPositions(PositionEncoder):
     """Biases of queries, keys and values that move with the position, q_i = W_q x_i + b_q(t_i) (FLOATER, equation 13).
 
@@ -271,9 +276,9 @@ class BiasPositions(PositionEncoder):
         columns, source = slice(0 if incremental_state is None else length - 1, length), None
         source_length = 0 if source_padding is None else source_padding.size(1)
         with self.one_pass(max(length, source_length)):
-            target = self._place("target", padding, columns)
+            target = self._place("target", padding, columns, incremental_state)
             if source_padding is not None:
-                source = self._place("source", source_padding, slice(0, source_length))
+                source = self._place("source", source_padding, slice(0, source_length), incremental_state)
         return [self._told(layer, target, source) for layer in self._layers["decoder"]]
 
     @staticmethod
@@ -285,24 +290,43 @@ class BiasPositions(PositionEncoder):
                 biases[name] = Biases(own[0][q_solver][q], memory[0][kv_solver][kv], own[1], memory[1])
         return Place(biases=biases)
 
-    def _place(self, side: str, padding: Tensor, columns: slice) -> tuple[dict, Index]:
+    def _place(
+        self, side: str, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None
+    ) -> tuple[dict, Index]:
         """Tables that are long enough, and the index of some columns in them."""
         if side not in self._given:
             return self._tables(padding.size(1)), token_index(padding, columns)
         grid, index, tables = self._given[side]
         index = index.view(-1, index.size(-1))
-        fits = index.size(1) == padding.size(1) if side == "source" else index.size(1) >= padding.size(1)
-        if not fits or len(padding) % len(index):
-            raise ValueError(
-                f"{side} positions of shape {tuple(index.shape)}: do not fit tokens of {tuple(padding.shape)}"
-            )
-        if len(index) > 1:  # a beam's hypotheses
-            index = index.repeat_interleave(len(padding) // len(index), dim=0)
+        shape, fits = tuple(index.shape), index.size(1) >= padding.size(1)
+        if side == "source":
+            fits = index.size(1) == padding.size(1)
+        if len(index) > 1:
+            index = index[self._rows(side, len(index), len(padding), incremental_state)]
+        if not fits or len(index) not in (1, len(padding)):
+            raise ValueError(f"{side} positions of shape {shape}: do not fit tokens of {tuple(padding.shape)}")
         if torch.is_grad_enabled():
             tables = self._solve(grid)
         elif tables is None:
             tables = self._given[side][2] = self._solve(grid)
         return tables, index[:, columns].t().to(padding.device)
+
+    def _rows(self, side: str, given: int, hypotheses: int, incremental_state: Optional[dict]) -> Tensor:
+        """Which of the given rows each hypothesis takes; a search reorders them, and sentences that end leave it."""
+        kept = None if incremental_state is None else self.get_incremental_state(incremental_state, side)
+        if kept is not None:
+            return kept["rows"]
+        rows = torch.arange(given).repeat_interleave(max(hypotheses // given, 1))
+        if incremental_state is not None:
+            self.set_incremental_state(incremental_state, side, {"rows": rows})
+        return rows
+
+    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
+        """Follow the hypotheses of a beam."""
+        for side in self._given:
+            if (kept := self.get_incremental_state(incremental_state, side)) is not None:
+                rows = kept["rows"][new_order.to("cpu")]
+                self.set_incremental_state(incremental_state, side, {"rows": rows})
 
     def _tables(self, length: int) -> dict[str, Sequence[Tensor]]:
         """The pieces (N, 1 or 2, C) of every solver, for the positions 0 to length - 1 at least."""

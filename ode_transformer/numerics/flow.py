@@ -159,7 +159,7 @@ class Recurrence(nn.Module):
         input: ``scalar`` or ``vector``.
 
     Raises:
-        ValueError: an unknown input, another number of layers.
+        ValueError: an unknown input, another number of layers, an odd width.
     """
 
     def __init__(self, dim: int, layers: int = 1, input: str = "scalar"):
@@ -168,6 +168,8 @@ class Recurrence(nn.Module):
             raise ValueError(f"input {input}: must be one of {', '.join(RECURRENT_INPUTS)}")
         if layers not in (1, 2):
             raise ValueError(f"layers {layers}: must be 1 or 2")
+        if dim % 2:
+            raise ValueError(f"width {dim}: must be even for a recurrent network of positions")
         self.dim, self.input = dim, input
         self.layers = nn.ModuleList(nn.Linear(dim + (1 if input == "scalar" else dim), dim) for _ in range(layers))
         for layer in self.layers:

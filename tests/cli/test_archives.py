@@ -410,8 +410,12 @@ def test_every_reader(tmp_path):
     (tmp_path / "train.tags.x").write_text("<url>u</url>\n<talkid>1</talkid>\n<title>T</title>\n One\n")
     assert list(text._text(tmp_path / "train.tags.x")) == ["T", " One"]
     (tmp_path / "y.gz").write_bytes(gzip.compress(b"a\nb\n" * 500)[:-9])
-    with pytest.raises(text.TextError, match=r"y\.gz"):
-        list(text.read_lines(tmp_path / "y.gz"))
+    damaged = bytearray(gzip.compress(bytes(range(256)) * 50))
+    damaged[20:40] = b"\xff" * 20
+    (tmp_path / "z.gz").write_bytes(damaged)
+    for name in ("y.gz", "z.gz"):
+        with pytest.raises(text.TextError, match=name):
+            list(text.read_lines(tmp_path / name))
     for name, count in (("a", 3), ("b", 5)):
         (tmp_path / f"p.{name}").write_text("x\n" * count)
     for langs in (("a", "b"), ("b", "a")):

@@ -7,10 +7,9 @@ from functools import cache
 
 import pytest
 import torch
-from fairseq.search import BeamSearch
 from fairseq.sequence_generator import SequenceGenerator
 
-from tests.helpers import SMALL, VARIANTS, Kernels, batch, model, small, task
+from tests.helpers import SMALL, VARIANTS, Ends, Kernels, batch, model, small, task
 
 
 @cache
@@ -78,15 +77,6 @@ def test_decoding_step_by_step_equals_decoding_at_once(m):
     state = {}
     steps = [m.decoder(prev[:, : t + 1], encoder_out, incremental_state=state)[0] for t in range(prev.size(1))]
     torch.testing.assert_close(torch.cat(steps, 1), at_once, atol=1e-5, rtol=0)
-
-
-class Ends(BeamSearch):
-    """A search in which the first sentence ends in the second step, the next in the third: each leaves the batch."""
-
-    def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
-        for row, sentence in enumerate(original_batch_idxs):
-            lprobs[row, :, self.eos] += 30.0 * (step == sentence + 1)
-        return super().step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
 
 
 def test_beam_search_with_the_cache_equals_beam_search_without(m):

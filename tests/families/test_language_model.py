@@ -36,6 +36,18 @@ def language_model(symbols=50, arch="ode_transformer_lm_ptb_2l", **values):
     return build_model(cfg.model, LanguageModelingTask(cfg.task, d, d))
 
 
+def test_options_mean_what_they_mean_elsewhere():
+    learned = language_model(**TINY, **{"position-encoder": "learned"})
+    assert type(learned.decoder.embed_positions).__name__ == "LearnedPositionalEmbedding"
+    for values, message in (
+        ({"position-encoder": "sinusoidal", "decoder-learned-pos": True}, "sinusoidal: contradicts"),
+        ({"gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning"),
+        ({"relative-positions": "none", "max-relative-length": 4}, "--max-relative-length 4: has no meaning"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            language_model(**TINY, **values)
+
+
 @pytest.fixture(params=VARIANTS)
 def m(request):
     built = language_model(**TINY | VARIANTS[request.param])

@@ -56,6 +56,18 @@ def test_the_small_encoder_has_the_papers_size():
         assert sum(p.numel() for p in layers.parameters()) / 1e6 == pytest.approx(expected, abs=0.005)
 
 
+def test_the_transformers_encoder_alone_heeds_its_options_or_refuses_them():
+    embedding = classifier("transformer_small", **{"word-dropout": 0.5}).encoder.embed_tokens
+    assert (embedding.train()(torch.full((1, 200), 9)) == 0).all(-1).any()
+    for option, value, message in (
+        ("position-encoder", "floater", "--position-encoder floater: must be none"),
+        ("decoder-integrator", "rk4", "--decoder-integrator rk4: must be euler"),
+        ("gate-sharing", "per-layer", "--gate-sharing per-layer: has no meaning"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            classifier("transformer_small", **{option: value})
+
+
 def test_every_architecture_is_registered():
     assert all(ARCH_MODEL_REGISTRY[arch] is TransEvolveModel for arch in ARCHITECTURES)
     assert all(ARCH_MODEL_REGISTRY[arch] is TransEvolveClassifier for arch in CLASSIFIERS)

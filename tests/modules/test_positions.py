@@ -8,7 +8,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.modules import positions
 from ode_transformer.modules.positions import BiasPositions, BlockPositions, token_index
-from tests.helpers import Kernels, batch, model, small, task
+from tests.helpers import Ends, Kernels, batch, model, small, task
 
 EVERYWHERE = slice(0, 5)
 
@@ -278,6 +278,25 @@ def test_positions_of_ones_own_in_a_beam(m, solved):
             hypotheses.append([h["tokens"].tolist() for hs in generator.generate([m], sample) for h in hs])
     assert hypotheses[0] == hypotheses[1]
     assert solved.count(13) <= 2  # 7 positions and 6 others
+
+
+@pytest.mark.parametrize("beam", [2, 3])
+def test_positions_of_ones_own_follow_sentences_that_leave_a_beam(m, beam):
+    """Each of three sentences as by itself, though they end one after the other."""
+    src, lengths, _ = batch(sizes=(6, 6, 6))
+    source = torch.stack([torch.arange(7.0) * scale for scale in (1, 40, 9)])
+    target = torch.stack([torch.arange(12.0) * scale for scale in (30, 1, 70)])
+    dictionary = task().target_dictionary
+
+    def search(rows, first=0):
+        ends = Ends(dictionary)
+        ends.first = first
+        generator = SequenceGenerator([m], dictionary, beam, max_len_a=0, max_len_b=8, search_strategy=ends)
+        sample = {"net_input": {"src_tokens": src[rows], "src_lengths": lengths[rows]}}
+        with m.position_encoder.at(source=source[rows], target=target[rows]), torch.no_grad():
+            return [[h["tokens"].tolist() for h in hs] for hs in generator.generate([m], sample)]
+
+    assert search([0, 1, 2]) == [search([i], i)[0] for i in range(3)]
 
 
 def test_positions_within_positions(m):
