@@ -280,9 +280,10 @@ def compare(
 
 
 def _precision(recipe: recipes.Recipe) -> str:
-    """That of a run, as its record has it; fp32 where there is none."""
-    path = recipes.ROOT / recipes.default_run_dir(recipe) / "record.json"
-    return json.loads(path.read_text(encoding="utf-8"))["precision"] if path.is_file() else "fp32"
+    """That of a run, as its command has it."""
+    path = recipes.ROOT / recipes.default_run_dir(recipe) / "train.command"
+    words = path.read_text(encoding="utf-8").split() if path.is_file() else []
+    return next((name for name in recipes.PRECISIONS if f"--{name}" in words), "fp32")
 
 
 def _translations(recipe: recipes.Recipe, subset: str) -> tuple[list[str], list[str]]:

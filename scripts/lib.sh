@@ -49,6 +49,22 @@ other_run() {
 $(cat "$1/train.command")"
 }
 
+# has_its_updates RUN_DIR RANK COMMAND...: whether there is nothing left to train; fairseq would train one update more. All
+# machines ask, and the first mends what a kill has cut.
+has_its_updates() {
+    local run_dir=$1 rank=$2 look=() updates last=''
+    shift 2
+    if [[ ! -e $run_dir/checkpoint_last.pt ]]; then return 1; fi
+    if [[ $rank -ne 0 ]]; then look=(--look); fi
+    updates=$(python -m ode_transformer.cli resume "$run_dir" "${look[@]}") || die "$run_dir cannot be gone on from"
+    while [[ $# -gt 1 ]]; do
+        if [[ $1 == --max-update ]]; then last=$2; fi
+        shift
+    done
+    [[ -n $last && $updates -ge $last ]] || return 1
+    echo "$run_dir has its $updates updates" >&2
+}
+
 # train_alone RUN_DIR COMMAND...: train, once; where it was stopped it goes on.
 train_alone() {
     local run_dir=$1 line
@@ -56,14 +72,13 @@ train_alone() {
     mkdir -p "$run_dir"
     alone_in "$run_dir"
     line=$(printf '%q ' "$@")
-    if [[ ! -e $run_dir/checkpoint_last.pt && ! -e $run_dir/.trained ]]; then
+    if [[ $line != "$(cat "$run_dir/train.command" 2>/dev/null)" ]]; then
+        if [[ -e $run_dir/checkpoint_last.pt || -e $run_dir/.trained ]]; then other_run "$run_dir"; fi
+        rm -f "$run_dir/train.log" # of nothing that is left
         write_whole "$run_dir/train.command" "$line"
-    elif [[ $line != "$(cat "$run_dir/train.command")" ]]; then
-        other_run "$run_dir"
     fi
     if [[ -e $run_dir/.trained ]]; then return; fi
-    if [[ -e $run_dir/checkpoint_last.pt ]]; then run python -m ode_transformer.cli resume "$run_dir"; fi
-    run "$@" 2>&1 | tee -a "$run_dir/train.log"
+    if ! has_its_updates "$run_dir" 0 "$@"; then run "$@" 2>&1 | tee -a "$run_dir/train.log"; fi
     write_whole "$run_dir/.trained" ''
 }
 
@@ -83,7 +98,11 @@ recipe_name() { if [[ $1 == *.yaml || $1 == *.yaml/* ]]; then absolute "$1"; els
 recipe_commands() { python "$root/ode_transformer/recipes.py" command "$@"; }
 
 # Where the run of a recipe goes by default, links resolved: run_dir_of NAME [options]
-run_dir_of() { absolute "$root/$(python "$root/ode_transformer/recipes.py" run-dir "$@")"; }
+run_dir_of() {
+    local found
+    found=$(python "$root/ode_transformer/recipes.py" run-dir "$@") || return
+    absolute "$root/$found"
+}
 
 # How many GPUs are here.
 gpu_count() { python -c 'import torch; print(torch.cuda.device_count())'; }

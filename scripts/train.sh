@@ -57,8 +57,8 @@ if [[ -z $devices ]]; then
 fi
 [[ $((devices % nodes)) -eq 0 ]] || die "--devices $devices: cannot be dealt evenly to $nodes nodes"
 
-# A command without what says where it runs, and how an update is dealt to devices.
-identity() { sed -E 's/ --(distributed-port|distributed-world-size|update-freq) [^ ]+//g' <<<"$1"; }
+# A command without what says where it runs, how an update is dealt to devices, and the folder that it lies in.
+identity() { sed -E 's/ --(distributed-port|distributed-world-size|update-freq|save-dir) [^ ]+//g' <<<"$1"; }
 
 run_dir=${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}
 rank=${SLURM_PROCID:-${NODE_RANK:-0}}
@@ -114,19 +114,9 @@ elif [[ -e $run_dir/.trained ]]; then
     echo "$run_dir is trained" >&2
     exit
 fi
-# Done already? fairseq would train one update more. All machines ask, and one of them mends.
-if [[ -e $run_dir/checkpoint_last.pt ]]; then
-    look=()
-    if [[ $rank -ne 0 ]]; then look=(--look); fi
-    updates=$(python -m ode_transformer.cli resume "$run_dir" "${look[@]}")
-    for ((i = 0; i < ${#command[@]} - 1; i++)); do
-        if [[ ${command[i]} == --max-update ]]; then last=${command[i + 1]}; fi
-    done
-    if [[ $updates -ge ${last:-$((updates + 1))} ]]; then
-        echo "$run_dir has its $updates updates" >&2
-        if [[ $rank -eq 0 ]]; then write_whole "$run_dir/.trained" ''; fi
-        exit
-    fi
+if has_its_updates "$run_dir" "$rank" "${command[@]}"; then
+    if [[ $rank -eq 0 ]]; then write_whole "$run_dir/.trained" ''; fi
+    exit
 fi
 if [[ -n $start && ! -e $run_dir/checkpoint_last.pt ]]; then
     from=$(sed -nE 's/.* --finetune-from-model ([^ ]+) .*/\1/p' <<<"$line")

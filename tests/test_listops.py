@@ -123,6 +123,9 @@ def test_from_expressions_to_a_curve(data, tmp_path):
     log = (tmp_path / "train.log").read_text()
     again = run("scripts/listops.sh", *words, "--", *size, "--batch-size", 16, "--num-workers", 0)
     assert again.returncode == 0 and (tmp_path / "train.log").read_text() == log, "no update too many"
+    (tmp_path / ".trained").unlink()
+    again = run("scripts/listops.sh", *words, "--", *size, "--batch-size", 16, "--num-workers", 0)
+    assert "has its 2 updates" in again.stderr and (tmp_path / "train.log").read_text() == log
     other = run("scripts/listops.sh", *words, "--", *size, "--batch-size", 8, "--num-workers", 0)
     assert other.returncode == 1 and "holds another run; take another --run-dir" in other.stderr
 

@@ -45,7 +45,8 @@ def test_an_entry_that_a_kill_cut_short_is_left_out(tmp_path):
     path = tmp_path / "train.log"
     first, second = (line("train", epoch=i, loss=1.0 / i, num_updates=i) for i in (1, 2))
     cut = line("valid", epoch=2, loss=7.0, num_updates=2)[:-20]
-    path.write_text(HEAD + first + cut + HEAD + second + line("valid", epoch=2, loss=5.0, num_updates=2))
+    config = "2026 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}\n"
+    path.write_text(HEAD + first + cut + config + HEAD + second + line("valid", epoch=2, loss=5.0, num_updates=2))
     assert [entry.get("valid_loss") for entry in results.read_log(path)["curve"]] == [None, 5.0]
     (tmp_path / "train.command").write_text("fairseq-train data")
     assert [entry["loss"] for entry in results.curve(tmp_path)["validation"]] == [5.0]

@@ -173,7 +173,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
         True,
         False,
     ]
-    (runs / "runs/quickstart/rk4-tiny/record.json").write_text(json.dumps({"precision": "fp16"}))
+    (runs / "runs/quickstart/rk4-tiny/train.command").write_text("fairseq-train data --fp16 --seed 1 \n")
     assert cli.main(["compare", *names, "--samples", "300"]) == 1
     assert "were run in several precisions, fp16, fp32" in capsys.readouterr().err
 

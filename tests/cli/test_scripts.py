@@ -108,6 +108,24 @@ def test_training_on_a_cpu_keeps_its_memory_and_passes_flags_on(recipe):
     assert words[words.index("--distributed-world-size") + 1] == "1"
 
 
+def test_a_run_folder_has_one_name_whatever_links_lead_there(tmp_path):
+    """Locks and commands are compared by it; runs/ is a link to scratch space on many machines."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "clone" / "scripts")
+    (tmp_path / "clone" / "ode_transformer").symlink_to(ROOT / "ode_transformer")
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "clone" / "runs").symlink_to(tmp_path / "scratch")
+    (tmp_path / "link").symlink_to(tmp_path / "clone")
+    ask = 'source "$0/scripts/lib.sh"; run_dir_of "$1"; echo "$root"'
+
+    def asked(recipe):
+        words = ["bash", "-c", ask, tmp_path / "link", recipe]
+        return subprocess.run(words, env=environment(), capture_output=True, text=True)
+
+    folder = tmp_path / "scratch" / "quickstart" / "macaron-tiny"
+    assert asked("quickstart/macaron-tiny").stdout.split() == [str(folder), str(tmp_path / "clone")]
+    assert asked("nosuch").returncode == 1 and not asked("nosuch").stdout
+
+
 def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe):
     run_dir, _ = finished
     for words in (["--bf16"], ["--", "--seed", "9"]):

@@ -63,6 +63,7 @@ def test_the_transformers_encoder_alone_heeds_its_options_or_refuses_them():
         ("position-encoder", "floater", "--position-encoder floater: must be none"),
         ("decoder-integrator", "rk4", "--decoder-integrator rk4: must be euler"),
         ("gate-sharing", "per-layer", "--gate-sharing per-layer: has no meaning"),
+        ("flow-step", 0.2, "flow.step 0.2: has no meaning"),
     ):
         with pytest.raises(ValueError, match=message):
             classifier("transformer_small", **{option: value})
