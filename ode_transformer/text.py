@@ -232,8 +232,7 @@ def _text(path: Path) -> Iterator[str]:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Check that splits are there, parallel and UTF-8; with --max-tokens, free of carriage returns, and
-    report empty and over-long lines."""
+    """Check that splits are there, parallel and UTF-8; with --max-tokens, on carriage returns, empty and long lines."""
     for split in args.splits:
         odd: dict[str, list[int]] = {}
         for number, pair in enumerate(read_pair(args.dir / split, args.langs), 1):

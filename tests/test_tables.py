@@ -169,10 +169,8 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
         json.dumps({**record, "recipe": "quickstart/rk4-tiny", "scores": scores, "precision": "fp16"})
     )
     found = tables.tables("quickstart", folder)
-    assert [any(c.differs() for c in row(found, x).cells.values()) for x in ("rk4-tiny", "rk4-tiny, fp16")] == [
-        True,
-        False,
-    ]
+    for label, starred in (("rk4-tiny", True), ("rk4-tiny, fp16", False)):
+        assert any(cell.differs() for cell in row(found, label).cells.values()) == starred
     (runs / "runs/quickstart/rk4-tiny/train.command").write_text("fairseq-train data --fp16 --seed 1 \n")
     assert cli.main(["compare", *names, "--samples", "300"]) == 1
     assert "were run in several precisions, fp16, fp32" in capsys.readouterr().err

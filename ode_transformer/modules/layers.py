@@ -87,6 +87,8 @@ class SplitLayer:
     def _build_sublayers(self, cfg: TransformerConfig, side: str) -> None:
         ffn_embed_dim = getattr(cfg, side).ffn_embed_dim
         self.splitting = get_splitting(str(cfg.splitting))
+        if max(map(self.splitting.flows.count, "FG")) > 2:  # of one's own
+            raise ValueError(f"splitting {cfg.splitting!r}: a layer has at most two of each sub-layer")
         size, noise = self.embed_dim, (self.quant_noise, self.quant_noise_block_size)
         if cfg.ffn_hidden_layers == 2:
             self.fc_hidden = self.build_fc1(ffn_embed_dim, ffn_embed_dim, *noise)

@@ -298,9 +298,8 @@ class BiasPositions(PositionEncoder):
             return self._tables(padding.size(1)), token_index(padding, columns)
         grid, index, tables = self._given[side]
         index = index.view(-1, index.size(-1))
-        shape, fits = tuple(index.shape), index.size(1) >= padding.size(1)
-        if side == "source":
-            fits = index.size(1) == padding.size(1)
+        shape, length = tuple(index.shape), padding.size(1)
+        fits = shape[1] == length if side == "source" else shape[1] >= length
         if len(index) > 1:
             index = index[self._rows(side, len(index), len(padding), incremental_state)]
         if not fits or len(index) not in (1, len(padding)):

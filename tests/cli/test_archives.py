@@ -133,11 +133,7 @@ def from_folder(archives: Path) -> dict[str, Path]:
             ["--version", "news-commentary-v12", "--validation", "held-out", "--clean", "tokens", "--no-aggressive"],
             {"train": 159, "valid": 1, "test": 9, "test1": 6},
         ),
-        (
-            "wmt14-en-de",
-            ["--version", "scaling-nmt"],
-            {"train": 48, "valid": 6, "test": 9, "test1": 6},
-        ),
+        ("wmt14-en-de", ["--version", "scaling-nmt"], {"train": 48, "valid": 6, "test": 9, "test1": 6}),
         ("wmt14-en-fr", [], {"train": 1489, "valid": 1, "test": 7}),
         ("wmt16-en-ro", ["--romanian", "stripped"], {"train": 68, "valid": 5, "test": 6}),
     ],
