@@ -437,13 +437,15 @@ def _reset_biases(attention: nn.Module, layers: int, side: str, memory: str) -> 
         nn.init.uniform_(bias, -bound, bound)
 
 
-_FLOW_OPTIONS = {
+_OPTIONS = {
+    "position_blocks": "all",
     "flow_sharing": "all",
     "flow_update_interval": "1",
     "flow_method": "rk4",
     "flow_step": "4.0",
     "flow_gradient": "direct",
-}  # in this order: recurrent networks heed the first two
+}
+_HEEDED = {"none": 0, "sinusoidal": 1, "learned": 1, "rnn": 3, "floater": 6}  # how many of these, in this order
 
 
 def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
@@ -457,8 +459,7 @@ def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> 
         ValueError: an encoder that does not fit the architecture.
     """
     name, blocks = str(cfg.position_encoder), str(cfg.position_blocks)
-    heeded = {"floater": 5, "rnn": 2}.get(name.split("-")[0], 0)
-    for option, default in list(_FLOW_OPTIONS.items())[heeded:]:
+    for option, default in list(_OPTIONS.items())[_HEEDED[name.split("-")[0]] :]:
         if str(value := getattr(cfg, option)) != default:
             raise ValueError(f"--{option.replace('_', '-')} {value}: has no meaning with --position-encoder {name}")
     if name in ("sinusoidal", "learned"):

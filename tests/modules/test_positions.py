@@ -367,6 +367,7 @@ def test_learned_tables():
         ({"flow-step": 0.0}, "--flow-step 0.0"),
         ({"cross-self-attention": True, "no-cross-attention": True}, "--position-encoder floater"),
         ({"offload-activations": True}, "--position-encoder floater: does not go with --offload-activations"),
+        ({"position-encoder": "none", "position-blocks": "input"}, "--position-blocks input: has no meaning"),
         ({"position-encoder": "none", "flow-step": 2}, "--flow-step 2.0: has no meaning"),
         ({"position-encoder": "none", "flow-update-interval": 2}, "--flow-update-interval 2: has no meaning"),
         ({"position-encoder": "rnn-scalar-1", "flow-gradient": "adjoint"}, "--flow-gradient adjoint: has no meaning"),
