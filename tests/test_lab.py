@@ -68,6 +68,17 @@ def test_a_linear_layer_has_the_difference_that_theory_has():
     assert all(row["increment"] == pytest.approx(0.3, rel=1e-3) for row in rows)
 
 
+def test_and_a_linear_layer_of_heuns():
+    """A whole step is p(a) = 1 + a + a^2 / 2, two half steps are p(a / 2)^2."""
+    m = small("rk2_tiny", **{"encoder-history": "none"})
+    for layer in nn.ModuleList.__iter__(m.encoder.layers):
+        layer._substeps = lambda *_, **__: [(lab_sublayer(0.3), 1.0)]
+    whole, halves = 1 + 0.3 + 0.3**2 / 2, (1 + 0.15 + 0.15**2 / 2) ** 2
+    for row in lab.step_errors(m, net_input()):
+        assert row["increment"] == pytest.approx(whole - 1, rel=1e-3)
+        assert row["difference"] == pytest.approx((halves - whole) / (whole - 1), rel=1e-2)
+
+
 def lab_sublayer(a):
     from ode_transformer.modules.layers import Sublayer
 

@@ -5,11 +5,13 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
 import yaml
 from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
@@ -100,6 +102,65 @@ def test_every_row_of_the_papers_has_a_recipe():
         "FLOATER, Table 6": 4,
     }
     assert len(recipes.quoted("ode/wmt14-en-de")) == 12
+
+
+# Spec sections 3.1 to 3.4: peak learning rate, warm-up, Adam's second beta, tokens an update, dropout; beam, length
+# penalty; what is averaged.
+PROTOCOLS = {
+    "macaron/iwslt14-de-en/macaron": (0.0015, 8000, 0.98, 4096, 0.3, 5, 1.0, ("last_epochs", 10)),
+    "macaron/wmt14-en-de/macaron-base": (0.0015, 8000, 0.98, 32_768, 0.1, 4, 0.6, ("last_updates", 5)),
+    "macaron/wmt14-en-de/macaron-big": (0.003, 8000, 0.98, 262_144, 0.3, 4, 0.6, ("last_updates", 20)),
+    "ode/wmt14-en-de/rk2": (0.002, 16_000, 0.997, 65_536, 0.1, 4, 0.6, ("last_epochs", 5)),
+    "ode/wmt14-en-de/rk4-big": (0.002, 16_000, 0.997, 65_536, 0.3, 4, 0.6, ("last_epochs", 5)),
+    "ode/wmt14-en-fr/rk2-24": (0.002, 16_000, 0.997, 262_144, 0.1, 4, 0.6, ("last_epochs", 5)),
+    "ode/wmt14-en-fr/rk2-big": (0.002, 16_000, 0.997, 262_144, 0.1, 4, 0.6, ("last_epochs", 5)),
+    "ode/wmt16-en-ro/rk2-learnable-big": (0.002, 8000, 0.997, 32_768, 0.1, 5, 1.3, ("last_epochs", 5)),
+    "transevolve/wmt14-en-de/fullff-1": (0.000524, 16_000, 0.98, 32_768, 0.1, 4, 0.6, ("last_updates", 10)),
+    "transevolve/wmt14-en-fr/randomff-2": (0.000524, 16_000, 0.98, 32_768, 0.1, 4, 0.6, ("last_updates", 10)),
+    "floater/wmt14-en-de/transformer-base": (0.0007, 4000, 0.98, 32_000, 0.1, 4, 0.6, ("last_updates", 5)),
+    "floater/wmt14-en-de/floater-base": (0.00035, 4000, 0.98, 32_000, 0.1, 4, 0.6, ("last_updates", 5)),
+    "floater/wmt14-en-de/floater-big": (0.00035, 4000, 0.98, 32_000, 0.3, 4, 0.6, ("last_updates", 5)),
+    "floater/wmt14-en-fr/floater-big": (0.00035, 4000, 0.98, 32_000, 0.1, 4, 0.6, ("last_updates", 5)),
+}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_recipe_has_its_papers_protocol(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    recipe = recipes.load(name)
+    (words,) = recipes.commands(recipe, "train")
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words[1:]))
+    (averaged,) = [(k, v) for k, v in vars(recipe.average).items() if v is not None]
+    found = (cfg.optimization.lr[0], cfg.lr_scheduler.warmup_updates, eval_tuple(cfg.optimizer.adam_betas)[1])
+    found += (cfg.dataset.max_tokens * cfg.optimization.update_freq[0], cfg.model.dropout)
+    found += (recipe.generate.beam, recipe.generate.lenpen, averaged)
+    assert found == PROTOCOLS[name]
+    assert cfg.criterion.label_smoothing == 0.1 and cfg.lr_scheduler._name == "inverse_sqrt"
+
+
+def eval_tuple(text):
+    return tuple(map(float, str(text).strip("()").split(",")))
+
+
+def test_translations_are_made_and_scored_as_the_recipe_says(tmp_path, monkeypatch):
+    recipe = recipes.load("macaron/wmt14-en-de/macaron-base")
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    data, run = recipe.data.directory, "runs/macaron/wmt14-en-de/macaron-base"
+    for kind in ("tok", "raw"):
+        (tmp_path / data / kind).mkdir(parents=True)
+        (tmp_path / data / kind / "test.de").touch()
+    (words,) = recipes.commands(recipe, "generate")
+    assert shlex.join(words) == (
+        f"fairseq-generate {data} --user-dir ode_transformer --task translation --source-lang en --target-lang de "
+        f"--gen-subset test --path {run}/average.pt --beam 4 --lenpen 0.6 --required-batch-size-multiple 1 "
+        f"--post-process subword_nmt --batch-size 128 --results-path {run}/generate"
+    )
+    (words,) = recipes.commands(recipe, "score")
+    score = f"scripts/score.sh --generate-output {run}/generate/generate-test.txt --target-lang de"
+    references = f"--ref {data}/tok/test.de --reference {data}/raw/test.de"
+    assert shlex.join(words) == f"{score} --compound-split --join-hyphens {references}"
+    (words,) = recipes.commands(replace(recipe, score=recipes.Score(lowercase=True)), "score")
+    assert shlex.join(words) == f"{score} --lowercase {references}"
 
 
 def test_the_update_frequency_follows_from_the_devices():

@@ -125,6 +125,14 @@ def test_detokenised_scores_and_their_reference():
     assert "the raw file" in scoring.report(cased)
 
 
+def test_the_reference_is_the_longer_one():
+    """A short translation loses by its brevity, and recalls little: exchanged, both scores would be at their best."""
+    found = scoring.score(["a b c d"], ["a b c d e f g"], "en")
+    assert (found["sacrebleu"]["hyp_len"], found["sacrebleu"]["ref_len"]) == (4, 7)
+    assert found["sacrebleu"]["bleu"] == pytest.approx(100 * math.exp(1 - 7 / 4))
+    assert found["chrf"]["score"] < scoring.score(["a b c d e f g"], ["a b c d"], "en")["chrf"]["score"]
+
+
 def test_french_and_english_detokenisation():
     assert (
         scoring.detokenise(["it &apos;s a man &apos;s hat , isn &apos;t it ?"], "en")[0]
@@ -238,6 +246,13 @@ def test_command_prints_json(tmp_path):
     assert result["tokenised"]["precisions"][:2] == [100, 100] and result["compound_split"] is None
     assert result["sentences"] == 1 and result["reference"] == "detokenised"
     assert {"bleu", "ref_len", "signature"} <= result["sacrebleu"].keys() and "signature" in result["chrf"]
+
+
+def test_words_split_at_hyphens_are_joined_again(tmp_path, capsys):
+    hyp, ref = write(tmp_path / "h", "a @-@ b c d @-@ e\n"), write(tmp_path / "r", "a-b c d-e\n")
+    for words, precision in (((), 100 / 7), (("--join-hyphens",), 100)):
+        assert main("--hyp", hyp, "--ref", ref, "--target-lang", "de", "--json", *words) == 0
+        assert json.loads(capsys.readouterr().out)["tokenised"]["precisions"][0] == pytest.approx(precision)
 
 
 def main(*arguments: str) -> int:

@@ -4,10 +4,11 @@ import copy
 import csv
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
-from ode_transformer import cli, recipes, tables
+from ode_transformer import cli, recipes, scoring, tables
 from ode_transformer.tables import TableError
 from tests.helpers import ROOT
 
@@ -146,6 +147,23 @@ def test_what_differs_is_found(runs, test):
     assert p["rk4-tiny"] < 0.01 and p["rk2-tiny"] > 0.05
     bleu = [values["bleu"] for values in found.values()]
     assert bleu[0] == bleu[1] < bleu[3] and p["macaron-tiny"] == 1
+
+
+def test_what_is_compared_are_the_scores(runs):
+    """Raw references where they are, and no case where the recipe takes none."""
+    raw = [line.capitalize() + "." for line in sentences(0)]
+    data = runs / "data-bin/quickstart.de-en"
+    for kind, lines in (("raw", raw), ("tok", ["x"] * len(raw))):
+        (data / kind).mkdir(parents=True)
+        (data / kind / "test.en").write_text("\n".join(lines) + "\n")
+    for lowercase in (False, True):
+        score = recipes.Score(lowercase=lowercase)
+        systems = [replace(system, score=score) for system in load("transformer", "rk2")]
+        found = tables.compare(systems[0], systems[1:], "bootstrap", 10)["test_sets"]["generated"]
+        for name in found:
+            hyps, refs = scoring.read_generate_output(runs / f"runs/{name}/generate/generate-test.txt")
+            expected = scoring.score(hyps, refs, "en", raw_ref=raw, lowercase=lowercase)["sacrebleu"]["bleu"]
+            assert found[name]["bleu"] == pytest.approx(expected)
 
 
 def test_a_comparison_marks_the_table(runs, folder, capsys):

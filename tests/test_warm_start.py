@@ -146,6 +146,18 @@ def test_what_cannot_be_equal_is_refused(tmp_path, arch, more, norm, reason):
         assert_equal(tmp_path / "out.pt", m)
 
 
+def test_gates_and_histories_begin_near_eulers_step(tmp_path):
+    stock(tmp_path / "stock.pt", **PRE_NORM)
+    for arch, closed in (("rk2_learnable_tiny", []), ("rk2_two_sigmoids_tiny", [0]), ("rk2_two_tanh_tiny", [0])):
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words(SIZES), approximate=True)
+        m, _ = open_(tmp_path / "out.pt")
+        gates, stages = m.encoder.coefficients, torch.randn(2, 5, 3, 16)
+        expected = torch.tensor([1.0, *closed]).expand(5, 3, -1)
+        torch.testing.assert_close(gates.gates(list(stages)), expected, atol=0.01, rtol=0)
+        for side in (m.encoder, m.decoder):
+            assert torch.equal(side.history.weight, torch.eye(3))
+
+
 def test_halves_are_nearer_than_chance(tmp_path):
     """Equal-parameter Macaron: what is written resembles its source, which random halves would not."""
     m = stock(tmp_path / "stock.pt", **PRE_NORM)
@@ -209,6 +221,7 @@ def test_flags_for_training_are_said(tmp_path):
     stock(tmp_path / "stock.pt", **PRE_NORM)
     report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
     assert {"--share-all-embeddings", "--encoder-normalize-before", "--decoder-normalize-before"} <= set(report.flags)
+    assert dict(_pairs(report.flags))["dropout"] == "0.0"  # where floater_tiny has another
     built = build_model(
         parse("floater_tiny", {"user-dir": "ode_transformer"} | dict(_pairs(report.flags))).model, task()
     )

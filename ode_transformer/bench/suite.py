@@ -52,8 +52,9 @@ def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, System]]
     return systems
 
 
-def _decoding(*archs: str) -> Callable[[], dict[str, System]]:
-    return lambda: {"stock": stock_like(archs[0]), **{arch: System(arch) for arch in archs}}
+def _ours(*archs: str, like: str = "") -> Callable[[], dict[str, System]]:
+    """Architectures with our criterion alone, or decoding, beside the stock Transformer in the shape of one."""
+    return lambda: {"stock": stock_like(like or archs[0]), **{arch: System(arch) for arch in archs}}
 
 
 def _deep() -> dict[str, System]:
@@ -74,7 +75,7 @@ def compiled(systems: dict[str, System]) -> dict[str, System]:
 
 def _compiled(*archs: str) -> Callable[[], dict[str, System]]:
     def systems() -> dict[str, System]:
-        found = {"stock": stock_like(archs[0]), **{arch: System(arch) for arch in archs}}
+        found = _ours(*archs)()
         return found | compiled(found)
 
     return systems
@@ -90,7 +91,7 @@ def _depths() -> dict[str, System]:
 
 
 def _vocabularies() -> dict[str, System]:
-    stock = stock_like("macaron_tiny")
+    stock = stock_like("floater_tiny")
     return {
         f"{name} {symbols}": replace(stock, criterion=criterion, at=symbols, symbols=symbols)
         for name, criterion in (("stock criterion", STOCK), ("in chunks", System("transformer").criterion))
@@ -110,6 +111,11 @@ _TINY_ARCHS = (
     ("transevolve_fullff_1_tiny", "transevolve_fullff_2_tiny", "transevolve_randomff_1_tiny",
      "transevolve_randomff_2_tiny"),
 )  # fmt: skip
+# The systems of Tables 7 and 10, and one of ours: what their layers evaluate, the others do too. In halves, for memory.
+_OTHERS = (
+    ("rk2_unit", "rk2_scalars", "rk2_two_sigmoids", "rk2_two_tanh", "macaron_rk2"),
+    ("ode_leapfrog", "ode_multistep", "ode_dlcl", "ode_polynet"),
+)
 
 SUITE = {
     "quick": Contest(
@@ -119,7 +125,7 @@ SUITE = {
     ),
     "quick-decoding": Contest(
         "decoding, tiny, beam 4",
-        _decoding("floater_tiny", "macaron_tiny", "rk2_tiny", "rk4_tiny"),
+        _ours("floater_tiny", "macaron_tiny", "rk2_tiny", "rk4_tiny"),
         replace(_TINY_DECODING, rounds=3),
     ),
     "tiny": Contest(
@@ -143,6 +149,15 @@ SUITE = {
     ),
     "tiny-ode": Contest("training, tiny", _beside_stock(*_TINY_ARCHS[1], like="floater_tiny"), _TINY),
     "tiny-transevolve": Contest("training, tiny", _beside_stock(*_TINY_ARCHS[2], like="floater_tiny"), _TINY),
+    "tiny-others": Contest(
+        "training, tiny",
+        _ours("floater_input_tiny", *(f"{arch}_tiny" for arch in itertools.chain(*_OTHERS) if arch != "macaron_rk2")),
+        _TINY,
+    ),
+    **{
+        f"base-others-{i}": Contest("training, base", _ours(*archs, like="ode_residual"), _BASE)
+        for i, archs in enumerate((_OTHERS[0], (*_OTHERS[1], "floater_input_base")), 1)
+    },
     "base-macaron": Contest(
         "training, base",
         _beside_stock("macaron_wmt_en_de", like="ode_residual"),
@@ -183,7 +198,13 @@ SUITE = {
             ("floater", "floater_big", ""),
         )
     },
-    "decoding-tiny": Contest("decoding, tiny, beam 4", _decoding(*itertools.chain(*_TINY_ARCHS)), _TINY_DECODING),
+    **{
+        f"big-{arch.replace('_', '-')}": Contest("training, big", _ours(f"{arch}_big", like="ode_residual_big"), _BIG)
+        for arch in (*itertools.chain(*_OTHERS), "floater_input")
+    },
+    "decoding-tiny": Contest(
+        "decoding, tiny, beam 4", _ours(*itertools.chain(*_TINY_ARCHS), like="floater_tiny"), _TINY_DECODING
+    ),
     "decoding-base": Contest(
         "decoding, base, beam 4",
         lambda: {arch: System(arch) for arch in ("ode_residual", "rk2", "rk4")},
@@ -191,11 +212,11 @@ SUITE = {
         {"rk2": Bar(0.93), "rk4": Bar(0.80)},
     ),
     "decoding-base-floater": Contest(
-        "decoding, base, beam 4", _decoding("floater_base"), _BASE_DECODING, {"floater_base": Bar(1 / 1.01)}
+        "decoding, base, beam 4", _ours("floater_base"), _BASE_DECODING, {"floater_base": Bar(1 / 1.01)}
     ),
     "decoding-base-others": Contest(
         "decoding, base, beam 5",
-        _decoding("ode_residual", "macaron_wmt_en_de", "transevolve_fullff_1", "transevolve_fullff_2"),
+        _ours("ode_residual", "macaron_wmt_en_de", "transevolve_fullff_1", "transevolve_fullff_2"),
         replace(_BASE_DECODING, beam=5),
     ),
     "decoding-big": Contest(

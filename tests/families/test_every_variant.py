@@ -7,8 +7,10 @@ from functools import cache
 
 import pytest
 import torch
+from fairseq.modules.fairseq_dropout import FairseqDropout
 from fairseq.sequence_generator import SequenceGenerator
 
+from ode_transformer.modules.dropout import Dropout
 from tests.helpers import SMALL, VARIANTS, Ends, Kernels, batch, model, small, task
 
 
@@ -40,6 +42,10 @@ def test_copies_are_the_same_model(m):
     logits = m(src, lengths, prev)[0]
     assert torch.equal(copy.deepcopy(m)(src, lengths, prev)[0], logits)
     assert torch.equal(pickle.loads(pickle.dumps(m))(src, lengths, prev)[0], logits)
+
+
+def test_every_dropout_is_ours(m):
+    assert {type(module) for module in m.modules() if isinstance(module, FairseqDropout)} == {Dropout}
 
 
 def test_in_mixed_precision(m):

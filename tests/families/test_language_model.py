@@ -81,8 +81,9 @@ def test_no_token_sees_a_later_one(m):
 
 def test_every_parameter_learns(m):
     m.train()(tokens())[0].log_softmax(-1)[..., 7].sum().backward()
-    dead = [name for name, p in m.named_parameters() if p.grad is None or not p.grad.isfinite().all()]
-    assert not dead
+    norms = {name: float("nan") if p.grad is None else p.grad.norm() for name, p in m.named_parameters()}
+    # Softmax cancels a bias of the keys.
+    assert not [name for name, norm in norms.items() if not norm > 1e-6 and not name.endswith("k_proj.bias")]
 
 
 def test_samples_are_as_long_as_the_tasks():

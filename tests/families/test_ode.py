@@ -161,9 +161,14 @@ def test_euler_without_history_and_relative_positions_is_fairseqs_transformer(mo
 
 
 def test_weight_sharing_is_rk2_with_coefficients_1():
-    a, b = small("rk2_unit_tiny"), small("ode_weight_sharing_tiny")
-    b.load_state_dict(a.state_dict())
-    assert torch.equal(a(*batch())[0], b(*batch())[0])
+    assert SYSTEMS["ode_weight_sharing"] == SYSTEMS["rk2_unit"] == {**SYSTEMS["rk2"], "coefficients": "ones"}
+
+
+def test_where_learned_scalars_start():
+    """Section 3.2: at 1 for RK2; at the method's own weights for others (ours)."""
+    assert small("rk2_scalars_tiny").encoder.coefficients.weight.tolist() == [1, 1]
+    rk4 = small("rk4_tiny", **{"coefficients": "scalars"})
+    torch.testing.assert_close(rk4.encoder.coefficients.weight, torch.tensor([1, 2, 2, 1]) / 6)
 
 
 def test_stages_draw_dropout_masks_of_their_own():

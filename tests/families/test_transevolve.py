@@ -3,6 +3,8 @@
 import contextlib
 import copy
 import io
+import math
+from collections import Counter
 
 import pytest
 import torch
@@ -19,6 +21,8 @@ from ode_transformer.families.transevolve import (
     TransEvolveClassifier,
     TransEvolveModel,
 )
+from ode_transformer.modules.dropout import Dropout
+from ode_transformer.modules.feed_forward import RandomProjection
 from ode_transformer.modules.positions import SinusoidalPositions
 from tests.families.released_transevolve import load, state_dict
 from tests.helpers import USER_DIR, Kernels, batch, flags, model, parse, saved_bytes, small, task
@@ -187,6 +191,56 @@ def test_every_layer_has_random_matrices_of_its_own():
     left = [ff.fc1.left for side in (m.encoder, m.decoder) for block in side.layers for ff in block.feed_forward]
     assert len(left) == 8
     assert not [1 for i, a in enumerate(left) for b in left[:i] if torch.equal(a, b)]
+
+
+@pytest.mark.parametrize("form", ["paper", "released"])
+def test_every_layer_knows_its_depth(form):
+    m = small("transevolve_randomff_2_tiny", **{"evolution-depth": 3, "transevolve-form": form})
+    for side in (m.encoder, m.decoder):
+        for block in side.layers:
+            attention = [block.attention] + ([block.encoder_attention] if side is m.decoder else [])
+            for layers in attention:
+                assert [(a.depth_index, a.depth, a.form) for a in layers] == [(i, 3, form) for i in range(3)]
+    # The first block of the encoder, whose seeds are those of --evolution-seed 1 and on.
+    for i, ff in enumerate(m.encoder.layers[0].feed_forward):
+        seed = 1 * 2 * 2 * 3 + i
+        assert torch.equal(ff.fc1.left, RandomProjection(16, 24, i, 3, form, 2 * seed).left)
+        assert torch.equal(ff.fc2.right, RandomProjection(24, 16, i, 3, form, 2 * seed + 1).right)
+
+
+def test_what_is_dropped():
+    """Queries and keys once a block; the output of every attention and feed-forward, and within the latter."""
+    m = small("transevolve_fullff_1_tiny", dropout=0.4, **{"activation-dropout": 0.2}).train()
+    calls = Counter()
+    for name, module in m.named_modules():
+        if isinstance(module, Dropout):
+            module.register_forward_hook(lambda module, *_, name=name: calls.update([(name, module.p)]))
+    m(*batch())
+    expected = {(f"{side}.dropout_module", 0.0): 1 for side in ("encoder", "decoder")}  # not the embedding
+    for side, parts in (("encoder", [""]), ("decoder", ["", "encoder_"])):
+        for part in parts:
+            expected[f"{side}.layers.0.{part}state.dropout_module", 0.4] = 2
+            expected |= {(f"{side}.layers.0.{part}attention.{i}.dropout_module", 0.4): 1 for i in range(2)}
+        for i in range(2):
+            ff = f"{side}.layers.0.feed_forward.{i}"
+            expected |= {(f"{ff}.dropout_module", 0.4): 1, (f"{ff}.activation_dropout_module", 0.2): 1}
+    assert calls == expected
+
+
+@pytest.mark.parametrize("arch", ["transevolve_fullff_1_tiny", "transevolve_randomff_1_tiny"])
+def test_initial_values(arch):
+    block = model(arch).encoder.layers[0]
+    d, inner = 128, 512
+    bounds = {"state.query.weight": math.sqrt(3 / (2 * d)), "attention.0.time_weights": math.sqrt(6 / d)}
+    bounds["state.time_query"] = bounds["state.key.weight"] = bounds["state.query.weight"]
+    bounds["attention.0.out.weight"] = math.sqrt(6 / (2 * d))
+    if "random" in arch:
+        bounds["feed_forward.0.fc1.singular_values"] = math.sqrt(6 / d)
+    else:
+        bounds["feed_forward.0.fc1.weight"] = math.sqrt(6 / (d + inner))
+    values = dict(block.named_parameters())
+    for name, bound in bounds.items():
+        assert 0.9 * bound < values[name].abs().max() <= bound, name
 
 
 def test_random_matrices_travel_with_the_checkpoint():

@@ -21,13 +21,12 @@ def relative(m=3, values=False, dropout=0.0, dtype=torch.float64):
     return attention.eval()
 
 
-def oracle(attention, x, padding=None, mask=None):
-    """Shaw et al., equations 3 to 5, with a vector for each pair of positions."""
+def oracle(attention, x, padding=None, mask=None, biases=(0, 0, 0)):
+    """Shaw et al., equations 3 to 5, with a vector for each pair of positions; biases of queries, keys, values."""
     t, b, c = x.shape
     h, d, m = attention.num_heads, attention.head_dim, attention.max_relative_length
-    q, k, v = (
-        p(x).view(t, b, h, d).permute(1, 2, 0, 3) for p in (attention.q_proj, attention.k_proj, attention.v_proj)
-    )
+    linears = (attention.q_proj, attention.k_proj, attention.v_proj)
+    q, k, v = ((p(x) + bias).view(t, b, h, d).permute(1, 2, 0, 3) for p, bias in zip(linears, biases, strict=True))
     positions = torch.arange(t)
     clipped = (positions[None] - positions[:, None]).clamp(-m, m) + m
     a_k = attention.relative_position_keys[clipped]  # (T, T, d)
@@ -94,12 +93,40 @@ def test_zero_tables_are_fairseqs_attention():
     torch.testing.assert_close(ours, theirs)
 
 
-def test_the_weights_are_dropped_in_training_alone():
-    attention = relative(dropout=0.5, dtype=torch.float32)
+def test_relative_positions_and_biases_of_positions_add_up():
+    attention, x = relative(), torch.randn(5, 2, 16, dtype=torch.float64)
+    query, key_value = torch.randn(8, 1, 16, dtype=torch.float64), torch.randn(8, 2, 16, dtype=torch.float64)
+    where = slice(3, 8)
+    found = attention(x, x, x, biases=Biases(query, key_value, where, where))
+    rows = (query[where], key_value[where, :1], key_value[where, 1:])
+    torch.testing.assert_close(found, oracle(attention, x, biases=rows))
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize(
+    "attention",
+    [
+        StagedAttention(16, 4, self_attention=True, dropout=0.5),
+        StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True, dropout=0.5),
+        relative(dropout=0.5, dtype=torch.float32),
+        relative(values=True, dropout=0.5, dtype=torch.float32),
+    ],
+)
+def test_the_weights_are_dropped_in_training_alone(attention, need_weights):
     x = torch.randn(6, 2, 16)
-    assert torch.equal(attention(x, x, x)[0], attention(x, x, x)[0])
+    attention.eval()
+
+    def calls():
+        return [attention(x, x, x, need_weights=need_weights)[0] for _ in range(2)]
+
+    assert torch.equal(*calls())
     attention.train()
-    assert not torch.equal(attention(x, x, x)[0], attention(x, x, x)[0])
+    assert not torch.equal(*calls())
+    if getattr(attention, "relative_position_values", None) is not None:  # those meet the same weights
+        with torch.no_grad():
+            attention.v_proj.weight.zero_()
+            attention.v_proj.bias.zero_()
+        assert not torch.equal(*calls())
 
 
 class Largest(TorchDispatchMode):

@@ -250,6 +250,35 @@ def test_a_decoder_layer_integrates_its_increment():
     assert weights.shape == (2, 4, 6)
 
 
+@pytest.mark.parametrize("function", ["both", "substeps"])
+def test_a_decoder_layer_of_two_attentions_meets_the_source_after_the_second(function):
+    built = layer(
+        cls=DecoderLayer,
+        splitting="strang-swapped",
+        ode_function=function,
+        integrator="euler",
+        decoder_integrator="euler" if function == "both" else "heun",
+    )
+    y, source = torch.randn(4, 2, 16, dtype=torch.float64), torch.randn(6, 2, 16, dtype=torch.float64)
+
+    def attend(attention, norm):
+        return lambda y: attention(norm(y), *[norm(y)] * 2)[0]
+
+    substeps = [
+        (attend(built.macaron_attn, built.macaron_attn_layer_norm), 0.5),
+        (lambda y: built.fc2(torch.tanh(built.fc1(built.final_layer_norm(y)))), 1.0),
+        (attend(built.self_attn, built.self_attn_layer_norm), 0.5),
+        (lambda y: built.encoder_attn(built.encoder_attn_layer_norm(y), source, source)[0], 1.0),
+    ]
+    expected = y
+    for f, h in substeps:
+        slope = f(expected)
+        if function == "substeps":
+            slope = (slope + f(expected + h * slope)) / 2
+        expected = expected + h * slope
+    torch.testing.assert_close(built(y, source)[0], expected, atol=1e-6, rtol=1e-6)
+
+
 # Bad input
 
 

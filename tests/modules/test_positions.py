@@ -94,6 +94,44 @@ def test_step_by_step_far_out():
 # The solution
 
 
+def test_the_solver_is_the_one_that_was_asked_for():
+    (solver,) = small("floater-adjoint", **{"flow-step": 0.5}).position_encoder.solvers.values()
+    assert (solver.method, solver.gradient, solver.step) == ("midpoint", "adjoint", 0.5)
+
+
+@pytest.mark.parametrize("arch", ["floater_tiny", "rk2_tiny"])
+def test_biases_start_as_released(arch):
+    """Xavier's bound for one tensor of all b(0), (kinds, L, C): kinds are 3 in the encoder, 4 in the decoder."""
+    m = model(arch, {"position-encoder": "floater"})
+    first, last = m.encoder.layers[0], m.decoder.layers[-1]
+    for attention, own, memory in ((first.self_attn, 3, 3), (last.self_attn, 4, 4), (last.encoder_attn, 4, 2)):
+        for name, kinds in (("q_proj", own), ("k_proj", memory), ("v_proj", memory)):
+            bound = (6 / ((4 + kinds) * 128)) ** 0.5
+            assert 0.8 * bound < getattr(attention, name).bias.abs().max() <= bound, name
+
+
+@pytest.mark.parametrize("variant", ["floater_tiny", "macaron-floater", "rk2-learnable-floater"])
+def test_every_attention_is_moved(variant):
+    """Each by itself: with biases of the others alone, a model computes something else."""
+    m = small(variant)
+    expected = logits(m)
+    names = set()
+    stock = BiasPositions.decoder, BiasPositions.encoder
+    for side, attention in (("encoder", "self_attn"), ("decoder", "self_attn"), ("decoder", "encoder_attn")):
+        with pytest.MonkeyPatch.context() as patch:
+
+            def without(self, *given, side=side, attention=attention):
+                places = stock[side == "encoder"](self, *given)
+                names.update((side, name) for place in places for name in place.biases)
+                return [
+                    place._replace(biases={k: v for k, v in place.biases.items() if k != attention}) for place in places
+                ]
+
+            patch.setattr(BiasPositions, side, without)
+            assert (logits(m) - expected).abs().max() > 1e-6, (side, attention)
+    assert names == {("encoder", "self_attn"), ("decoder", "self_attn"), ("decoder", "encoder_attn")}
+
+
 def test_one_solution_a_pass_in_training(m, solved):
     loss_of(m.train()).backward()
     assert solved == [7]  # the longer side's length, both sides and all layers

@@ -64,7 +64,9 @@ def test_gates_are_equation_26(name, weights, stages):
 def test_a_gate_has_2d_plus_1_parameters():
     assert sum(p.numel() for p in build("sigmoid").parameters()) == 2 * 8 + 1
     assert sum(p.numel() for p in build("two-sigmoids").parameters()) == 2 * (2 * 8 + 1)
-    assert not build("sigmoid").gate.bias.any()
+    gate = build_coefficients("sigmoid", 2, (1.0, 1.0), 256).gate
+    bound = (6 / (2 * 256 + 1)) ** 0.5  # Xavier
+    assert 0.9 * bound < gate.weight.abs().max() <= bound and not gate.bias.any()
 
 
 def test_scalars_start_where_they_are_told_to(stages):

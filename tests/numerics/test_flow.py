@@ -172,6 +172,17 @@ def test_single_precision_within_half(dtype):
         assert torch.equal(reference(b.float(), torch.arange(100)), moved)
 
 
+def test_initial_values():
+    """Xavier's normal ones of a whole matrix, the column of the time included; of both systems."""
+    dynamics = Flow(128)
+    for i in (1, 2):
+        whole = torch.cat((getattr(dynamics, f"weight{i}"), getattr(dynamics, f"time{i}")[:, None]), 1)
+        assert whole.shape == (128, 129) and whole.std().item() == pytest.approx((2 / 257) ** 0.5, rel=0.05)
+        assert not getattr(dynamics, f"bias{i}").any()
+    (layer,) = Recurrence(128).layers
+    assert layer.weight.std().item() == pytest.approx((2 / 257) ** 0.5, rel=0.05) and not layer.bias.any()
+
+
 def test_counts():
     """FLOATER's Table 6."""
 
@@ -191,8 +202,9 @@ def test_recurrence_is_its_equation(layers, input_):
     moved = network(b, torch.arange(5))
     state, expected = b, [b]
     for i in range(4):
-        z = torch.tensor([i * TIME_STEP]) if input_ == "scalar" else network._inputs(5)[i]
-        z = z.double().expand(3, -1)
+        angles = [i * 10000 ** (-j / 3) for j in range(4)]  # as fairseq's sinusoids have them
+        sinusoid = [*map(math.sin, angles), *map(math.cos, angles)]
+        z = torch.tensor([i * TIME_STEP] if input_ == "scalar" else sinusoid).double().expand(3, -1)
         for layer in network.layers:
             state = torch.tanh(layer(torch.cat((state, z), dim=-1)))
         expected.append(state)
