@@ -77,19 +77,24 @@ def with_defaults(name: str, module: str, base: type, **defaults: Any) -> type:
 def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> None:
     """Add a flag for every field, without defaults: those come from the architecture, then from the dataclass.
 
-    Every switch gets a ``--no-`` twin, so that a flag can turn off what an architecture turns on
-    (``--no-encoder-normalize-before``).
+    Every switch gets a twin, so that a flag can turn off what an architecture turns on
+    (``--no-encoder-normalize-before``; of ``--no-decoder-final-norm`` it is ``--decoder-final-norm``).
     """
     for f in fields(config):
-        if f.type is bool and not f.name.startswith("no_"):
-            parser.add_argument(
-                "--" + f.name.replace("_", "-"),
-                action=argparse.BooleanOptionalAction,
-                default=argparse.SUPPRESS,
-                help=f.metadata.get("help"),
-            )
+        if f.type is bool:
+            more = {"dest": f.name, "default": argparse.SUPPRESS, "help": f.metadata.get("help")}
+            parser.add_argument(switch(f.name, True), action="store_true", **more)
+            parser.add_argument(switch(f.name, False), action="store_false", **more | {"help": argparse.SUPPRESS})
     # Passes over the flags that are already there.
     gen_parser_from_dataclass(parser, config, delete_default=True)
+
+
+def switch(name: str, on: bool) -> str:
+    """The flag that turns a field on, or off."""
+    words = name.split("_")
+    if not on:
+        words = words[1:] if words[0] == "no" else ["no", *words]
+    return "--" + "-".join(words)
 
 
 PRESETS: dict[str, tuple[str, type, Mapping[str, Any]]] = {}

@@ -394,6 +394,8 @@ def _orders(args: argparse.Namespace) -> int:
                 print(f"  {row['layer']:12s} {row['increment']:.4f}  {row['difference']:.4f}")
     if args.output:
         record = {"what": "orders", "versions": results.versions(), "methods": rows, "layers": layers}
+        if args.checkpoints:
+            record |= {"text": args.text, "sentences": len(net_input["src_tokens"])}
         results.write(Path(args.output), record)
     if args.picture:
         draw(rows, layers, args.picture)

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from . import checkpoints
 from .checkpoints import CheckpointError
-from .config import PRESETS, FlatTransformerConfig, add_flags, resolve
+from .config import PRESETS, FlatTransformerConfig, add_flags, resolve, switch
 from .families.floater import FloaterConfig, FloaterModel
 from .families.transformer import SplitTransformerModel
 from .modules.history import History
@@ -150,11 +150,7 @@ def _needed(arch: str, values: Mapping[str, Any]) -> list[str]:
             continue
         if name in ("decoder_input_dim", "decoder_output_dim") and value == values["decoder_embed_dim"]:
             continue
-        flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, bool):
-            flags.append(flag if value else f"--no-{flag[2:]}")
-        else:
-            flags += [flag, str(value)]
+        flags += [switch(name, value)] if isinstance(value, bool) else [f"--{name.replace('_', '-')}", str(value)]
     return flags
 
 

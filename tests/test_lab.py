@@ -126,6 +126,7 @@ def test_the_command(tmp_path, sentences, capsys):
     content = json.loads(record.read_text())
     assert len(content["methods"]) == len(ORDERS) and len(content["layers"][tmp_path.name]) == 2
     assert set(content["layers"]) == {tmp_path.name, other}
+    assert (content["text"], content["sentences"]) == (str(tmp_path / "text"), 3)
     assert (tmp_path / "orders.png").stat().st_size > 5000
 
 

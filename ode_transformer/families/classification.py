@@ -1,8 +1,9 @@
 """Encoders alone, with heads for classification: what fairseq's task ``sentence_prediction`` trains.
 
 A head reads the mean over real tokens, as the classification work of TransEvolve does (whose released code takes
-padding into the mean). ``transformer_small`` is the Transformer that it is compared with: same width, heads and layers,
-pre-norm; all options of splitting, integrator, attention and history are there too.
+padding into the mean). ``transformer_small`` is a Transformer of the same width, heads and layers, pre-norm (the one in
+the paper's table is wider, and from elsewhere); all options of splitting, integrator, attention and history are there
+too.
 """
 
 import argparse

@@ -39,6 +39,8 @@ def language_model(symbols=50, arch="ode_transformer_lm_ptb_2l", **values):
 def test_options_mean_what_they_mean_elsewhere():
     learned = language_model(**TINY, **{"position-encoder": "learned"})
     assert type(learned.decoder.embed_positions).__name__ == "LearnedPositionalEmbedding"
+    assert language_model(**TINY).decoder.layer_norm is None
+    assert language_model(**TINY, **{"decoder-final-norm": True}).decoder.layer_norm is not None
     for values, message in (
         ({"position-encoder": "sinusoidal", "decoder-learned-pos": True}, "sinusoidal: contradicts"),
         ({"gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning"),
