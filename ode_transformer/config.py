@@ -82,9 +82,9 @@ def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> N
     """
     for f in fields(config):
         if f.type is bool:
-            more = {"dest": f.name, "default": argparse.SUPPRESS, "help": f.metadata.get("help")}
-            parser.add_argument(switch(f.name, True), action="store_true", **more)
-            parser.add_argument(switch(f.name, False), action="store_false", **more | {"help": argparse.SUPPRESS})
+            on, off, more = switch(f.name, True), switch(f.name, False), {"dest": f.name, "default": argparse.SUPPRESS}
+            parser.add_argument(on, action="store_true", help=f.metadata.get("help"), **more)
+            parser.add_argument(off, action="store_false", help=f"turns off {on}", **more)
     # Passes over the flags that are already there.
     gen_parser_from_dataclass(parser, config, delete_default=True)
 

@@ -76,7 +76,8 @@ def test_hydras_files_are_up_to_date():
 
 
 @pytest.mark.parametrize("arch", ["macaron_wmt_en_de_big", "rk2_learnable_deep", "transevolve_randomff_2_tiny",
-                                  "floater_input_base", "ode_transformer_lm_ptb_2l", "transformer_small"])  # fmt: skip
+                                  "floater_input_base", "ode_transformer_lm_ptb_2l", "transevolve_small",
+                                  "transformer_small"])  # fmt: skip
 def test_hydra_composes_what_the_command_line_builds(arch):
     with initialize_config_dir(f"{USER_DIR}/hydra", version_base="1.1"):
         composed = compose(overrides=[f"+model={arch}"]).model

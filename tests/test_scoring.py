@@ -126,7 +126,7 @@ def test_detokenised_scores_and_their_reference():
 
 
 def test_the_reference_is_the_longer_one():
-    """A short translation loses by its brevity, and recalls little: exchanged, both scores would be at their best."""
+    """A short translation loses by its brevity, and recalls little."""
     found = scoring.score(["a b c d"], ["a b c d e f g"], "en")
     assert (found["sacrebleu"]["hyp_len"], found["sacrebleu"]["ref_len"]) == (4, 7)
     assert found["sacrebleu"]["bleu"] == pytest.approx(100 * math.exp(1 - 7 / 4))

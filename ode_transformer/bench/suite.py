@@ -193,10 +193,12 @@ SUITE = {
         )
     },
     **{
-        f"{size}-{name.replace('_', '-')}": Contest(f"training, {size}", _ours(arch, like=like), setting)
-        for size, setting, like, archs in (
-            ("base", _BASE, "ode_residual", {name: name for name in _OTHERS} | {"floater_input": "floater_input_base"}),
-            ("big", _BIG, "ode_residual_big", {name: f"{name}_big" for name in (*_OTHERS, "floater_input")}),
+        f"{size}-{name.replace('_', '-')}": Contest(
+            f"training, {size}", _ours(arch, like=arch.replace("macaron_rk2", "ode_residual")), setting
+        )
+        for size, setting, archs in (
+            ("base", _BASE, {name: name for name in _OTHERS} | {"floater_input": "floater_input_base"}),
+            ("big", _BIG, {name: f"{name}_big" for name in (*_OTHERS, "floater_input")}),
         )
         for name, arch in archs.items()
     },

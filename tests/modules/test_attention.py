@@ -1,5 +1,6 @@
 """Relative positions against the equations written out, the cache a stage, and what is never materialised."""
 
+import copy
 import math
 
 import pytest
@@ -113,8 +114,7 @@ def test_relative_positions_and_biases_of_positions_add_up():
     ],
 )
 def test_the_weights_are_dropped_in_training_alone(attention, need_weights):
-    x = torch.randn(6, 2, 16)
-    attention.eval()
+    x, attention = torch.randn(6, 2, 16), copy.deepcopy(attention).eval()
 
     def calls():
         return [attention(x, x, x, need_weights=need_weights)[0] for _ in range(2)]

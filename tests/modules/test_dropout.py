@@ -1,4 +1,4 @@
-"""Dropout from sixteen bits an element: probability, scale, gradients, seeds; and which modules have it."""
+"""Dropout from sixteen bits an element: probability, scale, gradients, seeds."""
 
 import pytest
 import torch

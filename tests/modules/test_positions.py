@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
+from torch import nn
 
 from ode_transformer.modules import positions
 from ode_transformer.modules.positions import BiasPositions, BlockPositions, token_index
@@ -103,21 +104,28 @@ def test_the_solver_is_the_one_that_was_asked_for():
 def test_biases_start_as_released(arch):
     """Xavier's bound for one tensor of all b(0), (kinds, L, C): kinds are 3 in the encoder, 4 in the decoder."""
     m = model(arch, {"position-encoder": "floater"})
-    first, last = m.encoder.layers[0], m.decoder.layers[-1]
-    for attention, own, memory in ((first.self_attn, 3, 3), (last.self_attn, 4, 4), (last.encoder_attn, 4, 2)):
+    for side, attention, own, memory in (
+        (m.encoder, "self_attn", 3, 3),
+        (m.decoder, "self_attn", 4, 4),
+        (m.decoder, "encoder_attn", 4, 2),
+    ):
         for name, kinds in (("q_proj", own), ("k_proj", memory), ("v_proj", memory)):
             bound = (6 / ((4 + kinds) * 128)) ** 0.5
-            assert 0.8 * bound < getattr(attention, name).bias.abs().max() <= bound, name
+            biases = [layer.get_submodule(f"{attention}.{name}").bias for layer in nn.ModuleList.__iter__(side.layers)]
+            assert 0.95 * bound < torch.cat(biases).abs().max() <= bound, (attention, name)
 
 
-@pytest.mark.parametrize("variant", ["floater_tiny", "macaron-floater", "rk2-learnable-floater"])
+@pytest.mark.parametrize("variant", ["floater_tiny", "attention-twice-floater", "rk2-learnable-floater"])
 def test_every_attention_is_moved(variant):
     """Each by itself: with biases of the others alone, a model computes something else."""
     m = small(variant)
     expected = logits(m)
-    names = set()
     stock = BiasPositions.decoder, BiasPositions.encoder
-    for side, attention in (("encoder", "self_attn"), ("decoder", "self_attn"), ("decoder", "encoder_attn")):
+    attentions = {("encoder", "self_attn"), ("decoder", "self_attn"), ("decoder", "encoder_attn")}
+    if "twice" in variant:
+        attentions |= {("encoder", "macaron_attn"), ("decoder", "macaron_attn")}
+    names = set()
+    for side, attention in attentions:
         with pytest.MonkeyPatch.context() as patch:
 
             def without(self, *given, side=side, attention=attention):
@@ -129,7 +137,7 @@ def test_every_attention_is_moved(variant):
 
             patch.setattr(BiasPositions, side, without)
             assert (logits(m) - expected).abs().max() > 1e-6, (side, attention)
-    assert names == {("encoder", "self_attn"), ("decoder", "self_attn"), ("decoder", "encoder_attn")}
+    assert names == attentions
 
 
 def test_one_solution_a_pass_in_training(m, solved):

@@ -178,6 +178,7 @@ def test_initial_values():
     for i in (1, 2):
         whole = torch.cat((getattr(dynamics, f"weight{i}"), getattr(dynamics, f"time{i}")[:, None]), 1)
         assert whole.shape == (128, 129) and whole.std().item() == pytest.approx((2 / 257) ** 0.5, rel=0.05)
+        assert getattr(dynamics, f"time{i}").std().item() == pytest.approx((2 / 257) ** 0.5, rel=0.4)
         assert not getattr(dynamics, f"bias{i}").any()
     (layer,) = Recurrence(128).layers
     assert layer.weight.std().item() == pytest.approx((2 / 257) ** 0.5, rel=0.05) and not layer.bias.any()
