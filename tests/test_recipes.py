@@ -104,8 +104,8 @@ def test_every_row_of_the_papers_has_a_recipe():
     assert len(recipes.quoted("ode/wmt14-en-de")) == 12
 
 
-# Spec sections 3.1 to 3.4, and our choice (6.4) where those have a gap: peak learning rate, warm-up, Adam's second beta,
-# tokens an update, dropout; beam, length penalty; what is averaged.
+# Spec sections 3.1 to 3.4, and our choice (6.4) where those have a gap: peak learning rate, warm-up, Adam's second
+# beta, tokens an update, dropout; beam, length penalty; what is averaged.
 PROTOCOLS = {
     "macaron/iwslt14-de-en/macaron": (0.0015, 8000, 0.98, 4096, 0.3, 5, 1.0, ("last_epochs", 10)),
     "macaron/wmt14-en-de/macaron-base": (0.0015, 8000, 0.98, 32_768, 0.1, 4, 0.6, ("last_updates", 5)),

@@ -205,6 +205,11 @@ SUITE = {
     "decoding-tiny": Contest(
         "decoding, tiny, beam 4", _ours(*itertools.chain(*_TINY_ARCHS), like="floater_tiny"), _TINY_DECODING
     ),
+    "decoding-tiny-others": Contest(
+        "decoding, tiny, beam 4",
+        _ours("floater_input_tiny", *(f"{arch}_tiny" for arch in _OTHERS[:-1])),
+        _TINY_DECODING,
+    ),
     "decoding-base": Contest(
         "decoding, base, beam 4",
         lambda: {arch: System(arch) for arch in ("ode_residual", "rk2", "rk4")},
@@ -216,12 +221,24 @@ SUITE = {
     ),
     "decoding-base-others": Contest(
         "decoding, base, beam 5",
-        _ours("ode_residual", "macaron_wmt_en_de", "transevolve_fullff_1", "transevolve_fullff_2"),
+        _ours(
+            "ode_residual",
+            "macaron_wmt_en_de",
+            "floater_input_base",
+            "rk2_learnable",
+            *_OTHERS,
+            *(arch.removesuffix("_tiny") for arch in _TINY_ARCHS[2]),
+        ),
         replace(_BASE_DECODING, beam=5),
     ),
     "decoding-big": Contest(
         "decoding, big, beam 4",
-        lambda: {arch: System(arch) for arch in ("ode_residual_big", "rk2_big", "rk4_big")},
+        _ours("ode_residual_big", "rk2_big", "rk2_learnable_big", "rk4_big", "macaron_wmt_en_de_big", "floater_big"),
+        replace(_BASE_DECODING, rounds=3),
+    ),
+    "decoding-big-others": Contest(
+        "decoding, big, beam 4",
+        _ours(*(f"{arch}_big" for arch in (*_OTHERS, "floater_input")), like="ode_residual_big"),
         replace(_BASE_DECODING, rounds=3),
     ),
     "depth": Contest("training, against the encoder's depth", _depths, replace(_TINY, rounds=3)),
