@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from ..config import add_flags, register_architectures, to_transformer_config, with_defaults
 from ..modules.layers import Encoder
-from ..modules.positions import build_position_encoder
 from .transformer import SplitTransformerConfig, SplitTransformerModel, nested
 
 
@@ -128,7 +127,6 @@ class TransformerClassifier(EncoderClassifier):
         for name, idle in (("position_encoder", "none"), ("decoder_integrator", "euler"), ("decoder_history", "none")):
             if (value := str(getattr(cfg, name))) != idle:
                 raise ValueError(f"--{name.replace('_', '-')} {value}: must be {idle} for an encoder alone")
-        build_position_encoder(cfg, {})  # refuses options of a flow, of which there is none
         return cfg
 
     @classmethod

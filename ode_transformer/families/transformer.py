@@ -104,9 +104,17 @@ class SplitTransformerConfig(FlatTransformerConfig):
 
 
 # Options, their values that ask for nothing (-1 in released checkpoints), and where the others have no meaning.
+_NO_BIASES = ("none", "sinusoidal", "learned")
+_NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
 _NEEDS = (
     ("max_relative_length", (8, -1), "relative_positions", ("none",)),
     ("gate_sharing", ("shared",), "coefficients", ("fixed", "ones")),
+    ("position_blocks", ("all",), "position_encoder", ("none",)),
+    ("flow_sharing", ("all",), "position_encoder", _NO_BIASES),
+    ("flow_update_interval", (1,), "position_encoder", _NO_BIASES),
+    ("flow_method", ("rk4",), "position_encoder", _NO_FLOW),
+    ("flow_step", (4.0,), "position_encoder", _NO_FLOW),
+    ("flow_gradient", ("direct",), "position_encoder", _NO_FLOW),
 )
 
 

@@ -437,17 +437,6 @@ def _reset_biases(attention: nn.Module, layers: int, side: str, memory: str) -> 
         nn.init.uniform_(bias, -bound, bound)
 
 
-_OPTIONS = {
-    "position_blocks": "all",
-    "flow_sharing": "all",
-    "flow_update_interval": "1",
-    "flow_method": "rk4",
-    "flow_step": "4.0",
-    "flow_gradient": "direct",
-}
-_HEEDED = {"none": 0, "sinusoidal": 1, "learned": 1, "rnn": 3, "floater": 6}  # how many of these, in this order
-
-
 def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
     """The position encoder that a configuration asks for, None where the stock input encoding is all.
 
@@ -459,9 +448,6 @@ def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> 
         ValueError: an encoder that does not fit the architecture.
     """
     name, blocks = str(cfg.position_encoder), str(cfg.position_blocks)
-    for option, default in list(_OPTIONS.items())[_HEEDED[name.split("-")[0]] :]:
-        if str(value := getattr(cfg, option)) != default:
-            raise ValueError(f"--{option.replace('_', '-')} {value}: has no meaning with --position-encoder {name}")
     if name in ("sinusoidal", "learned"):
         if cfg.no_token_positional_embeddings:
             raise ValueError(f"--position-encoder {name}: has no meaning with --no-token-positional-embeddings")
