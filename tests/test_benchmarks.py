@@ -82,6 +82,13 @@ def test_the_stock_system_has_the_size_of_ours(arch):
     assert type(stock).__name__ == "TransformerModel"
 
 
+def test_beside_two_feed_forwards_stock_has_one_as_wide_as_both():
+    ours, stock = (contest.prepare(s, TINY)[0] for s in (System("macaron_tiny"), contest.stock_like("macaron_tiny")))
+    counts = [sum(p.numel() for p in m.parameters()) for m in (ours, stock)]
+    assert stock.encoder.layers[0].fc1.out_features == 2 * ours.encoder.layers[0].fc1.out_features
+    assert counts[0] == pytest.approx(counts[1], rel=0.01)
+
+
 def test_sentences_are_padded_as_fairseq_pads():
     sample = contest.sentences(9, 8, 3, 50)
     net_input, target = sample["net_input"], sample["target"]

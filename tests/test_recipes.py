@@ -1,6 +1,7 @@
 """Every recipe is sound and means what its commands say; a broken one is named."""
 
 import argparse
+import ast
 import shlex
 import subprocess
 import sys
@@ -131,15 +132,15 @@ def test_a_recipe_has_its_papers_protocol(name, monkeypatch):
     (words,) = recipes.commands(recipe, "train")
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words[1:]))
     (averaged,) = [(k, v) for k, v in vars(recipe.average).items() if v is not None]
-    found = (cfg.optimization.lr[0], cfg.lr_scheduler.warmup_updates, eval_tuple(cfg.optimizer.adam_betas)[1])
+    found = (
+        cfg.optimization.lr[0],
+        cfg.lr_scheduler.warmup_updates,
+        ast.literal_eval(str(cfg.optimizer.adam_betas))[1],
+    )
     found += (cfg.dataset.max_tokens * cfg.optimization.update_freq[0], cfg.model.dropout)
     found += (recipe.generate.beam, recipe.generate.lenpen, averaged)
     assert found == PROTOCOLS[name]
     assert cfg.criterion.label_smoothing == 0.1 and cfg.lr_scheduler._name == "inverse_sqrt"
-
-
-def eval_tuple(text):
-    return tuple(map(float, str(text).strip("()").split(",")))
 
 
 def test_translations_are_made_and_scored_as_the_recipe_says(tmp_path, monkeypatch):

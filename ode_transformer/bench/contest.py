@@ -32,6 +32,7 @@ from torch import nn
 from .. import criterion
 from ..config import PRESETS
 from ..modules.evolving_attention import EvolvingAttention
+from ..numerics.splitting import get_splitting
 from ..standalone import task
 
 STOCK = "label_smoothed_cross_entropy"
@@ -91,12 +92,18 @@ def configure(system: System, setting: Setting) -> Any:
 
 
 def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
-    """Stock fairseq's Transformer in the shape of an architecture, with its dropouts and norms, as fairseq ships it."""
+    """Stock fairseq's Transformer in the shape of an architecture, with its dropouts and norms, as fairseq ships it.
+
+    Where a layer has two feed-forwards, stock's one is as wide as both, for equal parameters.
+    """
     built = configure(System(arch, flags), Setting()).model
+    feed_forwards = get_splitting(str(getattr(built, "splitting", "lie-trotter"))).flows.count("G")
     words = []
     shape = [f"{side}_{part}" for side in ("encoder", "decoder") for part in _SHAPE]
     for name in (*shape, "dropout", "attention_dropout", "activation_dropout"):
         value, flag = getattr(built, name), f"--{name.replace('_', '-')}"
+        if name.endswith("ffn_embed_dim"):
+            value *= feed_forwards
         words += ([flag] if value else []) if isinstance(value, bool) else [flag, str(value)]
     return System("transformer", tuple(words), STOCK, "adam")
 

@@ -154,7 +154,7 @@ SUITE = {
     ),
     "base-macaron": Contest(
         "training, base",
-        _beside_stock("macaron_wmt_en_de", like="ode_residual"),
+        _beside_stock("macaron_wmt_en_de"),
         _BASE,
         {"macaron_wmt_en_de": Bar(1.05), "macaron_wmt_en_de, stock criterion": Bar(0.97)},
     ),
@@ -182,20 +182,18 @@ SUITE = {
     ),
     # One at a time: all systems of a contest are in memory together, and four big ones take what a desktop has.
     **{
-        f"big-{name}": Contest("training, big", _beside_stock(arch, like=like), _BIG)
-        for name, arch, like in (
-            ("macaron", "macaron_wmt_en_de_big", "ode_residual_big"),
-            ("residual", "ode_residual_big", ""),
-            ("rk2", "rk2_big", ""),
-            ("rk2-learnable", "rk2_learnable_big", ""),
-            ("rk4", "rk4_big", ""),
-            ("floater", "floater_big", ""),
+        f"big-{name}": Contest("training, big", _beside_stock(arch), _BIG)
+        for name, arch in (
+            ("macaron", "macaron_wmt_en_de_big"),
+            ("residual", "ode_residual_big"),
+            ("rk2", "rk2_big"),
+            ("rk2-learnable", "rk2_learnable_big"),
+            ("rk4", "rk4_big"),
+            ("floater", "floater_big"),
         )
     },
     **{
-        f"{size}-{name.replace('_', '-')}": Contest(
-            f"training, {size}", _ours(arch, like=arch.replace("macaron_rk2", "ode_residual")), setting
-        )
+        f"{size}-{name.replace('_', '-')}": Contest(f"training, {size}", _ours(arch), setting)
         for size, setting, archs in (
             ("base", _BASE, {name: name for name in _OTHERS} | {"floater_input": "floater_input_base"}),
             ("big", _BIG, {name: f"{name}_big" for name in (*_OTHERS, "floater_input")}),
@@ -238,7 +236,7 @@ SUITE = {
     ),
     "decoding-big-others": Contest(
         "decoding, big, beam 4",
-        _ours(*(f"{arch}_big" for arch in (*_OTHERS, "floater_input")), like="ode_residual_big"),
+        _ours(*(f"{arch}_big" for arch in (*_OTHERS, "floater_input"))),
         replace(_BASE_DECODING, rounds=3),
     ),
     "depth": Contest("training, against the encoder's depth", _depths, replace(_TINY, rounds=3)),
