@@ -56,6 +56,11 @@ def read_lines(path: Path) -> Iterator[str]:
         raise TextError(f"{path}: {error.strerror or error}") from error
 
 
+def count_lines(path: Path) -> int:
+    """How many lines a file has; raises as :func:`read_lines` does."""
+    return sum(1 for _ in read_lines(path))
+
+
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write lines as UTF-8, each ended by a line feed."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
@@ -255,19 +260,27 @@ def _report(prefix: Path, langs: Sequence[str], odd: dict[str, list[int]], fate:
 
 
 def _tokenise(args: argparse.Namespace) -> None:
-    """Tokenise the files of a folder into another."""
+    """Tokenise the files of a folder into another.
+
+    Raises:
+        TextError: lines were lost or won; names both files.
+    """
     from tqdm import tqdm
 
     args.output_dir.mkdir(parents=True, exist_ok=True)
     options = {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
     for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
-        shown = tqdm(read_lines(args.dir / name), desc=name, unit=" lines", disable=None, file=sys.stderr)
+        source, target = args.dir / name, args.output_dir / name
+        count = count_lines(source)
+        # One iterator for all chunks: tqdm closes the file at the end of each that is asked of it.
+        lines = iter(tqdm(read_lines(source), name, count, unit=" lines", disable=None, file=sys.stderr))
+        chunks = iter(lambda lines=lines: list(itertools.islice(lines, CHUNK)), [])
         tokeniser = Tokeniser(name.rpartition(".")[2], **options)
-        chunks = iter(lambda lines=shown: list(itertools.islice(lines, CHUNK)), [])
         work = partial(_tokenise_chunk, tokeniser, args.moses)
         with multiprocessing.Pool(args.workers) as pool:
-            done = pool.imap(work, chunks)
-            write_lines(args.output_dir / name, itertools.chain.from_iterable(done))
+            write_lines(target, itertools.chain.from_iterable(pool.imap(work, chunks)))
+        if (written := count_lines(target)) != count:
+            raise TextError(f"{source} has {count} lines, {target} {written}")
 
 
 def _tokenise_chunk(tokeniser: Tokeniser, moses: Path | None, lines: list[str]) -> list[str]:
@@ -439,7 +452,7 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
         counts[split] = {"lines": lines, "tokens": tokens}
     settings = _pairs(args.settings)
     # The four special symbols are not in the file.
-    symbols = {lang: sum(1 for _ in read_lines(data / f"dict.{lang}.txt")) + 4 for lang in args.langs}
+    symbols = {lang: count_lines(data / f"dict.{lang}.txt") + 4 for lang in args.langs}
     versions = {"python": sys.version.split()[0]}
     for package in PACKAGES:
         try:

@@ -1,6 +1,7 @@
 """Data preparation: a tiny Multi30k through the script, its checks, its second runs; the real one where it is."""
 
 import gzip
+import io
 import json
 import os
 import re
@@ -292,6 +293,31 @@ def test_tokenised_text_holds_plain_spaces_only():
     assert line == "ein satz mit allem , was es gibt ."
     with pytest.raises(text.TextError, match=r"language xx: must be one of .*de"):
         list(text.Tokeniser("xx").sacremoses(["a"]))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("stderr", [Terminal, io.StringIO])  # a progress bar is shown, or none
+def test_every_chunk_of_lines_is_tokenised(tmp_path, monkeypatch, stderr):
+    monkeypatch.setattr(text, "CHUNK", 3)
+    monkeypatch.setattr(sys, "stderr", stderr())
+    for lang in ("en", "de"):
+        text.write_lines(tmp_path / f"train.{lang}", (f"{i}!" for i in range(11)))
+    command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", "2"]
+    assert text.main([*command, "--output-dir", str(tmp_path / "tok")]) == 0
+    for lang in ("en", "de"):
+        assert lines(tmp_path / "tok" / f"train.{lang}") == [f"{i} !" for i in range(11)]
+
+
+def test_lines_lost_in_tokenising_are_an_error(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(text.Tokeniser, "sacremoses", lambda _, lines: list(lines)[1:])
+    text.write_lines(tmp_path / "train.en", ["a", "b"])
+    command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", "1"]
+    assert text.main([*command, "--output-dir", str(tmp_path / "tok")]) == 1
+    assert f"{tmp_path}/train.en has 2 lines, {tmp_path}/tok/train.en 1" in capsys.readouterr().err
 
 
 def test_carriage_returns_in_segmented_text_are_refused(tmp_path, capsys):
