@@ -162,11 +162,12 @@ class Tokeniser:
         known = sorted(set(NonbreakingPrefixes().available_langs.values()))
         if self.lang not in known:  # sacremoses would take English rules
             raise TextError(f"language {self.lang}: must be one of {', '.join(known)}")
-        normaliser = MosesPunctNormalizer(self.lang)
+        normaliser = MosesPunctNormalizer(self.lang, perl_parity=True)
         tokeniser = MosesTokenizer(self.lang)
         for line in lines:
             line = self._before(line)
-            line = normaliser.normalize(line) if self.normalise else line
+            # Moses' program sees the line feed, too, which moves the quotation mark at the end of a line in German.
+            line = normaliser.normalize(f"{line}\n") if self.normalise else line
             line = "".join(" " if category(c).startswith("C") else c for c in line) if self.printable else line
             line = tokeniser.tokenize(line, aggressive_dash_splits=self.aggressive, return_str=True)
             yield line.lower() if self.lowercase == "last" else line

@@ -328,15 +328,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
                 attention.stage = next(stages)
                 y, mask, padding_mask = x, self_attn_mask, self_attn_padding_mask
                 if self.cross_self_attention and "prev_key" not in attention._get_input_buffer(incremental_state):
-                    # Peitz et al. 2019: the keys are the source's states and the target's, in one attention.
-                    y = torch.cat((encoder_out, x))
-                    if mask is not None:
-                        mask = torch.cat((x.new_zeros(len(x), len(encoder_out)), mask), dim=1)
-                    if padding_mask is not None:
-                        source = encoder_padding_mask
-                        if source is None:
-                            source = padding_mask.new_zeros(encoder_out.size(1), len(encoder_out))
-                        padding_mask = torch.cat((source, padding_mask), dim=1)
+                    y, mask, padding_mask = _with_source(encoder_out, encoder_padding_mask, x, mask, padding_mask)
                 x, _ = attention(
                     x,
                     y,
@@ -373,6 +365,19 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         if self.encoder_attn is not None and encoder_out is not None:
             cross = (attend_source, self.encoder_attn_layer_norm)
         return self._solve(self._substeps(attentions, cross), x, coefficients, increment), weights, None
+
+
+def _with_source(
+    source: Tensor, source_padding: Optional[Tensor], x: Tensor, mask: Optional[Tensor], padding: Optional[Tensor]
+) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+    """Source and target in one attention (Peitz et al. 2019): keys (S + T, B, C), and both masks for them."""
+    if mask is not None:
+        mask = torch.cat((mask.new_zeros(len(x), len(source)), mask), dim=1)
+    if padding is not None:
+        if source_padding is None:
+            source_padding = padding.new_zeros(source.size(1), len(source))
+        padding = torch.cat((source_padding, padding), dim=1)
+    return torch.cat((source, x)), mask, padding
 
 
 def recompute(forward: Callable, *args: Any, **kwargs: Any) -> Any:
