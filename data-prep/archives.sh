@@ -10,7 +10,7 @@ moses_commit=fd06cdf026dd9e0396db56a7d93c2f6b446a1e02
 moses_files=(tokenizer/{tokenizer,lowercase,normalize-punctuation,remove-non-printing-char}.perl
     share/nonbreaking_prefixes/nonbreaking_prefix.{en,de,fr,ro})
 
-out='' tokeniser=sacremoses workers=$(nproc)
+out='' tokeniser=${TOKENISER:-sacremoses} workers=$(nproc)
 every=0         # the Nth pair of the training text is held out for validation; 0: none, there is a set
 clean=tokens    # what cleaning counts: tokens, before BPE is learned; or units, after it is applied
 common=()       # flags of `text.py tokenise` for all text
@@ -22,7 +22,7 @@ common_option() {
     case $1 in
     -h | --help) usage; exit 0 ;;
     --out) out=$(absolute "$(argument --out "$@")") ;;
-    --tokeniser) tokeniser=$(argument --tokeniser "$@") && choice --tokeniser "$tokeniser" sacremoses moses ;;
+    --tokeniser) tokeniser=$(argument --tokeniser "$@") ;;
     --workers) workers=$(argument --workers "$@") && positive --workers "$workers" ;;
     --merges) merges=$(argument --merges "$@") && positive --merges "$merges" ;;
     --dry-run) taken=1 && print_only ;;
@@ -32,6 +32,7 @@ common_option() {
 
 # begin [SETTING...]: leave if $out is there already and was made with these settings.
 begin() {
+    [[ $tokeniser == published ]] || choice --tokeniser "$tokeniser" sacremoses moses
     out=${out:-$root/data-bin/$name}
     text=$out.text
     [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates files for fairseq-preprocess"
@@ -163,6 +164,6 @@ compare() {
     if [[ $found -eq $3 ]]; then
         echo "$1: $found $unit, as published" >&2
     else
-        echo "$1: $found $unit, published $3" >&2
+        echo "warning: $1: $found $unit, published $3" >&2
     fi
 }

@@ -137,7 +137,7 @@ apply_bpe() {
     for split in "$@"; do
         for lang in "$source" "$target"; do
             once "$output/$split.$lang" subword-nmt apply-bpe --codes "$text/codes" --input "$folder/$split.$lang" \
-                --output "$output/$split.$lang.part" --num-workers "$workers"
+                --output "$output/$split.$lang.part"
         done
     done
 }

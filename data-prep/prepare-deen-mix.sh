@@ -4,7 +4,8 @@
 #
 # Usage: data-prep/prepare-deen-mix.sh [options]
 #   --out DIR          default: data-bin/deen-mix; the text goes to DIR.text beside it
-#   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: sacremoses)
+#   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: TOKENISER, or
+#                      sacremoses)
 #   --merges N         BPE merges (default: 10000)
 #   --workers N        processes (default: one a processor)
 #   --dry-run          print the commands only

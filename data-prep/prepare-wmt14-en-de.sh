@@ -6,7 +6,8 @@
 #                      news-commentary-v12   with the later news commentary, fairseq's own default
 #                      scaling-nmt           the tokenised and segmented archive of Ott et al. 2018 (WMT16's text)
 #   --out DIR          default: data-bin/wmt14.en-de.VERSION; the text goes to DIR.text beside it
-#   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: sacremoses)
+#   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: TOKENISER, or
+#                      sacremoses)
 #   --merges N         BPE merges (default: 40000)
 #   --validation newstest2013|held-out   held-out: every 100th pair, fairseq's default (default: newstest2013)
 #   --clean units|tokens   pairs of 1 to 250 units of a ratio up to 1.5, as fairseq does; or of 1 to 80 tokens before

@@ -4,7 +4,8 @@
 #
 # Usage: data-prep/prepare-wmt14-en-fr.sh [options]
 #   --out DIR          default: data-bin/wmt14.en-fr; the text goes to DIR.text beside it (100 GB)
-#   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: sacremoses)
+#   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: TOKENISER, or
+#                      sacremoses)
 #   --merges N         BPE merges (default: 40000)
 #   --workers N        processes (default: one a processor)
 #   --dry-run          print the commands only

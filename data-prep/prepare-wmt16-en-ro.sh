@@ -6,7 +6,8 @@
 #   --romanian raw|normalised|stripped   of Romanian text, references alike: as it is; cedillas become commas;
 #                      and diacritics go (default: normalised). BLEU differs by points: compare like with like.
 #   --out DIR          default: data-bin/wmt16.en-ro.ROMANIAN; the text goes to DIR.text beside it
-#   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: sacremoses)
+#   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: TOKENISER, or
+#                      sacremoses)
 #   --merges N         BPE merges (default: 32000)
 #   --workers N        processes (default: one a processor)
 #   --dry-run          print the commands only

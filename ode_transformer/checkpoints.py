@@ -113,7 +113,7 @@ def select(
     pattern = {
         "last-epochs": r"checkpoint(\d+)\.pt",
         "last-updates": r"checkpoint_\d+_(\d+)\.pt",
-        "best": r"checkpoint_best\.pt()" if count == 1 else r"checkpoint\.best_.+?_(-?\d+\.\d{3})\d?\.pt",
+        "best": r"checkpoint_best\.pt()" if count == 1 else r"checkpoint\.best_.+?_(-?\d+\.\d{3})\d*\.pt",
     }[kind]
     found = [(m[1], p) for p in Path(directory).glob("*.pt") if (m := re.fullmatch(pattern, p.name))]
     found.sort(key=lambda pair: float(pair[0] or 0))

@@ -1,6 +1,7 @@
 """The command ``ode-transformer``: each sub-command is a function of another module."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -55,6 +56,11 @@ def _resume(args: argparse.Namespace) -> int:
     return 0
 
 
+def _where(args: argparse.Namespace) -> int:
+    print(results.TRAINED_ON + json.dumps(results.where()))
+    return 0
+
+
 _ERRORS = (
     checkpoints.CheckpointError,
     recipes.RecipeError,
@@ -100,6 +106,7 @@ def main(argv: list[str] | None = None) -> int:
     add("lab", "measure orders of convergence, and steps inside trained models; Table 5", lab.add_arguments, lab.main)
     add("plot", "draw pictures", plots.add_arguments, plots.main)
     add("record", "write the record of a finished run", results.add_arguments, results.main)
+    add("where", "print hardware and versions, as the log of a training has them", lambda parser: None, _where)
     add("table", "set what was measured beside what the papers print", tables.add_arguments, tables.main)
     add("compare", "test whether systems differ from a baseline", tables.add_compare_arguments, tables.compare_main)
     add("rehearsal", "write what came of rehearsals", results.add_rehearsal_arguments, results.rehearsal_main)

@@ -34,6 +34,9 @@ OPERATORS: dict[str, Callable[[Sequence[int]], int]] = {
     "MED": _median,
     "SM": lambda values: sum(values) % 10,
 }
+# Symbols that 96,000 expressions share: a string each of its own would take gigabytes.
+DIGITS = [str(i) for i in range(10)]
+BEGINS = {operator: f"[{operator}" for operator in OPERATORS}
 
 
 def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], int]:
@@ -49,9 +52,9 @@ def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], i
     """
     if depth >= MAX_DEPTH or rng.random() < VALUE_PROBABILITY:
         value = rng.randrange(10)
-        return [str(value)], value
+        return [DIGITS[value]], value
     operator = rng.choice(list(OPERATORS))
-    symbols, values = [f"[{operator}"], []
+    symbols, values = [BEGINS[operator]], []
     for _ in range(rng.randint(2, MAX_ELEMENTS)):
         inner, value = sample(rng, limit, depth + 1)
         symbols += inner

@@ -18,8 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__, checkpoints, recipes
+from .text import sha256
 
+FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR")  # variables that name one
 PACKAGES = ("torch", "fairseq-fixed", "numpy", "sacrebleu", "sacremoses", "subword-nmt", "sentencepiece")
+
+
+TRAINED_ON = "trained on "  # begins a line of a log
 
 
 class RecordError(ValueError):
@@ -38,7 +43,7 @@ def read_log(path: Path) -> dict[str, Any]:
     Returns:
         ``parameters``; ``curve``, a list with an entry an epoch (training and validation loss, perplexity or accuracy,
         gradient norm, words a second, updates, wall seconds since the process began); ``seconds``, the processes'
-        wall time in all.
+        wall time in all; ``trained_on``, where they ran, as :func:`where` says, a place once.
 
     Raises:
         RecordError: it is no such log, or no epoch ended.
@@ -67,6 +72,7 @@ def read_log(path: Path) -> dict[str, Any]:
         "trained_parameters": trained,
         "curve": [curve[epoch] for epoch in sorted(curve)],
         "seconds": seconds,
+        "trained_on": [json.loads(place) for place in dict.fromkeys(re.findall(rf"{TRAINED_ON}(\{{.*\}})\n", text))],
     }
 
 
@@ -106,6 +112,20 @@ def versions() -> dict[str, str]:
     return found
 
 
+def where() -> dict[str, Any]:
+    """``hardware`` and ``versions`` of here and now."""
+    return {"hardware": hardware(), "versions": versions()}
+
+
+def _commands(run_dir: Path) -> list[dict[str, Any]]:
+    """What scripts/lib.sh wrote down: each command once, with the seconds it took when it was first done."""
+    found: dict[str, int] = {}
+    for line in _text(run_dir / "commands.log").splitlines():
+        seconds, _, command = line.partition(" ")
+        found.setdefault(command, int(seconds))
+    return [{"command": command, "seconds": seconds} for command, seconds in found.items()]
+
+
 def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     """Gather the record of a finished run.
 
@@ -113,7 +133,8 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
 
     Args:
         recipe: what was run.
-        run_dir: its folder, with ``train.log``, ``train.command``, ``average.pt`` and ``scores/SUBSET.json``.
+        run_dir: its folder, with ``train.log``, ``train.command``, ``average.pt`` and ``scores/SUBSET.json``; and
+            ``commands.log``, if scripts/reproduce.sh ran all of it.
 
     Raises:
         RecordError: a score is missing, or a file cannot be read.
@@ -133,6 +154,19 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     averaged = checkpoints.load(run_dir / "average.pt")
     common, distributed = averaged["cfg"]["common"], averaged["cfg"]["distributed_training"]
     precision = next((name for name in recipes.PRECISIONS if common.get(name)), "fp32")
+    start = re.search(r"--finetune-from-model (\S+)", command)
+    hashes = {"average.pt": sha256(run_dir / "average.pt")}
+    if start and Path(start[1]).is_file():
+        hashes["start"] = sha256(Path(start[1]))
+    # Folders are a machine's own affair.
+    folders = {str(run_dir): recipes.default_run_dir(recipe), f"{recipes.ROOT}/": ""}
+    folders |= {os.environ[name]: f"${name}" for name in FOLDERS if os.environ.get(name)}
+
+    def plain(text: str) -> str:
+        for folder, name in folders.items():
+            text = text.replace(folder, name)
+        return text
+
     return {
         "recipe": recipe.name,
         "scale": recipe.scale,
@@ -144,10 +178,11 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         "paper": [vars(paper) for paper in recipe.paper],
         "averaged": averaged.get("averaged_from", []),
         "training": read_log(run_dir / "train.log"),
-        "command": command.replace(str(run_dir), recipes.default_run_dir(recipe)),
+        "command": plain(command),
+        "commands": [{**each, "command": plain(each["command"])} for each in _commands(run_dir)],
+        "sha256": hashes,
         "data": json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else None,
-        "hardware": hardware(),
-        "versions": versions(),
+        **where(),
     }
 
 
@@ -171,7 +206,7 @@ def rehearsal(names: Sequence[str]) -> dict[str, Any]:
             "sentences": sum(score["sentences"] for score in found["scores"].values()),
             "seconds": round(found["training"]["seconds"]),
         }
-    return {"rehearsed": rehearsed, "missing": missing, "hardware": hardware(), "versions": versions()}
+    return {"rehearsed": rehearsed, "missing": missing, **where()}
 
 
 def curve(run_dir: Path) -> dict[str, Any]:
@@ -200,8 +235,8 @@ def curve(run_dir: Path) -> dict[str, Any]:
         "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],
         "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
         **({"perplexity": perplexity} if (perplexity := _perplexities(run_dir)) else {}),
-        "hardware": hardware(),
-        "versions": versions(),
+        "trained_on": log["trained_on"],
+        **where(),
     }
 
 

@@ -213,7 +213,7 @@ def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]
     """
     hyps: dict[int, str] = {}
     refs: dict[int, str] = {}
-    ended = False
+    ended, translated = False, None
     for line in read_lines(path):
         if match := re.match(r"H-(\d+)\t[^\t]*\t(.*)", line):
             hyps.setdefault(int(match[1]), match[2])
@@ -221,10 +221,12 @@ def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]
             if int(match[1]) in refs:
                 raise ScoringError(f"{path}: T-{match[1]} is there twice; one output of fairseq-generate is needed")
             refs[int(match[1])] = match[2]
+        elif match := re.search(r"\| Translated ([\d,]+) sentences ", line):
+            translated = int(match[1].replace(",", ""))
         ended = ended or re.match(r"(.* )?Generate \S+ with beam=", line) is not None
     if not hyps:
         raise ScoringError(f"{path}: no line H-<id>; is it an output of fairseq-generate without --quiet?")
-    expected = range(max(hyps.keys() | refs.keys()) + 1)
+    expected = range(max({*hyps, *refs, (translated or 1) - 1}) + 1)
     for name, found in (("H", hyps), ("T", refs)):
         missing = [f"{name}-{i}" for i in expected if i not in found]
         if missing and (found or name == "H"):

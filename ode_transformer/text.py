@@ -12,13 +12,15 @@ import hashlib
 import importlib.metadata
 import itertools
 import json
-import multiprocessing
 import re
 import shlex
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from functools import partial
@@ -26,9 +28,12 @@ from pathlib import Path
 from typing import Any
 from unicodedata import category
 
+import numpy as np
+
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
 SHOWN = 5  # line numbers named in a message
 CHUNK = 10_000  # lines that a process tokenises at a time
+VERSION = "2"  # of what text becomes; another one refuses the data that an older one made
 
 
 class TextError(ValueError):
@@ -195,11 +200,11 @@ def _filter(lines: list[str], programs: Sequence[Sequence[Any]]) -> list[str]:
     for program in programs:
         words = ["perl", *map(str, program)]
         text = "".join(f"{line}\n" for line in lines)
-        done = subprocess.run(words, input=text, capture_output=True, encoding="utf-8", errors="replace")
-        found = done.stdout.split("\n")[:-1]
+        done = subprocess.run(words, input=text.encode(), capture_output=True)  # bytes: line feeds alone end lines
+        found = done.stdout.decode(errors="replace").split("\n")[:-1]
         if done.returncode or len(found) != len(lines):
             sizes = f"{len(lines)} lines in, {len(found)} out, status {done.returncode}"
-            raise TextError(f"{shlex.join(words)}: {sizes}: {done.stderr.strip()}")
+            raise TextError(f"{shlex.join(words)}: {sizes}: {done.stderr.decode(errors='replace').strip()}")
         lines = found
     return lines
 
@@ -278,10 +283,26 @@ def _tokenise(args: argparse.Namespace) -> None:
         chunks = iter(lambda lines=lines: list(itertools.islice(lines, CHUNK)), [])
         tokeniser = Tokeniser(name.rpartition(".")[2], **options)
         work = partial(_tokenise_chunk, tokeniser, args.moses)
-        with multiprocessing.Pool(args.workers) as pool:
-            write_lines(target, itertools.chain.from_iterable(pool.imap(work, chunks)))
+        write_lines(target, itertools.chain.from_iterable(_in_parallel(work, chunks, args.workers)))
         if (written := count_lines(target)) != count:
             raise TextError(f"{source} has {count} lines, {target} {written}")
+
+
+def _in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int) -> Iterator[Any]:
+    """What ``work`` makes of each, in their order; never many more at a time than there are processes."""
+    waiting: deque[Future] = deque()
+    try:
+        with ProcessPoolExecutor(workers) as pool:
+            for chunk in chunks:
+                waiting.append(pool.submit(work, chunk))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise TextError(
+            "a process that tokenised was killed, for lack of memory perhaps; take fewer --workers"
+        ) from error
 
 
 def _tokenise_chunk(tokeniser: Tokeniser, moses: Path | None, lines: list[str]) -> list[str]:
@@ -419,7 +440,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _settings(args: argparse.Namespace) -> None:
     """Succeed if the file holds these settings; write them if it is absent; name what differs otherwise."""
-    wanted = _pairs(args.settings)
+    wanted = {"text_version": VERSION, **_pairs(args.settings)}
     if not args.file.exists():
         if args.required:
             raise TextError(f"{args.file.parent} was not made, or not finished, by this script; take another --out")
@@ -451,7 +472,7 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
             for lang, line in zip(args.langs, pair, strict=True):
                 tokens[lang] += len(line.split())
         counts[split] = {"lines": lines, "tokens": tokens}
-    settings = _pairs(args.settings)
+    settings = {"text_version": VERSION, **_pairs(args.settings)}
     # The four special symbols are not in the file.
     symbols = {lang: count_lines(data / f"dict.{lang}.txt") + 4 for lang in args.langs}
     versions = {"python": sys.version.split()[0]}
@@ -480,9 +501,52 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def mend_index(prefix: Path, lines: int) -> None:
+    """Check binarised text, ``PREFIX.bin``, against its index ``PREFIX.idx``; mend where sentences begin by the index.
+
+    fairseq adds the parts of several processes up in 32 bits under numpy 2: beyond 2 GiB, WMT14 English-French, the
+    sentences' places are wrong. Their sizes are right, and give the places.
+
+    Args:
+        prefix: as ``data-bin/x/train.en-fr.fr``.
+        lines: how many the text has.
+
+    Raises:
+        TextError: a file is missing or cut off, or holds another number of sentences.
+    """
+    index, data = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
+    try:
+        with index.open("rb") as file:  # magic, version, kind of numbers; number of sentences; sizes; places in bytes
+            head = file.read(26)
+            count = int.from_bytes(head[18:], "little")
+            sizes = np.fromfile(file, np.int32, count)
+            places = np.fromfile(file, np.int64, count)
+        size = data.stat().st_size
+    except OSError as error:
+        raise TextError(f"{error.filename}: {error.strerror}") from error
+    if not head.startswith(b"MMIDIDX") or len(places) != count:
+        raise TextError(f"{index}: is no index of fairseq's, or cut off")
+    if count != lines:
+        raise TextError(f"{index}: has {count} sentences, the text {lines}")
+    ends = sizes.cumsum(dtype=np.int64)
+    width, rest = divmod(size, int(ends[-1]))
+    if rest or width not in (1, 2, 4, 8):
+        raise TextError(f"{data}: has {size} bytes, which {ends[-1]} symbols do not fill")
+    if not np.array_equal(places, right := (ends - sizes) * width):
+        part = index.with_name(f"{index.name}.part")
+        with part.open("wb") as file:
+            file.write(head)
+            sizes.tofile(file)
+            right.tofile(file)
+        part.replace(index)
+
+
 def _manifest(args: argparse.Namespace) -> None:
-    """Write the manifest of a folder of binarised data and print its numbers."""
+    """Check binarised data, write the manifest of their folder and print its numbers."""
     found = manifest(args)
+    for split, counts in found["counts"].items():
+        for lang in args.langs:
+            mend_index(args.data_dir / f"{split}.{'-'.join(args.langs)}.{lang}", counts["lines"])
     text = json.dumps(found, indent=1, ensure_ascii=False)
     (args.data_dir / "manifest.json").write_text(text + "\n", encoding="utf-8")
     for split, name in found["splits"].items():

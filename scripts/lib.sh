@@ -20,11 +20,19 @@ die() {
 # Print the header comment of the calling script: its usage.
 usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"; }
 
-# Print a plain command as one could type it, then run it.
+# Print a plain command as one could type it, then run it. One that succeeds joins those of the run, with its seconds.
 run() {
-    printf '+ %s\n' "${*@Q}" | sed "s/'\([A-Za-z0-9_.,:=/@%+-]*\)'/\1/g" >&2
-    "$@"
+    local line begun=$SECONDS
+    line=$(sed "s/'\([A-Za-z0-9_.,:=/@%+-]*\)'/\1/g" <<<"${*@Q}")
+    echo "+ $line" >&2
+    "$@" || return
+    if [[ -n ${ODE_TRANSFORMER_COMMANDS:-} ]]; then
+        echo "$((SECONDS - begun)) $line" >>"$ODE_TRANSFORMER_COMMANDS"
+    fi
 }
+
+# note_where RUN_DIR: have the log of a training say where it goes on, and with which versions.
+note_where() { python -m ode_transformer.cli where >>"$1/train.log"; }
 
 # write_whole FILE TEXT: write a file beside first; several processes may, on several machines.
 write_whole() {
@@ -46,7 +54,7 @@ alone_in() {
 # other_run RUN_DIR: leave, since it was made by another command.
 other_run() {
     die "$1 holds another run; take another --run-dir. It was made by:
-$(cat "$1/train.command")"
+$(cat "$1/train.command" 2>/dev/null || echo 'other means than these scripts')"
 }
 
 # has_its_updates RUN_DIR RANK COMMAND...: whether there is nothing left to train; fairseq would train one update more. All
@@ -78,7 +86,10 @@ train_alone() {
         write_whole "$run_dir/train.command" "$line"
     fi
     if [[ -e $run_dir/.trained ]]; then return; fi
-    if ! has_its_updates "$run_dir" 0 "$@"; then run "$@" 2>&1 | tee -a "$run_dir/train.log"; fi
+    if ! has_its_updates "$run_dir" 0 "$@"; then
+        note_where "$run_dir"
+        run "$@" 2>&1 | tee -a "$run_dir/train.log"
+    fi
     write_whole "$run_dir/.trained" ''
 }
 

@@ -51,7 +51,7 @@ command=(fairseq-train "$data" --user-dir ode_transformer --task sentence_predic
     --criterion sentence_prediction --arch "$arch" --max-positions 2048 --dropout 0.1
     --optimizer fused_adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --lr 0.000349 --lr-scheduler inverse_sqrt --warmup-updates "$warmup" --warmup-init-lr 1e-07
-    --batch-size 32 --required-batch-size-multiple 1 --max-update "$updates" --seed 1
+    --distributed-world-size 1 --batch-size 32 --required-batch-size-multiple 1 --max-update "$updates" --seed 1
     --save-dir "$run_dir" --no-epoch-checkpoints
     --validate-interval-updates "$interval" --save-interval-updates "$interval" --keep-interval-updates 1
     --log-format json --log-interval 50 --no-progress-bar

@@ -59,13 +59,17 @@ if [[ $dry_run -eq 1 ]]; then
         echo "$line"
     done <<<"$text"
     echo
-    echo "# record: ${record:-${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}/record.json}, of what these scripts leave behind"
+    run_dir=${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}
+    echo "# record, of what these scripts leave behind"
+    printf '%q ' python -m ode_transformer.cli record "$recipe" "${variant[@]}" --run-dir "$run_dir" --output "${record:-$run_dir/record.json}"
+    echo
     exit
 fi
 prepare=$(recipe_commands "$recipe" "${variant[@]}" prepare)
 run_dir=${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}
 mkdir -p "$run_dir/scores"
 alone_in "$run_dir"
+export ODE_TRANSFORMER_COMMANDS=$run_dir/commands.log
 
 step() { printf '\n== %s: %s\n' "$recipe" "$1" >&2; }
 
@@ -107,4 +111,5 @@ while read -r line; do
     run "${command[@]}" --json >"$run_dir/scores/${file%.txt}.json.tmp"
     mv "$run_dir/scores/${file%.txt}.json.tmp" "$run_dir/scores/${file%.txt}.json"
 done < <(recipe_commands "$recipe" "${variant[@]}" score --run-dir "$run_dir")
-run python -m ode_transformer.cli record "$recipe" "${variant[@]}" --run-dir "$run_dir" --output "${record:-$run_dir/record.json}"
+ODE_TRANSFORMER_COMMANDS='' run python -m ode_transformer.cli record "$recipe" "${variant[@]}" --run-dir "$run_dir" \
+    --output "${record:-$run_dir/record.json}"

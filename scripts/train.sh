@@ -106,9 +106,10 @@ if [[ -d $data ]]; then
         die "$run_dir was trained with other dictionaries than $data holds now; take another --run-dir"
     fi
 fi
-if [[ ! -e $run_dir/train.command || ! (-e $run_dir/checkpoint_last.pt || -e $run_dir/.trained) ]]; then
+if [[ ! -e $run_dir/.trained ]] && ! compgen -G "$run_dir/checkpoint*.pt" >/dev/null; then
     write_whole "$run_dir/train.command" "$line"
-elif [[ $(identity "$line") != "$(identity "$(cat "$run_dir/train.command")")" ]]; then
+    if [[ $rank -eq 0 ]]; then rm -f "$run_dir/train.log"; fi # of nothing that is left
+elif [[ $(identity "$line") != "$(identity "$(cat "$run_dir/train.command" 2>/dev/null)")" ]]; then
     other_run "$run_dir"
 elif [[ -e $run_dir/.trained ]]; then
     echo "$run_dir is trained" >&2
@@ -134,6 +135,10 @@ $start"
             run "${first[@]}" </dev/null
         done <<<"$start"
     fi
+fi
+if [[ $rank -eq 0 ]]; then
+    note_where "$run_dir"
+    export ODE_TRANSFORMER_COMMANDS=$run_dir/commands.log
 fi
 run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"
 if [[ $rank -eq 0 ]]; then write_whole "$run_dir/.trained" ''; fi

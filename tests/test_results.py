@@ -1,6 +1,7 @@
 """Logs are read into curves; what is no log, or a run without its scores, is named."""
 
 import json
+import re
 
 import pytest
 
@@ -66,6 +67,7 @@ def test_a_run_without_its_scores_is_named(tmp_path):
         results.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
 
 
+PICTURES = ("coefficients", "costs", "orders", "perplexity", "positions")
 OTHERS = {"listops", "ptb", "lab", "bench", tables.SIGNIFICANCE, "rehearsal.json"}
 FILES = sorted((ROOT / "results").rglob("*.json"))
 RECORDS = [path for path in FILES if not OTHERS & set(path.relative_to(ROOT / "results").parts)]
@@ -82,6 +84,23 @@ def test_a_committed_record_says_what_was_run(path):
     assert record["seeds"] and record["hardware"] and record["training"]["curve"]
     assert {"torch", "fairseq-fixed", "commit"} <= set(record["versions"])
     assert "/tmp" not in path.read_text() and "/home" not in path.read_text()
+
+
+def test_the_readmes_scores_are_those_of_records():
+    """Tokenised BLEU / sacreBLEU / chrF2."""
+    known = set()
+    for path in RECORDS:
+        for score in json.loads(path.read_text(encoding="utf-8"))["scores"].values():
+            bleu, chrf = (score[kind]["bleu"] for kind in ("tokenised", "sacrebleu")), score["chrf"]["score"]
+            known.add(" / ".join([*(f"{x:.2f}" for x in bleu), f"{chrf:.1f}"]))
+    printed = re.findall(r"\d+\.\d\d / \d+\.\d\d / \d+\.\d\b(?!\d)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(printed) > 50 and not set(printed) - known
+
+
+def test_results_hold_nothing_else_than_records_tables_and_pictures_of_them():
+    others = {p.relative_to(ROOT / "results").as_posix() for p in (ROOT / "results").rglob("*") if p.is_file()}
+    others -= {p.relative_to(ROOT / "results").as_posix() for p in FILES}
+    assert others <= {"bench/tables.md", *(f"pictures/{name}.png" for name in PICTURES)}
 
 
 def test_every_row_of_the_papers_was_rehearsed():

@@ -346,11 +346,16 @@ def test_dry_run(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def data(name: str) -> Path:
-    folder = os.environ.get("ODE_TRANSFORMER_DATA")
-    if not folder or not (Path(folder) / name).is_dir():
-        pytest.skip(f"ODE_TRANSFORMER_DATA holds no folder {name}")
-    return Path(folder) / name
+def data(name: str, tmp_path: Path) -> Path:
+    """The folder of a real set, unpacked if need be."""
+    folder = Path(os.environ.get("ODE_TRANSFORMER_DATA", "nowhere"))
+    if (folder / name).is_dir():
+        return folder / name
+    if not (folder / f"{name}.tar.xz").is_file():
+        pytest.skip(f"ODE_TRANSFORMER_DATA names no folder with {name} or {name}.tar.xz")
+    with tarfile.open(folder / f"{name}.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / name
 
 
 def count(path: Path, tokeniser: text.Tokeniser) -> tuple[int, int, int]:
@@ -361,15 +366,63 @@ def count(path: Path, tokeniser: text.Tokeniser) -> tuple[int, int, int]:
     return len(found), *(sum(len(line.split()) for line in x) for x in (found, split_compounds(found)))
 
 
-def test_iwslt14_reference_length():
+def test_iwslt14_reference_length(tmp_path):
     """131,156 tokens as published; sacremoses makes 27 fewer of them."""
-    found = count(data("iwslt14") / "test.raw.en", text.Tokeniser("en", straight_quotes=True, lowercase="last"))
+    found = count(
+        data("iwslt14", tmp_path) / "test.raw.en", text.Tokeniser("en", straight_quotes=True, lowercase="last")
+    )
     assert found[:2] == (6750, 131_129)
 
 
-def test_newstest2014_reference_length():
-    found = count(data("newstest") / "en-de" / "newstest2014.de", text.Tokeniser("de"))
+@pytest.mark.parametrize("straight", [False, True])
+def test_newstest2014_reference_length(tmp_path, straight):
+    found = count(data("newstest", tmp_path) / "en-de" / "newstest2014.de", text.Tokeniser("de", straight))
     assert found == (3003, 63_078, 64_496)
+
+
+def test_a_mixture_of_sets(tmp_path):
+    """Prepared twice; the second time does nothing. Sets are named that are not there."""
+    for folder, names in (
+        ("deen_mix", {"train": 120}),
+        ("iwslt14", {"test.raw": 7}),
+        ("newstest/en-de", {"newstest2014": 5}),
+    ):
+        (tmp_path / "data" / folder).mkdir(parents=True)
+        for name, count in names.items():
+            for lang in ("de", "en"):
+                (tmp_path / "data" / folder / f"{name}.{lang}").write_bytes(joined(side(lang, count)))
+    out = tmp_path / "out"
+    done = run("deen-mix", "--out", out, ODE_TRANSFORMER_DATA=tmp_path / "data")
+    assert done.returncode == 0, done.stderr
+    counts = json.loads((out / "manifest.json").read_text())["counts"]
+    dropped = sum(int(n) for n in re.findall(r"/train\.\{.*: (\d+) pairs .* dropped", done.stderr))
+    assert counts["train"]["lines"] + counts["valid"]["lines"] + dropped == 120
+    assert (counts["valid"]["lines"], counts["test"]["lines"], counts["test1"]["lines"]) == (1, 7, 5)
+    assert lines(out / "raw" / "test.en") == side("en", 7) and len(lines(out / "tok" / "test1.en")) == 5
+    before = times(tmp_path)
+    again = run("deen-mix", "--out", out, ODE_TRANSFORMER_DATA=tmp_path / "data")
+    assert again.returncode == 0 and "is complete" in again.stderr and times(tmp_path) == before
+    (tmp_path / "data" / "newstest").rename(tmp_path / "elsewhere")
+    done = run("deen-mix", "--out", tmp_path / "other", ODE_TRANSFORMER_DATA=tmp_path / "data")
+    assert done.returncode == 1 and f"neither {tmp_path}/data/newstest nor" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("published", "said"), [(3, "x: 3 lines, as published"), (4, "warning: x: 3 lines, published 4")]
+)
+def test_numbers_are_compared_with_published_ones(tmp_path, published, said):
+    (tmp_path / "x").write_text("a\nb\nc\n")
+    words = f"source {ROOT}/data-prep/archives.sh; compare x {tmp_path}/x {published}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr.strip() == said
+
+
+def test_moses_by_a_variable(tmp_path):
+    """So that a whole recipe can be asked for it."""
+    done = run("iwslt14-de-en", "--dry-run", "--out", tmp_path / "out", TOKENISER="moses")
+    assert done.returncode == 0 and "--moses" in done.stdout
+    done = run("iwslt14-de-en", "--dry-run", "--out", tmp_path / "out", TOKENISER="x")
+    assert done.returncode == 1 and "--tokeniser x: must be one of sacremoses moses" in done.stderr
 
 
 def test_two_at_once_take_turns(archives, tmp_path):

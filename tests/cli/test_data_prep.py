@@ -5,11 +5,15 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
 
 from ode_transformer import text
 
@@ -34,10 +38,12 @@ def sentences(lang: str, count: int) -> list[str]:
     return [f"{WHO[lang][i % 4]} {DOES[lang][i * 3 // 4 % 4]}" for i in range(count)]
 
 
-def write_raw(folder: Path, langs=("en", "de", "fr"), *, zipped: bool = False, without: tuple[str, ...] = ()) -> Path:
+def write_raw(
+    folder: Path, langs=("en", "de", "fr"), *, train: int = 48, zipped: bool = False, without: tuple[str, ...] = ()
+) -> Path:
     """A raw Multi30k of a few dozen sentences."""
     folder.mkdir(parents=True, exist_ok=True)
-    counts = {"train": 48, "val": 8, **dict(zip(TESTS, (9, 7, 5), strict=True)), "test_2018_flickr": 6}
+    counts = {"train": train, "val": 8, **dict(zip(TESTS, (9, 7, 5), strict=True)), "test_2018_flickr": 6}
     for split in counts.keys() - set(without):
         for lang in langs:
             data = "".join(f"{line}\n" for line in sentences(lang, counts[split])).encode()
@@ -310,6 +316,77 @@ def test_every_chunk_of_lines_is_tokenised(tmp_path, monkeypatch, stderr):
     assert text.main([*command, "--output-dir", str(tmp_path / "tok")]) == 0
     for lang in ("en", "de"):
         assert lines(tmp_path / "tok" / f"train.{lang}") == [f"{i} !" for i in range(11)]
+
+
+def die(lines):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_ends_the_work(tmp_path):
+    with pytest.raises(text.TextError, match="was killed"):
+        list(text._in_parallel(die, [[], []], 2))
+
+
+def test_work_in_parallel_keeps_its_order_and_draws_no_more_than_it_needs():
+    drawn = []
+    found = text._in_parallel(len, (drawn.append(i) or [0] * i for i in range(50)), 2)
+    assert [next(found) for _ in range(3)] == [0, 1, 2] and len(drawn) < 10
+    assert list(found) == list(range(3, 50))
+
+
+def binarised(folder: Path, sizes: list[int]) -> Path:
+    """Text as fairseq's own builder writes it."""
+    prefix = folder / "train.en-fr.fr"
+    builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.uint16)
+    for size in sizes:
+        builder.add_item(torch.arange(size))
+    builder.finalize(f"{prefix}.idx")
+    return prefix
+
+
+def test_an_index_that_is_right_stays(tmp_path):
+    prefix = binarised(tmp_path, [3, 1, 4])
+    before = times(tmp_path)
+    text.mend_index(prefix, 3)
+    assert times(tmp_path) == before
+
+
+def test_an_index_beyond_two_gibibytes_is_mended(tmp_path):
+    """fairseq's own sum of the sizes of parts, int32 under numpy 2; the text itself is a hole in a file."""
+    sizes = np.full(7, 300_000_000, np.int32)
+    prefix = tmp_path / "train.en-fr.fr"
+    with np.errstate(over="ignore"), MMapIndexedDataset.Index.writer(f"{prefix}.idx", np.uint16) as index:
+        index.write(list(sizes))
+    with Path(f"{prefix}.bin").open("wb") as file:
+        file.truncate(2 * int(sizes.sum(dtype=np.int64)))
+    right = [600_000_000 * i for i in range(7)]
+    assert list(MMapIndexedDataset.Index(f"{prefix}.idx")._pointers) != right  # else fairseq has mended it
+    text.mend_index(prefix, 7)
+    found = MMapIndexedDataset.Index(f"{prefix}.idx")
+    assert list(found._pointers) == right and list(found.sizes) == list(sizes)
+
+
+def test_binarised_text_that_is_not_the_text(tmp_path):
+    prefix = binarised(tmp_path, [3, 1, 4])
+    with pytest.raises(text.TextError, match=r"fr\.idx: has 3 sentences, the text 4"):
+        text.mend_index(prefix, 4)
+    whole = Path(f"{prefix}.bin").read_bytes()
+    Path(f"{prefix}.bin").write_bytes(whole[:-1])
+    with pytest.raises(text.TextError, match=r"fr\.bin: has 15 bytes, which 8 symbols do not fill"):
+        text.mend_index(prefix, 3)
+    Path(f"{prefix}.idx").write_bytes(Path(f"{prefix}.idx").read_bytes()[:-1])
+    with pytest.raises(text.TextError, match=r"fr\.idx: is no index of fairseq's, or cut off"):
+        text.mend_index(prefix, 3)
+    with pytest.raises(text.TextError, match=r"absent\.idx: No such file"):
+        text.mend_index(tmp_path / "absent", 3)
+
+
+def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch, capsys):
+    command = ["settings", str(tmp_path / "settings.json"), "merges=9"]
+    assert text.main(command) == 0 and text.main(command) == 0
+    held = text.VERSION
+    monkeypatch.setattr(text, "VERSION", "next")
+    assert text.main(command) == 1 and f"text_version {held} there, next now" in capsys.readouterr().err
 
 
 def test_lines_lost_in_tokenising_are_an_error(tmp_path, monkeypatch, capsys):

@@ -61,6 +61,18 @@ def test_a_recipe_from_data_to_record(finished):
     assert (record["precision"], record["devices"], record["seeds"]) == ("fp32", 1, [1])
     assert record["versions"]["fairseq-fixed"] == "0.12.3.1"
     assert record["hardware"]["cores"] >= 1
+    assert [place["versions"] for place in record["training"]["trained_on"]] == [record["versions"]]
+    commands = [each["command"] for each in record["commands"]]
+    for begin in (
+        "true",
+        "fairseq-train",
+        "python -m ode_transformer.cli average",
+        "fairseq-generate",
+        "scripts/score.sh",
+    ):
+        assert any(command.startswith(begin) for command in commands), begin
+    assert all(each["seconds"] >= 0 for each in record["commands"]) and str(run_dir) not in " ".join(commands)
+    assert record["sha256"] == {"average.pt": text.sha256(run_dir / "average.pt")}
     for command in ("fairseq-train", "fairseq-generate", "average", "score.sh"):
         assert any(line.startswith("+ ") and command in line for line in (done.stdout + done.stderr).splitlines()), (
             command
@@ -69,12 +81,14 @@ def test_a_recipe_from_data_to_record(finished):
 
 def test_a_finished_recipe_is_not_run_again(finished, recipe):
     run_dir, _ = finished
+    record = json.loads((run_dir / "record.json").read_text())
     before = (run_dir / "checkpoint_last.pt").stat().st_mtime_ns, (run_dir / "average.pt").stat().st_mtime_ns
     for place in (["--cpu"], [], ["--devices", 1]):  # where it runs is not what it is
         done = script("reproduce.sh", recipe, "--run-dir", run_dir, *place)
         assert done.returncode == 0, done.stderr
         assert "fairseq-train" not in done.stderr
     assert before == ((run_dir / "checkpoint_last.pt").stat().st_mtime_ns, (run_dir / "average.pt").stat().st_mtime_ns)
+    assert json.loads((run_dir / "record.json").read_text()) == record
 
 
 def test_generating_with_an_ensemble(finished, recipe, tmp_path):
@@ -135,6 +149,24 @@ def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe):
         done = script("train.sh", recipe, "--run-dir", run_dir, "--cpu", *words)
         assert done.returncode != 0
         assert "take another --run-dir" in done.stderr
+
+
+def test_checkpoints_of_another_run_are_never_averaged_with_those_of_this(finished, recipe, tmp_path):
+    """Their last one may be gone: of the others fairseq would delete, and we average, the wrong ones."""
+    run_dir = shutil.copytree(finished[0], tmp_path / "run")
+    for name in ("checkpoint_last.pt", ".trained"):
+        (run_dir / name).unlink()
+    words = ("train.sh", recipe, "--run-dir", run_dir, "--cpu", "--", "--lr", "0.02")
+    done = script(*words)
+    assert done.returncode == 1 and "holds another run" in done.stderr
+    (run_dir / "train.command").unlink()
+    done = script(*words)
+    assert done.returncode == 1 and "made by:\nother means than these scripts" in done.stderr
+    for path in run_dir.glob("checkpoint*.pt"):
+        path.unlink()
+    assert script(*words).returncode == 0
+    assert "--lr 0.02" in (run_dir / "train.command").read_text()
+    assert (run_dir / "train.log").read_text().count("num. shared model params") == 1, "of the new run alone"
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_like_one_that_was_not(recipe, tmp_path):
