@@ -39,13 +39,14 @@ class Cell:
     paper: Optional[float] = None
     measured: list[float] = field(default_factory=list)
     p_value: Optional[float] = None  # against the baseline of the group
+    left_out: bool = False  # of the comparison with it
 
     def text(self) -> str:
         """Mean, and deviation over several seeds; a star where the difference to the baseline is significant."""
         if not self.measured:
             return ""
         spread = f" ± {statistics.stdev(self.measured):.2f}" if len(self.measured) > 1 else ""
-        return f"{statistics.mean(self.measured):.2f}{spread}{'*' if self.differs() else ''}"
+        return f"{statistics.mean(self.measured):.2f}{spread}{'*' if self.differs() else '†' if self.left_out else ''}"
 
     def differs(self) -> bool:
         """Whether the difference to the baseline is significant."""
@@ -130,6 +131,8 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
             for precision, mine in _by_precision(records.get(recipe.name, [])).items():
                 its = compared.get(recipe.name, {}) if precision == comparison.get("precision", "fp32") else {}
                 cells = _cells(paper, mine, its, recipe)
+                for cell in cells.values():
+                    cell.left_out = bool(compared) and cell.metric == "sacrebleu" and cell.test_set not in its
                 named = label if precision == "fp32" else f"{label}, {precision}"
                 rows.append(Row(named, recipe.name, cells, paper, mine))
     return found
@@ -176,8 +179,11 @@ def markdown(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     records = [record for row in rows for record in row.records]
     signatures = {s["sacrebleu"]["signature"] for record in records for s in record["scores"].values()}
     lines += [""] + [f"sacreBLEU: `{signature}`" for signature in sorted(signatures)]
-    if baseline and any(cell.differs() and cell.measured for row in rows for cell in row.cells.values()):
+    measured = [cell for row in rows for cell in row.cells.values() if cell.measured]
+    if baseline and any(cell.differs() for cell in measured):
         lines.append(f"\\* sacreBLEU differs from {baseline}")
+    if baseline and any(cell.left_out for cell in measured):
+        lines.append("† not compared")
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -231,7 +237,7 @@ def compare(
 
     Args:
         baseline: the recipe of a finished run.
-        systems: recipes of finished runs on the same test sets.
+        systems: recipes of finished runs on the same test sets, whatever they were trained on.
         test: one of ``TESTS``.
         samples: resamplings, or trials.
 
@@ -247,16 +253,22 @@ def compare(
 
     if test not in TESTS:
         raise TableError(f"--test {test}: must be one of {', '.join(TESTS)}")
+    test_sets = list(baseline.generate.subsets.values())
     for system in systems:
-        if (system.generate.subsets, system.data) != (baseline.generate.subsets, baseline.data):
-            raise TableError(f"{system.name}: has other test sets or data than {baseline.name}")
+        theirs = (system.data.target, system.score.lowercase, *sorted(system.generate.subsets.values()))
+        if theirs != (baseline.data.target, baseline.score.lowercase, *sorted(test_sets)):
+            raise TableError(f"{system.name}: has other test sets, or another case, than {baseline.name}")
     precisions = {_precision(recipe) for recipe in (baseline, *systems)}
     if len(precisions) > 1:
         raise TableError(f"{baseline.name} and others: were run in several precisions, {', '.join(sorted(precisions))}")
     found: dict[str, dict[str, Any]] = {}
-    for subset, test_set in baseline.generate.subsets.items():
-        texts = [_translations(recipe, subset) for recipe in (baseline, *systems)]
+    for test_set in test_sets:
+        texts = [_translations(recipe, test_set) for recipe in (baseline, *systems)]
         references = texts[0][1]
+        if others := [
+            recipe.name for recipe, (_, theirs) in zip(systems, texts[1:], strict=True) if theirs != references
+        ]:
+            raise TableError(f"{others[0]}: has other references of {test_set} than {baseline.name}")
         metric = BLEU(lowercase=baseline.score.lowercase, trg_lang=baseline.data.target, references=[references])
         named = [(r.name, hyps) for r, (hyps, _) in zip((baseline, *systems), texts, strict=True)]
         done = PairedTest(named, {"BLEU": metric}, None, test_type=TESTS[test], n_samples=samples)
@@ -286,8 +298,9 @@ def _precision(recipe: recipes.Recipe) -> str:
     return next((name for name in recipes.PRECISIONS if f"--{name}" in words), "fp32")
 
 
-def _translations(recipe: recipes.Recipe, subset: str) -> tuple[list[str], list[str]]:
+def _translations(recipe: recipes.Recipe, test_set: str) -> tuple[list[str], list[str]]:
     """Detokenised translations, and references: raw ones where they are."""
+    subset = next(subset for subset, name in recipe.generate.subsets.items() if name == test_set)
     path = recipes.ROOT / recipes.default_run_dir(recipe) / "generate" / f"generate-{subset}.txt"
     if not path.is_file():
         raise TableError(f"{path}: not there; scripts/reproduce.sh {recipe.name} makes it")

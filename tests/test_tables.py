@@ -174,13 +174,14 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     record = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
     scores = {"generated": next(iter(record["scores"].values()))}
     (folder / "quickstart").mkdir()
-    for name in ("rk2-tiny", "rk4-tiny"):
+    for name in ("rk2-tiny", "rk4-tiny", "macaron-tiny"):
         recipe = f"quickstart/{name}"
         (folder / f"{recipe}.json").write_text(json.dumps({**record, "recipe": recipe, "scores": scores}))
     assert cli.main(["table", "quickstart", "--results", str(folder)]) == 0
     shown = capsys.readouterr().out
     line = {x.split(" | ")[0].strip("| "): x for x in shown.splitlines() if x.startswith("| ")}
     assert "*" in line["rk4-tiny"] and "*" not in line["rk2-tiny"]
+    assert "†" in line["macaron-tiny"] and "†" not in line["rk4-tiny"] + line["rk2-tiny"] and "† not compared" in shown
     assert "sacreBLEU differs from quickstart/transformer-tiny at p < .05 (paired bootstrap, seed 1)" in shown
     # What was compared was fp32.
     (folder / "quickstart/rk4-tiny.fp16.json").write_text(
@@ -194,12 +195,32 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     assert "were run in several precisions, fp16, fp32" in capsys.readouterr().err
 
 
+def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):
+    baseline, system = load("transformer", "rk4")
+    elsewhere = replace(
+        system,
+        data=replace(system.data, directory="data-bin/other"),
+        generate=replace(system.generate, subsets={"test1": "generated"}),
+    )
+    output = runs / "runs/quickstart/rk4-tiny/generate/generate-test.txt"
+    output.rename(output.with_name("generate-test1.txt"))
+    assert (
+        tables.compare(baseline, [elsewhere], "bootstrap", 100)["test_sets"]["generated"][system.name]["p_value"] < 0.05
+    )
+    (runs / "data-bin/other/raw").mkdir(parents=True)
+    (runs / "data-bin/other/raw/test1.en").write_text("other\n" * 400)
+    with pytest.raises(
+        TableError, match="rk4-tiny: has other references of generated than quickstart/transformer-tiny"
+    ):
+        tables.compare(baseline, [elsewhere])
+
+
 def test_what_cannot_be_compared_is_named(runs, capsys):
     assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/floater-tiny"]) == 1
     error = capsys.readouterr().err
     assert "floater-tiny/generate/generate-test.txt: not there; scripts/reproduce.sh" in error
     assert cli.main(["compare", "quickstart/transformer-tiny", "multi30k-short/rk2-tiny"]) == 1
-    assert "other test sets or data than quickstart/transformer-tiny" in capsys.readouterr().err
+    assert "has other test sets, or another case, than quickstart/transformer-tiny" in capsys.readouterr().err
     assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/rk2-tiny", "--samples", "0"]) == 1
     assert "--samples 0: must be 1 or more" in capsys.readouterr().err
     with pytest.raises(TableError, match="--test t: must be one of bootstrap, randomisation"):

@@ -20,7 +20,7 @@ from fairseq_cli import validate as validate_cli
 
 from ode_transformer import checkpoints
 from ode_transformer.families.macaron import MacaronModel
-from tests.helpers import ROOT, SMALL, USER_DIR, batch, environment, flags, write_parallel
+from tests.helpers import ROOT, SMALL, USER_DIR, VARIANTS, batch, environment, flags, write_parallel
 
 TRAINING = {
     "task": "translation", "source-lang": "xx", "target-lang": "yy", "optimizer": "adam", "lr": 0.01,
@@ -300,8 +300,19 @@ def test_fully_sharded_without_fairscale_is_refused(data, tmp_path):
         train(data, tmp_path, **{"ddp-backend": "fully_sharded"})
 
 
+RECIPES = {"optimizer": "fused_adam", "criterion": "chunked_label_smoothed_cross_entropy"}  # as our recipes have them
+
+
 @pytest.mark.parametrize(
-    "arch", [{"arch": "macaron_tiny"}, {"arch": "floater_tiny"}, {"arch": "floater_tiny", "flow-update-interval": 2}]
+    "arch",
+    [
+        {"arch": "macaron_tiny"},
+        {"arch": "floater_tiny", "flow-update-interval": 2},
+        {"arch": "floater_tiny"} | RECIPES,
+        {"arch": "rk2_learnable_tiny"} | RECIPES,
+        VARIANTS["transevolve_randomff_1_tiny"] | RECIPES,
+    ],
+    ids=lambda options: f"{options['arch']} {options.get('optimizer', 'adam')}",
 )
 def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path, arch):
     """The one way of data-parallel training that works on a CPU: gloo, a process a rank, legacy_ddp."""
@@ -311,7 +322,8 @@ def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path, arch)
     common = {**TRAINING, **SMALL, **arch, "max-update": 4, "max-tokens": 50, "no-epoch-checkpoints": True}
 
     def start(**more):
-        words = ["fairseq-train", str(data), *flags({**common, **more})]
+        values = {k: v for k, v in {**common, **more}.items() if v is not None}
+        words = ["fairseq-train", str(data), *flags(values)]
         return subprocess.Popen(words, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 text=True)  # fmt: skip
 
