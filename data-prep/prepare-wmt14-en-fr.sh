@@ -48,5 +48,6 @@ unpack TEST test-full.tgz $statmt/wmt14/test-full.tgz test-full
 files+=(--add test "$unpacked/test-full/newstest2014-fren-src.en.sgm" "$unpacked/test-full/newstest2014-fren-ref.fr.sgm")
 once "$text/raw" "${text_tool[@]}" gather --langs en fr "${files[@]}" --output-dir "$text/raw.part"
 prepare test
+compare training "$text/bpe/train.fr" 35762532
 compare validation "$text/bpe/valid.fr" 26822
 compare newstest2014 "$out/tok/test.fr" 3003
