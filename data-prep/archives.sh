@@ -11,6 +11,7 @@ moses_files=(tokenizer/{tokenizer,lowercase,normalize-punctuation,remove-non-pri
     share/nonbreaking_prefixes/nonbreaking_prefix.{en,de,fr,ro})
 
 out='' tokeniser=${TOKENISER:-sacremoses} workers=$(nproc)
+choice TOKENISER "$tokeniser" sacremoses moses
 every=0         # the Nth pair of the training text is held out for validation; 0: none, there is a set
 clean=tokens    # what cleaning counts: tokens, before BPE is learned; or units, after it is applied
 common=()       # flags of `text.py tokenise` for all text
@@ -22,7 +23,7 @@ common_option() {
     case $1 in
     -h | --help) usage; exit 0 ;;
     --out) out=$(absolute "$(argument --out "$@")") ;;
-    --tokeniser) tokeniser=$(argument --tokeniser "$@") ;;
+    --tokeniser) tokeniser=$(argument --tokeniser "$@") && choice --tokeniser "$tokeniser" sacremoses moses ;;
     --workers) workers=$(argument --workers "$@") && positive --workers "$workers" ;;
     --merges) merges=$(argument --merges "$@") && positive --merges "$merges" ;;
     --dry-run) taken=1 && print_only ;;
@@ -32,7 +33,6 @@ common_option() {
 
 # begin [SETTING...]: leave if $out is there already and was made with these settings.
 begin() {
-    [[ $tokeniser == published ]] || choice --tokeniser "$tokeniser" sacremoses moses
     out=${out:-$root/data-bin/$name}
     text=$out.text
     [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates files for fairseq-preprocess"

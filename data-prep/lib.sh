@@ -129,7 +129,8 @@ learn_bpe() {
         --num-workers "$workers"
 }
 
-# apply_bpe OUTPUT FOLDER SPLIT...: segment files of FOLDER.
+# apply_bpe OUTPUT FOLDER SPLIT...: segment files of FOLDER; in one process, since subword-nmt with several loses the
+# lines of one that fails, and says nothing.
 apply_bpe() {
     local output=$1 folder=$2 split lang
     shift 2

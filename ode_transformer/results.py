@@ -118,7 +118,7 @@ def where() -> dict[str, Any]:
 
 
 def _commands(run_dir: Path) -> list[dict[str, Any]]:
-    """What scripts/lib.sh wrote down: each command once, with the seconds it took when it was first done."""
+    """What scripts/lib.sh wrote down, beside the training: each once, with the seconds it took when first done."""
     found: dict[str, int] = {}
     for line in _text(run_dir / "commands.log").splitlines():
         seconds, _, command = line.partition(" ")
@@ -156,15 +156,16 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     precision = next((name for name in recipes.PRECISIONS if common.get(name)), "fp32")
     start = re.search(r"--finetune-from-model (\S+)", command)
     hashes = {"average.pt": sha256(run_dir / "average.pt")}
-    if start and Path(start[1]).is_file():
-        hashes["start"] = sha256(Path(start[1]))
+    if start and (recipes.ROOT / start[1]).is_file():
+        hashes["start"] = sha256(recipes.ROOT / start[1])
     # Folders are a machine's own affair.
-    folders = {str(run_dir): recipes.default_run_dir(recipe), f"{recipes.ROOT}/": ""}
-    folders |= {os.environ[name]: f"${name}" for name in FOLDERS if os.environ.get(name)}
+    folders = {run_dir: recipes.default_run_dir(recipe), recipes.ROOT: "."}
+    folders |= {Path(os.environ[name]): f"${name}" for name in FOLDERS if os.environ.get(name)}
 
     def plain(text: str) -> str:
         for folder, name in folders.items():
-            text = text.replace(folder, name)
+            for path in {str(folder.absolute()), str(folder.resolve())}:
+                text = re.sub(rf"{re.escape(path)}(?![^/\s])", lambda _, name=name: name, text)
         return text
 
     return {

@@ -12,10 +12,13 @@ import hashlib
 import importlib.metadata
 import itertools
 import json
+import multiprocessing
+import os
 import re
 import shlex
 import subprocess
 import sys
+import threading
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -288,11 +291,25 @@ def _tokenise(args: argparse.Namespace) -> None:
             raise TextError(f"{source} has {count} lines, {target} {written}")
 
 
+def _end_with_parent() -> None:
+    """Have a worker end when its parent is killed: it would hold the parent's lock for ever."""
+
+    def wait():
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int) -> Iterator[Any]:
-    """What ``work`` makes of each, in their order; never many more at a time than there are processes."""
+    """What ``work`` makes of each, in their order; never many more at a time than there are processes.
+
+    Raises:
+        TextError: a process was killed.
+    """
     waiting: deque[Future] = deque()
     try:
-        with ProcessPoolExecutor(workers) as pool:
+        with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
             for chunk in chunks:
                 waiting.append(pool.submit(work, chunk))
                 if len(waiting) > 2 * workers:
@@ -431,6 +448,10 @@ def _pairs(values: Sequence[str]) -> dict[str, str]:
     return dict(value.split("=", 1) for value in values)
 
 
+def _with_version(settings: Sequence[str]) -> dict[str, str]:
+    return {"text_version": VERSION, **_pairs(settings)}
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
@@ -440,7 +461,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _settings(args: argparse.Namespace) -> None:
     """Succeed if the file holds these settings; write them if it is absent; name what differs otherwise."""
-    wanted = {"text_version": VERSION, **_pairs(args.settings)}
+    wanted = _with_version(args.settings)
     if not args.file.exists():
         if args.required:
             raise TextError(f"{args.file.parent} was not made, or not finished, by this script; take another --out")
@@ -456,7 +477,8 @@ def _settings(args: argparse.Namespace) -> None:
     ]
     if differ:
         raise TextError(
-            f"{args.file.parent} was made with other settings ({'; '.join(differ)}); take another --out or remove it"
+            f"{args.file.parent} was made with other settings ({'; '.join(differ)}); take another --out, or remove it "
+            "(of a folder DIR.text all but download)"
         )
 
 
@@ -472,7 +494,7 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
             for lang, line in zip(args.langs, pair, strict=True):
                 tokens[lang] += len(line.split())
         counts[split] = {"lines": lines, "tokens": tokens}
-    settings = {"text_version": VERSION, **_pairs(args.settings)}
+    settings = _with_version(args.settings)
     # The four special symbols are not in the file.
     symbols = {lang: count_lines(data / f"dict.{lang}.txt") + 4 for lang in args.langs}
     versions = {"python": sys.version.split()[0]}
@@ -518,14 +540,16 @@ def mend_index(prefix: Path, lines: int) -> None:
     try:
         with index.open("rb") as file:  # magic, version, kind of numbers; number of sentences; sizes; places in bytes
             head = file.read(26)
+            if not head.startswith(b"MMIDIDX"):
+                raise TextError(f"{index}: is no index of fairseq's")
             count = int.from_bytes(head[18:], "little")
             sizes = np.fromfile(file, np.int32, count)
             places = np.fromfile(file, np.int64, count)
         size = data.stat().st_size
     except OSError as error:
         raise TextError(f"{error.filename}: {error.strerror}") from error
-    if not head.startswith(b"MMIDIDX") or len(places) != count:
-        raise TextError(f"{index}: is no index of fairseq's, or cut off")
+    if len(places) != count:
+        raise TextError(f"{index}: is cut off")
     if count != lines:
         raise TextError(f"{index}: has {count} sentences, the text {lines}")
     ends = sizes.cumsum(dtype=np.int64)

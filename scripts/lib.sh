@@ -23,7 +23,7 @@ usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"; }
 # Print a plain command as one could type it, then run it. One that succeeds joins those of the run, with its seconds.
 run() {
     local line begun=$SECONDS
-    line=$(sed "s/'\([A-Za-z0-9_.,:=/@%+-]*\)'/\1/g" <<<"${*@Q}")
+    line=$(sed "s/'\([A-Za-z0-9_.,:=/@%+-]\+\)'/\1/g" <<<"${*@Q}")
     echo "+ $line" >&2
     "$@" || return
     if [[ -n ${ODE_TRANSFORMER_COMMANDS:-} ]]; then
@@ -33,6 +33,12 @@ run() {
 
 # note_where RUN_DIR: have the log of a training say where it goes on, and with which versions.
 note_where() { python -m ode_transformer.cli where >>"$1/train.log"; }
+
+# begun RUN_DIR: whether a training left something there that must not be mixed with another's.
+begun() {
+    local files=("$1"/checkpoint*.pt)
+    [[ -e $1/.trained || -e ${files[0]} ]]
+}
 
 # write_whole FILE TEXT: write a file beside first; several processes may, on several machines.
 write_whole() {
@@ -80,10 +86,11 @@ train_alone() {
     mkdir -p "$run_dir"
     alone_in "$run_dir"
     line=$(printf '%q ' "$@")
-    if [[ $line != "$(cat "$run_dir/train.command" 2>/dev/null)" ]]; then
-        if [[ -e $run_dir/checkpoint_last.pt || -e $run_dir/.trained ]]; then other_run "$run_dir"; fi
+    if ! begun "$run_dir"; then
         rm -f "$run_dir/train.log" # of nothing that is left
         write_whole "$run_dir/train.command" "$line"
+    elif [[ $line != "$(cat "$run_dir/train.command" 2>/dev/null)" ]]; then
+        other_run "$run_dir"
     fi
     if [[ -e $run_dir/.trained ]]; then return; fi
     if ! has_its_updates "$run_dir" 0 "$@"; then

@@ -100,13 +100,13 @@ mkdir -p "$run_dir"
 if [[ $nodes -eq 1 && ${SLURM_NTASKS:-1} -eq 1 ]]; then alone_in "$run_dir"; fi
 if [[ -d $data ]]; then
     dictionaries=$(cd "$data" && sha256sum -- dict.*.txt)
-    if [[ ! -e $run_dir/checkpoint_last.pt || ! -e $run_dir/dictionaries.sha256 ]]; then
+    if ! begun "$run_dir" || [[ ! -e $run_dir/dictionaries.sha256 ]]; then
         write_whole "$run_dir/dictionaries.sha256" "$dictionaries"
     elif [[ $dictionaries != "$(cat "$run_dir/dictionaries.sha256")" ]]; then
         die "$run_dir was trained with other dictionaries than $data holds now; take another --run-dir"
     fi
 fi
-if [[ ! -e $run_dir/.trained ]] && ! compgen -G "$run_dir/checkpoint*.pt" >/dev/null; then
+if ! begun "$run_dir"; then
     write_whole "$run_dir/train.command" "$line"
     if [[ $rank -eq 0 ]]; then rm -f "$run_dir/train.log"; fi # of nothing that is left
 elif [[ $(identity "$line") != "$(identity "$(cat "$run_dir/train.command" 2>/dev/null)")" ]]; then
@@ -119,6 +119,7 @@ if has_its_updates "$run_dir" "$rank" "${command[@]}"; then
     if [[ $rank -eq 0 ]]; then write_whole "$run_dir/.trained" ''; fi
     exit
 fi
+if [[ $rank -eq 0 ]]; then export ODE_TRANSFORMER_COMMANDS=$run_dir/commands.log; fi
 if [[ -n $start && ! -e $run_dir/checkpoint_last.pt ]]; then
     from=$(sed -nE 's/.* --finetune-from-model ([^ ]+) .*/\1/p' <<<"$line")
     if [[ $nodes -gt 1 ]]; then
@@ -136,9 +137,7 @@ $start"
         done <<<"$start"
     fi
 fi
-if [[ $rank -eq 0 ]]; then
-    note_where "$run_dir"
-    export ODE_TRANSFORMER_COMMANDS=$run_dir/commands.log
-fi
-run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"
+if [[ $rank -eq 0 ]]; then note_where "$run_dir"; fi
+# Not among the commands of the record, which has it, and its time, whatever stopped it.
+ODE_TRANSFORMER_COMMANDS='' run "${command[@]}" 2>&1 | tee -a "$run_dir/train.log"
 if [[ $rank -eq 0 ]]; then write_whole "$run_dir/.trained" ''; fi

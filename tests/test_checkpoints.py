@@ -170,7 +170,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
 def test_selection(tmp_path):
     for name in ("checkpoint1", "checkpoint2", "checkpoint10", "checkpoint_2_100", "checkpoint_10_1000",
                  "checkpoint_3_250", "checkpoint_last", "checkpoint_best", "checkpoint.best_loss_3.100",
-                 "checkpoint.best_loss_12.000", "checkpoint.best_loss_2.9007"):  # fmt: skip
+                 "checkpoint.best_loss_12.000", "checkpoint.best_loss_2.90011"):  # fmt: skip
         write(tmp_path / f"{name}.pt", cfg={"checkpoint": {"maximize_best_checkpoint_metric": False}})
 
     def names(**which):
@@ -179,7 +179,7 @@ def test_selection(tmp_path):
     assert names(last_epochs=2) == ["checkpoint2", "checkpoint10"]
     assert names(last_updates=2) == ["checkpoint_3_250", "checkpoint_10_1000"]
     assert names(best=1) == ["checkpoint_best"]
-    assert names(best=2) == ["checkpoint.best_loss_3.100", "checkpoint.best_loss_2.9007"]
+    assert names(best=2) == ["checkpoint.best_loss_3.100", "checkpoint.best_loss_2.90011"]
     with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint_last\.pt"):
         names(last_epochs=4)
     with pytest.raises(CheckpointError, match="--best 0"):

@@ -162,6 +162,9 @@ def test_raw_reference_of_another_length():
 # --- Files and the command
 
 END = "Generate test with beam=5: BLEU4 = 1.0\n"
+TRANSLATED = (
+    "2024-01-01 00:00:00 | INFO | fairseq_cli.generate | Translated 4 sentences (20 tokens) in 0.1s (40 sentences/s)\n"
+)
 
 
 def generated(order=(2, 0, 1), hyps=("ein hund .", "", "zwei katzen"), refs=("ein hund .", "", "drei katzen")) -> str:
@@ -197,6 +200,7 @@ def test_generate_output_without_references(tmp_path):
         (generated().replace("T-1\t\n", ""), "T-1 are missing"),
         (generated().replace(END, ""), "'Generate ... with beam=...', is missing"),
         (generated() + generated(), "T-2 is there twice"),
+        (generated().replace(END, TRANSLATED + END), "of 4 sentences, H-3 are missing"),
         (generated() + "\udcff", "not UTF-8"),  # the byte 0xff
     ],
 )

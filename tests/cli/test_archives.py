@@ -422,7 +422,7 @@ def test_moses_by_a_variable(tmp_path):
     done = run("iwslt14-de-en", "--dry-run", "--out", tmp_path / "out", TOKENISER="moses")
     assert done.returncode == 0 and "--moses" in done.stdout
     done = run("iwslt14-de-en", "--dry-run", "--out", tmp_path / "out", TOKENISER="x")
-    assert done.returncode == 1 and "--tokeniser x: must be one of sacremoses moses" in done.stderr
+    assert done.returncode == 1 and "TOKENISER x: must be one of sacremoses moses" in done.stderr
 
 
 def test_two_at_once_take_turns(archives, tmp_path):

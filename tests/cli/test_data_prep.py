@@ -1,13 +1,16 @@
 """Data preparation: a tiny Multi30k through the script, its checks, its second runs; the real one where it is."""
 
+import contextlib
 import gzip
 import io
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -327,6 +330,25 @@ def test_a_worker_that_is_killed_ends_the_work(tmp_path):
         list(text._in_parallel(die, [[], []], 2))
 
 
+def test_killed_tokenising_leaves_no_worker_behind(tmp_path):
+    """They would hold its lock, and whoever waits for that would wait for ever."""
+    code = (
+        "import sys, time; from ode_transformer import text; list(text._in_parallel(time.sleep, [0.1] + [60] * 9, 2))"
+    )
+    read, write = os.pipe()  # it ends when nobody has it open
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, pass_fds=[write], start_new_session=True)
+    os.close(write)
+    time.sleep(5)
+    process.kill()
+    try:
+        assert select.select([read], [], [], 20)[0] and os.read(read, 1) == b""
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        os.close(read)
+
+
 def test_work_in_parallel_keeps_its_order_and_draws_no_more_than_it_needs():
     drawn = []
     found = text._in_parallel(len, (drawn.append(i) or [0] * i for i in range(50)), 2)
@@ -375,7 +397,10 @@ def test_binarised_text_that_is_not_the_text(tmp_path):
     with pytest.raises(text.TextError, match=r"fr\.bin: has 15 bytes, which 8 symbols do not fill"):
         text.mend_index(prefix, 3)
     Path(f"{prefix}.idx").write_bytes(Path(f"{prefix}.idx").read_bytes()[:-1])
-    with pytest.raises(text.TextError, match=r"fr\.idx: is no index of fairseq's, or cut off"):
+    with pytest.raises(text.TextError, match=r"fr\.idx: is cut off"):
+        text.mend_index(prefix, 3)
+    Path(f"{prefix}.idx").write_bytes(b"x" * 100)
+    with pytest.raises(text.TextError, match=r"fr\.idx: is no index of fairseq's"):
         text.mend_index(prefix, 3)
     with pytest.raises(text.TextError, match=r"absent\.idx: No such file"):
         text.mend_index(tmp_path / "absent", 3)
