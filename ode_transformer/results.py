@@ -64,6 +64,7 @@ def read_log(path: Path) -> dict[str, Any]:
             if key in values and not (kind == "valid" and key in ("wps", "num_updates")):
                 name = key if key == "num_updates" else f"{kind}_{key}"
                 entry[name] = float(values[key]) if key != "num_updates" else int(values[key])
+    curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # others did not end
     if parameters is None or not curve:
         raise RecordError(f"{path}: no log of fairseq-train --log-format json with a finished epoch")
     count, trained = (int(n.replace(",", "")) for n in parameters.groups())

@@ -68,7 +68,7 @@ class Row:
         theirs = getattr(self.paper, what, "")
         found = {
             "parameters": [r["training"]["parameters"] for r in self.records],
-            "updates": [r["training"]["curve"][-1]["num_updates"] for r in self.records],
+            "updates": [max(e.get("num_updates", 0) for e in r["training"]["curve"]) for r in self.records],
         }[what]
         ours = f"{found[0]:,}" if found else ""
         return f"{theirs} / {ours}" if theirs and ours else theirs or ours

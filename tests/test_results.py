@@ -31,6 +31,8 @@ def test_a_log_becomes_a_curve(tmp_path):
         # stopped, resumed: the clock begins again
         + HEAD
         + line("train", epoch=3, loss=6.0, ppl=80, gnorm=1.0, wps=1000, wall=8, num_updates=21)
+        # stopped within an epoch, after a validation there
+        + line("valid", epoch=4, loss=5.5, ppl=70, num_updates=24)
     )
     log = results.read_log(path)
     assert (log["parameters"], log["trained_parameters"], log["seconds"]) == (1234, 1000, 28)
