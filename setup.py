@@ -20,6 +20,7 @@ setup(
         "fairseq-fixed==0.12.3.1",
         "torch>=2.6",
         "matplotlib",
+        "numpy",
         "sacrebleu",
         "sacremoses",
         "sentencepiece",
