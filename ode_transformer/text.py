@@ -373,23 +373,33 @@ def _short_to_long(args: argparse.Namespace) -> None:
         raise TextError(
             f"--limit {args.limit} --bins {bins}: bins must increase, from --limit or above, and --limit be 2 up"
         )
-    train, valid = args.splits
-    parts: dict[str, list[tuple[str, str]]] = {name: [] for name in ("train", "valid", *_bin_names(bins))}
-    for source, target in read_pair(args.dir / train, args.langs):
-        length = len(source.split())
-        if length < args.limit:
-            parts["train"].append((source, target))
-        elif length >= bins[0]:
-            parts[_bin_names(bins)[bisect.bisect(bins, length) - 1]].append((source, target))
-    parts["valid"] = [p for p in read_pair(args.dir / valid, args.langs) if len(p[0].split()) < args.limit]
-    for name, found in parts.items():
-        if not found:
-            raise TextError(f"--limit {args.limit} --bins {bins}: no pairs for {name}")
+    names = _bin_names(bins)
+    counts = dict.fromkeys(("train", "valid", *names), 0)
     args.output_dir.mkdir(parents=True, exist_ok=True)
-    for name, found in parts.items():
-        for lang, lines in zip(args.langs, zip(*found, strict=True), strict=True):
-            write_lines(args.output_dir / f"{name}.{lang}", lines)
-        print(f"{name}: {len(found)} pairs", file=sys.stderr)
+    with ExitStack() as stack:
+        files = {
+            name: [
+                stack.enter_context((args.output_dir / f"{name}.{lang}").open("w", encoding="utf-8", newline="\n"))
+                for lang in args.langs
+            ]
+            for name in counts
+        }
+        for split, prefix in zip(("train", "valid"), args.splits, strict=True):
+            for pair in read_pair(args.dir / prefix, args.langs):
+                length = len(pair[0].split())
+                if length < args.limit:
+                    name = split
+                elif split == "train" and length >= bins[0]:
+                    name = names[bisect.bisect(bins, length) - 1]
+                else:
+                    continue
+                counts[name] += 1
+                for file, line in zip(files[name], pair, strict=True):
+                    file.write(f"{line}\n")
+    for name, count in counts.items():
+        if not count:
+            raise TextError(f"--limit {args.limit} --bins {bins}: no pairs for {name}")
+        print(f"{name}: {count} pairs", file=sys.stderr)
 
 
 def _bin_names(bins: Sequence[int]) -> list[str]:
