@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from unicodedata import category
 
 import numpy as np
@@ -69,9 +69,13 @@ def count_lines(path: Path) -> int:
     return sum(1 for _ in read_lines(path))
 
 
+def _create(path: Path) -> TextIO:
+    return path.open("w", encoding="utf-8", newline="\n")
+
+
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write lines as UTF-8, each ended by a line feed."""
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+    with _create(path) as file:
         file.writelines(f"{line}\n" for line in lines)
 
 
@@ -224,7 +228,7 @@ def _gather(args: argparse.Namespace) -> None:
     for split in dict.fromkeys(split for split, _, _ in args.add):
         outputs = [args.output_dir / f"{split}.{lang}" for lang in args.langs]
         with ExitStack() as stack:
-            files = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in outputs]
+            files = [stack.enter_context(_create(path)) for path in outputs]
             for source, target in ([Path(f) for f in files] for name, *files in args.add if name == split):
                 count = 0
                 for pair in _parallel(source, _text(source), target, _text(target)):
@@ -335,10 +339,7 @@ def _clean(args: argparse.Namespace) -> None:
         odd: dict[str, list[int]] = {}
         kept = 0
         with ExitStack() as stack:
-            files = [
-                stack.enter_context((args.output_dir / f"{split}.{lang}").open("w", encoding="utf-8", newline="\n"))
-                for lang in args.langs
-            ]
+            files = [stack.enter_context(_create(args.output_dir / f"{split}.{lang}")) for lang in args.langs]
             for number, pair in enumerate(read_pair(args.dir / split, args.langs), 1):
                 if fault := limits.fault(pair):
                     odd.setdefault(fault, []).append(number)
@@ -357,8 +358,7 @@ def _hold_out(args: argparse.Namespace) -> None:
     for lang in args.langs:
         with ExitStack() as stack:
             train, valid = (
-                stack.enter_context((args.output_dir / f"{name}.{lang}").open("w", encoding="utf-8", newline="\n"))
-                for name in ("train", "valid")
+                stack.enter_context(_create(args.output_dir / f"{name}.{lang}")) for name in ("train", "valid")
             )
             for number, line in enumerate(read_lines(args.dir / f"train.{lang}"), 1):
                 (train if number % args.every else valid).write(f"{line}\n")
@@ -378,10 +378,7 @@ def _short_to_long(args: argparse.Namespace) -> None:
     args.output_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         files = {
-            name: [
-                stack.enter_context((args.output_dir / f"{name}.{lang}").open("w", encoding="utf-8", newline="\n"))
-                for lang in args.langs
-            ]
+            name: [stack.enter_context(_create(args.output_dir / f"{name}.{lang}")) for lang in args.langs]
             for name in counts
         }
         for split, prefix in zip(("train", "valid"), args.splits, strict=True):

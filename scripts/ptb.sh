@@ -65,7 +65,8 @@ command=(fairseq-train "$data" --user-dir ode_transformer --task language_modeli
     --optimizer fused_adam --adam-betas '(0.9, 0.997)' --clip-norm 0.0
     --lr 0.0007 --lr-scheduler inverse_sqrt --warmup-updates 2000 --warmup-init-lr 1e-07
     --distributed-world-size 1 --max-tokens 4096 --required-batch-size-multiple 1 --max-epoch 20 --seed "$seed"
-    --update-epoch-batch-itr True --save-dir "$run_dir" --no-epoch-checkpoints --log-format json --log-interval 50 --no-progress-bar)
+    --update-epoch-batch-itr True --save-dir "$run_dir" --no-epoch-checkpoints
+    --log-format json --log-interval 50 --no-progress-bar)
 if [[ $small -eq 1 ]]; then
     command+=(--decoder-embed-dim 128 --decoder-ffn-embed-dim 512 --decoder-attention-heads 4
         --max-epoch 3 --warmup-updates 200)
