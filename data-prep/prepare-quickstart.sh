@@ -30,7 +30,7 @@ if [[ -e $out ]]; then
 fi
 text=$out.text
 if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
-run python "$root/ode_transformer/corpus.py" "$text" --seed "$seed"
+run python -m ode_transformer corpus "$text" --seed "$seed"
 run fairseq-preprocess --source-lang de --target-lang en --destdir "$out.part" \
     --trainpref "$text/train" --validpref "$text/valid" --testpref "$text/test"
 run "${text_tool[@]}" manifest --set quickstart --source generated --langs de en --text-dir "$text" \

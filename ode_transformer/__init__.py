@@ -1,32 +1,30 @@
-"""Transformers as numerical solutions of ordinary differential equations, as a fairseq plugin.
+"""Transformers as numerical solutions of ordinary differential equations: a fairseq plugin, and what is done with it.
 
-Importing this package, whether fairseq does it (``--user-dir``) or a notebook, registers its architectures with
-fairseq, lets old checkpoints load, and has PyTorch put cuDNN's attention last, unless the environment says otherwise.
+``ode_transformer`` itself is what fairseq loads: numerics, modules, models, the loss and the optimisers.
+``ode_transformer.experiments`` is what is done with models: recipes, text, scores, records, tables, pictures.
+
+Importing this package imports neither PyTorch nor fairseq. ``import ode_transformer.models`` registers the
+architectures with fairseq, and so does ``--user-dir``: fairseq imports the folder ``models/`` of a plugin by itself.
 """
 
-import os
+from importlib import import_module
 
-from .requirements import check_requirements
 from .version import __version__
 
-check_requirements()
+__all__ = ["__version__"]
 
-# PyTorch prefers cuDNN's attention on some GPUs, which plans anew for every shape; batches of text differ in theirs.
-os.environ.setdefault("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
 
-# The first allows the Namespace of stock fairseq's checkpoints to be loaded; the others register a loss, an optimiser.
-from . import checkpoints, criterion, optim  # noqa: E402
-from .families import classification, floater, language_model, macaron, ode, transevolve  # noqa: E402
+class _Folders(list):
+    """The package's ``__path__``, which fairseq asks whether the plugin was imported before.
 
-__all__ = [
-    "__version__",
-    "checkpoints",
-    "classification",
-    "criterion",
-    "floater",
-    "language_model",
-    "macaron",
-    "ode",
-    "optim",
-    "transevolve",
-]
+    In a process that has imported ``ode_transformer`` already, ``fairseq.utils.import_user_module`` asks
+    ``user_dir in ode_transformer.__path__`` and takes a yes to mean that the architectures are registered. This class
+    makes that true. Python's own import system only iterates over the folders.
+    """
+
+    def __contains__(self, folder: object) -> bool:
+        import_module(f"{__name__}.models")
+        return super().__contains__(folder)
+
+
+__path__ = _Folders(__path__)

@@ -2,11 +2,9 @@
 
 import argparse
 import contextlib
-import os
 import pickle
 import re
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +13,9 @@ from typing import Any, Optional
 import torch
 from fairseq.logging import meters
 from torch import Tensor
+
+from .errors import OdeTransformerError
+from .files import whole
 
 # Checkpoints of stock fairseq's architectures hold an argparse.Namespace, and those of before 0.10 the trainer's
 # meters, by their name of then. torch's weights-only loading refuses both until they are allowed. Neither has code that
@@ -27,7 +28,7 @@ torch.serialization.add_safe_globals([argparse.Namespace, *((m, f"fairseq.meters
 _DROPPED = ("model", "criterion", "last_optimizer_state")
 
 
-class CheckpointError(ValueError):
+class CheckpointError(OdeTransformerError):
     """A checkpoint that cannot be used; the message names the file and the reason."""
 
 
@@ -65,24 +66,11 @@ def save(state: dict[str, Any], path: str | Path) -> None:
     Raises:
         CheckpointError: it could not be written, for instance on a full disk.
     """
-    path = Path(path)
-    temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
+        with whole(path, "wb") as file:
             torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # as if opened plainly; a temporary file is the owner's alone
-        temporary.replace(path)
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"{path}: cannot be written: {error}") from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
 
 
 def select(

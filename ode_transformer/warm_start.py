@@ -35,8 +35,8 @@ from torch import Tensor, nn
 from . import checkpoints
 from .checkpoints import CheckpointError
 from .config import PRESETS, FlatTransformerConfig, add_flags, resolve, switch
-from .families.floater import FloaterConfig, FloaterModel
-from .families.transformer import SplitTransformerModel
+from .models.floater import FloaterConfig, FloaterModel
+from .models.transformer import SplitTransformerModel
 from .modules.history import History
 from .numerics.coefficients import Gates, Scalars
 from .numerics.flow import Flow

@@ -35,7 +35,7 @@ if [[ ${#which[@]} -gt 0 ]]; then
     [[ -n $output ]] || die "--output is needed"
     what=$(absolute "$what")
     cd "$root"
-    run python -m ode_transformer.cli average "$what" "${which[@]}" --output "$output"
+    run python -m ode_transformer average "$what" "${which[@]}" --output "$output"
 else
     what=$(recipe_name "$what")
     cd "$root"

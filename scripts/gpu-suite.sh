@@ -66,7 +66,7 @@ cells() {
     done
 }
 if [[ -z $systems ]]; then
-    systems=$(python ode_transformer/recipes.py list | grep '^multi30k-full/' | grep -v -e -warm- -e -longer-)
+    systems=$(python -m ode_transformer recipe list | grep '^multi30k-full/' | grep -v -e -warm- -e -longer-)
     systems+=" $(cells)"
 fi
 options=() gpus=0 started=0
@@ -150,7 +150,7 @@ if [[ $dry_run -eq 0 ]]; then
             if [[ $((deadline - SECONDS)) -lt 20 ]]; then break; fi
             echo "== benchmark, $precision" >&2
             status=0
-            timeout "$((deadline - SECONDS))" "$python" -m ode_transformer.cli bench suite \
+            timeout "$((deadline - SECONDS))" "$python" -m ode_transformer bench suite \
                 --device cuda --precision "$precision" --missing --directory "$out/bench" || status=$?
             if [[ $status -ne 0 && $status -ne 124 ]]; then failed=1; fi
         done
@@ -200,7 +200,7 @@ if [[ $cpu -eq 0 && ! -f $out/gpu-checks.txt ]]; then
 fi
 if [[ $cpu -eq 0 ]]; then
     for precision in $bench; do
-        if ! python -m ode_transformer.cli bench suite --device cuda --precision "$precision" --missing --list \
+        if ! python -m ode_transformer bench suite --device cuda --precision "$precision" --missing --list \
             --directory "$out/bench"; then left=$((left + 1)); fi
     done
 fi

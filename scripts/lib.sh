@@ -10,6 +10,8 @@ if ! command -v python >/dev/null; then python() { python3 "$@"; }; fi
 
 # fairseq and hydra warn about each other at every start.
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
+# From a clone the package is found wherever a command is run.
+export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 
 # Leave with a message: the option, the value, the valid set.
 die() {
@@ -32,7 +34,7 @@ run() {
 }
 
 # note_where RUN_DIR: have the log of a training say where it goes on, and with which versions.
-note_where() { python -m ode_transformer.cli where >>"$1/train.log"; }
+note_where() { python -m ode_transformer where >>"$1/train.log"; }
 
 # begun RUN_DIR: whether a training left something there that must not be mixed with another's.
 begun() {
@@ -70,7 +72,7 @@ has_its_updates() {
     shift 2
     if [[ ! -e $run_dir/checkpoint_last.pt ]]; then return 1; fi
     if [[ $rank -ne 0 ]]; then look=(--look); fi
-    updates=$(python -m ode_transformer.cli resume "$run_dir" "${look[@]}") || die "$run_dir cannot be gone on from"
+    updates=$(python -m ode_transformer resume "$run_dir" "${look[@]}") || die "$run_dir cannot be gone on from"
     while [[ $# -gt 1 ]]; do
         if [[ $1 == --max-update ]]; then last=$2; fi
         shift
@@ -113,12 +115,12 @@ absolute() { realpath -m -- "$1"; }
 recipe_name() { if [[ $1 == *.yaml || $1 == *.yaml/* ]]; then absolute "$1"; else printf '%s' "$1"; fi; }
 
 # The plain commands of a step: recipe_commands NAME [options] STEP [options], one a line, quoted for the shell.
-recipe_commands() { python "$root/ode_transformer/recipes.py" command "$@"; }
+recipe_commands() { python -m ode_transformer recipe command "$@"; }
 
 # Where the run of a recipe goes by default, links resolved: run_dir_of NAME [options]
 run_dir_of() {
     local found
-    found=$(python "$root/ode_transformer/recipes.py" run-dir "$@") || return
+    found=$(python -m ode_transformer recipe run-dir "$@") || return
     absolute "$root/$found"
 }
 

@@ -65,4 +65,4 @@ if [[ $dry_run -eq 1 ]]; then
 fi
 [[ -e $data ]] || run data-prep/prepare-listops.sh --out "$data"
 train_alone "$run_dir" "${command[@]}"
-run python -m ode_transformer.cli curve "$run_dir" --output "${record:-$run_dir/record.json}"
+run python -m ode_transformer curve "$run_dir" --output "${record:-$run_dir/record.json}"

@@ -99,4 +99,4 @@ fi
 train_alone "$run_dir" "${command[@]}"
 evaluate valid
 evaluate 'test'
-run python -m ode_transformer.cli curve "$run_dir" --output "${record:-$run_dir/record.json}"
+run python -m ode_transformer curve "$run_dir" --output "${record:-$run_dir/record.json}"

@@ -28,7 +28,7 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 cd "$root"
-if [[ ${#recipes[@]} -eq 0 ]]; then mapfile -t recipes < <(python ode_transformer/recipes.py list --paper); fi
+if [[ ${#recipes[@]} -eq 0 ]]; then mapfile -t recipes < <(python -m ode_transformer recipe list --paper); fi
 
 # One recipe; its output goes to a file, the outcome to the terminal.
 one() {
@@ -49,4 +49,4 @@ for recipe in "${recipes[@]}"; do
 done | sort -u | while read -r line; do eval "run $line" </dev/null; done
 # shellcheck disable=SC2016  # the inner shell expands it
 printf '%s\n' "${recipes[@]}" | OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} xargs -P "$jobs" -I{} bash -c 'one "$1"' _ {}
-run python -m ode_transformer.cli rehearsal "${recipes[@]}" --output "$output"
+run python -m ode_transformer rehearsal "${recipes[@]}" --output "$output"

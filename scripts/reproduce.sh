@@ -46,10 +46,10 @@ if [[ $dry_run -eq 1 ]]; then
     if [[ -z $devices ]]; then
         gpus=0
         if [[ -z $cpu ]]; then gpus=$(gpu_count); fi
-        devices=$(python ode_transformer/recipes.py devices "$recipe" "${variant[@]}" "$gpus")
+        devices=$(python -m ode_transformer recipe devices "$recipe" "${variant[@]}" "$gpus")
     fi
     show_options+=(--devices "$devices" ${run_dir:+--run-dir "$run_dir"})
-    text=$(python ode_transformer/recipes.py show "$recipe" "${variant[@]}" "${show_options[@]}")
+    text=$(python -m ode_transformer recipe show "$recipe" "${variant[@]}" "${show_options[@]}")
     while IFS= read -r line; do
         case $line in
         fairseq-train\ *) line+="$(if [[ $# -gt 0 ]]; then printf ' %q' "$@"; fi)$cpu" ;;
@@ -61,7 +61,7 @@ if [[ $dry_run -eq 1 ]]; then
     echo
     run_dir=${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}
     echo "# record, of what these scripts leave behind"
-    printf '%q ' python -m ode_transformer.cli record "$recipe" "${variant[@]}" --run-dir "$run_dir" --output "${record:-$run_dir/record.json}"
+    printf '%q ' python -m ode_transformer record "$recipe" "${variant[@]}" --run-dir "$run_dir" --output "${record:-$run_dir/record.json}"
     echo
     exit
 fi
@@ -111,5 +111,5 @@ while read -r line; do
     run "${command[@]}" --json >"$run_dir/scores/${file%.txt}.json.tmp"
     mv "$run_dir/scores/${file%.txt}.json.tmp" "$run_dir/scores/${file%.txt}.json"
 done < <(recipe_commands "$recipe" "${variant[@]}" score --run-dir "$run_dir")
-ODE_TRANSFORMER_COMMANDS='' run python -m ode_transformer.cli record "$recipe" "${variant[@]}" --run-dir "$run_dir" \
+ODE_TRANSFORMER_COMMANDS='' run python -m ode_transformer record "$recipe" "${variant[@]}" --run-dir "$run_dir" \
     --output "${record:-$run_dir/record.json}"

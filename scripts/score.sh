@@ -27,4 +27,4 @@ case ${1:-} in
 -h | --help) usage; exit 0 ;;
 '') die "nothing to score; see --help" ;;
 esac
-run python "$root/ode_transformer/scoring.py" "$@"
+run python -m ode_transformer score "$@"

@@ -52,7 +52,7 @@ if [[ -z $devices ]]; then
     if [[ $nodes -gt 1 || ${SLURM_NTASKS:-1} -gt 1 ]]; then
         devices=$((${SLURM_NTASKS:-0} > nodes ? SLURM_NTASKS : nodes * (gpus > 0 ? gpus : 1)))
     else
-        devices=$(python ode_transformer/recipes.py devices "$recipe" "${variant[@]}" "$gpus")
+        devices=$(python -m ode_transformer recipe devices "$recipe" "${variant[@]}" "$gpus")
     fi
 fi
 [[ $((devices % nodes)) -eq 0 ]] || die "--devices $devices: cannot be dealt evenly to $nodes nodes"
@@ -93,7 +93,7 @@ if [[ $dry_run -eq 1 ]]; then
 fi
 
 # The data that the dictionary was made for?
-if [[ -e $data/manifest.json ]]; then python ode_transformer/text.py intact "$data"; fi
+if [[ -e $data/manifest.json ]]; then python -m ode_transformer text intact "$data"; fi
 
 # The same run, or another that must not be mixed with it?
 mkdir -p "$run_dir"

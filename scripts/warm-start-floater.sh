@@ -38,7 +38,7 @@ done
 [[ -n $data ]] || die "a CHECKPOINT and a DATA folder are needed; see --help"
 [[ -n $save_dir ]] || die "--save-dir is needed; see --help"
 cd "$root"
-start=(python -m ode_transformer.cli warm-start "$checkpoint" --arch "$arch" --data "$data" --output "$save_dir/start.pt"
+start=(python -m ode_transformer warm-start "$checkpoint" --arch "$arch" --data "$data" --output "$save_dir/start.pt"
     -- "$@")
 train=(fairseq-train "$data" --user-dir ode_transformer --arch "$arch" --finetune-from-model "$save_dir/start.pt"
     --save-dir "$save_dir")
@@ -49,7 +49,7 @@ if [[ $dry_run -eq 1 ]]; then
     printf '# and before these FLAGS those that the first command names\n'
     exit
 fi
-updates=$(python -m ode_transformer.cli resume "$save_dir")
+updates=$(python -m ode_transformer resume "$save_dir")
 if [[ $updates -eq 0 ]]; then
     report=$(run "${start[@]}")
     echo "$report"

@@ -15,7 +15,7 @@ from fairseq.search import BeamSearch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import ode_transformer  # noqa: F401  registers the architectures
+import ode_transformer.models  # noqa: F401  registers the architectures
 from ode_transformer import config
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -158,7 +158,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
 
     words = ["average", str(tmp_path), "--last-epochs", str(len(paths)), "--output", str(output)]
     done = subprocess.run(
-        [sys.executable, "-m", "ode_transformer.cli", *words],
+        [sys.executable, "-m", "ode_transformer", *words],
         cwd=ROOT, env=environment(), preexec_fn=limit, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 1

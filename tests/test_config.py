@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 import ode_transformer
 from ode_transformer import config
-from ode_transformer.families import macaron, ode, transevolve
+from ode_transformer.models import macaron, ode, transevolve
 from tests.helpers import ROOT, USER_DIR, model, parse, task
 
 

@@ -43,8 +43,9 @@ def test_by_user_dir_from_anywhere(tmp_path):
     assert find(USER_DIR, cwd=tmp_path).returncode == 0
 
 
-def test_by_user_dir_after_an_import_from_the_same_place(tmp_path):
-    done = find(USER_DIR, before="import ode_transformer", cwd=tmp_path, path=ROOT)
+@pytest.mark.parametrize("before", ["import ode_transformer", "import ode_transformer.models"])
+def test_by_user_dir_after_an_import_from_the_same_place(tmp_path, before):
+    done = find(USER_DIR, before=before, cwd=tmp_path, path=ROOT)
     assert done.returncode == 0, done.stderr
 
 
@@ -63,13 +64,21 @@ def test_another_copy_that_is_already_imported_is_an_error(tmp_path):
 
 
 def test_by_import_alone_without_printing(tmp_path):
-    done = python("import ode_transformer", cwd=tmp_path, path=ROOT)
-    assert (done.returncode, done.stdout) == (0, "")
+    code = """
+import sys
+import ode_transformer, ode_transformer.experiments.cli
+assert not {"torch", "fairseq", "numpy"} & set(sys.modules)
+import ode_transformer.models
+from fairseq.models import ARCH_MODEL_REGISTRY
+assert "macaron_tiny" in ARCH_MODEL_REGISTRY
+"""
+    done = python(code, cwd=tmp_path, path=ROOT)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 def test_by_the_path_that_the_command_prints(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "ode_transformer.cli", "path"],
+        [sys.executable, "-m", "ode_transformer", "path"],
         cwd=tmp_path, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout.strip() == os.path.realpath(USER_DIR)
@@ -85,7 +94,7 @@ find = importlib.machinery.PathFinder.find_spec
 def only_the_folder(name, path=None, target=None):
     return find(name, [""] if name == "fairseq" else path, target)
 importlib.machinery.PathFinder.find_spec = only_the_folder
-import ode_transformer
+import ode_transformer.models
 """
     done = python(code, cwd=tmp_path, path=ROOT)
     assert done.returncode != 0

@@ -7,8 +7,8 @@ import sys
 import pytest
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from ode_transformer import recipes
-from ode_transformer.families import floater, ode
+from ode_transformer.experiments import recipes
+from ode_transformer.models import floater, ode
 from ode_transformer.modules.attention import RELATIVE_POSITIONS
 from ode_transformer.modules.history import HISTORIES
 from ode_transformer.modules.layers import ODE_FUNCTIONS, ODE_RESIDUALS
@@ -78,7 +78,7 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command):
     done = subprocess.run(
-        [sys.executable, "-m", "ode_transformer.cli", command, "--help"],
+        [sys.executable, "-m", "ode_transformer", command, "--help"],
         cwd=ROOT, env=environment(), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0 and "usage: ode-transformer" in done.stdout

@@ -8,11 +8,12 @@ from fairseq import checkpoint_utils
 from fairseq.models import build_model
 from omegaconf import OmegaConf
 
-from ode_transformer import cli, config
+from ode_transformer import config
 from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.experiments import cli
 from ode_transformer.warm_start import warm_start
-from tests.families.released import as_written, load, sizes
 from tests.helpers import SMALL, batch, parse, task
+from tests.models.released import as_written, load, sizes
 
 PRE_NORM = {"encoder-normalize-before": True, "decoder-normalize-before": True}
 SIZES = {k: v for k, v in SMALL.items() if "dropout" not in k}

@@ -28,7 +28,7 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 cd "$root"
-bench=(python -m ode_transformer.cli bench)
+bench=(python -m ode_transformer bench)
 if [[ $quick -eq 1 ]]; then
     run "${bench[@]}" suite --quick --device "$device" --precision "$precision" "${contests[@]}"
     exit
@@ -47,7 +47,7 @@ costs=()
 for record in "$lengths" "$directory/depth$suffix" "$directory/vocabulary$suffix"; do
     if [[ -e $record ]]; then costs+=("$record"); fi
 done
-run python -m ode_transformer.cli plot costs "${costs[@]}" --output "$directory/costs-$kind.png"
+run python -m ode_transformer plot costs "${costs[@]}" --output "$directory/costs-$kind.png"
 records=()
 for record in "$directory"/*.json; do
     case $(basename "$record") in

@@ -18,9 +18,9 @@ import pytest
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
 
-from ode_transformer import text
+from ode_transformer.experiments import cli, text
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "data-prep" / "prepare-multi30k.sh"
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
 
@@ -316,7 +316,7 @@ def test_every_chunk_of_lines_is_tokenised(tmp_path, monkeypatch, stderr):
     for lang in ("en", "de"):
         text.write_lines(tmp_path / f"train.{lang}", (f"{i}!" for i in range(11)))
     command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", "2"]
-    assert text.main([*command, "--output-dir", str(tmp_path / "tok")]) == 0
+    assert cli.main(["text", *command, "--output-dir", str(tmp_path / "tok")]) == 0
     for lang in ("en", "de"):
         assert lines(tmp_path / "tok" / f"train.{lang}") == [f"{i} !" for i in range(11)]
 
@@ -332,9 +332,11 @@ def test_a_worker_that_is_killed_ends_the_work(tmp_path):
 
 def test_killed_tokenising_leaves_no_worker_behind(tmp_path):
     """They would hold its lock, and whoever waits for that would wait for ever."""
-    code = (
-        "import sys, time; from ode_transformer import text; list(text._in_parallel(time.sleep, [0.1] + [60] * 9, 2))"
-    )
+    code = """
+import time
+from ode_transformer.experiments import text
+list(text._in_parallel(time.sleep, [0.1] + [60] * 9, 2))
+"""
     read, write = os.pipe()  # it ends when nobody has it open
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, pass_fds=[write], start_new_session=True)
     os.close(write)
@@ -408,17 +410,17 @@ def test_binarised_text_that_is_not_the_text(tmp_path):
 
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch, capsys):
     command = ["settings", str(tmp_path / "settings.json"), "merges=9"]
-    assert text.main(command) == 0 and text.main(command) == 0
+    assert cli.main(["text", *command]) == 0 and cli.main(["text", *command]) == 0
     held = text.VERSION
     monkeypatch.setattr(text, "VERSION", "next")
-    assert text.main(command) == 1 and f"text_version {held} there, next now" in capsys.readouterr().err
+    assert cli.main(["text", *command]) == 1 and f"text_version {held} there, next now" in capsys.readouterr().err
 
 
 def test_lines_lost_in_tokenising_are_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(text.Tokeniser, "sacremoses", lambda _, lines: list(lines)[1:])
     text.write_lines(tmp_path / "train.en", ["a", "b"])
     command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", "1"]
-    assert text.main([*command, "--output-dir", str(tmp_path / "tok")]) == 1
+    assert cli.main(["text", *command, "--output-dir", str(tmp_path / "tok")]) == 1
     assert f"{tmp_path}/train.en has 2 lines, {tmp_path}/tok/train.en 1" in capsys.readouterr().err
 
 
@@ -426,7 +428,7 @@ def test_carriage_returns_in_segmented_text_are_refused(tmp_path, capsys):
     for lang in ("en", "de"):
         (tmp_path / f"train.{lang}").write_bytes(b"a b\nc\rd\n")
     command = ["check", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--max-tokens", "9"]
-    assert text.main(command) == 1
+    assert cli.main(["text", *command]) == 1
     assert "train.en: carriage returns, first in line 2" in capsys.readouterr().err
 
 

@@ -19,7 +19,7 @@ from fairseq_cli import train as train_cli
 from fairseq_cli import validate as validate_cli
 
 from ode_transformer import checkpoints
-from ode_transformer.families.macaron import MacaronModel
+from ode_transformer.models.macaron import MacaronModel
 from tests.helpers import ROOT, SMALL, USER_DIR, VARIANTS, batch, environment, flags, write_parallel
 
 TRAINING = {

@@ -7,7 +7,8 @@ import subprocess
 import pytest
 import yaml
 
-from ode_transformer import checkpoints, text
+from ode_transformer import checkpoints
+from ode_transformer.experiments import text
 from tests.helpers import ROOT, SMALL, environment, write_parallel
 
 
@@ -63,7 +64,7 @@ def test_a_recipe_from_data_to_record(finished):
     assert record["hardware"]["cores"] >= 1
     assert [place["versions"] for place in record["training"]["trained_on"]] == [record["versions"]]
     commands = [each["command"] for each in record["commands"]]
-    for begin in ("true", "python -m ode_transformer.cli average", "fairseq-generate", "scripts/score.sh"):
+    for begin in ("true", "python -m ode_transformer average", "fairseq-generate", "scripts/score.sh"):
         assert any(command.startswith(begin) for command in commands), begin
     assert all(each["seconds"] >= 0 for each in record["commands"]) and str(ROOT) not in " ".join(commands)
     assert any("runs/tiny/average.pt" in command for command in commands)

@@ -8,7 +8,7 @@ import torch
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 
-from ode_transformer.families.transformer import SplitTransformerConfig
+from ode_transformer.models.transformer import SplitTransformerConfig
 from ode_transformer.modules.layers import DecoderLayer, EncoderLayer
 
 

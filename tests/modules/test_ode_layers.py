@@ -9,7 +9,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 
 from ode_transformer.config import to_transformer_config
-from ode_transformer.families.transformer import SplitTransformerConfig
+from ode_transformer.models.transformer import SplitTransformerConfig
 from ode_transformer.modules.layers import DecoderLayer, EncoderLayer
 from ode_transformer.numerics.integrators import INTEGRATORS, RK4, ButcherTableau, rk_step
 

@@ -1,0 +1,9 @@
+"""The base of all errors that this package raises on purpose."""
+
+
+class OdeTransformerError(ValueError):
+    """Something that the user can put right: the message names the option or file, its value, and what is valid.
+
+    The command ``ode-transformer`` prints such an error as one line. Anything else is a defect and keeps
+    its traceback.
+    """

@@ -1,0 +1,346 @@
+"""Several systems in turns: a training step as fairseq's trainer takes it, or beam search.
+
+Every system sees the same random sentences, in a process of its own, and has its turn in every round while the others
+wait, so that a slow minute slows all. What is reported of a system is the baseline's time over its own in the same
+round, the median over rounds and the quartiles, and the ratio of their peaks of memory.
+"""
+
+import contextlib
+import ctypes
+import logging
+import multiprocessing
+import os
+import re
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.logging import metrics
+from fairseq.models import build_model
+from fairseq.modules import MultiheadAttention
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.trainer import Trainer
+from torch import nn
+
+from ... import criterion
+from ...config import PRESETS
+from ...modules.evolving_attention import EvolvingAttention
+from ...numerics.splitting import get_splitting
+from ...standalone import task
+
+STOCK = "label_smoothed_cross_entropy"
+
+_SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before")
+
+
+@dataclass(frozen=True)
+class System:
+    """What takes part: an architecture with flags of fairseq-train, a criterion and an optimiser.
+
+    ``compiled`` is training with ``torch.compile`` around every layer. ``at`` is where it stands on the axis of a plot,
+    and ``symbols`` its dictionary's size where that is the axis.
+    """
+
+    arch: str
+    flags: tuple[str, ...] = ()
+    criterion: str = criterion.NAME
+    optimizer: str = "fused_adam"
+    compiled: bool = False
+    at: Optional[int] = None
+    symbols: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How systems are measured: ``what`` is training or decoding; sentences of ``shortest`` to ``tokens`` tokens."""
+
+    what: str = "training"
+    sentences: int = 128
+    tokens: int = 32
+    shortest: int = 0
+    symbols: int = 10_000
+    beam: int = 4
+    rounds: int = 3
+    device: str = "cpu"
+    precision: str = "fp32"
+
+
+def configure(system: System, setting: Setting) -> Any:
+    """The configuration that fairseq-train would have.
+
+    Raises:
+        SystemExit: no such architecture or flag.
+    """
+    if system.arch != "transformer" and system.arch not in PRESETS:
+        raise SystemExit(f"error: {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
+    words = ["-", "--user-dir", str(Path(__file__).parents[1]), "--arch", system.arch, "--share-all-embeddings"]
+    words += ["--task", "translation", "--criterion", system.criterion, "--label-smoothing", "0.1"]
+    words += ["--optimizer", system.optimizer, "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", "4096"]
+    words += system.flags
+    words += ["--cpu"] if setting.device == "cpu" else []
+    words += [f"--{setting.precision}"] if setting.precision in ("fp16", "amp") else []
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
+    cfg.common.bf16 = setting.precision == "bf16"  # on the command line it means a TPU to fairseq
+    return cfg
+
+
+def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
+    """Stock fairseq's Transformer in the shape of an architecture, with its dropouts and norms, as fairseq ships it.
+
+    Where a layer has two feed-forwards, stock's one is as wide as both, for equal parameters.
+    """
+    built = configure(System(arch, flags), Setting()).model
+    feed_forwards = get_splitting(str(getattr(built, "splitting", "lie-trotter"))).flows.count("G")
+    words = []
+    shape = [f"{side}_{part}" for side in ("encoder", "decoder") for part in _SHAPE]
+    for name in (*shape, "dropout", "attention_dropout", "activation_dropout"):
+        value, flag = getattr(built, name), f"--{name.replace('_', '-')}"
+        if name.endswith("ffn_embed_dim"):
+            value *= feed_forwards
+        words += ([flag] if value else []) if isinstance(value, bool) else [flag, str(value)]
+    return System("transformer", tuple(words), STOCK, "adam")
+
+
+def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
+    """A sample of random pairs of ``shortest`` to ``tokens`` tokens, as fairseq collates it: sources are padded on the
+    left, targets on the right.
+    """
+    g = torch.Generator().manual_seed(1)
+    lengths = torch.randint(shortest or tokens, tokens + 1, (count,), generator=g)
+    lengths[0] = tokens
+    source, target = torch.randint(4, symbols, (2, count, tokens), generator=g)
+    columns = torch.arange(tokens)
+    source[columns < tokens - lengths[:, None]] = 1
+    target[columns >= lengths[:, None]] = 1
+    source[:, -1] = 2
+    prev = target.roll(1, dims=1)
+    prev[:, 0] = 2
+    prev[columns >= lengths[:, None]] = 1
+    net_input = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": prev}
+    ids = torch.arange(count)
+    return {"id": ids, "nsentences": count, "ntokens": int(lengths.sum()), "net_input": net_input, "target": target}
+
+
+def _symbols(system: System, setting: Setting) -> int:
+    return system.symbols or setting.symbols
+
+
+def _sample(system: System, setting: Setting) -> dict[str, Any]:
+    return sentences(setting.sentences, setting.tokens, setting.shortest, _symbols(system, setting))
+
+
+def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], Any]]:
+    """A system's model, and the function without arguments that is timed."""
+    torch.manual_seed(1)
+    cfg, sample = configure(system, setting), _sample(system, setting)
+    its_task = task(_symbols(system, setting))
+    model = build_model(cfg.model, its_task)
+    if setting.what == "training":
+        trainer = Trainer(cfg, its_task, model, its_task.build_criterion(cfg.criterion))
+        trainer.cuda_env = None  # for it fairseq resets PyTorch's peak of memory at the end of a step
+        if system.compiled:
+            # A layer by itself: layers of one kind share what is compiled, but for those that keep a cache, which has
+            # a name a layer. Beyond the limit PyTorch would go on without compiling, and not say so.
+            torch._dynamo.config.recompile_limit = 64
+            torch._dynamo.config.fail_on_recompile_limit_hit = True
+            for layer in (*model.encoder.layers.children(), *model.decoder.layers.children()):
+                layer.compile(dynamic=True)
+
+        def step() -> None:
+            with metrics.aggregate(new_root=True):
+                trainer.train_step([sample])
+
+        return model, step
+    model.to(setting.device).eval()
+    if setting.precision != "fp32":
+        model.to({"fp16": torch.float16, "bf16": torch.bfloat16}[setting.precision])
+    model.make_generation_fast_(beamable_mm_beam_size=setting.beam, need_attn=False)
+    # As many steps as the source has tokens: a random model would not know where to stop.
+    generator = SequenceGenerator(
+        [model],
+        its_task.target_dictionary,
+        beam_size=setting.beam,
+        max_len_a=1,
+        max_len_b=0,
+        min_len=setting.tokens,
+    )
+    net_input = {k: sample["net_input"][k].to(setting.device) for k in ("src_tokens", "src_lengths")}
+    return model, lambda: generator.generate([model], {"net_input": net_input})
+
+
+def seconds(run: Callable[[], Any], device: str) -> float:
+    """How long a call takes."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def _resident(field: str) -> int:
+    """Bytes of this process's memory, now (VmRSS) or at its peak (VmHWM)."""
+    (kib,) = re.findall(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    return int(kib) * 1024
+
+
+def peak_of(build: Callable[[], Callable[[], Any]], device: str) -> tuple[int, int]:
+    """Bytes at the peak of a second run of what ``build`` makes, all that is held included; and of them the run's own.
+
+    On a CPU what this process grows by, which is to have done little else; on a GPU what PyTorch allocates.
+    """
+    if device == "cuda":
+        run = build()
+        run()
+        held = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        peak = torch.cuda.max_memory_allocated()
+        return peak, peak - held
+    before = _resident("VmRSS")
+    run = build()
+    run()
+    held = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak so far
+    run()
+    peak = max(_resident("VmHWM"), held)  # the kernel counts pages in batches, and may show less than it did before
+    return peak - before, peak - held
+
+
+def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
+    """How often a forward pass attends in the encoder and in the decoder: sub-layers times evaluations of each."""
+    counts, hooks = {"encoder": 0, "decoder": 0}, []
+    for name, module in model.named_modules():
+        if isinstance(module, (MultiheadAttention, EvolvingAttention)):
+            side = name.split(".")[0]
+
+            def count(*_: Any, side: str = side) -> None:
+                counts[side] += 1
+
+            hooks.append(module.register_forward_hook(count))
+    device = next(model.parameters()).device
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        model(**{k: v[:1].to(device) for k, v in sample["net_input"].items()})
+    for hook in hooks:
+        hook.remove()
+    return counts
+
+
+# What scripts/train.sh sets on a CPU: glibc keeps freed memory.
+_ENVIRONMENT = {
+    "MALLOC_MMAP_THRESHOLD_": "4294967296",
+    "MALLOC_TRIM_THRESHOLD_": "4294967296",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+
+
+def give_freed_memory_back() -> None:
+    """Have this process's glibc give freed memory back to the system at once, so that its size is what it uses."""
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # names of malloc.h
+    for name in (trim_threshold, top_pad, mmap_threshold):
+        ctypes.CDLL(None).mallopt(name, 2**16)
+
+
+def _serve(connection: Any, function: Callable, threads: int, *args: Any) -> None:
+    torch.set_num_threads(threads)
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    try:
+        function(connection, *args)
+    except (ValueError, RuntimeError) as error:
+        connection.send(error)
+    except Exception as error:
+        connection.send(RuntimeError(f"{type(error).__name__}: {error}"))
+
+
+@contextlib.contextmanager
+def process(function: Callable, *args: Any) -> Iterator[Any]:
+    """A fresh process that runs ``function(connection, *args)``, and this side's end of the connection."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # imported once, without any threads yet
+    os.environ |= _ENVIRONMENT  # heeded where the server starts
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=_serve, args=(theirs, function, torch.get_num_threads(), *args), daemon=True)
+    worker.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        ours.close()
+        worker.join(10)
+        worker.kill()
+
+
+def answer(connection: Any, name: str, message: Optional[str] = None) -> Any:
+    """What the process of a system sends, after a message to it if there is one."""
+    try:
+        if message is not None:
+            connection.send(message)
+        found = connection.recv()
+    except (EOFError, OSError) as error:
+        raise SystemExit(f"error: {name}: its process has died; is there memory for all systems at once?") from error
+    if isinstance(found, Exception):
+        raise SystemExit(f"error: {name}: {found}")
+    return found
+
+
+def _take_turns(connection: Any, system: System, setting: Setting) -> None:
+    model, run = prepare(system, setting)
+    parameters = sum(p.numel() for p in model.parameters())
+    connection.send({"parameters": parameters, "evaluations": evaluations(model, _sample(system, setting))})
+    with contextlib.suppress(EOFError):  # until the other side has enough
+        while True:
+            connection.recv()
+            connection.send(seconds(run, setting.device))
+
+
+def _send_peak(connection: Any, system: System, setting: Setting) -> None:
+    give_freed_memory_back()
+    connection.send(peak_of(lambda: prepare(system, setting)[1], setting.device))
+
+
+def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -> dict[str, Any]:
+    """Time and memory of systems, the first of which is the baseline.
+
+    Returns:
+        what was measured, for a record: ``setting``, ``baseline``, and for each of ``systems`` its median ``seconds``,
+        ``peak_mib`` (model, optimiser and step) and ``step_mib`` (of them the step's), ``speed`` (the baseline's
+        seconds over its own: median, quartiles, all rounds), ``parameters`` and ``evaluations``.
+    """
+    about: dict[str, dict[str, Any]] = {}
+    times: dict[str, list[float]] = {name: [] for name in systems}
+    with contextlib.ExitStack() as stack:
+        workers = {}
+        for name, system in systems.items():
+            workers[name] = stack.enter_context(process(_take_turns, system, setting))
+            given = {k: v for k, v in asdict(system).items() if v not in (None, False)}
+            about[name] = given | answer(workers[name], name)
+        for round_ in range(-3, setting.rounds):  # three warm up: memory grows in more than one step
+            for name in list(workers)[:: -1 if round_ % 2 else 1]:
+                elapsed = answer(workers[name], name, "your turn")
+                if round_ >= 0:
+                    times[name].append(elapsed)
+    baseline = next(iter(systems))
+    for name, system in systems.items():
+        ratios = sorted(theirs / own for theirs, own in zip(times[baseline], times[name], strict=True))
+        quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+        about[name]["seconds"] = round(statistics.median(times[name]), 4)
+        about[name]["speed"] = {
+            "median": round(statistics.median(ratios), 4),
+            "quartiles": [round(quartiles[0], 4), round(quartiles[2], 4)],
+            "all": [round(ratio, 4) for ratio in ratios],
+        }
+        if memory:
+            with process(_send_peak, system, setting) as worker:
+                peaks = answer(worker, name)
+            mib = [max(round(peak / 2**20, 1), 0.1) for peak in peaks]
+            about[name] |= dict(zip(("peak_mib", "step_mib"), mib, strict=True))
+    return {"setting": asdict(setting), "baseline": baseline, "systems": about}

@@ -1,0 +1,39 @@
+"""The commands that work on a folder of checkpoints: ``ode-transformer average`` and ``resume``."""
+
+import argparse
+
+from .. import checkpoints
+
+
+def add_average_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer average``."""
+    parser.add_argument("directory", help="the --save-dir of fairseq-train")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--last-epochs", type=int, metavar="N", help="the newest N of checkpointE.pt")
+    which.add_argument("--last-updates", type=int, metavar="N", help="the newest N of checkpoint_E_U.pt")
+    which.add_argument(
+        "--best", type=int, metavar="N", help="the best N of --keep-best-checkpoints; 1 is checkpoint_best.pt"
+    )
+    parser.add_argument("--output", required=True, help="the file to write")
+
+
+def average_main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer average``; the exit status."""
+    paths = checkpoints.select(
+        args.directory, last_epochs=args.last_epochs, last_updates=args.last_updates, best=args.best
+    )
+    print(f"averaging {', '.join(p.name for p in paths)} -> {args.output}")
+    checkpoints.average(paths, args.output)
+    return 0
+
+
+def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer resume``."""
+    parser.add_argument("directory", help="the --save-dir of fairseq-train")
+    parser.add_argument("--look", action="store_true", help="change nothing: another machine does")
+
+
+def resume_main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer resume``; the exit status."""
+    print(checkpoints.resume_point(args.directory, mend=not args.look))
+    return 0

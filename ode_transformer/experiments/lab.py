@@ -1,0 +1,403 @@
+"""``ode-transformer lab``: orders of convergence, measured; the error of a step inside a trained model; and Table 5.
+
+The problem is y' = F(y) + G(y) in three dimensions, with F(y) = c A asinh(y), G(y) = c B asinh(y), c = sqrt(1 + y^2) by
+components: it is nonlinear, A and B do not commute, and with y = sinh(z) it reads z' = (A + B) z, so that the solution
+and the flows of F and of G alone are known: sinh(exp(t (A + B)) asinh(y)), and so on.
+
+A method of order p has a local error, after one step of size h, of O(h^(p + 1)), and a global one, at t = 1, of O(h^p).
+The exponents are slopes of the logarithm of the error against that of h, in double precision.
+
+In a trained model nobody knows the solution. What one can ask a layer is how far a step of size 1 is from two of size
+1/2: for a method of order p that is the error of the step but for a factor of 1 - 2^-p (Richardson).
+
+Table 5 of the ODE Transformer's paper takes the perplexity of a language model of one layer for the truncation error
+of its step; ``scripts/ptb.sh`` trains its cells, ``lab perplexity`` sets them beside the paper's.
+"""
+
+import argparse
+import json
+import math
+import shlex
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoints import CheckpointError
+from ..modules.layers import SplitLayer
+from ..numerics.coefficients import weighted_sum
+from ..numerics.integrators import HEUN, INTEGRATORS, ButcherTableau, Polynomial, polynomial_step, rk_step
+from ..numerics.splitting import SPLITTINGS, euler, split_step
+from ..standalone import named, open_model, source_of
+from . import plots, recipes, results
+
+_A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=torch.float64)
+_B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=torch.float64)
+_START = torch.tensor([0.6, -0.3, 0.4], dtype=torch.float64)
+
+Step = Callable[[Tensor, float], Tensor]
+
+
+def _field(matrix: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda y: (1 + y * y).sqrt() * (matrix @ y.asinh())
+
+
+def _flow(matrix: Tensor, y: Tensor, t: float) -> Tensor:
+    return (torch.linalg.matrix_exp(t * matrix) @ y.asinh()).sinh()
+
+
+def methods() -> dict[str, tuple[int, Step]]:
+    """Every method by name: the exponent of its local error that theory has, and its step (y, h) -> y."""
+    f, matrices = _field(_A + _B), {"F": _A, "G": _B}
+    found: dict[str, tuple[int, Step]] = {}
+
+    def splitting(name: str, solver: str, exponent: int, solve: Callable[[str, Tensor, float], Tensor]) -> None:
+        substeps = list(SPLITTINGS[name])
+        found[f"{name}, {solver}"] = exponent, lambda y, h: split_step(substeps, y, h, solve)
+
+    def exact(letter: str, y: Tensor, h: float) -> Tensor:
+        return _flow(matrices[letter], y, h)
+
+    for name, of_two in SPLITTINGS.items():
+        splitting(name, "exact sub-flows", of_two.order + 1, exact)
+    splitting("lie-trotter", "Euler (Transformer)", 2, lambda u, y, h: euler(_field(matrices[u]), y, h))
+    splitting("strang", "Euler (Macaron)", 2, lambda u, y, h: euler(_field(matrices[u]), y, h))
+    splitting("strang", "Heun (macaron_rk2)", 3, lambda u, y, h: rk_step(_field(matrices[u]), y, HEUN, h))
+    for name, method in INTEGRATORS.items():
+        if isinstance(method, ButcherTableau):
+            found[name] = method.order + 1, lambda y, h, method=method: rk_step(f, y, method, h)
+        elif isinstance(method, Polynomial):
+            found[name] = 2, lambda y, h, method=method: polynomial_step(f, y, method, h)
+    for gate in (0.3, 0.5):
+
+        def combine(stages: list, gate: float = gate) -> Tensor:
+            return weighted_sum([gate, 1 - gate], stages)
+
+        found[f"heun, gate {gate}"] = 3 if gate == 0.5 else 2, lambda y, h, c=combine: rk_step(f, y, HEUN, h, c)
+    return found
+
+
+def slope(sizes: list[float], errors: list[float]) -> float:
+    """The slope of log error against log size, by least squares."""
+    x, y = (torch.tensor([math.log(v) for v in values], dtype=torch.float64) for values in (sizes, errors))
+    return float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
+
+
+def orders() -> list[dict[str, Any]]:
+    """Local and global errors of every method at steps of 1/8 to 1/64, and their slopes."""
+    steps, rows = [8, 16, 32, 64], []
+    for name, (exponent, step) in methods().items():
+        local, total = [], []
+        for n in steps:
+            local.append(float((step(_START, 1 / n) - _flow(_A + _B, _START, 1 / n)).norm()))
+            y = _START
+            for _ in range(n):
+                y = step(y, 1 / n)
+            total.append(float((y - _flow(_A + _B, _START, 1.0)).norm()))
+        sizes = [1 / n for n in steps]
+        rows.append(
+            {
+                "method": name,
+                "theory": exponent,
+                "local": round(slope(sizes, local), 3),
+                "global": round(slope(sizes, total), 3),
+                "sizes": sizes,
+                "local_errors": local,
+                "global_errors": total,
+            }
+        )
+    return rows
+
+
+# Layers of trained models
+
+
+def layers_of(model: nn.Module, path: str | Path) -> dict[str, SplitLayer]:
+    """The layers that a model's encoder takes steps with, by name.
+
+    Raises:
+        CheckpointError: there are none whose step could be halved.
+    """
+    found = {f"encoder {i + 1}": layer for i, layer in enumerate(nn.ModuleList.__iter__(model.encoder.layers))}
+    for name, layer in found.items():
+        if not isinstance(layer, SplitLayer):
+            raise CheckpointError(f"{path}: its {name} is a {type(layer).__name__}: no layers to measure")
+        for trouble, there in (
+            ("is post-norm, which is no step of an equation", not layer.normalize_before),
+            ("has the released code's residual, which has no step size", layer.released),
+            ("is one of a multistep scheme", not isinstance(layer.integrator, (ButcherTableau, Polynomial))),
+        ):
+            if there:
+                raise CheckpointError(f"{path}: its {name} {trouble}: no layers to measure")
+    return found
+
+
+@contextmanager
+def _steps_of(layer: SplitLayer, size: float) -> Iterator[None]:
+    layer.step_size = size
+    try:
+        yield
+    finally:
+        del layer.step_size
+
+
+@torch.no_grad()
+def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path = "model") -> list[dict[str, Any]]:
+    """What each layer's step changes, and how far two half steps come out from it, over real tokens.
+
+    Args:
+        model: in evaluation mode.
+        net_input: what it is called with; ``src_tokens`` (B, T) among it.
+        path: for errors.
+
+    Returns:
+        of each layer its name, ``increment``, the norm of the step's increment over that of the state, and
+        ``difference``, the norm of the difference over that of the increment; both root mean squares over tokens.
+
+    Raises:
+        CheckpointError: it has no layers whose step could be halved.
+    """
+    layers, rows, hooks = layers_of(model, path), [], []
+    real = net_input["src_tokens"].ne(1).t()  # (T, B)
+
+    def norm(x: Tensor) -> float:
+        return float(x[real].double().pow(2).mean().sqrt())
+
+    def watch(name: str) -> Callable:
+        def hook(layer: SplitLayer, args: tuple, kwargs: dict, output: Tensor) -> None:
+            if "step_size" in vars(layer):
+                return  # our own half steps
+            x, y = args[0], output
+            with _steps_of(layer, 0.5):
+                two = layer(layer(x, *args[1:], **kwargs), *args[1:], **kwargs)
+            row = {"increment": norm(y - x) / norm(x), "difference": norm(two - y) / norm(y - x)}
+            rows.append({"layer": name, **{key: round(value, 5) for key, value in row.items()}})
+
+        return hook
+
+    for name, layer in layers.items():
+        hooks.append(layer.register_forward_hook(watch(name), with_kwargs=True))
+    try:
+        model.eval()(**net_input)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return rows
+
+
+def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], output: str | Path) -> None:
+    """Local errors against the step, a line a method; and errors by layer, a line a model."""
+    pyplot = plots.pyplot_for(output)
+    figure, axes = pyplot.subplots(1, 1 + bool(layers), figsize=(8 * (1 + bool(layers)), 6), squeeze=False)
+    axis = axes[0][0]
+    for exponent in sorted({row["theory"] for row in rows}):
+        style = {"color": plots.COLOURS[exponent - 2], "marker": plots.MARKS[exponent - 2], "alpha": 0.8}
+        group = [row for row in rows if row["theory"] == exponent]
+        for row in group:
+            axis.plot(row["sizes"], row["local_errors"], **style)
+        ends = [row["local_errors"][-1] for row in group]
+        axis.annotate(
+            "\n".join(f"{row['method']}: {row['local']:.2f}" for row in group),
+            (group[0]["sizes"][-1], math.prod(ends) ** (1 / len(ends))), color=style["color"], fontsize=8,
+            xytext=(26, 0), textcoords="offset points", va="center", annotation_clip=False,
+        )  # fmt: skip
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.invert_xaxis()
+    axis.set_xticks(rows[0]["sizes"], [f"1/{round(1 / size)}" for size in rows[0]["sizes"]])
+    axis.minorticks_off()
+    axis.set_xlabel("size h of the step")
+    axis.set_ylabel("error of one step, which is O(h to the number beside the name)")
+    if layers:
+        axis = axes[0][1]
+        for i, (name, found) in enumerate(layers.items()):
+            x = range(1, len(found) + 1)
+            style = {"color": plots.COLOURS[i % 8], "marker": plots.MARKS[i % 8], "label": name}
+            axis.plot(x, [row["difference"] for row in found], **style)
+        axis.set_xticks(range(1, max(map(len, layers.values())) + 1))
+        axis.set_yscale("log")
+        low, high = axis.get_ylim()
+        ticks = [t * 10.0**e for e in range(-6, 1) for t in (1, 2, 5) if low <= t * 10.0**e <= high]
+        axis.set_yticks(ticks, [f"{100 * t:g} %" for t in ticks])
+        axis.minorticks_off()
+        axis.set_xlabel("layer")
+        axis.set_ylabel("two half steps from a whole one, over the step")
+        axis.legend(fontsize=8)
+    figure.tight_layout()
+    plots.save(figure, output)
+
+
+TABLE_5 = {
+    "residual": (142.33, 136.07),
+    "rk2": (131.80, 123.12),
+    "rk2-unit": (132.67, 123.90),
+    "rk2-learnable": (128.48, 121.02),
+    "rk4": (126.89, 119.46),
+}
+"""Perplexities of the paper's Table 5, with one layer and with two, by the names of ``scripts/ptb.sh``."""
+
+_SYSTEMS = {
+    ("euler", "fixed"): "residual",
+    ("heun", "fixed"): "rk2",
+    ("heun", "ones"): "rk2-unit",
+    ("heun", "sigmoid"): "rk2-learnable",
+    ("rk4", "fixed"): "rk4",
+}
+
+
+class Cell(NamedTuple):
+    """A column and a row of Table 5."""
+
+    system: str
+    form: str
+    layers: int
+
+
+def cell(command: str) -> tuple[str, str, Cell]:
+    """What a cell of Table 5 was trained with: the protocol in a few words, the whole of it, and the cell.
+
+    Raises:
+        ValueError: it is of none.
+    """
+    if not isinstance(command, str):
+        raise ValueError(f"command: must be a string, got {command!r}")
+    flags = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+    for name, default in (("arch", ""), ("decoder-integrator", "euler"), ("coefficients", "fixed")):
+        flags.add_argument(f"--{name}", default=default)
+    flags.add_argument("--ode-residual", default="paper")
+    flags.add_argument("--seed")
+    found, protocol = flags.parse_known_args(shlex.split(command))
+    for name, default in (("decoder-embed-dim", 512), ("max-epoch", 20)):
+        flags.add_argument(f"--{name}", default=default)
+    halves = recipes.PRECISIONS[1:]
+    for name in halves:
+        flags.add_argument(f"--{name}", action="store_true")
+    more, _ = flags.parse_known_args(protocol)
+    system = _SYSTEMS.get((found.decoder_integrator, found.coefficients))
+    layers = found.arch.removeprefix("ode_transformer_lm_ptb_")
+    if system is None or layers not in ("1l", "2l"):
+        raise ValueError(f"{found.arch} of {found.decoder_integrator} steps, {found.coefficients}")
+    precision = next((name for name in halves if getattr(more, name)), "fp32")
+    words = f"{more.decoder_embed_dim} wide, {more.max_epoch} epochs, {precision}"
+    return words, shlex.join(protocol), Cell(system, found.ode_residual, int(layers[0]))
+
+
+Perplexities = dict[tuple[str, str], dict[Cell, list[float]]]
+"""One a seed, by protocol and by cell."""
+
+
+def perplexities(paths: Sequence[str | Path], split: str = "test") -> Perplexities:
+    """What records of ``scripts/ptb.sh`` say.
+
+    Raises:
+        CheckpointError: a file that is no record of a cell of Table 5, two of the same run.
+    """
+    found: Perplexities = {}
+    seen: dict[str, str | Path] = {}
+    for path in paths:
+        try:
+            record = json.loads(Path(path).read_text(encoding="utf-8"))
+            *protocol, where = cell(record["command"])
+            value = float(record["perplexity"][split])
+        except (OSError, ValueError, KeyError, TypeError, argparse.ArgumentError) as error:
+            raise CheckpointError(f"{path}: no record of a cell of Table 5 ({error})") from error
+        if record["command"] in seen:
+            raise CheckpointError(f"{path}: of the same run as {seen[record['command']]}")
+        seen[record["command"]] = path
+        found.setdefault(tuple(protocol), {}).setdefault(where, []).append(value)
+    return found
+
+
+def table_5(protocol: str, cells: dict[Cell, list[float]], split: str) -> str:
+    """A protocol's cells beside the paper's, as Markdown."""
+
+    def text(values: Sequence[float]) -> str:
+        spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+        return f"{statistics.mean(values):.2f}{spread}" if values else ""
+
+    columns = [(form, layers) for form in ("paper", "released") for layers in (1, 2)]
+    columns = [column for column in columns if any(key[1:] == column for key in cells)]
+    counts = [len(values) for values in cells.values()]
+    seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
+    head = ["system", "printed: 1 layer", "2 layers"]
+    head += [f"{form} form: {layers} layer{'s' * (layers - 1)}" for form, layers in columns]
+    lines = [
+        f"Perplexity of the {split} set, {protocol}; seeds a cell: {seeds}",
+        "",
+        f"| {' | '.join(head)} |",
+        f"|{'---|' * len(head)}",
+    ]
+    for system, paper in TABLE_5.items():
+        ours = [text(cells.get(Cell(system, *column), [])) for column in columns]
+        lines.append(f"| {' | '.join([system, *map('{:.2f}'.format, paper), *ours])} |")
+    return "\n".join(lines)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer lab``."""
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    help_ = "orders of convergence of every method, measured; and the error of a step inside trained models"
+    kind = kinds.add_parser("orders", help=help_, description=help_)
+    kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="pre-norm models of ours")
+    kind.add_argument("--text", help="with checkpoints: prepared sentences of their source, one a line")
+    kind.add_argument("--dictionary", help="with checkpoints: its dictionary, such as data-bin/NAME/dict.en.txt")
+    kind.add_argument("--sentences", type=int, default=64, help="how many of them (default: %(default)s)")
+    kind.add_argument("--output", help="write the record there, as JSON")
+    kind.add_argument("--picture", help=f"draw it there, {', '.join(plots.FORMATS)}")
+    kind.set_defaults(measure=_orders)
+    help_ = "perplexities of one and two layers on the Penn Treebank, beside those of the ODE Transformer's Table 5"
+    kind = kinds.add_parser("perplexity", help=help_, description=help_)
+    kind.add_argument("records", nargs="*", help="of scripts/ptb.sh (default: all of results/ptb)")
+    kind.add_argument("--split", choices=("valid", "test"), default="test", help="(default: %(default)s)")
+    kind.set_defaults(measure=_perplexity)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer lab``."""
+    return args.measure(args)
+
+
+def _perplexity(args: argparse.Namespace) -> int:
+    paths = args.records or sorted((recipes.ROOT / "results" / "ptb").glob("*.json"))
+    if not paths:
+        raise SystemExit("error: no records in results/ptb; scripts/ptb.sh SYSTEM --record FILE makes them")
+    for (words, protocol), cells in sorted(perplexities(paths, args.split).items()):
+        print(f"{table_5(words, cells, args.split)}\n\n    {protocol}\n")
+    return 0
+
+
+def _orders(args: argparse.Namespace) -> int:
+    if args.checkpoints and not (args.text and args.dictionary):
+        raise SystemExit("error: checkpoints need --text and --dictionary")
+    if args.sentences < 1:
+        raise SystemExit(f"error: --sentences {args.sentences}: must be 1 or more")
+    if args.picture and Path(args.picture).suffix not in plots.FORMATS:
+        raise SystemExit(f"error: --picture {args.picture}: must end in one of {', '.join(plots.FORMATS)}")
+    rows, layers = orders(), {}
+    print("| method | local error: theory | measured | global error |")
+    print("|---|---|---|---|")
+    for row in rows:
+        print(f"| {row['method']} | {row['theory']} | {row['local']:.2f} | {row['global']:.2f} |")
+    if args.checkpoints:
+        net_input = source_of(Path(args.text), Path(args.dictionary), args.sentences)
+        for path in args.checkpoints:
+            name = Path(path).parent.name
+            label = name if name and name not in layers else path
+            with named(f"{path}: cannot read the sentences"):
+                layers[label] = step_errors(open_model(path), net_input, path)
+            print(f"\n{label}: size of a layer's step over the state's, and of two half steps from it over its own")
+            for row in layers[label]:
+                print(f"  {row['layer']:12s} {row['increment']:.4f}  {row['difference']:.4f}")
+    if args.output:
+        record = {"what": "orders", "versions": results.versions(), "methods": rows, "layers": layers}
+        if args.checkpoints:
+            record |= {"text": args.text, "sentences": len(net_input["src_tokens"])}
+        results.write(Path(args.output), record)
+    if args.picture:
+        draw(rows, layers, args.picture)
+        print(args.picture)
+    return 0

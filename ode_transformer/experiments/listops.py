@@ -1,0 +1,151 @@
+"""ListOps: nested lists of digits under MIN, MAX, MED (the median, rounded down) and SM (the sum modulo 10).
+
+Nangia and Bowman 2018; the long version is that of the Long Range Arena (Tay et al. 2021): lists of 2 to 10 elements,
+up to 10 levels deep, 500 to 2,000 symbols. An element is a list with probability 1/4, and a digit otherwise or at the
+greatest depth. The grammar is theirs, the generator ours: a seed gives the same sets everywhere. Sentences are ::
+
+    [MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]      of class 5
+
+An opening bracket and its operator are one symbol; the class is the value, one of ten.
+"""
+
+import argparse
+import hashlib
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ..files import whole
+
+VALUE_PROBABILITY = 0.75
+MAX_ELEMENTS = 10
+MAX_DEPTH = 10
+TRIES = 100_000  # expressions drawn for a new one before giving up
+
+
+def _median(values: Sequence[int]) -> int:
+    ordered, middle = sorted(values), len(values) // 2
+    return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
+
+
+OPERATORS: dict[str, Callable[[Sequence[int]], int]] = {
+    "MIN": min,
+    "MAX": max,
+    "MED": _median,
+    "SM": lambda values: sum(values) % 10,
+}
+# Symbols that 96,000 expressions share: a string each of its own would take gigabytes.
+DIGITS = [str(i) for i in range(10)]
+BEGINS = {operator: f"[{operator}" for operator in OPERATORS}
+
+
+def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], int]:
+    """Draw an expression.
+
+    Args:
+        rng: where chance comes from.
+        limit: give up beyond so many symbols; the expression is then incomplete and longer than that.
+        depth: its own depth; the outermost has 1.
+
+    Returns:
+        Its symbols and its value.
+    """
+    if depth >= MAX_DEPTH or rng.random() < VALUE_PROBABILITY:
+        value = rng.randrange(10)
+        return [DIGITS[value]], value
+    operator = rng.choice(list(OPERATORS))
+    symbols, values = [BEGINS[operator]], []
+    for _ in range(rng.randint(2, MAX_ELEMENTS)):
+        inner, value = sample(rng, limit, depth + 1)
+        symbols += inner
+        values.append(value)
+        if len(symbols) > limit:
+            break
+    symbols.append("]")
+    return symbols, OPERATORS[operator](values)
+
+
+def evaluate(symbols: Sequence[str]) -> int:
+    """The value of an expression.
+
+    Raises:
+        ValueError: it is none.
+    """
+    stack: list[tuple[str, list[int]]] = []
+    value = None
+    for symbol in symbols:
+        if value is not None:
+            raise ValueError(f"{symbol!r} after the end of the expression")
+        if symbol.startswith("[") and symbol[1:] in OPERATORS:
+            stack.append((symbol[1:], []))
+            continue
+        if symbol == "]" and stack and stack[-1][1]:
+            operator, values = stack.pop()
+            result = OPERATORS[operator](values)
+        elif symbol.isdigit() and len(symbol) == 1:
+            result = int(symbol)
+        else:
+            raise ValueError(f"no expression: {symbol!r} has no place in it")
+        if stack:
+            stack[-1][1].append(result)
+        else:
+            value = result
+    if value is None:
+        raise ValueError("the expression has no end")
+    return value
+
+
+def _digest(symbols: Sequence[str]) -> bytes:
+    return hashlib.blake2b(" ".join(symbols).encode(), digest_size=16).digest()
+
+
+def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tuple[list[str], int]]:
+    """Expressions of ``shortest`` to ``longest`` symbols with their values, none twice, while there are any."""
+    rng = random.Random(seed)
+    seen, since = set(), 0
+    while (since := since + 1) <= TRIES:
+        symbols, value = sample(rng, longest)
+        if shortest <= len(symbols) <= longest and (key := _digest(symbols)) not in seen:
+            seen.add(key)
+            since = 0
+            yield symbols, value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer listops``."""
+    parser.add_argument("directory", help="where train, valid and test .input0 and .label go")
+    parser.add_argument("--train", type=int, default=96000, metavar="N", help="expressions (default: %(default)s)")
+    parser.add_argument("--valid", type=int, default=2000, metavar="N", help="expressions (default: %(default)s)")
+    parser.add_argument("--test", type=int, default=2000, metavar="N", help="expressions (default: %(default)s)")
+    parser.add_argument("--shortest", type=int, default=500, metavar="N", help="symbols (default: %(default)s)")
+    parser.add_argument("--longest", type=int, default=2000, metavar="N", help="symbols (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the generator (default: %(default)s)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Write the sets; each file appears when it is whole."""
+    for name in ("train", "valid", "test"):
+        if getattr(args, name) < 1:
+            raise SystemExit(f"error: --{name} {getattr(args, name)}: must be 1 or more")
+    if not 1 <= args.shortest <= args.longest:
+        raise SystemExit(f"error: --shortest {args.shortest}: must be from 1 to --longest, {args.longest}")
+    directory = Path(args.directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    expressions = generate(args.seed, args.shortest, args.longest)
+    for split in ("test", "valid", "train"):
+        rows = list(itertools.islice(expressions, getattr(args, split)))
+        if len(rows) < getattr(args, split):
+            raise SystemExit(
+                f"error: --{split} {getattr(args, split)}: there are too few expressions of --shortest {args.shortest} "
+                f"to --longest {args.longest} symbols"
+            )
+        texts = {
+            "input0": (" ".join(symbols) + "\n" for symbols, _ in rows),
+            "label": (f"{value}\n" for _, value in rows),
+        }
+        for part, lines in texts.items():
+            with whole(directory / f"{split}.{part}") as file:
+                file.writelines(lines)
+        print(f"{len(rows)} expressions -> {directory}/{split}.input0, .label")
+    return 0

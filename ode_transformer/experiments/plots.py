@@ -1,0 +1,422 @@
+"""Pictures: what positions look like to a model (FLOATER, Figure 3); training (ODE Transformer, Figures 5 and 6);
+scores against depth and size (there, Figure 3); what weighs the stages of each layer; what systems cost.
+"""
+
+import argparse
+import itertools
+import json
+import logging
+import math
+import shlex
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..checkpoints import CheckpointError
+from ..config import PRESETS, resolve
+from ..files import whole
+from ..models.ode import SIZES
+from ..modules.positions import BiasPositions
+from ..standalone import named, open_model, source_of
+from . import results
+
+FORMATS = (".png", ".svg", ".pdf")
+
+# Okabe and Ito's colours, which the colour-blind can tell apart; and marks, for prints without colours.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
+MARKS = "os^Dv<>P"
+
+
+def pyplot_for(output: str | Path) -> Any:
+    """matplotlib, without a screen, for a file of a known format."""
+    if Path(output).suffix not in FORMATS:
+        raise ValueError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def save(figure: Any, output: str | Path) -> None:
+    """Write a figure whole or not at all, and free it."""
+    output = Path(output)
+    with whole(output, "wb") as file:
+        figure.savefig(file, dpi=150, format=output.suffix.lstrip(".") or "png")
+    figure.clear()
+
+
+@torch.no_grad()
+def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
+    """What a model tells its layers of positions 0 to ``length`` - 1, by name: (N, C) each.
+
+    ``encoder.input`` is what is added to embeddings; ``encoder.0.self_attn.q`` the moving bias of a projection;
+    ``encoder.1.input`` what is added to a further block's input.
+
+    Raises:
+        ValueError: a length beyond a learned table's.
+    """
+    tokens = torch.full((1, length), 4)
+    found = {}
+    for side in ("encoder", "decoder"):
+        stack = getattr(model, side)
+        if stack.embed_positions is not None:
+            if length > (longest := stack.embed_positions.max_positions):
+                raise ValueError(f"--length {length}: must be at most {longest}, what the {side} has learned")
+            found[f"{side}.input"] = stack.embed_positions(tokens)[0]
+    encoder = getattr(model, "position_encoder", None)
+    if isinstance(encoder, BiasPositions):
+        found |= encoder.biases(length)
+    elif encoder is not None:
+        padding = torch.zeros_like(tokens, dtype=torch.bool)
+        sides = {"encoder": encoder.encoder(tokens, padding), "decoder": encoder.decoder(tokens, padding, None, None)}
+        found |= {
+            f"{side}.{layer}.input": place.addition[:, 0]
+            for side, places in sides.items()
+            for layer, place in enumerate(places)
+            if place.addition is not None
+        }
+    return found
+
+
+def positions(paths: list[str], of: str | None, length: int, output: str | Path) -> None:
+    """Draw position x dimension as colours, a panel a checkpoint, each on its own symmetric scale.
+
+    Args:
+        paths: checkpoints.
+        of: which vectors, a name of ``position_vectors``; None: the encoder's first queries where a flow or a
+            recurrent network moves them, else what is added to the encoder's embeddings.
+        length: positions.
+        output: the file; its suffix is the format.
+
+    Raises:
+        CheckpointError: a checkpoint that cannot be used, or has no vectors of that name.
+        ValueError: a length below 2 or an unknown format.
+    """
+    pyplot = pyplot_for(output)
+    if length < 2:
+        raise ValueError(f"--length {length}: must be 2 or more")
+    panels = []
+    for path in paths:
+        found = position_vectors(open_model(path), length)
+        name = of or next((n for n in ("encoder.0.self_attn.q", "encoder.input") if n in found), None)
+        if name not in found:
+            there = ", ".join(found) or "none, it has no positions"
+            raise CheckpointError(f"{path}: --of {of}: must be one of {there}")
+        panels.append((Path(path), name, found[name].float()))
+    size = (5 * len(panels) + 1, 4.5)
+    figure, axes = pyplot.subplots(1, len(panels), figsize=size, squeeze=False, layout="constrained")
+    for axis, (path, name, vectors) in zip(axes[0], panels, strict=True):
+        if name.count(".") == 3:  # a bias: how it moves from where it starts is what tells positions apart
+            vectors, name = vectors - vectors[:1], f"{name}: b(t) - b(0)"
+        scale = float(vectors.abs().max()) or 1.0
+        image = axis.imshow(vectors, aspect="auto", cmap="PuOr", vmin=-scale, vmax=scale, interpolation="nearest")
+        figure.colorbar(image, ax=axis, shrink=0.8)
+        axis.set_title(f"{path.parent.name}/{path.name}\n{name}", fontsize=9)
+        axis.set_xlabel("dimension")
+    axes[0][0].set_ylabel("position")
+    save(figure, output)
+
+
+def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[float, float]]]]]:
+    """What a record of ``ode-transformer bench`` says about cost against something.
+
+    Returns:
+        the name of the axis; and for ``seconds`` and ``MiB`` the points (x, y) of each system, x rising.
+
+    Raises:
+        CheckpointError: it is no record of that kind.
+    """
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+        lines: dict[str, dict[str, list[tuple[float, float]]]] = {"seconds": {}, "MiB": {}}
+        if record["what"] == "lengths":
+            for row in record["rows"]:
+                for kind, field in (("seconds", "seconds"), ("MiB", "peak_mib")):
+                    for system, value in row[field].items():
+                        lines[kind].setdefault(system, []).append((row["length"], value))
+            return "tokens of a sentence", lines
+        systems = record["systems"].items()
+        for name, system in systems:
+            label = name.removesuffix(f" {system['at']}")
+            lines["seconds"].setdefault(label, []).append((system["at"], system["seconds"]))
+            if "step_mib" in system:
+                lines["MiB"].setdefault(label, []).append((system["at"], system["step_mib"]))
+        sized = any("symbols" in system for _, system in systems)
+        axis = "symbols of the dictionary" if sized else "layers of the encoder"
+        if not systems:
+            raise ValueError("no systems")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path}: no record of cost against length, depth or a dictionary's size ({type(error).__name__}: {error})"
+        ) from error
+    return axis, {kind: {label: sorted(points) for label, points in found.items()} for kind, found in lines.items()}
+
+
+def exponent(points: list[tuple[float, float]]) -> float:
+    """The power of x that the last two points grow with."""
+    (x0, y0), (x1, y1) = points[-2:]
+    return math.log(y1 / y0) / math.log(x1 / x0)
+
+
+def costs(paths: list[str], output: str | Path) -> None:
+    """Draw time and memory of a step against sentence length, depth or the dictionary's size, a row a record.
+
+    Raises:
+        CheckpointError: a file that is no such record.
+        ValueError: an unknown format.
+    """
+    pyplot = pyplot_for(output)
+    found = [cost_lines(path) for path in paths]
+    figure, axes = pyplot.subplots(len(found), 2, figsize=(11, 4 * len(found)), squeeze=False, layout="constrained")
+    for row, (name, lines) in zip(axes, found, strict=True):
+        for axis, (kind, systems) in zip(row, lines.items(), strict=True):
+            for i, (label, points) in enumerate(systems.items()):
+                growth = f", grows with power {exponent(points):.2f}" if len(points) > 1 else ""
+                axis.plot(*zip(*points, strict=True), MARKS[i % 8] + "-", color=COLOURS[i % 8], label=label + growth)
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log", base=2)
+            axis.yaxis.set_major_formatter(lambda y, _: f"{y:,.3g}" if y < 100 else f"{y:,.0f}")
+            ticks = sorted({x for points in systems.values() for x, _ in points})
+            axis.set_xticks(ticks, [f"{x:,.0f}" for x in ticks])
+            axis.minorticks_off()
+            axis.grid(alpha=0.3)
+            axis.set_xlabel(name)
+            axis.set_ylabel({"seconds": "seconds of a training step", "MiB": "memory of a step, MiB"}[kind])
+            axis.legend(fontsize=8)
+    save(figure, output)
+
+
+CURVES = {"train_ppl": "training perplexity", "valid_ppl": "validation perplexity", "train_gnorm": "gradient norm"}
+
+
+def _curve(path: Path) -> list[dict[str, Any]]:
+    if path.suffix != ".json":
+        return results.read_log(path)["curve"]
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if isinstance(record["training"], dict):
+        return record["training"]["curve"]
+    parts = (("train", record["training"]), ("valid", record["validation"]))  # of ode-transformer curve
+    return [
+        {key if key == "num_updates" else f"{part}_{key}": value for key, value in entry.items()}
+        for part, entries in parts
+        for entry in entries
+    ]
+
+
+def training(paths: list[str], output: str | Path) -> None:
+    """Draw training and validation perplexity and the gradient norm against updates, a line a log.
+
+    Args:
+        paths: logs of ``fairseq-train --log-format json``, or records of runs and of trainings without a recipe.
+        output: the file; its suffix is the format.
+
+    Raises:
+        CheckpointError: a file that is neither, or has no such curve.
+        ValueError: an unknown format.
+    """
+    pyplot = pyplot_for(output)
+    curves = {}
+    for path in map(Path, paths):
+        try:
+            curve = _curve(path)
+            found = {
+                key: [(entry["num_updates"], entry[key]) for entry in curve if key in entry and "num_updates" in entry]
+                for key in CURVES
+            }
+            if not any(found.values()):
+                raise ValueError("no perplexity")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            message = (
+                error if isinstance(error, results.RecordError) else f"{path}: no curve of a training in it ({error!r})"
+            )
+            raise CheckpointError(str(message)) from error
+        name = path.stem if path.suffix == ".json" else path.parent.name or path.stem
+        curves[name if name not in curves else str(path)] = found
+    figure, axes = pyplot.subplots(1, len(CURVES), figsize=(15, 4.5), layout="constrained")
+    for axis, (key, label) in zip(axes, CURVES.items(), strict=True):
+        for i, (name, found) in enumerate(curves.items()):
+            if found[key]:
+                style = {"color": COLOURS[i % 8], "marker": MARKS[i % 8], "markersize": 3, "label": name}
+                axis.plot(*zip(*found[key], strict=True), **style)
+        axis.set_xlabel("updates")
+        axis.set_ylabel(label)
+        axis.set_yscale("log")
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize=8)
+    save(figure, output)
+
+
+def encoder_layers(command: str) -> int:
+    """The encoder's layers in what a command of fairseq-train trains."""
+    words = shlex.split(command)
+    given = {word: value for word, value in itertools.pairwise(words) if word.startswith("--")}
+    values = resolve(PRESETS[given["--arch"]][2], PRESETS[given["--arch"]][1]) if given["--arch"] in PRESETS else {}
+    if "evolution_depth" in values:
+        blocks, depth = (given.get(f"--evolution-{k}", values[f"evolution_{k}"]) for k in ("blocks", "depth"))
+        return int(blocks) * int(depth)
+    return int(given.get("--encoder-layers", values.get("encoder_layers", 6)))  # stock fairseq's has 6
+
+
+def system_of(recipe: str) -> str:
+    """A recipe's row without the size: what a line of a picture is of."""
+    name = recipe.rsplit("/", 1)[-1]
+    sizes = sorted((suffix.replace("_", "-") for suffix in (*SIZES, "-base") if suffix), key=len, reverse=True)
+    return name.removesuffix(next((suffix for suffix in sizes if name.endswith(suffix)), ""))
+
+
+def scores(paths: list[str], of: str | None, output: str | Path) -> None:
+    """Draw tokenised BLEU of records of runs against the encoder's layers and against parameters.
+
+    Args:
+        paths: records.
+        of: the test set; None: the first of the first record.
+        output: the file; its suffix is the format.
+
+    Raises:
+        CheckpointError: a file that is no record, or has no such test set.
+        ValueError: an unknown format.
+    """
+    pyplot = pyplot_for(output)
+    points: dict[str, list[tuple[int, float, float]]] = {}
+    for path in map(Path, paths):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            of = of or next(iter(record["scores"]))
+            system, layers = system_of(record["recipe"]), encoder_layers(record["command"])
+            row = (layers, record["training"]["parameters"] / 1e6, record["scores"][of]["tokenised"]["bleu"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            raise CheckpointError(f"{path}: no record of a run with a score of {of} in it ({error!r})") from error
+        points.setdefault(system, []).append(row)
+    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
+    for column, (axis, label) in enumerate(zip(axes, ("layers of the encoder", "million parameters"), strict=True)):
+        for i, (system, rows) in enumerate(points.items()):
+            line = sorted((row[column], row[2]) for row in rows)
+            style = {"color": COLOURS[i % 8], "marker": MARKS[i // 8 % 8], "label": system}
+            axis.plot(*zip(*line, strict=True), **style)
+        axis.set_xlabel(label)
+        if column == 0:
+            axis.set_xticks(sorted({row[0] for rows in points.values() for row in rows}))
+        axis.set_ylabel(f"tokenised BLEU, {of}")
+        axis.grid(alpha=0.3)
+    axes[1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    save(figure, output)
+
+
+@torch.no_grad()
+def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[list[tuple[float, float]]]:
+    """What learned coefficients weigh stages with: for each step of the encoder in turn, of each stage the mean and the
+    standard deviation over real tokens.
+    """
+    real, found, hooks = net_input["src_tokens"].ne(1).t(), [], []
+
+    def watch(module: nn.Module, args: tuple, _: Tensor) -> None:
+        rows = []
+        for weight in module.weights(*args):
+            values = weight.squeeze(-1)[real] if weight.dim() == 3 and weight.size(0) == len(real) else weight.flatten()
+            rows.append((float(values.double().mean()), float(values.double().std(correction=0))))
+        found.append(rows)
+
+    for module in model.encoder.modules():
+        if hasattr(module, "weights") and callable(module.weights):
+            hooks.append(module.register_forward_hook(watch))
+    try:
+        model.eval()(**net_input)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def coefficients(paths: list[str], text: str, dictionary: str, count: int, output: str | Path) -> None:
+    """Draw what learned coefficients weigh the stages of each layer's step with, a panel a checkpoint.
+
+    Args:
+        paths: checkpoints.
+        text, dictionary, count: sentences of their source, for gates depend on what they read.
+        output: the file; its suffix is the format.
+
+    Raises:
+        CheckpointError: a checkpoint that cannot be used, or has no learned coefficients.
+        ValueError: an unknown format.
+    """
+    pyplot = pyplot_for(output)
+    net_input, panels = source_of(Path(text), Path(dictionary), count), []
+    for path in paths:
+        with named(f"{path}: cannot read the sentences"):
+            found = stage_weights(open_model(path), net_input)
+        if not found:
+            raise CheckpointError(f"{path}: has no learned coefficients")
+        panels.append((Path(path), found))
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(5.5 * len(panels), 4), squeeze=False, layout="constrained")
+    for axis, (path, found) in zip(axes[0], panels, strict=True):
+        steps = range(1, len(found) + 1)
+        for i in range(len(found[0])):
+            mean, deviation = zip(*(rows[i] for rows in found), strict=True)
+            style = {"color": COLOURS[i], "marker": MARKS[i], "capsize": 3, "label": f"stage {i + 1}"}
+            axis.errorbar(steps, mean, deviation, **style)
+        axis.set_xticks(steps)
+        axis.set_xlabel("step of the encoder, a layer's after another's")
+        axis.set_ylabel("weight: mean and deviation over tokens")
+        axis.set_title(f"{path.parent.name}/{path.name}", fontsize=9)
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8)
+    save(figure, output)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer plot``."""
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    drawn = kinds.add_parser("positions", help="what positions look like to a model, position x dimension as colours")
+    drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="a panel each")
+    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn.add_argument("--length", type=int, default=100, help="positions (default: %(default)s)")
+    drawn.add_argument(
+        "--of", metavar="NAME",
+        help="such as encoder.input, encoder.0.self_attn.q or decoder.2.encoder_attn.k (default: the encoder's first "
+        "queries where they move, else its input)",
+    )  # fmt: skip
+
+    drawn = kinds.add_parser("training", help="perplexity and gradient norm against updates")
+    drawn.add_argument("logs", nargs="+", metavar="LOG", help="of fairseq-train --log-format json, or a run's record")
+    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn = kinds.add_parser("scores", help="BLEU against layers and parameters")
+    drawn.add_argument("records", nargs="+", metavar="RECORD", help="of runs: results/*/*.json")
+    drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the first record)")
+    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn = kinds.add_parser("coefficients", help="what learned coefficients weigh the stages of each layer with")
+    drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="a panel each")
+    drawn.add_argument("--text", required=True, help="prepared sentences of their source, one a line")
+    drawn.add_argument("--dictionary", required=True, help="its dictionary, such as data-bin/NAME/dict.en.txt")
+    drawn.add_argument("--sentences", type=int, default=64, help="how many of them (default: %(default)s)")
+    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn = kinds.add_parser("costs", help="time and memory against length, depth or the dictionary's size")
+    drawn.add_argument("records", nargs="+", metavar="RECORD", help="of `ode-transformer bench`: a row each")
+    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Draw."""
+    try:
+        if getattr(args, "sentences", 1) < 1:
+            raise ValueError(f"--sentences {args.sentences}: must be 1 or more")
+        if args.kind == "costs":
+            costs(args.records, args.output)
+        elif args.kind == "training":
+            training(args.logs, args.output)
+        elif args.kind == "scores":
+            scores(args.records, args.of, args.output)
+        elif args.kind == "coefficients":
+            coefficients(args.checkpoints, args.text, args.dictionary, args.sentences, args.output)
+        else:
+            positions(args.checkpoints, args.of, args.length, args.output)
+    except CheckpointError:
+        raise
+    except ValueError as error:
+        raise SystemExit(f"error: {error}") from error
+    print(args.output)
+    return 0

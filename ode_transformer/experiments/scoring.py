@@ -1,0 +1,333 @@
+"""Scores of a translation, side by side and labelled, so that no number can be taken for another.
+
+- Tokenised BLEU, which papers print: the tokens as they are, the numbers those of Moses' ``multi-bleu.perl``.
+- The same after compound splitting, which papers on English-German print: ``a-b`` becomes ``a ##AT##-##AT## b``.
+- sacreBLEU and chrF of the detokenised text, with their signatures: the ones to compare with anybody's.
+
+The first two are sacreBLEU's BLEU without its tokeniser and without smoothing. What differs from ``multi-bleu.perl``
+is taken care of here: that program reads bytes, so it ends a line at a line feed only and a token at ASCII blanks
+only, where Python also knows U+0085, U+00A0, U+2028, U+3000 and others.
+
+Imports neither torch nor fairseq.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF
+from sacremoses import MosesDetokenizer
+from sacremoses.corpus import NonbreakingPrefixes
+
+from ..errors import OdeTransformerError
+
+LANGUAGES = tuple(sorted(set(NonbreakingPrefixes().available_langs.values())))
+COMPOUND_LANGUAGES = ("de",)
+SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
+ASCII_BLANKS = frozenset(" \t\n\r\f\v")
+
+
+class ScoringError(OdeTransformerError):
+    """Something that cannot be scored; the message names the file or option, its value and what is valid."""
+
+
+def score(
+    hyp_tok: Sequence[str],
+    ref_tok: Sequence[str],
+    target_lang: str,
+    *,
+    raw_ref: Sequence[str] | None = None,
+    lowercase: bool = False,
+    compound_split: bool = False,
+) -> dict[str, Any]:
+    """Score tokenised translations.
+
+    Args:
+        hyp_tok: the translations, tokenised as Moses does, without subword units; one string a sentence.
+        ref_tok: the references, tokenised the same way.
+        target_lang: the language of both; one of ``LANGUAGES``.
+        raw_ref: the references as they were before tokenisation, for sacreBLEU and chrF; without them, ``ref_tok``
+            is detokenised.
+        lowercase: let sacreBLEU and chrF ignore case. The tokenised scores take tokens as they are.
+        compound_split: add the score after compound splitting, for German only.
+
+    Returns:
+        ``tokenised``, ``compound_split`` (or None), ``sacrebleu`` (each with ``bleu``, ``precisions``, ``bp``,
+        ``ratio``, ``hyp_len``, ``ref_len`` and the printed ``line``), ``chrf``, signatures of the last two,
+        ``reference`` (``raw`` or ``detokenised``), ``sentences``, ``target_lang`` and ``lowercase``.
+
+    Raises:
+        ScoringError: unequal or no lines, an unknown language, compound splitting of another language.
+    """
+    if target_lang not in LANGUAGES:
+        raise ScoringError(f"--target-lang {target_lang}: must be one of {', '.join(LANGUAGES)}")
+    if compound_split and target_lang not in COMPOUND_LANGUAGES:
+        raise ScoringError(
+            f"--compound-split: for German targets only (--target-lang {', '.join(COMPOUND_LANGUAGES)}), "
+            f"got --target-lang {target_lang}"
+        )
+    if not hyp_tok:
+        raise ScoringError("the hypothesis is empty")
+    for name, lines in (("reference", ref_tok), ("raw reference", raw_ref)):
+        if lines is not None and len(lines) != len(hyp_tok):
+            raise ScoringError(f"the hypothesis has {len(hyp_tok)} lines, the {name} {len(lines)}")
+
+    hyp_raw = detokenise(hyp_tok, target_lang)
+    reference = "raw" if raw_ref is not None else "detokenised"
+    if raw_ref is None:
+        raw_ref = detokenise(ref_tok, target_lang)
+    bleu = BLEU(lowercase=lowercase, trg_lang=target_lang)
+    chrf = CHRF(lowercase=lowercase)
+    detokenised = bleu.corpus_score(hyp_raw, [raw_ref])
+    characters = chrf.corpus_score(hyp_raw, [raw_ref])
+    return {
+        "target_lang": target_lang,
+        "sentences": len(hyp_tok),
+        "lowercase": lowercase,
+        "tokenised": multi_bleu(hyp_tok, ref_tok),
+        "compound_split": multi_bleu(*map(split_compounds, (hyp_tok, ref_tok))) if compound_split else None,
+        "reference": reference,
+        "sacrebleu": {
+            "bleu": detokenised.score,
+            "precisions": detokenised.precisions,
+            "bp": detokenised.bp,
+            "ratio": detokenised.ratio,
+            "hyp_len": detokenised.sys_len,
+            "ref_len": detokenised.ref_len,
+            "signature": str(bleu.get_signature()),
+            "line": detokenised.format(width=2),
+        },
+        "chrf": {"score": characters.score, "signature": str(chrf.get_signature())},
+    }
+
+
+def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+    """BLEU of tokens as they are, equal to ``multi-bleu.perl`` in all that it prints.
+
+    An empty hypothesis corpus, where that program divides by zero, scores 0.
+    """
+    both = _protect_blanks([*hypotheses, *references])
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    result = metric.corpus_score(both[: len(hypotheses)], [both[len(hypotheses) :]])
+    # 100 * (c / t) and not 100 * c / t: the order of operations decides the last printed digit now and then.
+    precisions = [100 * (c / t) if t else 0.0 for c, t in zip(result.counts, result.totals, strict=True)]
+    if result.ref_len:
+        line = (
+            f"BLEU = {result.score:.2f}, {'/'.join(f'{p:.1f}' for p in precisions)} (BP={result.bp:.3f}, "
+            f"ratio={result.ratio:.3f}, hyp_len={result.sys_len}, ref_len={result.ref_len})"
+        )
+    else:
+        line = "BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"
+    return {
+        "bleu": result.score,
+        "precisions": precisions,
+        "bp": result.bp,
+        "ratio": result.ratio,
+        "hyp_len": result.sys_len,
+        "ref_len": result.ref_len,
+        "line": line,
+    }
+
+
+def _protect_blanks(lines: Sequence[str]) -> list[str]:
+    """Put private-use characters that the text does not hold for its blanks beyond ASCII, which end no token."""
+    used = set().union(*lines)
+    free = (chr(c) for c in range(0x100000, 0x10FFFE) if chr(c) not in used)
+    table = {ord(c): next(free) for c in sorted(used) if c.isspace() and c not in ASCII_BLANKS}
+    return [line.translate(table) for line in lines] if table else list(lines)
+
+
+def split_compounds(lines: Sequence[str]) -> list[str]:
+    """Split tokens at hyphens, ``a-b`` to ``a ##AT##-##AT## b``, as the script that papers used does.
+
+    On bytes as there, which matters where a single letter beyond ASCII stands between two hyphens.
+    """
+    split = re.compile(rb"(\S)-(\S)")
+    return [split.sub(rb"\1 ##AT##-##AT## \2", line.encode()).decode() for line in lines]
+
+
+def detokenise(lines: Sequence[str], lang: str) -> list[str]:
+    """Plain text of tokenised, with escapes (``&apos;``, ``@-@``, ``##AT##``) undone."""
+    moses = MosesDetokenizer(lang)
+    found = []
+    for line in lines:
+        line = re.sub(r"\s*##AT##-##AT##\s*", "-", line)
+        line = re.sub(r"\s*@([-/])@\s*", r"\1", line)
+        found.append(moses.detokenize(line.split()))
+    return found
+
+
+def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
+    """Join subword units to words.
+
+    Args:
+        lines: text; lines whose units are words already stay as they are.
+        segmentation: one of ``SEGMENTATIONS``.
+
+    Raises:
+        ScoringError: unknown segmentation.
+    """
+    if segmentation == "subword_nmt":
+        return [f"{line} ".replace("@@ ", "").rstrip(" ") for line in lines]
+    if segmentation == "sentencepiece":
+        if not any("\u2581" in line for line in lines):  # fairseq-generate removed the units already
+            return list(lines)
+        return [line.replace(" ", "").replace("\u2581", " ").strip(" ") for line in lines]
+    if segmentation == "none":
+        return list(lines)
+    raise ScoringError(f"--remove-bpe {segmentation}: must be one of {', '.join(SEGMENTATIONS)}")
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a UTF-8 file, which end at line feeds and nowhere else.
+
+    Raises:
+        ScoringError: no such file, not UTF-8, or empty.
+    """
+    try:
+        lines = Path(path).read_bytes().decode("utf-8").split("\n")
+    except OSError as error:
+        raise ScoringError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ScoringError(f"{path}: not UTF-8: {error}") from error
+    if lines[-1] == "":
+        lines.pop()
+    if not lines:
+        raise ScoringError(f"{path}: the file is empty")
+    return lines
+
+
+def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]:
+    """Hypotheses and references of an output of ``fairseq-generate``, in the order of the test set.
+
+    Of the lines ``H-id<tab>score<tab>tokens`` the first of an id counts (the best of ``--nbest``). H and T hold words
+    where ``--post-process`` was given, else subword units; D would be the same or, with ``--tokenizer``, plain text.
+
+    Returns:
+        hypotheses and references; None for the latter if there are no T lines, as in ``fairseq-interactive``'s output.
+
+    Raises:
+        ScoringError: there are no H lines, ids are missing or twice there, or the end of the file is missing.
+    """
+    hyps: dict[int, str] = {}
+    refs: dict[int, str] = {}
+    ended, translated = False, None
+    for line in read_lines(path):
+        if match := re.match(r"H-(\d+)\t[^\t]*\t(.*)", line):
+            hyps.setdefault(int(match[1]), match[2])
+        elif match := re.match(r"T-(\d+)\t(.*)", line):
+            if int(match[1]) in refs:
+                raise ScoringError(f"{path}: T-{match[1]} is there twice; one output of fairseq-generate is needed")
+            refs[int(match[1])] = match[2]
+        elif match := re.search(r"\| Translated ([\d,]+) sentences ", line):
+            translated = int(match[1].replace(",", ""))
+        ended = ended or re.match(r"(.* )?Generate \S+ with beam=", line) is not None
+    if not hyps:
+        raise ScoringError(f"{path}: no line H-<id>; is it an output of fairseq-generate without --quiet?")
+    expected = range(max({*hyps, *refs, (translated or 1) - 1}) + 1)
+    for name, found in (("H", hyps), ("T", refs)):
+        missing = [f"{name}-{i}" for i in expected if i not in found]
+        if missing and (found or name == "H"):
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise ScoringError(
+                f"{path}: of {len(expected)} sentences, {', '.join(missing[:5])}{more} are missing; the file is cut "
+                # fairseq's default of 8 leaves out a last batch whose size is no multiple of it.
+                "short, or fairseq-generate left sentences out: it needs --required-batch-size-multiple 1, and no "
+                "--skip-invalid-size-inputs-valid-test"
+            )
+    if refs and not ended:
+        raise ScoringError(f"{path}: the last line, 'Generate ... with beam=...', is missing; the file is cut short")
+    return [hyps[i] for i in expected], [refs[i] for i in expected] if refs else None
+
+
+def report(result: dict[str, Any]) -> str:
+    """What ``score`` returned as lines for people."""
+    reference = {"raw": "the raw file", "detokenised": "the tokenised reference, detokenised"}[result["reference"]]
+    rows = [("tokenised BLEU (multi-bleu)", result["tokenised"]["line"])]
+    if result["compound_split"]:
+        rows.append(("  after compound splitting", result["compound_split"]["line"]))
+    rows += [
+        ("sacreBLEU (detokenised)", result["sacrebleu"]["line"]),
+        ("  signature", result["sacrebleu"]["signature"]),
+        ("chrF (detokenised)", f"chrF2 = {result['chrf']['score']:.2f}"),
+        ("  signature", result["chrf"]["signature"]),
+        ("  their reference", reference),
+        ("sentences", f"{result['sentences']}, target language {result['target_lang']}"),
+    ]
+    return "\n".join(f"{label:<29}{value}" for label, value in rows)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``scripts/score.sh`` and ``ode-transformer score``."""
+    parser.add_argument("--generate-output", metavar="FILE", help="output of fairseq-generate")
+    parser.add_argument("--hyp", metavar="FILE", help="tokenised translations, instead of --generate-output")
+    parser.add_argument("--ref", metavar="FILE", help="tokenised references; wins over those in --generate-output")
+    parser.add_argument("--target-lang", required=True, metavar="LANG", help="such as de")
+    parser.add_argument("--reference", metavar="FILE", help="raw references, for sacreBLEU and chrF")
+    parser.add_argument("--lowercase", action="store_true", help="sacreBLEU and chrF ignore case")
+    parser.add_argument("--compound-split", action="store_true", help="add BLEU after compound splitting (de only)")
+    parser.add_argument("--join-hyphens", action="store_true", help="of text from tokenizer.perl -a: a @-@ b is a-b")
+    parser.add_argument(
+        "--remove-bpe",
+        nargs="?",
+        const="subword_nmt",
+        metavar="|".join(SEGMENTATIONS),
+        help="join subword units (default: there must be none; bare: subword_nmt)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer score``; the exit status."""
+    result = _score_files(args)
+    print(json.dumps(result) if args.json else report(result))
+    return 0
+
+
+def _score_files(args: argparse.Namespace) -> dict[str, Any]:
+    if bool(args.generate_output) == bool(args.hyp) or (args.hyp and not args.ref):
+        raise ScoringError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
+    if args.generate_output:
+        hyps, refs = read_generate_output(args.generate_output)
+    else:
+        hyps, refs = read_lines(args.hyp), None
+    if args.ref:
+        refs = read_lines(args.ref)
+    if refs is None:
+        raise ScoringError(f"{args.generate_output}: no line T-<id>; give the tokenised references as --ref FILE")
+    raw = read_lines(args.reference) if args.reference else None
+    source = args.generate_output or args.hyp
+    for path, lines in ((args.ref, refs), (args.reference, raw)):
+        if lines is not None and len(lines) != len(hyps):
+            raise ScoringError(f"{source} has {len(hyps)} sentences, {path} {len(lines)}")
+    for name, lines in ((source, hyps), (args.ref or source, refs)):
+        units = sum("@@ " in line or "\u2581" in line for line in lines)
+        if units and args.remove_bpe is None:
+            raise ScoringError(
+                f"{name}: {units} of {len(lines)} lines hold subword units, which are no words; say --remove-bpe "
+                f"{'|'.join(SEGMENTATIONS)} (none: score them as they are)"
+            )
+    segmentation = args.remove_bpe or "none"
+    hyps, refs = (remove_segmentation(lines, segmentation) for lines in (hyps, refs))
+    if args.join_hyphens:
+        hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
+    if unknown := sum("<<unk>>" in line for line in refs):
+        print(
+            f"warning: {unknown} of {len(refs)} tokenised references hold <<unk>>, since fairseq writes them with its "
+            "dictionary; give the true ones as --ref FILE",
+            file=sys.stderr,
+        )
+    if raw and not args.lowercase and "".join(hyps).islower() and not "".join(raw).islower():
+        print("warning: the translations hold no capital letter, --reference does: --lowercase?", file=sys.stderr)
+    return score(
+        hyps,
+        refs,
+        args.target_lang,
+        raw_ref=raw,
+        lowercase=args.lowercase,
+        compound_split=args.compound_split,
+    )

@@ -1,0 +1,679 @@
+"""Text work of the data preparation: checks, tokenisation, cleaning, SentencePiece, and the manifest.
+
+The command is ``ode-transformer text``, which the scripts in ``data-prep`` call. It imports neither torch nor fairseq.
+Every sub-command writes the file that it is told to write and nothing else.
+"""
+
+import argparse
+import bisect
+import gzip
+import importlib.metadata
+import itertools
+import json
+import multiprocessing
+import os
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+from unicodedata import category
+
+import numpy as np
+
+from ..errors import OdeTransformerError
+from ..files import sha256
+
+PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
+SHOWN = 5  # line numbers named in a message
+CHUNK = 10_000  # lines that a process tokenises at a time
+VERSION = "2"  # of what text becomes; another one refuses the data that an older one made
+
+
+class TextError(OdeTransformerError):
+    """Text that cannot be used; the message names the file, the line or count, and what is expected."""
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, plain or ``.gz``. Line feeds end them and nothing else, so that all tools count alike.
+
+    Raises:
+        TextError: no such file, cut off, damaged, or not UTF-8; names the line.
+    """
+    number = 0
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for line in file:
+                number += 1
+                yield line.decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        found = f"byte {error.object[error.start]:#04x}: {error.reason}"
+        raise TextError(f"{path}: line {number} is not UTF-8 ({found})") from error
+    except (EOFError, zlib.error) as error:
+        raise TextError(f"{path}: cut off or damaged after line {number}") from error
+    except OSError as error:
+        raise TextError(f"{path}: {error.strerror or error}") from error
+
+
+def count_lines(path: Path) -> int:
+    """How many lines a file has; raises as :func:`read_lines` does."""
+    return sum(1 for _ in read_lines(path))
+
+
+def _create(path: Path) -> TextIO:
+    return path.open("w", encoding="utf-8", newline="\n")
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines as UTF-8, each ended by a line feed."""
+    with _create(path) as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def read_pair(prefix: Path, langs: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The pairs of parallel text, ``PREFIX.LANG``.
+
+    Raises:
+        TextError: a file is missing, empty or not UTF-8, or the numbers of lines differ; names both files.
+    """
+    source, target = (Path(f"{prefix}.{lang}") for lang in langs)
+    yield from _parallel(source, read_lines(source), target, read_lines(target))
+
+
+def _parallel(source: Path, lines: Iterator[str], target: Path, others: Iterator[str]) -> Iterator[tuple[str, str]]:
+    number = 0
+    for number, (line, other) in enumerate(itertools.zip_longest(lines, others), 1):
+        if line is None or other is None:
+            more = number + sum(1 for _ in (others if line is None else lines))
+            sizes = (number - 1, more) if line is None else (more, number - 1)
+            raise TextError(f"{source} has {sizes[0]} lines, {target} has {sizes[1]}: must be parallel")
+        yield line, other
+    if not number:
+        raise TextError(f"{source} and {target} are empty")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What cleaning lets through: Moses' ``clean-corpus-n.perl``, which drops pairs that are empty, too long on a side,
+    or whose sides differ too much in length."""
+
+    max_tokens: int
+    ratio: float | None = None
+
+    def fault(self, pair: tuple[str, str]) -> str | None:
+        """What is wrong with a pair, a sentence after "pairs", or None."""
+        longer, shorter = sorted((len(side.split()) for side in pair), reverse=True)
+        if not shorter:
+            return "with an empty side"
+        if longer > self.max_tokens:
+            return f"with more than {self.max_tokens} tokens on a side"
+        if self.ratio is not None and longer / shorter > self.ratio:
+            return f"with a side more than {self.ratio:g} times as long as the other"
+        return None
+
+
+QUOTES = str.maketrans("\u2019", "'")
+# Romanian's s and t have commas below; older text has cedillas, which look the same.
+COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
+DIACRITICS = str.maketrans("\u0218\u0219\u021a\u021b\u0102\u0103\u00c2\u00e2\u00ce\u00ee", "SsTtAaAaIi")
+LOWERCASE = ("no", "first", "last")
+ROMANIAN = ("raw", "normalised", "stripped")
+
+
+def romanian(line: str, kind: str) -> str:
+    """Romanian as it is (``raw``), with commas for cedillas (``normalised``), or without diacritics (``stripped``)."""
+    if kind == "raw":
+        return line
+    line = line.translate(COMMAS)
+    return line.translate(DIACRITICS) if kind == "stripped" else line
+
+
+@dataclass(frozen=True)
+class Tokeniser:
+    """What is done to a line of text, in this order.
+
+    Args:
+        lang: the language.
+        straight_quotes: a right single quote becomes an apostrophe.
+        lowercase: ``first``, as the Multi30k literature does, or ``last``, as fairseq does for IWSLT14; or ``no``.
+        normalise: Moses' normalisation of punctuation.
+        printable: control characters become blanks, as Moses' ``remove-non-printing-char.perl`` does.
+        aggressive: ``a-b`` becomes ``a @-@ b``.
+    """
+
+    lang: str
+    straight_quotes: bool = False
+    lowercase: str = "no"
+    normalise: bool = False
+    printable: bool = False
+    aggressive: bool = False
+
+    def _before(self, line: str) -> str:
+        """What needs no library and comes first."""
+        line = line.translate(QUOTES) if self.straight_quotes else line
+        return line.lower() if self.lowercase == "first" else line
+
+    def sacremoses(self, lines: Iterable[str]) -> Iterator[str]:
+        """Tokenise with sacremoses, which differs from Moses in a few words of ten thousand.
+
+        Raises:
+            TextError: a language that it does not know.
+        """
+        from sacremoses import MosesPunctNormalizer, MosesTokenizer
+        from sacremoses.corpus import NonbreakingPrefixes
+
+        known = sorted(set(NonbreakingPrefixes().available_langs.values()))
+        if self.lang not in known:  # sacremoses would take English rules
+            raise TextError(f"language {self.lang}: must be one of {', '.join(known)}")
+        normaliser = MosesPunctNormalizer(self.lang, perl_parity=True)
+        tokeniser = MosesTokenizer(self.lang)
+        for line in lines:
+            line = self._before(line)
+            # Moses' program sees the line feed, too, which moves the quotation mark at the end of a line in German.
+            line = normaliser.normalize(f"{line}\n") if self.normalise else line
+            line = "".join(" " if category(c).startswith("C") else c for c in line) if self.printable else line
+            line = tokeniser.tokenize(line, aggressive_dash_splits=self.aggressive, return_str=True)
+            yield line.lower() if self.lowercase == "last" else line
+
+    def moses(self, lines: Iterable[str], scripts: Path) -> list[str]:
+        """Tokenise with Moses' own programs, those of a folder ``scripts``.
+
+        Raises:
+            TextError: a program failed.
+        """
+        tools = scripts / "tokenizer"
+        programs: list[list[Any]] = []
+        if self.normalise:
+            programs.append([tools / "normalize-punctuation.perl", "-l", self.lang])
+        if self.printable:
+            programs.append([tools / "remove-non-printing-char.perl"])
+        programs.append([tools / "tokenizer.perl", "-q", "-l", self.lang, *(["-a"] if self.aggressive else [])])
+        if self.lowercase == "last":
+            programs.append([tools / "lowercase.perl"])
+        return _filter([self._before(line) for line in lines], programs)
+
+
+def _filter(lines: list[str], programs: Sequence[Sequence[Any]]) -> list[str]:
+    """Send lines through perl programs, one after the other."""
+    for program in programs:
+        words = ["perl", *map(str, program)]
+        text = "".join(f"{line}\n" for line in lines)
+        done = subprocess.run(words, input=text.encode(), capture_output=True)  # bytes: line feeds alone end lines
+        found = done.stdout.decode(errors="replace").split("\n")[:-1]
+        if done.returncode or len(found) != len(lines):
+            sizes = f"{len(lines)} lines in, {len(found)} out, status {done.returncode}"
+            raise TextError(f"{shlex.join(words)}: {sizes}: {done.stderr.decode(errors='replace').strip()}")
+        lines = found
+    return lines
+
+
+def _gather(args: argparse.Namespace) -> None:
+    """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, TED's train.tags."""
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    for split in dict.fromkeys(split for split, _, _ in args.add):
+        outputs = [args.output_dir / f"{split}.{lang}" for lang in args.langs]
+        with ExitStack() as stack:
+            files = [stack.enter_context(_create(path)) for path in outputs]
+            for source, target in ([Path(f) for f in files] for name, *files in args.add if name == split):
+                count = 0
+                for pair in _parallel(source, _text(source), target, _text(target)):
+                    count += 1
+                    for file, line, lang in zip(files, pair, args.langs, strict=True):
+                        file.write(f"{romanian(line, args.romanian) if lang == 'ro' else line}\n")
+                print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
+
+
+def _text(path: Path) -> Iterator[str]:
+    """The sentences of a file, without what wraps them."""
+    lines = read_lines(path)
+    if path.suffix in (".sgm", ".xml"):
+        return (found[1].strip() for line in lines if (found := re.search(r"<seg id[^>]*>(.*?)(</seg>|$)", line)))
+    if path.name.startswith("train.tags."):
+        kept = (line for line in lines if not re.search("<(url|talkid|keywords)>", line))
+        return (re.sub("</?(title|description)>", "", line) for line in kept)
+    return lines
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Check that splits are there, parallel and UTF-8; with --max-tokens, on carriage returns, empty and long lines."""
+    for split in args.splits:
+        odd: dict[str, list[int]] = {}
+        for number, pair in enumerate(read_pair(args.dir / split, args.langs), 1):
+            if args.max_tokens is None:
+                continue
+            for lang, line in zip(args.langs, pair, strict=True):
+                # fairseq reads a carriage return as the end of a line, so the sides would no longer be parallel.
+                if "\r" in line:
+                    raise TextError(f"{args.dir / split}.{lang}: carriage returns, first in line {number}")
+            if fault := Limits(args.max_tokens).fault(pair):
+                odd.setdefault(fault, []).append(number)
+        _report(args.dir / split, args.langs, odd, "kept")
+
+
+def _report(prefix: Path, langs: Sequence[str], odd: dict[str, list[int]], fate: str) -> None:
+    for fault, numbers in odd.items():
+        shown = ", ".join(map(str, numbers[:SHOWN])) + (", ..." if len(numbers) > SHOWN else "")
+        files = f"{prefix}.{{{','.join(langs)}}}"
+        print(f"warning: {files}: {len(numbers)} pairs {fault} (lines {shown}): {fate}", file=sys.stderr)
+
+
+def _tokenise(args: argparse.Namespace) -> None:
+    """Tokenise the files of a folder into another.
+
+    Raises:
+        TextError: lines were lost or won; names both files.
+    """
+    from tqdm import tqdm
+
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    options = {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
+    for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
+        source, target = args.dir / name, args.output_dir / name
+        count = count_lines(source)
+        # One iterator for all chunks: tqdm closes the file at the end of each that is asked of it.
+        lines = iter(tqdm(read_lines(source), name, count, unit=" lines", disable=None, file=sys.stderr))
+        chunks = iter(lambda lines=lines: list(itertools.islice(lines, CHUNK)), [])
+        tokeniser = Tokeniser(name.rpartition(".")[2], **options)
+        work = partial(_tokenise_chunk, tokeniser, args.moses)
+        write_lines(target, itertools.chain.from_iterable(_in_parallel(work, chunks, args.workers)))
+        if (written := count_lines(target)) != count:
+            raise TextError(f"{source} has {count} lines, {target} {written}")
+
+
+def _end_with_parent() -> None:
+    """Have a worker end when its parent is killed: it would hold the parent's lock for ever."""
+
+    def wait():
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int) -> Iterator[Any]:
+    """What ``work`` makes of each, in their order; never many more at a time than there are processes.
+
+    Raises:
+        TextError: a process was killed.
+    """
+    waiting: deque[Future] = deque()
+    try:
+        with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
+            for chunk in chunks:
+                waiting.append(pool.submit(work, chunk))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise TextError(
+            "a process that tokenised was killed, for lack of memory perhaps; take fewer --workers"
+        ) from error
+
+
+def _tokenise_chunk(tokeniser: Tokeniser, moses: Path | None, lines: list[str]) -> list[str]:
+    return tokeniser.moses(lines, moses) if moses else list(tokeniser.sacremoses(lines))
+
+
+def _clean(args: argparse.Namespace) -> None:
+    """Copy the files of a folder into another; of --drop-from, without pairs that are empty, too long or too uneven."""
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    limits = Limits(args.max_tokens, args.ratio)
+    for split in args.splits:
+        drop = split in args.drop_from
+        odd: dict[str, list[int]] = {}
+        kept = 0
+        with ExitStack() as stack:
+            files = [stack.enter_context(_create(args.output_dir / f"{split}.{lang}")) for lang in args.langs]
+            for number, pair in enumerate(read_pair(args.dir / split, args.langs), 1):
+                if fault := limits.fault(pair):
+                    odd.setdefault(fault, []).append(number)
+                if fault is None or not drop:
+                    kept += 1
+                    for file, line in zip(files, pair, strict=True):
+                        file.write(f"{line}\n")
+        _report(args.dir / split, args.langs, odd, "dropped" if drop else "kept")
+        if not kept:
+            raise TextError(f"{args.dir / split}: no pair is left after cleaning")
+
+
+def _hold_out(args: argparse.Namespace) -> None:
+    """Split a file of a folder into two of another: every Nth pair for validation, the others for training."""
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    for lang in args.langs:
+        with ExitStack() as stack:
+            train, valid = (
+                stack.enter_context(_create(args.output_dir / f"{name}.{lang}")) for name in ("train", "valid")
+            )
+            for number, line in enumerate(read_lines(args.dir / f"train.{lang}"), 1):
+                (train if number % args.every else valid).write(f"{line}\n")
+            if number < args.every:
+                raise TextError(f"{args.dir}/train.{lang}: {number} lines, --every {args.every} holds out none")
+
+
+def _short_to_long(args: argparse.Namespace) -> None:
+    """Split training text by its source's length: short pairs to train on, longer ones as test sets, a bin each."""
+    bins: list[int] = args.bins
+    if sorted(set(bins)) != bins or not 1 < args.limit <= bins[0]:
+        raise TextError(
+            f"--limit {args.limit} --bins {bins}: bins must increase, from --limit or above, and --limit be 2 up"
+        )
+    names = _bin_names(bins)
+    counts = dict.fromkeys(("train", "valid", *names), 0)
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        files = {
+            name: [stack.enter_context(_create(args.output_dir / f"{name}.{lang}")) for lang in args.langs]
+            for name in counts
+        }
+        for split, prefix in zip(("train", "valid"), args.splits, strict=True):
+            for pair in read_pair(args.dir / prefix, args.langs):
+                length = len(pair[0].split())
+                if length < args.limit:
+                    name = split
+                elif split == "train" and length >= bins[0]:
+                    name = names[bisect.bisect(bins, length) - 1]
+                else:
+                    continue
+                counts[name] += 1
+                for file, line in zip(files[name], pair, strict=True):
+                    file.write(f"{line}\n")
+    for name, count in counts.items():
+        if not count:
+            raise TextError(f"--limit {args.limit} --bins {bins}: no pairs for {name}")
+        print(f"{name}: {count} pairs", file=sys.stderr)
+
+
+def _bin_names(bins: Sequence[int]) -> list[str]:
+    """As fairseq numbers test sets."""
+    return ["test", *(f"test{i}" for i in range(1, len(bins)))]
+
+
+def _learn_sentencepiece(args: argparse.Namespace) -> None:
+    """Learn a SentencePiece BPE model on tokenised text."""
+    import sentencepiece
+
+    # The text is normalised and tokenised already: "identity" keeps the words what they are for the scores.
+    sentencepiece.SentencePieceTrainer.train(
+        input=",".join(map(str, args.input)),
+        model_prefix=str(args.output),
+        vocab_size=args.vocab_size,
+        hard_vocab_limit=False,
+        model_type="bpe",
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        minloglevel=1,
+    )
+    Path(f"{args.output}.model").replace(args.output)
+    Path(f"{args.output}.vocab").unlink()
+
+
+def _apply_sentencepiece(args: argparse.Namespace) -> None:
+    """Segment the files of a folder with a SentencePiece model into another."""
+    import sentencepiece
+
+    model = sentencepiece.SentencePieceProcessor(model_file=str(args.model))
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
+        pieces = model.encode(list(read_lines(args.dir / name)), out_type=str)
+        write_lines(args.output_dir / name, (" ".join(line) for line in pieces))
+
+
+def _verify(args: argparse.Namespace) -> None:
+    """Compare files with a list of SHA-256 sums; a difference is an error, or with --warn a warning."""
+    known = {name: digest for digest, _, name in (line.partition("  ") for line in read_lines(args.checksums))}
+    differ = []
+    for file, name in _pairs(args.names).items():
+        if name not in known:
+            raise TextError(f"{args.checksums}: no checksum of {name}")
+        found = sha256(args.dir / file)
+        if found != known[name]:
+            differ.append(f"{args.dir / file} has SHA-256 {found}, the published {name} {known[name]}")
+    if differ and not args.warn:
+        raise TextError("\n".join(differ))
+    if differ:
+        print(f"warning: {len(differ)} of {len(args.names)} files are not the published ones:", file=sys.stderr)
+        print("\n".join(f"  {line}" for line in differ[:SHOWN]), file=sys.stderr)
+
+
+def _pairs(values: Sequence[str]) -> dict[str, str]:
+    return dict(value.split("=", 1) for value in values)
+
+
+def _with_version(settings: Sequence[str]) -> dict[str, str]:
+    return {"text_version": VERSION, **_pairs(settings)}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise TextError(f"{path}: is damaged, remove what it belongs to and prepare it anew: {error}") from error
+
+
+def _settings(args: argparse.Namespace) -> None:
+    """Succeed if the file holds these settings; write them if it is absent; name what differs otherwise."""
+    wanted = _with_version(args.settings)
+    if not args.file.exists():
+        if args.required:
+            raise TextError(f"{args.file.parent} was not made, or not finished, by this script; take another --out")
+        args.file.parent.mkdir(parents=True, exist_ok=True)
+        part = args.file.with_name(f"{args.file.name}.part")
+        part.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
+        part.replace(args.file)
+        return
+    held = _read_json(args.file)
+    held = held.get("settings", held)
+    differ = [
+        f"{k} {held.get(k)} there, {wanted.get(k)} now" for k in {**held, **wanted} if held.get(k) != wanted.get(k)
+    ]
+    if differ:
+        raise TextError(
+            f"{args.file.parent} was made with other settings ({'; '.join(differ)}); take another --out, or remove it "
+            "(of a folder DIR.text all but download)"
+        )
+
+
+def manifest(args: argparse.Namespace) -> dict[str, Any]:
+    """What a folder of binarised data holds and how it was made."""
+    splits = _pairs(args.splits)
+    data: Path = args.data_dir
+    counts = {}
+    for split, name in splits.items():
+        lines, tokens = 0, dict.fromkeys(args.langs, 0)
+        for pair in read_pair(args.text_dir / name, args.langs):
+            lines += 1
+            for lang, line in zip(args.langs, pair, strict=True):
+                tokens[lang] += len(line.split())
+        counts[split] = {"lines": lines, "tokens": tokens}
+    settings = _with_version(args.settings)
+    # The four special symbols are not in the file.
+    symbols = {lang: count_lines(data / f"dict.{lang}.txt") + 4 for lang in args.langs}
+    versions = {"python": sys.version.split()[0]}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    segmented = [f"{name}.{lang}" for name in splits.values() for lang in args.langs]
+    patterns = ("dict.*.txt", "codes", "sentencepiece.model", "raw/*", "tok/*", "archives.sha256")
+    kept = [path for pattern in patterns for path in data.glob(pattern)]
+    return {
+        "set": args.set,
+        "source_lang": args.langs[0],
+        "target_lang": args.langs[1],
+        "source": args.source,
+        "splits": splits,
+        "counts": counts,  # tokens are subword units
+        "symbols": symbols,
+        "settings": settings,
+        "sha256": {
+            **{path.relative_to(data).as_posix(): sha256(path) for path in sorted(kept)},
+            **{f"segmented/{file}": sha256(args.text_dir / file) for file in segmented},
+        },
+        "versions": versions,
+    }
+
+
+def mend_index(prefix: Path, lines: int) -> None:
+    """Check binarised text, ``PREFIX.bin``, against its index ``PREFIX.idx``; mend where sentences begin by the index.
+
+    fairseq adds the parts of several processes up in 32 bits under numpy 2: beyond 2 GiB, WMT14 English-French, the
+    sentences' places are wrong. Their sizes are right, and give the places.
+
+    Args:
+        prefix: as ``data-bin/x/train.en-fr.fr``.
+        lines: how many the text has.
+
+    Raises:
+        TextError: a file is missing or cut off, or holds another number of sentences.
+    """
+    index, data = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
+    try:
+        with index.open("rb") as file:  # magic, version, kind of numbers; number of sentences; sizes; places in bytes
+            head = file.read(26)
+            if not head.startswith(b"MMIDIDX"):
+                raise TextError(f"{index}: is no index of fairseq's")
+            count = int.from_bytes(head[18:], "little")
+            sizes = np.fromfile(file, np.int32, count)
+            places = np.fromfile(file, np.int64, count)
+        size = data.stat().st_size
+    except OSError as error:
+        raise TextError(f"{error.filename}: {error.strerror}") from error
+    if len(places) != count:
+        raise TextError(f"{index}: is cut off")
+    if count != lines:
+        raise TextError(f"{index}: has {count} sentences, the text {lines}")
+    ends = sizes.cumsum(dtype=np.int64)
+    width, rest = divmod(size, int(ends[-1]))
+    if rest or width not in (1, 2, 4, 8):
+        raise TextError(f"{data}: has {size} bytes, which {ends[-1]} symbols do not fill")
+    if not np.array_equal(places, right := (ends - sizes) * width):
+        part = index.with_name(f"{index.name}.part")
+        with part.open("wb") as file:
+            file.write(head)
+            sizes.tofile(file)
+            right.tofile(file)
+        part.replace(index)
+
+
+def _manifest(args: argparse.Namespace) -> None:
+    """Check binarised data, write the manifest of their folder and print its numbers."""
+    found = manifest(args)
+    for split, counts in found["counts"].items():
+        for lang in args.langs:
+            mend_index(args.data_dir / f"{split}.{'-'.join(args.langs)}.{lang}", counts["lines"])
+    text = json.dumps(found, indent=1, ensure_ascii=False)
+    (args.data_dir / "manifest.json").write_text(text + "\n", encoding="utf-8")
+    for split, name in found["splits"].items():
+        tokens = ", ".join(f"{lang} {count:,}" for lang, count in found["counts"][split]["tokens"].items())
+        print(f"{split:<6} {name:<18} {found['counts'][split]['lines']:>7,} pairs   subword units: {tokens}")
+    print(f"symbols, with the 4 special ones: {', '.join(f'{k} {v:,}' for k, v in found['symbols'].items())}")
+
+
+def _intact(args: argparse.Namespace) -> None:
+    """Check that the dictionaries and codes of binarised data are those that its manifest names."""
+    held = _read_json(args.dir / "manifest.json")
+    if not isinstance(held.get("sha256"), dict):
+        raise TextError(f"{args.dir / 'manifest.json'}: is no manifest: it has no sha256")
+    for name, digest in held["sha256"].items():
+        if re.fullmatch(r"dict\..+\.txt|codes|sentencepiece\.model", name) and sha256(args.dir / name) != digest:
+            raise TextError(f"{args.dir / name} is not what it was when the data was binarised: prepare it anew")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer text``."""
+    commands = parser.add_subparsers(dest="what", required=True)
+
+    def add(name, run):
+        command = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
+        command.set_defaults(step=run)
+        return command.add_argument
+
+    def add_files(add_to):
+        add_to("dir", type=Path, help="the folder of files SPLIT.LANGUAGE")
+        add_to("--splits", nargs="+", required=True)
+        add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
+
+    add_to = add("gather", _gather)
+    add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
+    add_to("--add", nargs=3, action="append", metavar=("SPLIT", "FILE", "FILE"), required=True, help="may be repeated")
+    add_to("--romanian", choices=ROMANIAN, default="raw", help="of ro: cedillas become commas, and diacritics go")
+    add_to("--output-dir", type=Path, required=True)
+    add_to = add("check", _check)
+    add_files(add_to)
+    add_to("--max-tokens", type=int)
+    add_to = add("tokenise", _tokenise)
+    add_files(add_to)
+    add_to("--straight-quotes", action="store_true", help="a right single quote becomes an apostrophe")
+    add_to("--lowercase", choices=LOWERCASE, default="no", help="before everything else, or after it")
+    add_to("--normalise", action="store_true", help="normalise punctuation")
+    add_to("--printable", action="store_true", help="control characters become blanks")
+    add_to("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a")
+    add_to("--moses", type=Path, metavar="DIR", help="Moses' folder scripts (default: sacremoses, no perl)")
+    add_to("--workers", type=int, default=1, help="processes (default: 1)")
+    add_to("--output-dir", type=Path, required=True)
+    add_to = add("clean", _clean)
+    add_files(add_to)
+    add_to("--drop-from", nargs="+", required=True, metavar="SPLIT")
+    add_to("--max-tokens", type=int, required=True)
+    add_to("--ratio", type=float, help="at most so many times as long as the other side")
+    add_to("--output-dir", type=Path, required=True)
+    add_to = add("hold-out", _hold_out)
+    add_to("dir", type=Path, help="the folder of train.LANGUAGE")
+    add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
+    add_to("--every", type=int, required=True, metavar="N")
+    add_to("--output-dir", type=Path, required=True)
+    add_to = add("short-to-long", _short_to_long)
+    add_to("dir", type=Path, help="the folder of files SPLIT.LANGUAGE")
+    add_to("--splits", nargs=2, metavar=("TRAIN", "VALID"), required=True)
+    add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
+    add_to("--limit", type=int, required=True, metavar="N", help="train on sources of fewer symbols")
+    add_to("--bins", type=int, nargs="+", required=True, metavar="N", help="where each bin of longer ones begins")
+    add_to("--output-dir", type=Path, required=True)
+    add_to = add("learn-sentencepiece", _learn_sentencepiece)
+    add_to("--input", type=Path, nargs="+", required=True)
+    add_to("--vocab-size", type=int, required=True)
+    add_to("--output", type=Path, required=True)
+    add_to = add("apply-sentencepiece", _apply_sentencepiece)
+    add_files(add_to)
+    add_to("--model", type=Path, required=True)
+    add_to("--output-dir", type=Path, required=True)
+    add_to = add("verify", _verify)
+    add_to("dir", type=Path)
+    add_to("names", nargs="+", metavar="FILE=NAME", help="a file of the folder, and what the list calls it")
+    add_to("--checksums", type=Path, required=True)
+    add_to("--warn", action="store_true")
+    add_to = add("settings", _settings)
+    add_to("file", type=Path)
+    add_to("settings", nargs="+", metavar="KEY=VALUE")
+    add_to("--required", action="store_true", help="the file must be there")
+    add_to = add("intact", _intact)
+    add_to("dir", type=Path)
+    add_to = add("manifest", _manifest)
+    add_to("--set", required=True)
+    add_to("--source", required=True, help="where the text came from, in words")
+    add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
+    add_to("--splits", nargs="+", required=True, metavar="SPLIT=NAME")
+    add_to("--text-dir", type=Path, required=True)
+    add_to("--data-dir", type=Path, required=True)
+    add_to("--settings", nargs="+", required=True, metavar="KEY=VALUE")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer text``; the exit status."""
+    try:
+        args.step(args)
+    except OSError as error:
+        raise TextError(str(error)) from error
+    return 0

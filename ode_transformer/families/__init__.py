@@ -1,1 +1,0 @@
-"""One file a paper: what it is, its equations, configuration, modules, model, architectures."""

@@ -1,0 +1,58 @@
+"""Files that are written whole or not at all."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
+    """Open a file for writing that takes its name only when it is complete.
+
+    It is written beside its place, flushed to the disk and renamed, so that whatever goes wrong, a kill or a full disk
+    included, an older file of that name survives untouched. Folders are made as needed.
+
+    Args:
+        path: the file.
+        mode: ``w`` for UTF-8 text with line feeds as they are, ``wb`` for bytes.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    with tempfile.NamedTemporaryFile(mode, dir=path.parent, prefix=f".{path.name}.", delete=False, **text) as file:
+        temporary = Path(file.name)
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)  # as if opened plainly; a temporary file is the owner's alone
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with whole(path) as file:
+        file.write(text)
+
+
+def write_json(path: str | Path, content: Any) -> None:
+    """Write a JSON file whole or not at all."""
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def sha256(path: str | Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,197 @@
+"""ODE Transformer: a layer is a Runge-Kutta step of its own increment.
+
+Li et al. 2022, "ODE Transformer: An Ordinary Differential Equation-Inspired Model for Sequence Generation". With
+f(y) = layer(y) - y, the increment of a pre-norm layer of attention and feed-forward, an encoder layer takes the step::
+
+    Euler (residual)   y' = y + f(y)                                                        (1)
+    RK2                y' = y + 1/2 (F1 + F2),  F1 = f(y),  F2 = f(y + F1)                  (12 to 14)
+    RK2, gamma = 1     y' = y + F1 + F2                                                     (23)
+    RK2, learnable     y' = y + g F1 + (1 - g) F2,  g = sigmoid([F1; F2] W + b)             (25, 26)
+    RK4                y' = y + 1/6 (F1 + 2 F2 + 2 F3 + F4)                                 (15 to 19)
+    Leapfrog           y' = y_{t-1} + 2 f(y)                                                (Table 7, from here on)
+    Multistep          y' = k y + (1 - k) y_{t-1} + f(y)
+    DLCL               y' = y_0 + sum_l W_l f_l(y_l)
+    PolyNet            y' = y + f(y) + f(f(y))
+
+The decoder takes Euler steps (``--decoder-integrator`` changes that). All systems, the residual one among them, have
+relative positions of keys (m = 8) and the learnable dense history of encoder and decoder layers (appendix B); where the
+scheme itself goes over encoder layers (leapfrog, multistep, DLCL), that of the decoder alone.
+
+Where paper and released code disagree:
+
+- F. The released code puts the layer with its residual, F(y) = y + f(y), in place of f, in stages and in the sum: the
+  learnable block is y' = (3 - g) y + f(y) + (1 - g) f(2y + f(y)). The published numbers very likely come from that.
+  Ours is the paper's; ``--ode-residual released`` is the other. It grows 2.5 to 3 times a layer, and needs the history.
+  A layer of one unweighed stage is a layer in both.
+- The gate is one for all layers (code); ``--gate-sharing per-layer`` gives each its own.
+- Scalars are one a stage (paper, released code), starting at 1; a snapshot of the code had one a channel.
+- Kutta's third-order method is Kutta's; the code's has another third stage and is of order 2.
+- Multistep: k learned, one a layer, starting at 1; the code has k and 1 - k exchanged, a k a channel, and replaces the
+  identity by its norm. It acts on layers, the code's on sub-layers.
+- PolyNet acts on layers; the code's on sub-layers: ``--ode-function substeps``.
+- DLCL: the code has no W_l f_l(y_l) but the history of layer outputs, which all systems have anyway. ``ode_dlcl`` is
+  the paper's line, without that history: multistep schemes are histories themselves, and have no other in the encoder.
+- Leapfrog is in no released code.
+- With the paper's f, weight sharing (Table 10: the layer applied twice) *is* RK2 with gamma = 1; the paper has 28.51
+  for the one and 28.77 for the other. Both names stand for one network here.
+
+``macaron_rk2`` is no released system: Macaron Net (``models/macaron.py``) with Heun's method for each sub-flow of its
+encoder, Heun(FFN_a, 1/2), Heun(attention, 1), Heun(FFN_b, 1/2), each flow Sub(LN(.)). Its local error is of third
+order where Euler sub-steps leave Macaron's at second. Sizes are Macaron's: an FFN has half the inner size, and there is
+neither history nor relative positions, so that the integrator is its one difference.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from fairseq.models import register_model
+
+from ..config import plain, register_architectures, with_defaults
+from ..numerics.splitting import get_splitting
+from .transformer import SplitTransformerConfig, SplitTransformerModel, option, size
+
+OdeConfig = with_defaults(
+    "OdeConfig",
+    __name__,
+    SplitTransformerConfig,
+    encoder_normalize_before=True,
+    decoder_normalize_before=True,
+    attention_dropout=0.1,
+    activation_dropout=0.1,
+    relative_positions="keys",
+    encoder_history="learnable_dense",
+    decoder_history="learnable_dense",
+)
+"""The options that all families have; the defaults are ``ode_residual``, the baseline of the paper's tables."""
+
+
+@register_model("ode", dataclass=OdeConfig)
+class OdeModel(SplitTransformerModel):
+    """ODE Transformer (``--arch rk2_learnable`` and others)."""
+
+    config_class = OdeConfig
+
+
+def _multistep(integrator: str) -> dict:
+    return {"integrator": integrator, "encoder_history": "none"}
+
+
+# A row of Tables 1, 2, 3, 7 and 10 each, and its size.
+SYSTEMS = {
+    "ode_residual": {},
+    "rk2": {"integrator": "heun"},
+    "rk2_unit": {"integrator": "heun", "coefficients": "ones"},
+    "rk2_learnable": {"integrator": "heun", "coefficients": "sigmoid"},
+    "rk2_scalars": {"integrator": "heun", "coefficients": "scalars"},
+    "rk2_two_sigmoids": {"integrator": "heun", "coefficients": "two-sigmoids"},
+    "rk2_two_tanh": {"integrator": "heun", "coefficients": "two-tanh"},
+    "rk4": {"integrator": "rk4"},
+    "ode_weight_sharing": {"integrator": "heun", "coefficients": "ones"},
+    "ode_leapfrog": _multistep("leapfrog"),
+    "ode_multistep": _multistep("multistep"),
+    "ode_dlcl": _multistep("dlcl"),
+    "ode_polynet": {"integrator": "polynet"},
+    "macaron_rk2": {
+        "splitting": "strang",
+        "integrator": "heun",
+        "ode_function": "substeps",
+        "relative_positions": "none",
+        "encoder_history": "none",
+        "decoder_history": "none",
+    },
+}
+
+
+def _size(embed_dim: int, heads: int, encoder_layers: int, dropout: float = 0.1) -> dict:
+    return size(embed_dim, 4 * embed_dim, heads, encoder_layers, decoder_layers=6, dropout=dropout)
+
+
+SIZES = {
+    "": _size(512, 8, 6),
+    "_tiny": size(128, 256, 4, 4, dropout=0.3),
+    "_deep": _size(512, 8, 24),
+    "_big": _size(1024, 16, 6, dropout=0.3),
+    "_big_deep": _size(1024, 16, 12, dropout=0.3),
+    "_h256_l28": _size(256, 4, 28),
+    "_h256_l18": _size(256, 4, 18),
+}
+
+
+def _row(system: dict, fields: dict) -> dict:
+    if get_splitting(system.get("splitting", "lie-trotter")).flows.count("G") == 2:  # of half the inner size
+        fields = fields | {"encoder_ffn_embed_dim": fields["encoder_ffn_embed_dim"] // 2}
+    return fields | system
+
+
+ARCHITECTURES = {
+    name + suffix: _row(system, fields) for name, system in SYSTEMS.items() for suffix, fields in SIZES.items()
+}
+
+register_architectures("ode", OdeConfig, ARCHITECTURES)
+
+
+@dataclass
+class ReleasedOdeConfig(OdeConfig):
+    """The options that a checkpoint of the released code stores, by its names."""
+
+    rk_type: str = option("learnable", "released code: learnable (the gate), initialization (scalars) or standard")
+    enc_calculate_num: int = option(2, "released code: evaluations of an encoder layer, 1, 2 or 4")
+    encoder_history_type: Optional[str] = option("learnable_dense", "released code: --encoder-history")
+    decoder_history_type: Optional[str] = option("learnable_dense", "released code: --decoder-history")
+    max_relative_length: int = option(-1, "released code: --max-relative-length, below 1 without relative positions")
+    use_word_dropout: bool = option(False, "released code: whether words are dropped")
+    word_dropout: float = option(0.8, "released code: probability of keeping a word")
+
+
+@register_model("ode_released", dataclass=ReleasedOdeConfig)
+class ReleasedOdeModel(OdeModel):
+    """Builds the model that a checkpoint of the released code holds, from the options that it stores."""
+
+    config_class = ReleasedOdeConfig
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> OdeModel:
+        """As of ``SplitTransformerModel``.
+
+        Raises:
+            ValueError: for options that the released code could not train with in its working state.
+        """
+        values = plain(cfg)
+        for name in ("integrator", "coefficients", "ode_residual", "relative_positions", "encoder_history"):
+            if values[name] != (ours := getattr(OdeConfig(), name)):
+                raise ValueError(
+                    f"{name} {values[name]!r}: must be left at {ours!r} in an architecture of the released code, "
+                    f"which --rk-type, --enc-calculate-num and --encoder-history-type describe"
+                )
+        stages, kind = values.pop("enc_calculate_num"), values.pop("rk_type")
+        integrators = {1: "euler", 2: "heun", 4: "rk4"}
+        coefficients = {"learnable": "sigmoid", "initialization": "scalars", "standard": "fixed"}
+        if stages not in integrators or kind not in coefficients:
+            raise ValueError(
+                f"enc_calculate_num {stages}, rk_type {kind!r}: a checkpoint of the released code must have one of "
+                f"{', '.join(map(str, integrators))} and one of {', '.join(coefficients)}"
+            )
+        values |= {
+            "integrator": integrators[stages],
+            "coefficients": coefficients[kind],
+            "ode_residual": "released",
+            "encoder_history": values.pop("encoder_history_type") or "none",
+            "decoder_history": values.pop("decoder_history_type") or "none",
+            "relative_positions": "keys" if values["max_relative_length"] > 0 else "none",
+            "max_relative_length": values["max_relative_length"] if values["max_relative_length"] > 0 else -1,
+            "word_dropout": 1 - values["word_dropout"] if values.pop("use_word_dropout") else 0.0,
+        }
+        return OdeModel.build_model(OdeConfig(**values), task)
+
+
+# The released code's names, so that its checkpoints load wherever fairseq loads one. What they stored decides.
+_IWSLT = _size(512, 4, 6, dropout=0.3) | {"encoder_ffn_embed_dim": 1024}
+RELEASED = {
+    "ode_transformer_t2t_iwslt_de_en": _IWSLT,
+    "ode_relative_transformer_t2t_iwslt_de_en": _IWSLT | {"max_relative_length": 8},
+    "ode_transformer_t2t_wmt_en_de": _size(512, 8, 6),
+    "ode_relative_transformer_t2t_wmt_en_de": _size(512, 8, 6) | {"max_relative_length": 8},
+    "ode_relative_transformer_t2t_wmt_en_de_big": _size(1024, 16, 6, dropout=0.3) | {"max_relative_length": 8},
+}
+
+register_architectures("ode_released", ReleasedOdeConfig, RELEASED, released=True)

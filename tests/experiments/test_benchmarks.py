@@ -1,0 +1,288 @@
+"""The benchmark's systems compute what they are said to; its numbers are whole. Timings are no test."""
+
+import argparse
+import json
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import cache, partialmethod
+
+import pytest
+import torch
+
+from ode_transformer import config
+from ode_transformer.experiments import bench, cli
+from ode_transformer.experiments.bench import contest, lengths, suite
+from ode_transformer.experiments.bench.contest import STOCK, Setting, System
+from tests.helpers import Kernels
+
+
+def test_equation_9_with_its_matrices_is_the_same_function():
+    matrices, _ = lengths.build_system("equation-9", 32, 4, 3)
+    evolving, run = lengths.build_system("evolving", 32, 4, 3)
+    evolving.load_state_dict(matrices.state_dict())
+    x = torch.randn(9, 2, 32)
+    torch.testing.assert_close(run(x), matrices(x), atol=1e-5, rtol=1e-5)
+
+
+def test_materialised_attention_is_the_same_function():
+    layers, fused = lengths.build_system("fused", 32, 4, 3)
+    others, materialised = lengths.build_system("materialised", 32, 4, 3)
+    others.load_state_dict(layers.state_dict())
+    x = torch.randn(9, 2, 32)
+    with Kernels() as kernels:
+        expected = materialised(x)
+    assert not kernels.names and kernels.calls["_softmax"] == 3
+    with Kernels() as kernels:
+        torch.testing.assert_close(fused(x), expected, atol=1e-5, rtol=1e-5)
+    assert kernels.names
+
+
+def test_every_system_is_there_at_every_length(tmp_path, capsys):
+    words = ["bench", "lengths", "--lengths", "16", "32", "--width", "16", "--heads", "2", "--depth", "2"]
+    assert cli.main([*words, "--rounds", "1", "--materialised-up-to", "16", "--output", str(tmp_path / "x.json")]) == 0
+    result = json.loads((tmp_path / "x.json").read_text())
+    assert [row["length"] for row in result["rows"]] == [16, 32]
+    assert set(result["rows"][0]["seconds"]) == set(lengths.SYSTEMS)
+    assert set(result["rows"][1]["peak_mib"]) == {"evolving", "fused"}
+    assert sum(line.startswith("{") for line in capsys.readouterr().out.splitlines()) == 2
+
+
+def test_memory_is_seen():
+    """A step of many more positions needs more memory than a short one."""
+    args = argparse.Namespace(width=64, heads=2, depth=2, device="cpu", dtype="fp32")
+    short, long = (lengths.peak("evolving", length, args) for length in (100, 4000))
+    assert long > short + 4000 * 64 * 4
+
+
+@pytest.mark.parametrize("option", ["--width", "--rounds", "--lengths"])
+def test_numbers_below_1_are_named(option):
+    with pytest.raises(SystemExit, match=f"{option} 0: must be 1 or more"):
+        cli.main(["bench", "lengths", option, "0"])
+
+
+# Contests
+
+
+def sizes(m):
+    return (len(m.encoder.layers), m.encoder.embed_tokens.weight.shape, m.encoder.layers[0].fc1.weight.shape,
+            m.encoder.layers[0].normalize_before)  # fmt: skip
+
+
+TINY = Setting(sentences=3, tokens=5, shortest=2, symbols=60, rounds=3)
+
+
+@pytest.mark.parametrize("arch", ["floater_tiny", "rk2_tiny"])
+def test_the_stock_system_has_the_size_of_ours(arch):
+    flags = ("--encoder-layers", "3")
+    ours, _ = contest.prepare(System(arch, flags), TINY)
+    stock, _ = contest.prepare(contest.stock_like(arch, flags), TINY)
+    assert sizes(ours) == sizes(stock)
+    configured = [contest.configure(system, TINY).model for system in (System(arch), contest.stock_like(arch))]
+    for name in ("dropout", "attention_dropout", "activation_dropout"):
+        assert getattr(configured[0], name) == getattr(configured[1], name)
+    assert type(stock).__name__ == "TransformerModel"
+
+
+def test_beside_two_feed_forwards_stock_has_one_as_wide_as_both():
+    ours, stock = (contest.prepare(s, TINY)[0] for s in (System("macaron_tiny"), contest.stock_like("macaron_tiny")))
+    counts = [sum(p.numel() for p in m.parameters()) for m in (ours, stock)]
+    assert stock.encoder.layers[0].fc1.out_features == 2 * ours.encoder.layers[0].fc1.out_features
+    assert counts[0] == pytest.approx(counts[1], rel=0.01)
+
+
+def test_sentences_are_padded_as_fairseq_pads():
+    sample = contest.sentences(9, 8, 3, 50)
+    net_input, target = sample["net_input"], sample["target"]
+    assert sample["ntokens"] == (target != 1).sum()
+    for i, n in enumerate(net_input["src_lengths"]):
+        assert (net_input["src_tokens"][i] == 1).sum() == 8 - n and (net_input["src_tokens"][i, : 8 - n] == 1).all()
+        assert (target[i, n:] == 1).all() and (net_input["prev_output_tokens"][i, n:] == 1).all()
+        assert torch.equal(net_input["prev_output_tokens"][i, 1:n], target[i, : n - 1])
+
+
+def test_a_training_step_trains():
+    model, step = contest.prepare(System("macaron_tiny"), TINY)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    step()
+    changed = [name for name, p in model.named_parameters() if not torch.equal(p, before[name])]
+    assert len(changed) == len(before)
+
+
+def test_a_compiled_system_trains_the_same(monkeypatch, fresh_compiler):
+    """With the tracer alone: what takes long is making machine code of what it finds."""
+    traced = []
+
+    def trace(graph, inputs):
+        traced.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(torch.nn.Module.compile, backend=trace))
+    gradients = []
+    flags = "--dropout 0 --attention-dropout 0 --activation-dropout 0 --encoder-layers 4 --decoder-layers 5"
+    for compiled in (False, True):
+        model, step = contest.prepare(System("macaron_tiny", tuple(flags.split()), compiled=compiled), TINY)
+        assert contest.evaluations(model, contest.sentences(3, 5, 2, 60)) == {"encoder": 4, "decoder": 10}
+        assert not traced
+        step()
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
+    assert gradients[0].any()
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)
+    # Layers share a graph, but for the first, whose input is not contiguous, and the decoder's last, told to attend.
+    assert len(traced) == 2 + 3
+
+
+@pytest.mark.parametrize(
+    ("arch", "encoder", "decoder"),
+    [("macaron_tiny", 4, 8), ("rk2_tiny", 8, 8), ("rk4_tiny", 16, 8), ("transevolve_fullff_2_tiny", 6, 12)],
+)
+def test_evaluations_are_counted(arch, encoder, decoder):
+    model, _ = contest.prepare(System(arch), TINY)
+    found = contest.evaluations(model, contest.sentences(3, 5, 2, 60))
+    assert found == {"encoder": encoder, "decoder": decoder}
+
+
+@pytest.mark.parametrize("what", ["training", "decoding"])
+def test_systems_take_turns(tmp_path, what, capsys):
+    words = ["bench", what, "--arch", "floater_tiny", "--sentences", "3", "--tokens", "5", "--shortest", "2",
+             "--symbols", "30", "--rounds", "3", "--beam", "2", "--output", str(tmp_path / "x.json")]  # fmt: skip
+    assert cli.main([*words, "--", "--encoder-layers", "1", "--flow-sharing", "stack"]) == 0
+    record = json.loads((tmp_path / "x.json").read_text())
+    names = ["stock", "floater_tiny"] + (["floater_tiny, stock criterion"] if what == "training" else [])
+    assert list(record["systems"]) == names and record["baseline"] == "stock"
+    for name, found in record["systems"].items():
+        assert len(found["speed"]["all"]) == 3
+        low, high = found["speed"]["quartiles"]
+        assert 0 < low <= found["speed"]["median"] <= high
+        assert found["peak_mib"] > found["step_mib"] >= 0
+        assert (found["criterion"] == STOCK) == (name in ("stock", "floater_tiny, stock criterion"))
+        assert found["optimizer"] == ("adam" if name == "stock" else "fused_adam")
+    assert record["systems"]["floater_tiny"]["flags"] == ["--encoder-layers", "1", "--flow-sharing", "stack"]
+    assert record["systems"]["stock"]["speed"]["median"] == 1
+    shown = capsys.readouterr().out
+    assert all(f"| {name} |" in shown for name in names)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Nothing runs: stock takes two seconds a turn, others one; its step 2 MiB, theirs 1, and models twice that."""
+
+    @contextmanager
+    def process(target, system, *_):
+        yield target, system
+
+    def answer(worker, name, *turn):
+        target, system = worker
+        stock = 2 if system.arch == "transformer" else 1
+        if turn:
+            return float(stock)
+        return (3 * stock * 2**20, stock * 2**20) if "peak" in target.__name__ else {}
+
+    monkeypatch.setattr(contest, "process", process)
+    monkeypatch.setattr(contest, "answer", answer)
+
+
+def test_speed_is_the_baselines_time_over_its_own(clock):
+    systems = {"stock": System("transformer"), "ours": System("macaron_tiny")}
+    found = contest.measure(systems, TINY)["systems"]
+    assert found["ours"]["speed"] == {"median": 2, "quartiles": [2, 2], "all": [2, 2, 2]}
+    assert found["stock"]["seconds"] == 2 and found["ours"]["seconds"] == 1
+    assert (found["stock"]["peak_mib"], found["stock"]["step_mib"], found["ours"]["step_mib"]) == (6, 2, 1)
+
+
+def test_and_so_against_length(monkeypatch):
+    monkeypatch.setattr(lengths, "_step", lambda module, run, length, args: 1.0 if run is evolving else 2.0)
+    monkeypatch.setattr(lengths, "peak", lambda *_: 2**20)
+    built = {name: lengths.build_system(name, 16, 2, 1) for name in lengths.SYSTEMS}
+    evolving = built["evolving"][1]
+    monkeypatch.setattr(lengths, "build_system", lambda name, *_: built[name])
+    args = argparse.Namespace(
+        width=16, heads=2, depth=1, device="cpu", dtype="fp32", lengths=[8], rounds=2, materialised_up_to=8
+    )
+    (row,) = lengths.measure(args)["rows"]
+    assert set(row["speed_of_evolving_over"].values()) == {2}
+
+
+def test_every_system_decodes_as_many_steps():
+    """As many as sentences have tokens: a model without training would end its sentences anywhere."""
+    for arch in ("transformer", "rk2_tiny"):
+        _, run = contest.prepare(System(arch), replace(TINY, what="decoding", beam=2))
+        hypotheses = run()
+        assert {len(h["tokens"]) for sentence in hypotheses for h in sentence} == {TINY.tokens + 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["training", "--arch", "floater_huge"], "floater_huge: must be transformer or one of"),
+        (["decoding", "--arch", "floater_tiny", "--beam", "0"], "--beam 0"),
+        (["training", "--arch", "floater_tiny", "--shortest", "99"], "--shortest"),
+        (["training", "--arch", "floater_tiny", "--precision", "fp16"], "--precision fp16: needs --device cuda"),
+        (
+            ["decoding", "--arch", "rk4_tiny", "--", "--coefficients", "sigmoid"],
+            "rk4_tiny: encoder with the integrator rk4",
+        ),
+        (["suite", "tiny", "--", "--dropout", "0"], "--dropout 0: flags of models go with training and decoding"),
+        (["suite", "tiny", "--quick"], "--quick: has contests of its own"),
+        (["suite", "huge"], "huge: must be one of quick, "),
+        (["table", "nowhere.json"], "nowhere.json: no record"),
+    ],
+)
+def test_bad_contests_are_named(words, message):
+    with pytest.raises(SystemExit, match=message):
+        cli.main(["bench", *words])
+
+
+# The suite
+
+
+@cache
+def contests():
+    """The systems of all contests."""
+    return {name: entry.systems() for name, entry in suite.SUITE.items()}
+
+
+@pytest.mark.parametrize("name", suite.SUITE)
+def test_every_contest_can_be_held(name):
+    """Its systems have configurations, its bars systems, and it measures what its baseline does too."""
+    entry, systems = suite.SUITE[name], contests()[name]
+    for system in systems.values():
+        cfg = contest.configure(system, entry.setting)
+        assert cfg.model.arch == system.arch and cfg.criterion._name == system.criterion
+    for device in ("cpu", "cuda"):
+        assert set(suite.bars(name, device)) <= set(systems)
+    assert len(systems) > 1
+    for name in (name for name, system in systems.items() if system.compiled):
+        assert replace(systems[name], compiled=False) == systems[name.removesuffix(", compiled")]
+
+
+def test_contests_with_bars_come_first():
+    names = suite.in_order("cpu")
+    assert set(names) == set(suite.SUITE) - set(suite.QUICK)
+    barred = [bool(suite.bars(name, "cpu")) for name in names]
+    assert barred == sorted(barred, reverse=True) and any(barred)
+
+
+def test_every_family_is_measured_at_every_size():
+    measured = {system.arch for systems in contests().values() for system in systems.values()}
+    # By another name, at other depths and sizes, or no translation models.
+    without = ("ode_weight_sharing", "_deep", "_h256", "macaron_iwslt", "_lm", "_small")
+    missing = [arch for arch in config.PRESETS if arch not in measured and not any(x in arch for x in without)]
+    assert not missing
+
+
+def test_a_bar_is_met_or_missed(tmp_path, capsys):
+    speed = {"median": 0.9, "quartiles": [0.8, 0.96], "all": [0.9]}
+    about = {"parameters": 7, "evaluations": {"encoder": 2, "decoder": 2}, "seconds": 2.0}
+    even = {"median": 1.0, "quartiles": [1.0, 1.0], "all": [1.0]}
+    systems = {
+        "stock 12-6": about | {"speed": even, "peak_mib": 100.0, "step_mib": 50.0},
+        "rk2 6-6": about | {"speed": speed, "peak_mib": 90.0, "step_mib": 60.0},
+    }
+    measured = {"tokens": 100, "setting": asdict(Setting()), "baseline": "stock 12-6", "systems": systems}
+    record = bench._record("training", measured)
+    (tmp_path / "base-deep.json").write_text(json.dumps(record))
+    assert cli.main(["bench", "table", str(tmp_path / "base-deep.json")]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "0.90 [0.80, 0.96] | 90 (0.90) | 60 (1.20) | speed 0.95 missed, within the quartiles, memory 0.95 met" in shown
+    )

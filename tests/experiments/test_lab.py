@@ -1,0 +1,226 @@
+"""The laboratory: orders as theory has them, steps inside models that are what a layer computes, bad input."""
+
+import json
+import re
+import subprocess
+
+import pytest
+import torch
+from tests.test_plots import write
+from torch import nn
+
+from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.experiments import cli, lab
+from ode_transformer.numerics.integrators import INTEGRATORS, Multistep
+from tests.helpers import ROOT, batch, environment, small
+
+ORDERS = {row["method"]: row for row in lab.orders()}
+
+
+@pytest.mark.parametrize("method", ORDERS)
+def test_orders_are_as_in_theory(method):
+    row = ORDERS[method]
+    assert row["local"] == pytest.approx(row["theory"], abs=0.1)
+    assert row["global"] == pytest.approx(row["theory"] - 1, abs=0.1)
+
+
+def test_every_one_step_method_is_there():
+    assert {name for name, method in INTEGRATORS.items() if not isinstance(method, Multistep)} <= set(ORDERS)
+
+
+def test_the_problem_has_the_solution_that_it_is_said_to_have():
+    """Its derivative is the field; and F and G do not commute."""
+    y = lab._START
+    for matrix in (lab._A, lab._B, lab._A + lab._B):
+        derivative = (lab._flow(matrix, y, 1e-6) - lab._flow(matrix, y, -1e-6)) / 2e-6
+        torch.testing.assert_close(derivative, lab._field(matrix)(y), atol=1e-8, rtol=1e-8)
+    assert (lab._A @ lab._B - lab._B @ lab._A).norm() > 0.5
+
+
+def net_input():
+    src, lengths, prev = batch()
+    return {"src_tokens": src, "src_lengths": lengths, "prev_output_tokens": prev}
+
+
+@pytest.mark.parametrize(
+    "variant", ["macaron", "rk2_tiny", "rk2_learnable_tiny", "rk4_tiny", "macaron_rk2_tiny", "san"]
+)
+def test_steps_are_those_of_the_layers(variant):
+    m = small(variant)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    logits = m(**net_input())[0]
+    rows = lab.step_errors(m, net_input())
+    assert [row["layer"] for row in rows] == ["encoder 1", "encoder 2"]
+    assert all(row["increment"] > 0 and row["difference"] > 0 for row in rows)
+    assert torch.equal(m(**net_input())[0], logits)  # no step size stays behind
+
+
+def test_a_linear_layer_has_the_difference_that_theory_has():
+    """For y' = a y, a whole Euler step is 1 + a, two half steps are (1 + a / 2)^2: they differ by a^2 / 4 of a."""
+    m = small("macaron", **{"splitting": "lie-trotter"})
+    for layer in nn.ModuleList.__iter__(m.encoder.layers):
+        layer._substeps = lambda *_, **__: [(lab_sublayer(0.3), 1.0)]
+    rows = lab.step_errors(m, net_input())
+    assert all(row["difference"] == pytest.approx(0.3 / 4, rel=1e-3) for row in rows)
+    assert all(row["increment"] == pytest.approx(0.3, rel=1e-3) for row in rows)
+
+
+def test_and_a_linear_layer_of_heuns():
+    """A whole step is p(a) = 1 + a + a^2 / 2, two half steps are p(a / 2)^2."""
+    m = small("rk2_tiny", **{"encoder-history": "none"})
+    for layer in nn.ModuleList.__iter__(m.encoder.layers):
+        layer._substeps = lambda *_, **__: [(lab_sublayer(0.3), 1.0)]
+    whole, halves = 1 + 0.3 + 0.3**2 / 2, (1 + 0.15 + 0.15**2 / 2) ** 2
+    for row in lab.step_errors(m, net_input()):
+        assert row["increment"] == pytest.approx(whole - 1, rel=1e-3)
+        assert row["difference"] == pytest.approx((halves - whole) / (whole - 1), rel=1e-2)
+
+
+def lab_sublayer(a):
+    from ode_transformer.modules.layers import Sublayer
+
+    return Sublayer("F", lambda x: a * x, nn.Identity())
+
+
+@pytest.mark.parametrize(
+    ("variant", "message"),
+    [
+        ("macaron-post-norm", "encoder 1 is post-norm"),
+        ("released-form", "encoder 1 has the released code's residual"),
+        ("ode_multistep_tiny", "encoder 1 is one of a multistep scheme"),
+        ("transevolve_fullff_1_tiny", "encoder 1 is a Block: no layers to measure"),
+    ],
+)
+def test_what_cannot_be_measured_is_named(variant, message):
+    with pytest.raises(CheckpointError, match=message):
+        lab.step_errors(small(variant), net_input())
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    (tmp_path / "text").write_text("s4 s5 s6\ns7\n\ns9 s8 unheard s4\n")
+    (tmp_path / "dict.txt").write_text("".join(f"s{i} 1\n" for i in range(46)))
+    return ["--text", str(tmp_path / "text"), "--dictionary", str(tmp_path / "dict.txt")]
+
+
+def test_the_command(tmp_path, sentences, capsys):
+    path, record = write(tmp_path / "rk2.pt", "rk2_tiny"), tmp_path / "orders.json"
+    other = write(tmp_path / "rk4.pt", "rk4_tiny")
+    words = [
+        "lab",
+        "orders",
+        path,
+        other,
+        *sentences,
+        "--output",
+        str(record),
+        "--picture",
+        str(tmp_path / "orders.png"),
+    ]
+    assert cli.main(words) == 0
+    shown = capsys.readouterr().out
+    assert "| rk4 | 5 | 5.0" in shown and "encoder 2" in shown
+    content = json.loads(record.read_text())
+    assert len(content["methods"]) == len(ORDERS) and len(content["layers"][tmp_path.name]) == 2
+    assert set(content["layers"]) == {tmp_path.name, other}
+    assert (content["text"], content["sentences"]) == (str(tmp_path / "text"), 3)
+    assert (tmp_path / "orders.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["x.pt"], "checkpoints need --text and --dictionary"),
+        (["--sentences", "0"], "--sentences 0: must be 1 or more"),
+        (["--picture", "x.gif"], "--picture x.gif: must end in one of .png"),
+    ],
+)
+def test_bad_arguments_are_named(words, message):
+    with pytest.raises(SystemExit, match=message):
+        cli.main(["lab", "orders", *words])
+
+
+def test_bad_files_are_named(tmp_path, sentences, capsys):
+    path = write(tmp_path / "rk2.pt", "rk2_tiny")
+    assert cli.main(["lab", "orders", path, "--text", "nowhere", *sentences[2:]]) == 1
+    assert "nowhere" in capsys.readouterr().err
+    (tmp_path / "text").write_text("\n")
+    assert cli.main(["lab", "orders", path, *sentences]) == 1
+    assert "holds no sentences" in capsys.readouterr().err
+    (tmp_path / "dict.txt").write_text("s1 1\n")  # of another model
+    (tmp_path / "text").write_text("s1\n")
+    (tmp_path / "dict.txt").write_text("".join(f"s{i} 1\n" for i in range(900)))
+    (tmp_path / "text").write_text("s899\n")
+    assert cli.main(["lab", "orders", path, *sentences]) == 1
+    assert "rk2.pt: cannot read the sentences" in capsys.readouterr().err
+
+
+def ptb(path, perplexity, *options):
+    """A record as scripts/ptb.sh makes it, of a training that was not."""
+    done = subprocess.run(
+        ["scripts/ptb.sh", "--dry-run", *options],
+        cwd=ROOT,
+        env=environment(),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    (command,) = [line for line in done.stdout.splitlines() if line.startswith("fairseq-train")]
+    command = re.sub(r"--save-dir \S+", "--save-dir RUN", command)
+    path.write_text(json.dumps({"command": command, "perplexity": {"test": perplexity, "valid": perplexity + 1}}))
+    return str(path)
+
+
+def test_table_5(tmp_path, capsys):
+    records = [
+        ptb(tmp_path / f"{system}-{i}.json", 100 + i, system, "--layers", str(1 + i % 2))
+        for i, system in enumerate(lab.TABLE_5)
+    ]
+    records.append(ptb(tmp_path / "seed.json", 103, "residual", "--seed", "2"))
+    records.append(ptb(tmp_path / "small.json", 250, "rk4", "--small", "--form", "released"))
+    records.append(ptb(tmp_path / "other.json", 260, "rk4", "--fp16", "--", "--max-update", "10"))
+    assert cli.main(["lab", "perplexity", *records]) == 0
+    small, half, full = sorted(f"Perplexity{shown}" for shown in capsys.readouterr().out.split("Perplexity")[1:])
+    assert small.startswith("Perplexity of the test set, 128 wide, 3 epochs, fp32; seeds a cell: 1\n")
+    assert "| rk4 | 126.89 | 119.46 | 250.00 |\n" in small and "| rk2 | 131.80 | 123.12 |  |\n" in small
+    assert "512 wide, 20 epochs, fp16; seeds a cell: 1\n" in half and "| rk4 | 126.89 | 119.46 | 260.00 |\n" in half
+    assert "--fp16 --max-update 10" in half
+    assert "512 wide, 20 epochs, fp32; seeds a cell: 1 to 2\n" in full
+    for row in (
+        "| residual | 142.33 | 136.07 | 101.50 ± 2.12 |  |",
+        "| rk2 | 131.80 | 123.12 |  | 101.00 |",
+        "| rk2-unit | 132.67 | 123.90 | 102.00 |  |",
+        "| rk2-learnable | 128.48 | 121.02 |  | 103.00 |",
+        "| rk4 | 126.89 | 119.46 | 104.00 |  |",
+    ):
+        assert f"{row}\n" in full
+    assert cli.main(["lab", "perplexity", records[-1], "--split", "valid"]) == 0
+    assert "261.00" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("no json", "no record of a cell"),
+        (
+            '{"command": "fairseq-train x --arch macaron_tiny", "perplexity": {"test": 1}}',
+            "macaron_tiny of euler steps",
+        ),
+        ('{"command": "fairseq-train x --arch ode_transformer_lm_ptb_1l"}', "'perplexity'"),
+        ('{"command": null}', "must be a string"),
+    ],
+)
+def test_records_of_other_things_are_named(tmp_path, content, message, capsys):
+    (tmp_path / "x.json").write_text(content)
+    assert cli.main(["lab", "perplexity", str(tmp_path / "x.json")]) == 1
+    shown = capsys.readouterr().err
+    assert "x.json" in shown and message in shown
+
+
+def test_a_run_counts_once(tmp_path, capsys):
+    record = ptb(tmp_path / "x.json", 9, "rk2")
+    assert cli.main(["lab", "perplexity", record, record]) == 1
+    assert "of the same run as" in capsys.readouterr().err

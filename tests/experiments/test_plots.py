@@ -1,0 +1,250 @@
+"""Pictures: what is drawn is what the model says; files are whole; bad input is named. Looks are for eyes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.models import build_model
+
+from ode_transformer.experiments import cli, plots
+from ode_transformer.experiments.plots import position_vectors
+from tests.helpers import SMALL, VARIANTS, batch, parse, small, task
+
+
+def write(path, variant="floater_tiny"):
+    """A checkpoint of a small model of a variant, as fairseq writes them."""
+    values = {"arch": "macaron_tiny", **SMALL, "share-all-embeddings": True, **VARIANTS[variant]}
+    arch = values.pop("arch")
+    config = parse(arch, {k: v for k, v in values.items() if v is not None}).model
+    torch.save({"cfg": {"model": dict(config)}, "args": None, "model": build_model(config, task()).state_dict()}, path)
+    return str(path)
+
+
+@pytest.mark.parametrize("variant", ["floater_tiny", "rnn-vector-1", "macaron-floater"])
+def test_vectors_are_the_biases(variant):
+    m = small(variant)
+    found = position_vectors(m, 9)
+    attention = m.decoder.layers[1].encoder_attn
+    moved = found["decoder.1.encoder_attn.v"]
+    assert moved.shape == (9, 16)
+    torch.testing.assert_close(moved[0], attention.v_proj.bias)
+    assert (moved[8] - moved[0]).abs().max() > 0
+    # As the layer is told them.
+    tokens = torch.full((1, 9), 4)
+    place = m.position_encoder.decoder(tokens, tokens.eq(1), tokens.eq(1), None)[1]
+    torch.testing.assert_close(place.biases["encoder_attn"].key_value()[1][:, 0] + attention.v_proj.bias, moved)
+
+
+def test_vectors_of_inputs():
+    m = small("learned-blocks")
+    found = position_vectors(m, 9)
+    assert set(found) == {"encoder.input", "decoder.input", "encoder.1.input", "decoder.1.input"}
+    torch.testing.assert_close(found["encoder.1.input"][3], m.position_encoder.learned["encoder"][0].weight[2 + 3])
+    assert set(position_vectors(small("macaron"), 9)) == {"encoder.input", "decoder.input"}
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_a_picture(tmp_path, suffix, capsys):
+    paths = [write(tmp_path / f"{v}.pt", v) for v in ("floater_tiny", "learned-blocks", "macaron")]
+    output = tmp_path / "pictures" / f"positions.{suffix}"
+    assert cli.main(["plot", "positions", *paths, "--output", str(output), "--length", "12"]) == 0
+    assert output.stat().st_size > 5000
+    assert [p.name for p in output.parent.iterdir()] == [output.name]
+    assert capsys.readouterr().out.strip() == str(output)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--of", "encoder.9.self_attn.q"], "--of encoder.9.self_attn.q: must be one of encoder.input, "),
+        (["--length", "1"], "--length 1"),
+        (["--output", "x.jpeg"], "x.jpeg: must end in one of .png"),
+    ],
+)
+def test_bad_input(tmp_path, more, message, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["plot", "positions", write(tmp_path / "a.pt"), "--output", "x.png", *more]
+    try:
+        assert cli.main(words) == 1
+        said = capsys.readouterr().err
+    except SystemExit as error:
+        said = str(error)
+    assert message in said
+    assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
+
+
+def test_beyond_a_learned_table(tmp_path):
+    words = ["plot", "positions", write(tmp_path / "a.pt", "learned-positions"), "--output", str(tmp_path / "x.png")]
+    with pytest.raises(SystemExit, match="--length 2000: must be at most 1024"):
+        cli.main([*words, "--length", "2000"])
+
+
+def test_files_that_are_no_models(tmp_path, capsys):
+    for state, message in (
+        ({"model": {}, "cfg": {"model": {"_name": "floater"}}}, "no encoder-decoder"),
+        ({"model": {}}, "no configuration"),
+    ):
+        torch.save(state, tmp_path / "x.pt")
+        assert cli.main(["plot", "positions", str(tmp_path / "x.pt"), "--output", str(tmp_path / "x.png")]) == 1
+        assert message in capsys.readouterr().err
+
+
+# Costs
+
+
+def record(path, **content):
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+@pytest.fixture
+def costs(tmp_path):
+    rows = [{"length": n, "seconds": {"a": n**2, "b": n}, "peak_mib": {"a": 3 * n, "b": n}} for n in (8, 16, 32)]
+    systems = {f"a {n}": {"at": n, "seconds": 5 * n, "step_mib": 7.0 * n} for n in (4, 2)}
+    sized = {f"b {n}": {"at": n, "symbols": n, "seconds": 5 * n} for n in (10, 20)}
+    return [
+        record(tmp_path / "lengths.json", what="lengths", rows=rows),
+        record(tmp_path / "depth.json", what="training", systems=systems),
+        record(tmp_path / "vocabulary.json", what="training", systems=sized),
+    ]
+
+
+def test_lines_of_costs_are_the_records(costs):
+    axis, lines = plots.cost_lines(costs[0])
+    assert axis == "tokens of a sentence" and lines["MiB"]["a"] == [(8, 24), (16, 48), (32, 96)]
+    assert plots.exponent(lines["seconds"]["a"]) == pytest.approx(2)
+    assert plots.exponent(lines["MiB"]["b"]) == pytest.approx(1)
+    axis, lines = plots.cost_lines(costs[1])
+    assert axis == "layers of the encoder" and lines["seconds"] == {"a": [(2, 10), (4, 20)]}
+    assert lines["MiB"] == {"a": [(2, 14.0), (4, 28.0)]}
+    assert plots.cost_lines(costs[2])[0] == "symbols of the dictionary"
+
+
+def test_a_picture_of_costs(tmp_path, costs):
+    output = tmp_path / "costs.svg"
+    assert cli.main(["plot", "costs", *costs, "--output", str(output)]) == 0
+    assert output.stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    "content", [{"what": "lengths"}, {"systems": {}}, {"what": "training", "systems": {"a": {}}}, []]
+)
+def test_a_record_without_costs_is_named(tmp_path, content, capsys):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    assert cli.main(["plot", "costs", str(path), "--output", str(tmp_path / "x.png")]) == 1
+    assert f"{path}: no record of cost" in capsys.readouterr().err
+    assert not (tmp_path / "x.png").exists()
+
+
+# Training, scores, coefficients
+
+
+def run_record(arch, bleu, **more):
+    curve = [{"epoch": 1, "train_ppl": 9.0, "valid_ppl": 8.0, "train_gnorm": 1.0, "num_updates": 5}]
+    return {
+        "scores": {"valid": {"tokenised": {"bleu": bleu}}},
+        "recipe": f"x/{arch.replace('_', '-')}",
+        "command": f"fairseq-train data --arch {arch}",
+        "training": {"parameters": 10**6, "curve": curve},
+    } | more
+
+
+@pytest.mark.parametrize(
+    ("command", "layers"),
+    [
+        ("fairseq-train data --arch rk2_learnable_h256_l28", 28),
+        ("fairseq-train data --arch rk2_big_deep --encoder-layers 3", 3),
+        ("fairseq-train data --arch transevolve_fullff_2_tiny", 6),
+        ("fairseq-train data --arch transformer --encoder-layers 4 --share-all-embeddings", 4),
+        ("fairseq-train data --arch transformer", 6),
+    ],
+)
+def test_the_layers_of_a_command(command, layers):
+    assert plots.encoder_layers(command) == layers
+
+
+@pytest.mark.parametrize(
+    ("recipe", "system"),
+    [
+        ("multi30k-short/rk2-learnable-released-tiny", "rk2-learnable-released"),
+        ("ode/wmt14-en-de/rk2-big-deep", "rk2"),
+        ("ode/wmt14-en-de/rk2-h256-l28", "rk2"),
+        ("floater/wmt14-en-de/floater-base", "floater"),
+        ("x/macaron", "macaron"),
+    ],
+)
+def test_the_system_of_a_recipe(recipe, system):
+    assert plots.system_of(recipe) == system
+
+
+def test_pictures_of_scores_and_training(tmp_path):
+    paths = [
+        record(tmp_path / f"{i}.json", **run_record(arch, 30.0 + i))
+        for i, arch in enumerate(("rk2_tiny", "rk2_deep", "macaron_tiny"))
+    ]
+    log = tmp_path / "run" / "train.log"
+    log.parent.mkdir()
+    entries = {"train": {"epoch": 1, "train_ppl": "9", "train_gnorm": "2", "train_num_updates": "5"},
+               "valid": {"epoch": 1, "valid_ppl": "8", "valid_num_updates": "5"}}  # fmt: skip
+    lines = [f"2026 | INFO | {kind} | {json.dumps(entry)}" for kind, entry in entries.items()]
+    log.write_text("\n".join(["num. shared model params: 7 (num. trained: 7)", *lines]))
+    entry = {"num_updates": 5, "ppl": 9.0, "gnorm": 2.0}
+    without_recipe = record(tmp_path / "ptb.json", training=[entry], validation=[entry])
+    assert plots._curve(Path(without_recipe))[1]["valid_ppl"] == 9
+    for kind, inputs in (("scores", paths), ("training", [*paths, str(log), without_recipe])):
+        output = tmp_path / f"{kind}.png"
+        assert cli.main(["plot", kind, *inputs, "--output", str(output)]) == 0
+        assert output.stat().st_size > 5000
+
+
+@pytest.mark.parametrize("kind", ["scores", "training"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{}",
+        "no log",
+        "[]",
+        '{"scores": {}, "training": {"curve": []}, "command": ""}',
+        '{"training": [], "validation": []}',
+    ],
+)
+def test_what_has_no_scores_or_curve_is_named(tmp_path, kind, content, capsys):
+    for name in ("x.json", "x.log"):
+        (tmp_path / name).write_text(content)
+        assert cli.main(["plot", kind, str(tmp_path / name), "--output", str(tmp_path / "x.png")]) == 1
+        assert str(tmp_path / name) in capsys.readouterr().err
+
+
+def test_weights_of_stages_are_those_that_the_layers_use():
+    src, lengths, prev = batch()
+    net_input = {"src_tokens": src, "src_lengths": lengths, "prev_output_tokens": prev}
+    m = small("rk2_learnable_tiny")
+    with torch.no_grad():
+        m.encoder.coefficients.gate.weight.zero_()
+        m.encoder.coefficients.gate.bias.fill_(1.0)
+    g = torch.sigmoid(torch.tensor(1.0)).item()
+    found = plots.stage_weights(m, net_input)
+    assert len(found) == 2
+    for stages in found:
+        assert stages[0] == (pytest.approx(g), pytest.approx(0, abs=1e-6)) and stages[1][0] == pytest.approx(1 - g)
+    scalars = small("rk2_scalars_tiny")
+    assert plots.stage_weights(scalars, net_input)[0][0] == (
+        pytest.approx(float(scalars.encoder.coefficients.weight[0])),
+        0,
+    )
+    assert plots.stage_weights(small("macaron"), net_input) == []
+
+
+def test_a_picture_of_coefficients(tmp_path, capsys):
+    (tmp_path / "text").write_text("s4 s5 s6\ns7\n")
+    (tmp_path / "dict.txt").write_text("".join(f"s{i} 1\n" for i in range(46)))
+    words = ["--text", str(tmp_path / "text"), "--dictionary", str(tmp_path / "dict.txt")]
+    paths = [write(tmp_path / f"{name}.pt", name) for name in ("rk2_learnable_tiny", "rk2-ema")]
+    output = tmp_path / "x.png"
+    assert cli.main(["plot", "coefficients", *paths, *words, "--output", str(output)]) == 0
+    assert output.stat().st_size > 5000
+    macaron = write(tmp_path / "macaron.pt", "macaron")
+    assert cli.main(["plot", "coefficients", macaron, *words, "--output", str(output)]) == 1
+    assert "macaron.pt: has no learned coefficients" in capsys.readouterr().err

@@ -1,0 +1,147 @@
+"""Logs are read into curves; what is no log, or a run without its scores, is named."""
+
+import json
+import re
+
+import pytest
+
+from ode_transformer.experiments import recipes, results, tables
+from ode_transformer.experiments.bench import suite
+from ode_transformer.experiments.results import RecordError
+from tests.helpers import ROOT
+
+HEAD = "2026 | INFO | fairseq_cli.train | num. shared model params: 1,234 (num. trained: 1,000)\n"
+
+
+def line(kind, **values):
+    prefix = "" if kind == "train_inner" else f"{kind}_"
+    body = {"epoch": values.pop("epoch"), **{prefix + k: str(v) for k, v in values.items()}}
+    return f"2026-01-01 00:00:00 | INFO | {kind} | {json.dumps(body)}\n"
+
+
+def test_a_log_becomes_a_curve(tmp_path):
+    path = tmp_path / "train.log"
+    path.write_text(
+        HEAD
+        + line("train_inner", epoch=1, loss=9.5, wall=3)
+        + line("valid", epoch=1, loss=8.0, ppl=100.5, num_updates=7, wps=9)
+        + line("train", epoch=1, loss=9.0, ppl=200, gnorm=1.5, wps=1000, wall=10, num_updates=7)
+        + "noise\n"
+        + line("train", epoch=2, loss=7.0, ppl=90, gnorm=1.0, wps=1000, wall=20, num_updates=14)
+        # stopped, resumed: the clock begins again
+        + HEAD
+        + line("train", epoch=3, loss=6.0, ppl=80, gnorm=1.0, wps=1000, wall=8, num_updates=21)
+        # stopped within an epoch, after a validation there
+        + line("valid", epoch=4, loss=5.5, ppl=70, num_updates=24)
+    )
+    log = results.read_log(path)
+    assert (log["parameters"], log["trained_parameters"], log["seconds"]) == (1234, 1000, 28)
+    assert [e["epoch"] for e in log["curve"]] == [1, 2, 3]
+    assert log["curve"][0] == {
+        "epoch": 1, "num_updates": 7, "train_loss": 9.0, "train_ppl": 200.0, "train_gnorm": 1.5, "train_wps": 1000.0,
+        "train_wall": 10.0, "valid_loss": 8.0, "valid_ppl": 100.5,
+    }  # fmt: skip
+
+
+def test_an_entry_that_a_kill_cut_short_is_left_out(tmp_path):
+    """The next process appends to the line."""
+    path = tmp_path / "train.log"
+    first, second = (line("train", epoch=i, loss=1.0 / i, num_updates=i) for i in (1, 2))
+    cut = line("valid", epoch=2, loss=7.0, num_updates=2)[:-20]
+    config = "2026 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}\n"
+    path.write_text(HEAD + first + cut + config + HEAD + second + line("valid", epoch=2, loss=5.0, num_updates=2))
+    assert [entry.get("valid_loss") for entry in results.read_log(path)["curve"]] == [None, 5.0]
+    (tmp_path / "train.command").write_text("fairseq-train data")
+    assert [entry["loss"] for entry in results.curve(tmp_path)["validation"]] == [5.0]
+
+
+@pytest.mark.parametrize("text", ["", "a poem", HEAD, line("train", epoch=1, loss=1)])
+def test_what_is_no_log_is_named(tmp_path, text):
+    (tmp_path / "x.log").write_text(text)
+    with pytest.raises(RecordError, match=r"x\.log"):
+        results.read_log(tmp_path / "x.log")
+    with pytest.raises(RecordError, match=r"absent\.log"):
+        results.read_log(tmp_path / "absent.log")
+
+
+def test_a_run_without_its_scores_is_named(tmp_path):
+    with pytest.raises(RecordError, match=r"scores/test\.json: no score of subset test"):
+        results.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
+
+
+PICTURES = ("coefficients", "costs", "orders", "perplexity", "positions")
+OTHERS = {"listops", "ptb", "lab", "bench", tables.SIGNIFICANCE, "rehearsal.json"}
+FILES = sorted((ROOT / "results").rglob("*.json"))
+RECORDS = [path for path in FILES if not OTHERS & set(path.relative_to(ROOT / "results").parts)]
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.stem)
+def test_a_committed_record_says_what_was_run(path):
+    record = json.loads(path.read_text(encoding="utf-8"))
+    recipe = recipes.load(record["recipe"])
+    assert set(record["scores"]) == set(recipe.generate.subsets.values())
+    for score in record["scores"].values():
+        assert "version:" in score["sacrebleu"]["signature"]
+        assert score["sentences"] > 0 and score["tokenised"]["ref_len"] > 0
+    assert record["seeds"] and record["hardware"] and record["training"]["curve"]
+    assert {"torch", "fairseq-fixed", "commit"} <= set(record["versions"])
+    assert "/tmp" not in path.read_text() and "/home" not in path.read_text()
+
+
+def test_the_readmes_scores_are_those_of_records():
+    """Tokenised BLEU / sacreBLEU / chrF2."""
+    known = set()
+    for path in RECORDS:
+        for score in json.loads(path.read_text(encoding="utf-8"))["scores"].values():
+            bleu, chrf = (score[kind]["bleu"] for kind in ("tokenised", "sacrebleu")), score["chrf"]["score"]
+            known.add(" / ".join([*(f"{x:.2f}" for x in bleu), f"{chrf:.1f}"]))
+    printed = re.findall(r"\d+\.\d\d / \d+\.\d\d / \d+\.\d\b(?!\d)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(printed) > 50 and not set(printed) - known
+
+
+def test_results_hold_nothing_else_than_records_tables_and_pictures_of_them():
+    others = {p.relative_to(ROOT / "results").as_posix() for p in (ROOT / "results").rglob("*") if p.is_file()}
+    others -= {p.relative_to(ROOT / "results").as_posix() for p in FILES}
+    suite = {"gpu-checks.txt", "gpu-checks.failed.txt"}
+    assert others <= {"bench/tables.md", *suite, *(f"pictures/{name}.png" for name in PICTURES)}
+
+
+def test_every_row_of_the_papers_was_rehearsed():
+    outcome = json.loads((ROOT / "results" / "rehearsal.json").read_text(encoding="utf-8"))
+    rows = {name for name in recipes.names() if recipes.load(name).paper}
+    assert set(outcome["rehearsed"]) == rows and not outcome["missing"]
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if f.parent.name in ("listops", "ptb", "lab", "bench")], ids=str)
+def test_a_committed_measurement_says_what_was_run(path):
+    record = json.loads(path.read_text(encoding="utf-8"))
+    assert {"torch", "fairseq-fixed", "commit"} <= set(record["versions"])
+    if path.parent.name in ("listops", "ptb"):
+        assert record["command"].startswith("fairseq-train ") and record["hardware"]
+        assert record["training"] and record["validation"]
+        assert path.parent.name == "listops" or set(record["perplexity"]) == {"valid", "test"}
+    elif path.parent.name == "bench":
+        assert record["hardware"]["threads"] and record["setting"]["rounds"]
+        assert path.name.startswith("lengths") or suite.table(path.name.split(".")[0], record)
+    assert "/tmp" not in path.read_text() and "/home" not in path.read_text()
+
+
+def test_a_record_lies_where_its_recipe_says():
+    """By recipe, and for another seed with the seed: so that none is there twice, and none is of another run."""
+    for path in RECORDS:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        assert record.get("scale", "full") == "full"
+        name = path.relative_to(ROOT / "results").as_posix()
+        precision = "" if record["precision"] == "fp32" else f".{record['precision']}"
+        assert name in (f"{record['recipe']}{seed}{precision}.json" for seed in ("", f".seed-{record['seeds'][0]}"))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")), ids=lambda p: p.stem)
+def test_no_comparison_without_the_records_it_compares(path):
+    content = json.loads(path.read_text(encoding="utf-8"))
+    records = tables.read_records()
+    for test_set, systems in content["test_sets"].items():
+        assert content["baseline"] in systems and len(systems) > 1
+        for name, values in systems.items():
+            found = [r["scores"][test_set]["sacrebleu"]["bleu"] for r in records[name]]
+            assert any(abs(bleu - values["bleu"]) < 1e-6 for bleu in found), (name, test_set)

@@ -1,0 +1,314 @@
+"""Scores: equal to multi-bleu.perl (by an oracle of our own), compound splitting, labels, inputs, errors."""
+
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ode_transformer.experiments import cli, scoring
+from ode_transformer.experiments.scoring import ScoringError
+
+ROOT = Path(__file__).resolve().parents[2]
+# All that Python takes for a blank and multi-bleu.perl, which reads bytes, does not.
+OTHER_BLANKS = "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000"
+
+
+def oracle(hyps: list[bytes], refs: list[bytes]) -> str:
+    """What multi-bleu.perl prints, from clipped counts of n-grams over bytes."""
+    correct, total, hyp_len, ref_len = [0] * 4, [0] * 4, 0, 0
+    for hyp, ref in zip(hyps, refs, strict=True):
+        h, r = hyp.split(), ref.split()  # bytes.split knows the ASCII blanks only
+        hyp_len, ref_len = hyp_len + len(h), ref_len + len(r)
+        for n in range(4):
+            a, b = (Counter(tuple(x[i : i + n + 1]) for i in range(len(x) - n)) for x in (h, r))
+            correct[n] += sum(min(count, b[gram]) for gram, count in a.items())
+            total[n] += sum(a.values())
+    if ref_len == 0:
+        return "BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"
+    p = [c / t if t else 0.0 for c, t in zip(correct, total, strict=True)]
+    bp = 1.0 if hyp_len >= ref_len else math.exp(1 - ref_len / hyp_len) if hyp_len else 0.0
+    bleu = bp * math.exp(sum(map(math.log, p)) / 4) if all(p) else 0.0
+    shown = "/".join(f"{100 * x:.1f}" for x in p)
+    return (
+        f"BLEU = {100 * bleu:.2f}, {shown} (BP={bp:.3f}, ratio={hyp_len / ref_len:.3f}, "
+        f"hyp_len={hyp_len}, ref_len={ref_len})"
+    )
+
+
+words = st.sampled_from(["a", "b", "c", "ä", "日", "Haus", ".", "-", *(f"x{c}y" for c in OTHER_BLANKS), *OTHER_BLANKS])
+blanks = st.sampled_from([" ", " ", " ", "  ", "\t", "\f", "\v", "\r"])
+lines = st.lists(st.tuples(words, blanks), max_size=12).map(lambda pairs: "".join(w + b for w, b in pairs))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(lines, lines), min_size=1, max_size=6))
+def test_tokenised_bleu_is_that_of_multi_bleu(pairs):
+    hyps, refs = map(list, zip(*pairs, strict=True))
+    assert scoring.multi_bleu(hyps, refs)["line"] == oracle(*([x.encode() for x in side] for side in (hyps, refs)))
+
+
+def test_tokenised_bleu_of_a_thousand_sentences():
+    rng = random.Random(1)
+    refs = [" ".join(rng.choice("abcdefghij") for _ in range(rng.randint(1, 25))) for _ in range(1000)]
+    hyps = [" ".join(w if rng.random() < 0.8 else "z" for w in r.split() if rng.random() < 0.95) for r in refs]
+    assert scoring.multi_bleu(hyps, refs)["line"] == oracle(*([x.encode() for x in side] for side in (hyps, refs)))
+
+
+@pytest.mark.parametrize(
+    ("hyp", "ref", "line"),
+    [  # printed by the real program
+        (
+            "a b c d e",
+            "a b c d e",
+            "BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=5, ref_len=5)",
+        ),
+        (
+            "a b c d",
+            "a b c d e f",
+            "BLEU = 60.65, 100.0/100.0/100.0/100.0 (BP=0.607, ratio=0.667, hyp_len=4, ref_len=6)",
+        ),
+        ("a b c", "a b c", "BLEU = 0.00, 100.0/100.0/100.0/0.0 (BP=1.000, ratio=1.000, hyp_len=3, ref_len=3)"),
+        ("z z", "a b c", "BLEU = 0.00, 0.0/0.0/0.0/0.0 (BP=0.607, ratio=0.667, hyp_len=2, ref_len=3)"),
+        ("a\xa0b", "a b", "BLEU = 0.00, 0.0/0.0/0.0/0.0 (BP=0.368, ratio=0.500, hyp_len=1, ref_len=2)"),
+        ("a b", "", "BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"),
+    ],
+)
+def test_printed_line(hyp, ref, line):
+    assert scoring.multi_bleu([hyp], [ref])["line"] == line == oracle([hyp.encode()], [ref.encode()])
+
+
+def test_blanks_are_protected_by_characters_that_the_text_lacks():
+    # U+100000 in the text must not be taken for the no-break space of another token.
+    assert scoring.multi_bleu(["a\U00100000b"], ["a\xa0b"])["precisions"][0] == 0
+
+
+def test_compound_splitting():
+    split = scoring.split_compounds
+    assert split(["ein T-Shirt - rot"]) == ["ein T ##AT##-##AT## Shirt - rot"]
+    assert split(["a-b-c"]) == ["a ##AT##-##AT## b-c"]  # a match ends where the next could begin, as in the original
+    assert split(["aa-bb-cc"]) == ["aa ##AT##-##AT## bb ##AT##-##AT## cc"]
+    assert split(["a-ü-b"]) == ["a ##AT##-##AT## ü ##AT##-##AT## b"]  # ü is two bytes
+    assert split(["-a b- \xa0-c"]) == ["-a b- \xa0 ##AT##-##AT## c"]
+    plain = scoring.score(["ein T-Hemd ist rot"], ["ein T-Shirt ist rot"], "de", compound_split=True)
+    assert plain["tokenised"]["ref_len"] == 4 and plain["compound_split"]["ref_len"] == 6
+    assert plain["tokenised"]["bleu"] == 0 < plain["compound_split"]["precisions"][1]
+
+
+def test_compound_splitting_is_refused_for_other_languages():
+    with pytest.raises(ScoringError, match=r"--compound-split: .*de.*, got --target-lang en"):
+        scoring.score(["a"], ["a"], "en", compound_split=True)
+
+
+def test_detokenised_scores_and_their_reference():
+    hyp = ["er sagt &quot; ja &quot; , und geht &apos;s gut @-@ nein ##AT##-##AT## doch ."]
+    raw = ['Er sagt "ja", und geht \'s gut-nein-doch.']
+    assert scoring.detokenise([hyp[0]], "de")[0] == 'er sagt "ja", und geht \'s gut-nein-doch.'
+    cased = scoring.score(hyp, hyp, "de", raw_ref=raw)
+    lower = scoring.score(hyp, hyp, "de", raw_ref=raw, lowercase=True)
+    without = scoring.score(hyp, hyp, "de")
+    assert cased["reference"] == lower["reference"] == "raw" and without["reference"] == "detokenised"
+    assert cased["sacrebleu"]["bleu"] < lower["sacrebleu"]["bleu"] == pytest.approx(100)
+    assert lower["chrf"]["score"] == without["chrf"]["score"] == pytest.approx(100)
+    assert "case:mixed" in cased["sacrebleu"]["signature"] and "case:lc" in lower["sacrebleu"]["signature"]
+    assert "case:lc" in lower["chrf"]["signature"] and "tok:13a" in lower["sacrebleu"]["signature"]
+    assert "the tokenised reference, detokenised" in scoring.report(without)
+    assert "the raw file" in scoring.report(cased)
+
+
+def test_the_reference_is_the_longer_one():
+    """A short translation loses by its brevity, and recalls little."""
+    found = scoring.score(["a b c d"], ["a b c d e f g"], "en")
+    assert (found["sacrebleu"]["hyp_len"], found["sacrebleu"]["ref_len"]) == (4, 7)
+    assert found["sacrebleu"]["bleu"] == pytest.approx(100 * math.exp(1 - 7 / 4))
+    assert found["chrf"]["score"] < scoring.score(["a b c d e f g"], ["a b c d"], "en")["chrf"]["score"]
+
+
+def test_french_and_english_detokenisation():
+    assert (
+        scoring.detokenise(["it &apos;s a man &apos;s hat , isn &apos;t it ?"], "en")[0]
+        == "it's a man's hat, isn't it?"
+    )
+    assert scoring.detokenise(["l&apos; homme qu&apos; il voit"], "fr")[0] == "l'homme qu'il voit"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["a"], ["a", "b"], "de"), "hypothesis has 1 lines, the reference 2"),
+        (([], [], "de"), "hypothesis is empty"),
+        ((["a"], ["a"], "xx"), "--target-lang xx: must be one of .*de"),
+    ],
+)
+def test_what_cannot_be_scored(arguments, message):
+    with pytest.raises(ScoringError, match=message):
+        scoring.score(*arguments)
+
+
+def test_raw_reference_of_another_length():
+    with pytest.raises(ScoringError, match="the raw reference 2"):
+        scoring.score(["a"], ["a"], "de", raw_ref=["a", "b"])
+
+
+# --- Files and the command
+
+END = "Generate test with beam=5: BLEU4 = 1.0\n"
+TRANSLATED = (
+    "2024-01-01 00:00:00 | INFO | fairseq_cli.generate | Translated 4 sentences (20 tokens) in 0.1s (40 sentences/s)\n"
+)
+
+
+def generated(order=(2, 0, 1), hyps=("ein hund .", "", "zwei katzen"), refs=("ein hund .", "", "drei katzen")) -> str:
+    """An output of fairseq-generate: sorted by length, two hypotheses a sentence."""
+    text = "2024-01-01 00:00:00 | INFO | fairseq_cli.generate | loading\n"
+    for i in order:
+        text += f"S-{i}\tsource\nT-{i}\t{refs[i]}\nH-{i}\t-0.5\t{hyps[i]}\nD-{i}\t-0.5\t{hyps[i]}\nP-{i}\t-0.1\n"
+        text += f"H-{i}\t-0.9\tworse\nD-{i}\t-0.9\tworse\nP-{i}\t-0.1\n"
+    return text + END
+
+
+def write(path: Path, text: str) -> str:
+    path.write_bytes(text.encode())
+    return str(path)
+
+
+def test_generate_output_is_reordered(tmp_path):
+    hyps, refs = scoring.read_generate_output(write(tmp_path / "o", generated()))
+    assert hyps == ["ein hund .", "", "zwei katzen"] and refs == ["ein hund .", "", "drei katzen"]
+
+
+def test_generate_output_without_references(tmp_path):
+    text = "".join(line for line in generated().splitlines(True) if line[:2] in ("S-", "H-"))
+    assert scoring.read_generate_output(write(tmp_path / "o", text)) == (["ein hund .", "", "zwei katzen"], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        (END, "no line H-<id>"),
+        (generated(order=(2, 0)), "of 3 sentences, H-1 are missing; .*--required-batch-size-multiple 1"),
+        (generated().replace("T-1\t\n", ""), "T-1 are missing"),
+        (generated().replace(END, ""), "'Generate ... with beam=...', is missing"),
+        (generated() + generated(), "T-2 is there twice"),
+        (generated().replace(END, TRANSLATED + END), "of 4 sentences, H-3 are missing"),
+        (generated() + "\udcff", "not UTF-8"),  # the byte 0xff
+    ],
+)
+def test_generate_output_that_is_not_whole(tmp_path, text, message):
+    (tmp_path / "o").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ScoringError, match=message):
+        scoring.read_generate_output(tmp_path / "o")
+
+
+def test_lines_end_at_line_feeds_only(tmp_path):
+    path = write(tmp_path / "f", "a\u2028b\x85c\rd\x1ce\n\nf")
+    assert scoring.read_lines(path) == ["a\u2028b\x85c\rd\x1ce", "", "f"]
+
+
+def test_subword_units_are_joined():
+    assert scoring.remove_segmentation(["ha@@ us am@@", "", "a b"], "subword_nmt") == ["haus am", "", "a b"]
+    assert scoring.remove_segmentation(["\u2581ha us \u2581a m", ""], "sentencepiece") == ["haus am", ""]
+    assert scoring.remove_segmentation(["haus am"], "sentencepiece") == ["haus am"]
+    with pytest.raises(ScoringError, match=r"--remove-bpe bpe: must be one of subword_nmt"):
+        scoring.remove_segmentation(["a"], "bpe")
+
+
+def run(*arguments: str, program=("scripts/score.sh",)) -> subprocess.CompletedProcess:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = [str(ROOT / program[0]), *arguments]
+    return subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=120)
+
+
+def test_command_prints_all_scores(tmp_path):
+    output = write(tmp_path / "o", generated())
+    raw = write(tmp_path / "raw.de", "Ein Hund.\n\nDrei Katzen\n")
+    done = run(
+        "--generate-output", output, "--target-lang", "de", "--reference", raw, "--lowercase", "--compound-split"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tokenised BLEU (multi-bleu)  BLEU = 0.00, 80.0/66.7/100.0/0.0 (BP=1.000" in done.stdout
+    assert "ref_len=5" in done.stdout and "after compound splitting" in done.stdout
+    assert "case:lc" in done.stdout and "the raw file" in done.stdout and "3, target language de" in done.stdout
+    assert "ode_transformer score" in done.stderr  # the plain command
+
+
+def test_command_prints_json(tmp_path):
+    hyp, ref = write(tmp_path / "h", "ein ha@@ us\n"), write(tmp_path / "r", "ein haus\n")
+    done = run("--hyp", hyp, "--ref", ref, "--target-lang", "de", "--remove-bpe", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["tokenised"]["precisions"][:2] == [100, 100] and result["compound_split"] is None
+    assert result["sentences"] == 1 and result["reference"] == "detokenised"
+    assert {"bleu", "ref_len", "signature"} <= result["sacrebleu"].keys() and "signature" in result["chrf"]
+
+
+def test_words_split_at_hyphens_are_joined_again(tmp_path, capsys):
+    hyp, ref = write(tmp_path / "h", "a @-@ b c d @-@ e\n"), write(tmp_path / "r", "a-b c d-e\n")
+    for words, precision in (((), 100 / 7), (("--join-hyphens",), 100)):
+        assert main("--hyp", hyp, "--ref", ref, "--target-lang", "de", "--json", *words) == 0
+        assert json.loads(capsys.readouterr().out)["tokenised"]["precisions"][0] == pytest.approx(precision)
+
+
+def main(*arguments: str) -> int:
+    return cli.main(["score", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--hyp", "{h}"], "either --generate-output FILE or --hyp FILE --ref FILE is needed"),
+        (["--generate-output", "{h}", "--hyp", "{h}", "--ref", "{h}"], "either --generate-output FILE or"),
+        (["--hyp", "{h}", "--ref", "{none}"], "none: No such file"),
+        (["--hyp", "{h}", "--ref", "{two}"], "h has 1 sentences, .*two 2"),
+        (["--hyp", "{h}", "--ref", "{h}", "--reference", "{two}"], "h has 1 sentences, .*two 2"),
+        (["--hyp", "{h}", "--ref", "{empty}"], "empty: the file is empty"),
+        (["--hyp", "{units}", "--ref", "{h}"], "units: 1 of 1 lines hold subword units.*--remove-bpe"),
+        (["--hyp", "{h}", "--ref", "{h}", "--remove-bpe", "x"], "--remove-bpe x: must be one of"),
+        (["--generate-output", "{noref}"], "no line T-<id>; give the tokenised references as --ref"),
+    ],
+)
+def test_command_errors(tmp_path, capsys, arguments, message):
+    write(tmp_path / "h", "a b\n")
+    write(tmp_path / "two", "a\nb\n")
+    write(tmp_path / "empty", "")
+    write(tmp_path / "units", "a@@ b\n")
+    write(tmp_path / "noref", "H-0\t-1.0\ta b\n")
+    names = {name: str(tmp_path / name) for name in ("h", "two", "empty", "units", "noref", "none")}
+    assert main(*(word.format(**names) for word in arguments), "--target-lang", "de") == 1
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+
+
+def test_references_given_win_over_those_with_unknown_words(tmp_path, capsys):
+    text = generated(refs=("ein <<unk>> .", "", "drei katzen"))
+    output, ref = write(tmp_path / "o", text), write(tmp_path / "r", "ein hund .\n\nzwei katzen\n")
+    assert main("--generate-output", output, "--target-lang", "de", "--json") == 0
+    shown = capsys.readouterr()
+    assert "1 of 3 tokenised references hold <<unk>>" in shown.err
+    assert main("--generate-output", output, "--ref", ref, "--target-lang", "de", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["tokenised"]["precisions"][0] == 100
+
+
+def test_lower_case_against_a_cased_reference_is_noticed(tmp_path, capsys):
+    hyp, raw = write(tmp_path / "h", "ein haus\n"), write(tmp_path / "raw", "Ein Haus\n")
+    assert main("--hyp", hyp, "--ref", hyp, "--reference", raw, "--target-lang", "de") == 0
+    assert "--lowercase?" in capsys.readouterr().err
+
+
+def test_scoring_needs_neither_torch_nor_fairseq():
+    code = """
+import sys
+from ode_transformer.experiments import cli, recipes, scoring, tables, text
+sys.exit(any(m in sys.modules for m in ("torch", "fairseq")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,227 @@
+"""Tables set the right numbers beside each other, and say what was not run; comparisons find what differs."""
+
+import copy
+import csv
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from ode_transformer.experiments import cli, recipes, scoring, tables
+from ode_transformer.experiments.tables import TableError
+from tests.helpers import ROOT
+
+
+@pytest.fixture()
+def folder(tmp_path):
+    """Two seeds of one system, one of another; the second differs by a point."""
+    folder = tmp_path / "results"
+    (folder / "multi30k-short").mkdir(parents=True)
+    for name in ("transformer-tiny", "rk2-tiny"):
+        record = json.loads((ROOT / "results" / "multi30k-short" / f"{name}.json").read_text())
+        (folder / "multi30k-short" / f"{name}.json").write_text(json.dumps(record))
+    record["seeds"] = [2]
+    for score in record["scores"].values():
+        score["tokenised"]["bleu"] += 1
+    (folder / "multi30k-short" / "rk2-tiny.seed-2.json").write_text(json.dumps(record))
+    return folder
+
+
+def row(found, label):
+    return next(row for rows in found.values() for row in rows if row.label == label)
+
+
+def test_measured_numbers_are_means_over_seeds(folder):
+    found = tables.tables("multi30k-short", folder)
+    first = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
+    bleu = first["scores"]["test_2016_flickr"]["tokenised"]["bleu"]
+    cell = row(found, "rk2-tiny").cells["test_2016_flickr", "tokenised"]
+    assert cell.measured == [bleu, bleu + 1] and cell.text() == f"{bleu + 0.5:.2f} ± 0.71"
+    assert row(found, "transformer-tiny").cells["test_2016_flickr", "tokenised"].text().count("±") == 0
+    assert row(found, "rk4-tiny").cells["test_2016_flickr", "tokenised"].text() == ""
+    assert row(found, "rk2-tiny").numbers("updates") == "1,000" and row(found, "rk4-tiny").numbers("updates") == ""
+
+
+def test_the_papers_rows_are_all_there(folder, capsys):
+    """Also those it took from others, and those nobody ran."""
+    assert cli.main(["table", "macaron/wmt14-en-de", "multi30k-full", "--results", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    for words in ("Universal Transformer | 28.9", "Macaron Net | 30.2", "Transformer-tiny, text only | 41.02"):
+        assert words in shown
+    assert "355M" in shown and "measured" not in shown
+
+
+def test_a_table_for_programs(folder, capsys):
+    assert cli.main(["table", "multi30k-short", "--csv", "--results", str(folder)]) == 0
+    lines = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert len(lines) == 16 * 3 * 2
+    (line,) = [
+        x for x in lines if (x["row"], x["test_set"], x["metric"]) == ("rk2-tiny", "test_2017_flickr", "tokenised")
+    ]
+    assert line["seeds"] == "2" and float(line["deviation"]) == pytest.approx(2**-0.5, abs=1e-4)
+    assert {x["measured"] for x in lines if x["row"] == "rk4-tiny"} == {""}
+    assert all("version:" in x["signature"] for x in lines if x["metric"] == "sacrebleu" and x["measured"])
+
+
+def test_precisions_stand_apart(folder, capsys):
+    record = json.loads((folder / "multi30k-short" / "transformer-tiny.json").read_text())
+    (folder / "multi30k-short" / "transformer-tiny.fp16.json").write_text(json.dumps({**record, "precision": "fp16"}))
+    found = tables.tables("multi30k-short", folder)
+    assert [len(row(found, label).records) for label in ("transformer-tiny", "transformer-tiny, fp16")] == [1, 1]
+    assert cli.main(["table", "multi30k-short", "multi30k-full", "--csv", "--results", str(folder)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("group,table") for line in lines) == 1
+    assert any("1,000" in line for line in lines)
+
+
+def test_only_what_was_run(folder, capsys):
+    assert cli.main(["table", "--measured", "--results", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("###") == 1 and "Multi30k English-German, rehearsal" in shown
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda r: "{", r"x\.json: "),
+        (lambda r: "[1]", r"must hold a mapping"),
+        (lambda r: json.dumps({k: v for k, v in r.items() if k != "seeds"}), r"a record without seeds"),
+        (lambda r: json.dumps(r), r"a second record of multi30k-short/rk2-tiny, fp32 2"),
+    ],
+)
+def test_what_is_no_record_is_named(folder, damage, message):
+    record = json.loads((folder / "multi30k-short" / "rk2-tiny.seed-2.json").read_text())
+    (folder / "multi30k-short" / "x.json").write_text(damage(copy.deepcopy(record)))
+    with pytest.raises(TableError, match=message):
+        tables.tables("multi30k-short", folder)
+
+
+def test_an_unknown_group_is_named(folder, capsys):
+    assert cli.main(["table", "multi30", "--results", str(folder)]) == 1
+    assert "no group of recipes 'multi30'; there are: " in capsys.readouterr().err
+
+
+# Comparisons
+
+
+TEXT = "the a man woman dog child house street runs sits reads sees old young red blue in on with near"
+WORDS = TEXT.split()
+
+
+def sentences(seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=12)) for _ in range(400)]
+
+
+def translate(references: list[str], errors: float, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choice(WORDS) if rng.random() < errors else w for w in line.split()) for line in references]
+
+
+@pytest.fixture()
+def runs(tmp_path, monkeypatch):
+    """Runs of four systems on one test set: a baseline, the same again, one as good, one better."""
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    references = sentences(0)
+    for name, errors, seed in (("transformer", 0.3, 1), ("macaron", 0.3, 1), ("rk2", 0.3, 5), ("rk4", 0.1, 3)):
+        folder = tmp_path / f"runs/quickstart/{name}-tiny/generate"
+        folder.mkdir(parents=True)
+        lines = []
+        for i, (hyp, ref) in enumerate(zip(translate(references, errors, seed), references, strict=True)):
+            lines += [f"S-{i}\tx", f"T-{i}\t{ref}", f"H-{i}\t-0.1\t{hyp}"]
+        (folder / "generate-test.txt").write_text("\n".join([*lines, "Generate test with beam=5: BLEU4 = 1"]) + "\n")
+    return tmp_path
+
+
+def load(*names):
+    return [recipes.load(f"quickstart/{name}-tiny") for name in names]
+
+
+@pytest.mark.parametrize("test", tables.TESTS)
+def test_what_differs_is_found(runs, test):
+    baseline, *others = load("transformer", "macaron", "rk2", "rk4")
+    found = tables.compare(baseline, others, test, 300)["test_sets"]["generated"]
+    p = {name.split("/")[1]: values["p_value"] for name, values in found.items()}
+    assert p["transformer-tiny"] is None
+    assert p["rk4-tiny"] < 0.01 and p["rk2-tiny"] > 0.05
+    bleu = [values["bleu"] for values in found.values()]
+    assert bleu[0] == bleu[1] < bleu[3] and p["macaron-tiny"] == 1
+
+
+def test_what_is_compared_are_the_scores(runs):
+    """Raw references where they are, and no case where the recipe takes none."""
+    raw = [line.capitalize() + "." for line in sentences(0)]
+    data = runs / "data-bin/quickstart.de-en"
+    for kind, lines in (("raw", raw), ("tok", ["x"] * len(raw))):
+        (data / kind).mkdir(parents=True)
+        (data / kind / "test.en").write_text("\n".join(lines) + "\n")
+    for lowercase in (False, True):
+        score = recipes.Score(lowercase=lowercase)
+        systems = [replace(system, score=score) for system in load("transformer", "rk2")]
+        found = tables.compare(systems[0], systems[1:], "bootstrap", 10)["test_sets"]["generated"]
+        for name in found:
+            hyps, refs = scoring.read_generate_output(runs / f"runs/{name}/generate/generate-test.txt")
+            expected = scoring.score(hyps, refs, "en", raw_ref=raw, lowercase=lowercase)["sacrebleu"]["bleu"]
+            assert found[name]["bleu"] == pytest.approx(expected)
+
+
+def test_a_comparison_marks_the_table(runs, folder, capsys):
+    output = folder / tables.SIGNIFICANCE / "quickstart.json"
+    names = [f"quickstart/{name}-tiny" for name in ("transformer", "rk2", "rk4")]
+    assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
+    assert "baseline" in capsys.readouterr().out
+    record = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
+    scores = {"generated": next(iter(record["scores"].values()))}
+    (folder / "quickstart").mkdir()
+    for name in ("rk2-tiny", "rk4-tiny", "macaron-tiny"):
+        recipe = f"quickstart/{name}"
+        (folder / f"{recipe}.json").write_text(json.dumps({**record, "recipe": recipe, "scores": scores}))
+    assert cli.main(["table", "quickstart", "--results", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    line = {x.split(" | ")[0].strip("| "): x for x in shown.splitlines() if x.startswith("| ")}
+    assert "*" in line["rk4-tiny"] and "*" not in line["rk2-tiny"]
+    assert "†" in line["macaron-tiny"] and "†" not in line["rk4-tiny"] + line["rk2-tiny"] and "† not compared" in shown
+    assert "sacreBLEU differs from quickstart/transformer-tiny at p < .05 (paired bootstrap, seed 1)" in shown
+    # What was compared was fp32.
+    (folder / "quickstart/rk4-tiny.fp16.json").write_text(
+        json.dumps({**record, "recipe": "quickstart/rk4-tiny", "scores": scores, "precision": "fp16"})
+    )
+    found = tables.tables("quickstart", folder)
+    for label, starred in (("rk4-tiny", True), ("rk4-tiny, fp16", False)):
+        assert any(cell.differs() for cell in row(found, label).cells.values()) == starred
+    (runs / "runs/quickstart/rk4-tiny/train.command").write_text("fairseq-train data --fp16 --seed 1 \n")
+    assert cli.main(["compare", *names, "--samples", "300"]) == 1
+    assert "were run in several precisions, fp16, fp32" in capsys.readouterr().err
+
+
+def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):
+    baseline, system = load("transformer", "rk4")
+    elsewhere = replace(
+        system,
+        data=replace(system.data, directory="data-bin/other"),
+        generate=replace(system.generate, subsets={"test1": "generated"}),
+    )
+    output = runs / "runs/quickstart/rk4-tiny/generate/generate-test.txt"
+    output.rename(output.with_name("generate-test1.txt"))
+    assert (
+        tables.compare(baseline, [elsewhere], "bootstrap", 100)["test_sets"]["generated"][system.name]["p_value"] < 0.05
+    )
+    (runs / "data-bin/other/raw").mkdir(parents=True)
+    (runs / "data-bin/other/raw/test1.en").write_text("other\n" * 400)
+    with pytest.raises(
+        TableError, match="rk4-tiny: has other references of generated than quickstart/transformer-tiny"
+    ):
+        tables.compare(baseline, [elsewhere])
+
+
+def test_what_cannot_be_compared_is_named(runs, capsys):
+    assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/floater-tiny"]) == 1
+    error = capsys.readouterr().err
+    assert "floater-tiny/generate/generate-test.txt: not there; scripts/reproduce.sh" in error
+    assert cli.main(["compare", "quickstart/transformer-tiny", "multi30k-short/rk2-tiny"]) == 1
+    assert "has other test sets, or another case, than quickstart/transformer-tiny" in capsys.readouterr().err
+    assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/rk2-tiny", "--samples", "0"]) == 1
+    assert "--samples 0: must be 1 or more" in capsys.readouterr().err
+    with pytest.raises(TableError, match="--test t: must be one of bootstrap, randomisation"):
+        tables.compare(*(lambda a, b: (a, [b]))(*load("transformer", "rk2")), "t")

@@ -1,0 +1,149 @@
+"""FLOATER: counts, the released code's checkpoint, equality with the Transformer, other families with a flow."""
+
+import math
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from ode_transformer.models.floater import RELEASED, FloaterModel, ReleasedFloaterModel, _renamed
+from tests.helpers import SMALL, batch, model, small, task
+from tests.models.released import as_written, assert_logits, load, sizes
+
+SHARED = {"share-all-embeddings": True}
+FIXTURE = {"flow-sharing": "stack", "flow-step": 0.2}
+
+
+def count(arch, values, symbols):
+    with torch.device("meta"):
+        return sum(p.numel() for p in model(arch, values, symbols).parameters())
+
+
+# Parameter counts (paper, Table 6)
+
+
+@pytest.mark.parametrize("arch", ["floater_base", "floater_input_base"])
+def test_counts(arch):
+    stock = count("transformer", SHARED, 37_000)
+    assert round(stock / 1e6, 2) == 63.08
+    assert count(arch, SHARED, 37_000) == stock + 526_336
+    assert count(arch, SHARED | {"flow-sharing": "stack"}, 37_000) == stock + 1_579_008
+
+
+def test_counts_of_big():
+    stock = count("transformer_wmt_en_de_big", SHARED, 37_000)
+    assert count("floater_big", SHARED | {"flow-sharing": "stack"}, 37_000) == stock + 6_303_744
+
+
+@pytest.mark.parametrize(
+    ("encoder", "added"),
+    [("rnn-scalar-1", 263_168), ("rnn-scalar-2", 526_336), ("rnn-vector-2", 1_049_600), ("sinusoidal", 0)],
+)
+def test_counts_of_the_baselines(encoder, added):
+    stock = count("transformer", SHARED, 37_000)
+    assert count("floater_base", SHARED | {"position-encoder": encoder}, 37_000) == stock + added
+
+
+def test_other_families_take_the_flow():
+    for arch in ("rk2_learnable", "macaron_wmt_en_de"):
+        plain = count(arch, SHARED, 37_000)
+        assert count(arch, SHARED | {"position-encoder": "floater"}, 37_000) == plain + 526_336
+
+
+# The released code
+
+
+def test_the_released_checkpoint():
+    """Logits, and norms of gradients of all its parameters, three flows and initial biases among them."""
+    fixture = load("floater")
+    m = model("floater_base", {**SHARED, **sizes(fixture), **FIXTURE}).eval()
+    m.load_state_dict(dict(fixture["model"]))
+    logits = assert_logits(m, fixture)
+    prev = fixture["prev_output_tokens"]
+    weights = torch.linspace(-1, 1, logits.numel()).view_as(logits) * (prev != 1)[..., None]
+    (logits.log_softmax(-1) * weights).sum().backward()
+    norms = {name: float(p.grad.norm()) for name, p in m.named_parameters()}
+    for name, expected in fixture["grad_norms"].items():
+        parts = _renamed(name, fixture["model"][name]) or {name: None}
+        assert math.hypot(*(norms.pop(part) for part in parts)) == pytest.approx(expected, rel=1e-4, abs=1e-6), name
+    assert not norms, f"parameters without a counterpart: {list(norms)}"
+
+
+def test_our_grid_computes_the_same():
+    fixture = load("floater")
+    m = model("floater_base", {**SHARED, **sizes(fixture), "flow-sharing": "stack"}).eval()
+    m.load_state_dict(dict(fixture["model"]))
+    assert_logits(m, fixture)
+
+
+def test_the_released_file_loads_by_itself(tmp_path):
+    fixture = load("floater")
+    torch.save(as_written(fixture), tmp_path / "released.pt")
+    (m,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task())
+    assert isinstance(m, ReleasedFloaterModel)
+    assert_logits(m.eval(), fixture)
+
+
+def test_released_names():
+    assert {ARCH_MODEL_REGISTRY[name] for name in RELEASED} == {ReleasedFloaterModel}
+
+
+# The Transformer is a special case
+
+
+@pytest.mark.parametrize("blocks", ["all", "input"])
+@pytest.mark.parametrize("norm", [{}, {"encoder-normalize-before": True, "decoder-normalize-before": True}])
+def test_without_dynamics_it_is_the_transformer(norm, blocks):
+    """Its own parameters are the Transformer's; the encoder to the bit, cross-attention but for rounding."""
+    stock_flags = {k: v for k, v in {**SHARED, **SMALL, **norm}.items() if k != "decoder-layers"} | {
+        "decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24, "decoder-layers": 2,
+    }  # fmt: skip
+    stock = model("transformer", stock_flags).eval()
+    floater = small("floater_tiny", **norm, **{"position-blocks": blocks})
+    missing, unexpected = torch.nn.Module.load_state_dict(floater, stock.state_dict(), strict=False)
+    assert not unexpected
+    assert all(name.startswith("position_encoder.") for name in missing)
+    src, lengths, prev = batch()
+    assert (floater(src, lengths, prev)[0] - stock(src, lengths, prev)[0]).abs().max() > 1e-5
+    with torch.no_grad():
+        for layer in (floater.position_encoder.solvers["all"],):
+            layer.weight2.zero_(), layer.time2.zero_(), layer.bias2.zero_()
+    real = (src != 1).t()
+    states = [m.encoder(src, lengths)["encoder_out"][0][real] for m in (stock, floater)]
+    assert torch.equal(*states)
+    torch.testing.assert_close(floater(src, lengths, prev)[0], stock(src, lengths, prev)[0], atol=1e-6, rtol=0)
+
+
+def test_only_the_input_block_is_told():
+    m = small("floater_input_tiny")
+    places = m.position_encoder.encoder(*(lambda src: (src, src.eq(1)))(batch()[0]))
+    assert [bool(place.biases) for place in places] == [True, False]
+
+
+def test_cross_attention_knows_the_source_position():
+    """Keys and values of the source move with the source's position (the released code loses that in decoding)."""
+    m = small("floater_tiny")
+    assert isinstance(m, FloaterModel)
+    src, lengths, prev = batch(sizes=(6, 6))
+    encoder_out = m.encoder(src, lengths)
+    at_once = m.decoder(prev, encoder_out)[0]
+    with m.position_encoder.at(source=torch.arange(7.0) * 30):
+        moved = m.decoder(prev, encoder_out)[0]
+    assert (moved - at_once).abs().max() > 1e-5
+
+
+# Half precision
+
+
+@pytest.mark.parametrize("arch", ["floater_tiny", "rk2_learnable_tiny"])
+def test_bf16(arch):
+    src, lengths, prev = batch()
+    m = small(arch if arch == "floater_tiny" else "rk2-learnable-floater")
+    expected = m(src, lengths, prev)[0]
+    m.bfloat16().train()
+    logits = m(src, lengths, prev)[0]
+    logits.float().log_softmax(-1)[..., 7].sum().backward()
+    assert logits.dtype == torch.bfloat16
+    torch.testing.assert_close(logits[prev != 1].float(), expected[prev != 1], atol=0.3, rtol=0.1)
+    assert all(p.grad.dtype == p.dtype and p.grad.isfinite().all() for p in m.parameters())

@@ -1,0 +1,207 @@
+"""The language model: decoding, causality, counts, what is refused; training and evaluation by fairseq's programs."""
+
+import json
+import random
+import re
+import subprocess
+
+import pytest
+import torch
+from fairseq.models import build_model
+from fairseq.tasks.language_modeling import LanguageModelingTask
+
+from ode_transformer.models.language_model import OdeLanguageModel
+from tests.helpers import ROOT, dictionary, environment, parse
+
+TINY = {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24, "decoder-attention-heads": 2, "dropout": 0.0}
+VARIANTS = {
+    "residual": {},
+    "rk2": {"decoder-integrator": "heun"},
+    "rk2-unit": {"decoder-integrator": "heun", "coefficients": "ones"},
+    "rk2-learnable": {"decoder-integrator": "heun", "coefficients": "sigmoid"},
+    "a-gate-a-layer": {"decoder-integrator": "heun", "coefficients": "sigmoid", "gate-sharing": "per-layer"},
+    "rk4": {"decoder-integrator": "rk4"},
+    "released-rk4": {"decoder-integrator": "rk4", "ode-residual": "released"},
+    "multistep": {"decoder-integrator": "multistep", "decoder-history": "none"},
+    "macaron": {"splitting": "strang", "relative-positions": "none", "decoder-history": "none"},
+    "learned-dense-tied": {"decoder-history": "learnable_dense", "share-decoder-input-output-embed": True},
+    "floater": {"position-encoder": "floater"},
+    "relative-values": {"relative-positions": "keys-values"},
+}
+
+
+def language_model(symbols=50, arch="ode_transformer_lm_ptb_2l", **values):
+    cfg = parse(arch, {"task": "language_modeling", "tokens-per-sample": 32, **values})
+    d = dictionary(symbols)
+    return build_model(cfg.model, LanguageModelingTask(cfg.task, d, d))
+
+
+def test_options_mean_what_they_mean_elsewhere():
+    learned = language_model(**TINY, **{"position-encoder": "learned"})
+    assert type(learned.decoder.embed_positions).__name__ == "LearnedPositionalEmbedding"
+    assert language_model(**TINY).decoder.layer_norm is None
+    assert language_model(**TINY, **{"decoder-final-norm": True}).decoder.layer_norm is not None
+    for values, message in (
+        ({"position-encoder": "sinusoidal", "decoder-learned-pos": True}, "sinusoidal: contradicts"),
+        ({"gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning"),
+        ({"relative-positions": "none", "max-relative-length": 4}, "--max-relative-length 4: has no meaning"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            language_model(**TINY, **values)
+
+
+@pytest.fixture(params=VARIANTS)
+def m(request):
+    built = language_model(**TINY | VARIANTS[request.param])
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in built.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    return built.eval()
+
+
+def tokens(length=9, count=3, symbols=50):
+    return torch.randint(4, symbols, (count, length), generator=torch.Generator().manual_seed(1))
+
+
+@torch.no_grad()
+def test_decoding_step_by_step_equals_decoding_at_once(m):
+    x, state, steps = tokens(), {}, []
+    at_once = m(x)[0]
+    for i in range(1, x.size(1) + 1):
+        steps.append(m.decoder(x[:, :i], incremental_state=state)[0])
+    torch.testing.assert_close(torch.cat(steps, dim=1), at_once, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_no_token_sees_a_later_one(m):
+    a, b = tokens(), tokens()
+    b[:, 5:] = 7
+    assert torch.equal(m(a)[0][:, :5], m(b)[0][:, :5])
+    assert not torch.equal(m(a)[0][:, 5:], m(b)[0][:, 5:])
+
+
+def test_every_parameter_learns(m):
+    m.train()(tokens())[0].log_softmax(-1)[..., 7].sum().backward()
+    norms = {name: float("nan") if p.grad is None else p.grad.norm() for name, p in m.named_parameters()}
+    least = {name: -1 if name.endswith("k_proj.bias") else 1e-6 for name in norms}  # softmax cancels a bias of the keys
+    assert not [name for name, norm in norms.items() if not least[name] < norm < float("inf")]
+
+
+def test_samples_are_as_long_as_the_tasks():
+    cfg = parse("ode_transformer_lm", {"task": "language_modeling"})
+    assert cfg.model.tokens_per_sample == cfg.task.tokens_per_sample
+    assert language_model(**TINY).max_positions() >= 32
+    assert language_model(**TINY | {"tokens-per-sample": 3000}).max_positions() == 3000
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_papers_sizes(layers):
+    """Two embeddings of 10,000 words; a layer of attention, feed-forward, two norms and relative positions; a norm of
+    the history a layer; the gate, and nothing else.
+    """
+    with torch.device("meta"):
+        m = language_model(10_000, f"ode_transformer_lm_ptb_{layers}l", **VARIANTS["rk2-learnable"])
+    d, inner = 512, 2048
+    layer = 4 * (d * d + d) + (2 * d * inner + inner + d) + 2 * 2 * d + 17 * d // 8 + 2 * d
+    assert sum(p.numel() for p in m.parameters()) == 2 * 10_000 * d + layers * layer + 2 * d + 1
+    assert isinstance(m, OdeLanguageModel) and m.decoder.layer_norm is None
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"integrator": "heun"}, "--integrator heun: is an encoder's; take --decoder-integrator"),
+        ({"encoder-history": "dense"}, "--encoder-history dense: is an encoder's; take --decoder-history"),
+        ({"coefficients": "sigmoid"}, "--coefficients sigmoid: must be fixed with --decoder-integrator euler"),
+        ({"decoder-integrator": "rk4", "coefficients": "sigmoid"}, "decoder with the integrator rk4"),
+        ({"decoder-integrator": "multistep"}, "--decoder-history dense: must be none"),
+    ],
+)
+def test_what_does_not_fit_is_named(values, message):
+    with pytest.raises(ValueError, match=message):
+        language_model(**TINY | values)
+
+
+# fairseq's programs
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("lm"), random.Random(0)
+    for split, count in (("train", 300), ("valid", 40), ("test", 30)):
+        lines = (" ".join(rng.choice("abcdefgh") * 2 for _ in range(rng.randint(3, 9))) for _ in range(count))
+        (folder / split).write_text("".join(f"{line}\n" for line in lines))
+    words = ["fairseq-preprocess", "--only-source", "--destdir", str(folder / "bin")]
+    words += [w for split in ("train", "valid", "test") for w in (f"--{split}pref", str(folder / split))]
+    subprocess.run(words, check=True, env=environment(), cwd=ROOT, capture_output=True)
+    return folder / "bin"
+
+
+@pytest.mark.parametrize("more", [["rk2-learnable"], ["rk4", "--form", "released", "--layers", "2"]])
+def test_the_script_trains_and_its_perplexity_is_that_of_training(data, tmp_path, more):
+    run_dir = tmp_path / "run"
+    words = ["scripts/ptb.sh", *more, "--small", "--cpu", "--data", str(data), "--run-dir", str(run_dir), "--"]
+    words += ["--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "16", "--max-tokens", "600", "--lr", "0.01"]
+    for _ in range(2):  # the second trains no more
+        done = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    log = (run_dir / "train.log").read_text()
+    assert log.count("num. shared model params") == 1
+    record = json.loads((run_dir / "record.json").read_text())
+    losses = [entry["loss"] for entry in record["validation"]]
+    assert len(losses) == 3 and losses[-1] < losses[0]
+    assert record["perplexity"]["valid"] == pytest.approx(2 ** min(losses), rel=1e-3)  # three digits are logged
+    assert record["perplexity"]["test"] == pytest.approx(record["perplexity"]["valid"], rel=0.3)
+    assert re.match(r"fairseq-train bin .*--save-dir RUN", record["command"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rk3"], "SYSTEM 'rk3': must be one of residual, rk2,"),
+        (["rk2", "--layers", "3"], "--layers 3: must be 1 or 2"),
+        (["rk2", "--form", "new"], "--form new: must be paper or released"),
+    ],
+)
+def test_bad_cells_are_named(words, message):
+    done = subprocess.run(["scripts/ptb.sh", *words], cwd=ROOT, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 1 and message in done.stderr
+
+
+# The data
+
+
+def write_ptb(folder, counts=(42_068, 3_370, 3_761)):
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, count in zip(("train", "valid", "test"), counts, strict=True):
+        (folder / f"ptb.{split}.txt").write_text(" no it was n't black monday \n" * count)
+    return folder
+
+
+def prepare(out, **variables):
+    env = {k: v for k, v in environment().items() if k not in ("RAW_DIR", "ODE_TRANSFORMER_DATA")}
+    words = ["data-prep/prepare-ptb.sh", "--out", str(out)]
+    return subprocess.run(words, cwd=ROOT, env=env | variables, capture_output=True, text=True)
+
+
+def test_preparation_runs_once(tmp_path):
+    raw, out = write_ptb(tmp_path / "data" / "ptb"), tmp_path / "bin"
+    done = prepare(out, ODE_TRANSFORMER_DATA=str(raw.parent))
+    assert done.returncode == 0, done.stderr
+    assert "ptb.train.txt" in done.stderr and (out / "train.idx").exists() and (out / "dict.txt").exists()
+    stamps = {path: path.stat().st_mtime_ns for path in out.iterdir()}
+    assert "is complete" in prepare(out, RAW_DIR=str(raw)).stderr
+    assert stamps == {path: path.stat().st_mtime_ns for path in out.iterdir()}
+
+
+def test_preparation_names_what_is_wrong(tmp_path):
+    done = prepare(tmp_path / "bin")
+    assert done.returncode == 1 and "RAW_DIR is not set" in done.stderr and "cannot be downloaded" in done.stderr
+    raw = write_ptb(tmp_path / "raw", (42_068, 3_369, 3_761))
+    done = prepare(tmp_path / "bin", RAW_DIR=str(raw))
+    assert done.returncode == 1 and "has 3369 lines, and not the published 3370" in done.stderr
+    (raw / "ptb.valid.txt").unlink()
+    done = prepare(tmp_path / "bin", RAW_DIR=str(raw))
+    assert done.returncode == 1 and "ptb.valid.txt: no such file" in done.stderr
+    assert not (tmp_path / "bin").exists()

@@ -1,0 +1,167 @@
+"""Macaron Net: counts, the released code's checkpoint, decoding, gradients, and stock flags that keep working."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from ode_transformer.models.macaron import ARCHITECTURES, RELEASED, MacaronModel
+from tests.helpers import POST_NORM, SMALL, VARIANTS, batch, model, small, task
+from tests.models.released import as_written, assert_logits, assert_same, load, sizes
+
+SHARED = {"share-all-embeddings": True}
+STOCK_TINY = {
+    **SHARED,
+    **{f"{side}-{k}": v for side in ("encoder", "decoder") for k, v in {
+        "embed-dim": 128, "ffn-embed-dim": 256, "layers": 4, "attention-heads": 4}.items()},
+}  # fmt: skip
+
+
+def count(arch, values, symbols):
+    with torch.device("meta"):
+        return sum(p.numel() for p in model(arch, values, symbols).parameters())
+
+
+# Parameter counts (counted on the released code)
+
+
+def test_tiny_counts():
+    stock = count("transformer", STOCK_TINY, 9712)
+    assert stock == 2_568_192
+    assert count("macaron_tiny", SHARED | POST_NORM, 9712) == stock + 3_072
+    assert count("macaron_tiny", SHARED, 9712) == stock + 3_072 + 512
+
+
+@pytest.mark.parametrize(
+    ("arch", "stock", "symbols", "millions"),
+    [
+        ("macaron_iwslt_de_en", "transformer_iwslt_de_en", 10_000, 36.68),
+        ("macaron_wmt_en_de", "transformer", 37_000, 63.10),
+        ("macaron_wmt_en_de_big", "transformer_wmt_en_de_big_t2t", 37_000, 214.29),
+    ],
+)
+def test_counts(arch, stock, symbols, millions):
+    macaron = count(arch, SHARED, symbols)
+    assert round(macaron / 1e6, 2) == millions
+    pre_norm = {"encoder-normalize-before": True, "decoder-normalize-before": True}
+    # A norm and one more bias a layer, in twelve layers.
+    width = ARCHITECTURES[arch]["encoder_embed_dim"]
+    assert macaron == count(stock, SHARED | pre_norm, symbols) + 12 * 3 * width
+
+
+@pytest.mark.parametrize("ablation", ["attention-twice", "two-hidden-layers"])
+def test_the_ablations_of_table_3_have_as_many_parameters(ablation):
+    """At big size 213 M; they differ from Macaron by norms and biases alone."""
+    macaron = count("macaron_wmt_en_de_big", SHARED, 36_000)
+    other = count("macaron_wmt_en_de_big", SHARED | VARIANTS[ablation], 36_000)
+    assert abs(macaron - other) < 1e-3 * macaron
+    assert macaron // 10**6 == other // 10**6 == 213
+
+
+def test_every_architecture_is_registered():
+    for arch in ARCHITECTURES | RELEASED:
+        assert ARCH_MODEL_REGISTRY[arch] is MacaronModel
+
+
+# The released code's checkpoint
+
+
+@pytest.fixture
+def released():
+    return load("macaron_prenorm")
+
+
+def released_model(fixture, **more):
+    return model(fixture["arch"], SHARED | sizes(fixture) | more).eval()
+
+
+def test_the_released_checkpoint_gives_the_released_logits_and_gradients(released):
+    m = released_model(released)
+    m.load_state_dict(dict(released["model"]))
+    norms = {"layer_norms.0": "self_attn_layer_norm", "layer_norms.1": "final_layer_norm"}
+    assert_same(m, released, norms | {"layer_norms.2": "macaron_layer_norm"})
+
+
+def test_an_old_transformer_is_the_lie_trotter_splitting():
+    """A post-norm Transformer of fairseq 0.6, with fused projections and numbered norms."""
+    old = load("stock_old_layout_postnorm")
+    old["arch"] = "transformer_wmt_en_de_macaron"
+    m = released_model(old, splitting="lie-trotter", **POST_NORM)
+    m.load_state_dict(dict(old["model"]))
+    assert_logits(m, old)
+
+
+def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse(released):
+    """Stock fairseq drops the decoder's final norm without a word, and decodes wrongly."""
+    with pytest.raises(RuntimeError, match="layer_norm"):
+        released_model(released, **POST_NORM).load_state_dict(dict(released["model"]))
+    headless = {k: v for k, v in released["model"].items() if not k.startswith("decoder.layer_norm")}
+    with pytest.raises(RuntimeError, match=r"decoder\.layer_norm"):
+        released_model(released).load_state_dict(headless)
+
+
+def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(released, tmp_path):
+    torch.save(as_written(released), tmp_path / "released.pt")
+    (m,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task(50))
+    assert_logits(m.eval(), released)
+
+
+# Stock flags
+
+
+def test_recomputed_activations_change_no_gradient():
+    src, lengths, prev = batch()
+    gradients = []
+    plain = small("macaron").train()
+    for more in ({}, {"checkpoint-activations": True}, {"offload-activations": True}):
+        m = small("macaron", **more).train()
+        m.load_state_dict(plain.state_dict())
+        m(src, lengths, prev)[0].log_softmax(-1)[..., 7].sum().backward()
+        gradients.append({n: p.grad for n, p in m.named_parameters()})
+    for other in gradients[1:]:
+        for name, gradient in gradients[0].items():
+            torch.testing.assert_close(other[name], gradient)
+
+
+def test_layer_drop_drops_layers():
+    m = small("macaron", **{"encoder-layers": 8, "encoder-layerdrop": 0.5}).train()
+    torch.manual_seed(0)
+    assert {len(list(m.encoder.layers)) for _ in range(20)} != {8}
+    assert len(list(m.eval().encoder.layers)) == 8
+
+
+def test_layers_can_be_pruned_at_loading():
+    """As fairseq does it with --model-overrides; it wants the layers of both sides named."""
+    full = small("macaron", **{"encoder-layers": 4})
+    keep = {"encoder-layers-to-keep": "0,2", "decoder-layers-to-keep": "1"}
+    pruned = small("macaron", **{"encoder-layers": 4}, **keep)
+    cfg = argparse.Namespace(arch="macaron_tiny", **{k.replace("-", "_"): v for k, v in keep.items()})
+    pruned.load_state_dict(checkpoint_utils.prune_state_dict(full.state_dict(), cfg))
+    assert (len(pruned.encoder.layers), len(pruned.decoder.layers)) == (2, 1)
+    assert torch.equal(pruned.encoder.layers[1].macaron_fc1.weight, full.encoder.layers[2].macaron_fc1.weight)
+    assert torch.equal(pruned.decoder.layers[0].macaron_fc1.weight, full.decoder.layers[1].macaron_fc1.weight)
+
+
+def test_embeddings_may_be_apart():
+    m = small("macaron", **{"share-all-embeddings": None})
+    assert m.encoder.embed_tokens is not m.decoder.embed_tokens
+    tied = small("macaron", **{"share-all-embeddings": None, "share-decoder-input-output-embed": True})
+    assert tied.decoder.output_projection.weight is tied.decoder.embed_tokens.weight
+
+
+def test_the_decoders_first_ffn_takes_the_decoders_inner_size():
+    m = small("macaron", **{"decoder-ffn-embed-dim": 40})
+    assert m.decoder.layers[0].macaron_fc1.out_features == 40
+    assert m.encoder.layers[0].macaron_fc1.out_features == SMALL["encoder-ffn-embed-dim"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_precisions(dtype):
+    src, lengths, prev = batch()
+    m = small("macaron")
+    reference, _ = m(src, lengths, prev)
+    logits, _ = m.to(dtype)(src, lengths, prev)
+    tolerance = 0.1 if dtype is torch.bfloat16 else 1e-5
+    torch.testing.assert_close(logits[prev != 1].float(), reference[prev != 1], atol=tolerance, rtol=tolerance)

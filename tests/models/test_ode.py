@@ -1,0 +1,338 @@
+"""ODE Transformer: counts, the released code's checkpoints, memory, half precision, and what is refused."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+from omegaconf import OmegaConf
+from torch.nn import functional
+
+from ode_transformer.models.ode import ARCHITECTURES, RELEASED, SIZES, SYSTEMS, OdeModel, ReleasedOdeModel
+from ode_transformer.modules import dropout
+from tests.helpers import SMALL, batch, model, saved_bytes, small, task
+from tests.models.released import as_written, assert_logits, assert_same, load, sizes
+
+SHARED = {"share-all-embeddings": True}
+PLAIN = {"relative-positions": "none", "encoder-history": "none", "decoder-history": "none"}
+
+
+def count(arch, symbols=34_040, **more):
+    with torch.device("meta"):
+        return sum(p.numel() for p in model(arch, SHARED | more, symbols).parameters())
+
+
+# Sizes (counted on the released code)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "parameters"),
+    [
+        ("", 61_595_491),
+        ("_deep", 118_376_995),
+        ("_big", 211_258_211),
+        ("_big_deep", 286_854_491),
+        ("_h256_l28", 37_204_987),
+        ("_h256_l18", 29_290_907),
+    ],
+)
+def test_counts(suffix, parameters):
+    assert count(f"rk2_learnable{suffix}") == parameters
+
+
+def test_the_systems_differ_by_what_they_learn():
+    residual = count("ode_residual")
+    history = 49 + 2 * 512 * 6
+    learned = {
+        "rk2_learnable": 1025, "rk2_scalars": 2, "rk2_two_sigmoids": 2050, "rk2_two_tanh": 2050,
+        "ode_leapfrog": -history, "ode_multistep": 5 - history, "ode_dlcl": 36 - history,
+    }  # fmt: skip
+    for name in SYSTEMS:
+        if name != "macaron_rk2":
+            assert count(name) - residual == learned.get(name, 0), name
+
+
+def test_tiny_is_as_large_as_macaron():
+    assert count("macaron_rk2_tiny", 9712) == count("macaron_tiny", 9712) == 2_571_776
+    with_history = 2 * (25 + 2 * 128 * 4) + 8 * 17 * 32  # and a table of relative positions a self-attention
+    norms_and_biases = 8 * 3 * 128  # an FFN less in each of Macaron's layers
+    assert count("ode_residual_tiny", 9712) == 2_571_776 - norms_and_biases + with_history
+
+
+def test_a_gate_a_layer():
+    assert count("rk2_learnable", **{"gate-sharing": "per-layer"}) == count("rk2_learnable") + 5 * 1025
+
+
+def test_every_system_has_every_size():
+    assert len(ARCHITECTURES) == len(SYSTEMS) * len(SIZES)
+    assert all(ARCH_MODEL_REGISTRY[arch] is OdeModel for arch in ARCHITECTURES)
+    assert all(ARCH_MODEL_REGISTRY[arch] is ReleasedOdeModel for arch in RELEASED)
+
+
+# The released code's checkpoints
+
+
+def released_model(fixture, arch, **more):
+    form = {"ode-residual": "released", "relative-positions": "none"}
+    return model(arch, SHARED | form | sizes(fixture) | more).eval()
+
+
+@pytest.mark.parametrize(("name", "arch"), [("ode_rk2_learnable", "rk2_learnable"), ("ode_rk2_standard", "rk2")])
+def test_the_released_checkpoint_gives_the_released_logits_and_gradients(name, arch):
+    released = load(name)
+    m = released_model(released, arch)
+    m.load_state_dict(dict(released["model"]))
+    renamed = {"gate_linear": "coefficients.gate"}
+    for i in range(3):
+        norms = f"encoder.layers.{i}.layer_norms"
+        renamed |= {f"{norms}.0": f"encoder.layers.{i}.self_attn_layer_norm"}
+        renamed |= {f"{norms}.1": f"encoder.layers.{i}.final_layer_norm"}
+    assert_same(m, released, renamed)
+
+
+def test_learned_scalars_of_the_released_code_are_loaded():
+    released = load("ode_rk2_standard")
+    state = dict(released["model"]) | {"encoder.alpha": torch.tensor([0.25, 0.75])}
+    m = released_model(released, "rk2_scalars")
+    m.load_state_dict(state)
+    assert m.encoder.coefficients.weight.tolist() == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("name", ["ode_rk2_learnable", "ode_rk2_standard"])
+def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(name, tmp_path):
+    released = load(name)
+    state = as_written(released)
+    torch.save(state, tmp_path / "released.pt")
+    (m,), cfg = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task(50))
+    logits = assert_logits(m.eval(), released)
+    # Saved again, in today's form, and loaded.
+    state = {**state, "args": None, "cfg": OmegaConf.to_container(cfg), "model": m.state_dict()}
+    torch.save(state, tmp_path / "again.pt")
+    (again,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "again.pt")], task=task(50))
+    assert torch.equal(assert_logits(again.eval(), released), logits)
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ({"max_relative_length": 8}, {"relative_positions": "keys", "max_relative_length": 8}),
+        ({"max_relative_length": -1}, {"relative_positions": "none"}),
+        ({"rk_type": "initialization"}, {"coefficients": "scalars", "integrator": "heun"}),
+        ({"rk_type": "standard", "enc_calculate_num": 4}, {"coefficients": "fixed", "integrator": "rk4"}),
+        ({"encoder_history_type": None}, {"encoder_history": "none", "decoder_history": "learnable_dense"}),
+        ({"use_word_dropout": True, "word_dropout": 0.8}, {"word_dropout": pytest.approx(0.2)}),
+        ({"word_dropout": 0.8}, {"word_dropout": 0.0}),
+    ],
+)
+def test_options_of_the_released_code_are_translated(stored, expected):
+    args = argparse.Namespace(**{**load("ode_rk2_learnable")["args"], **stored})
+    m = build_model(convert_namespace_to_omegaconf(args).model, task(50))
+    assert {k: getattr(m.cfg, k) for k in expected} == expected
+    assert str(m.cfg.ode_residual) == "released"
+
+
+def test_a_model_that_the_released_code_could_not_train_is_refused():
+    args = argparse.Namespace(**{**load("ode_rk2_learnable")["args"], "enc_calculate_num": 3})
+    with pytest.raises(ValueError, match=r"enc_calculate_num 3.*1, 2, 4"):
+        build_model(convert_namespace_to_omegaconf(args).model, task(50))
+
+
+# The whole model
+
+
+def test_euler_without_history_and_relative_positions_is_fairseqs_transformer(monkeypatch):
+    monkeypatch.setattr(dropout, "dropout", functional.dropout)  # draws as fairseq's does
+    sizes = {k: v for k, v in SMALL.items() if "decoder-embed" not in k}
+    norms = {"encoder-normalize-before": True, "decoder-normalize-before": True}
+    decoder = {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24}
+    ours = model("ode_residual_tiny", SHARED | sizes | PLAIN | {"dropout": 0.3})
+    stock = model("transformer", SHARED | sizes | norms | decoder | {"dropout": 0.3})
+    stock.load_state_dict(ours.state_dict())
+    src, lengths, prev = batch()
+    for training in (False, True):
+        outputs = []
+        for m in (ours, stock):
+            torch.manual_seed(3)
+            with torch.set_grad_enabled(training):
+                outputs.append(m.train(training)(src, lengths, prev)[0])
+        torch.testing.assert_close(*outputs, **({} if training else {"rtol": 0, "atol": 0}))
+
+
+def test_weight_sharing_is_rk2_with_coefficients_1():
+    assert SYSTEMS["ode_weight_sharing"] == SYSTEMS["rk2_unit"] == {**SYSTEMS["rk2"], "coefficients": "ones"}
+
+
+def test_where_learned_scalars_start():
+    """Section 3.2: at 1 for RK2; at the method's own weights for others (ours)."""
+    assert small("rk2_scalars_tiny").encoder.coefficients.weight.tolist() == [1, 1]
+    rk4 = small("rk4_tiny", **{"coefficients": "scalars"})
+    torch.testing.assert_close(rk4.encoder.coefficients.weight, torch.tensor([1, 2, 2, 1]) / 6)
+
+
+def test_stages_draw_dropout_masks_of_their_own():
+    m = small("rk2_tiny", **{"dropout": 0.5}).train()
+    masks = []
+    m.encoder.layers[0].dropout_module.register_forward_hook(lambda _, x, y: masks.append(y == 0))
+    m(*batch())
+    assert len(masks) == 4 and not torch.equal(masks[0], masks[2])
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_word_dropout_drops_whole_words_in_training_with_its_probability(side):
+    m = small("rk2_tiny", **{"word-dropout": 0.2}).train()
+    tokens = torch.full((40, 50), 7)
+    embedding = getattr(m, side).embed_tokens
+    dropped = (embedding(tokens) == 0).all(-1)
+    assert 0.15 < dropped.float().mean() < 0.25
+    assert torch.equal(embedding(tokens)[~(embedding(tokens) == 0).all(-1)][0], embedding.weight[7])
+    assert not (m.eval() and (embedding(tokens) == 0).all(-1).any())
+    assert m.encoder.embed_tokens is m.decoder.embed_tokens
+
+
+def test_checkpointed_activations_recompute_the_stages():
+    """The encoder then keeps no more for RK4 than for Euler steps, and the gradients stay."""
+    sizes = {"encoder-layers": 4, "dropout": 0.1}
+    checkpointed = {"checkpoint-activations": True}
+    memory = {}
+    for variant in ("ode_residual_tiny", "rk4_tiny"):
+        plain, lean = small(variant, **sizes).train(), small(variant, **sizes, **checkpointed).train()
+        lean.load_state_dict(plain.state_dict())
+        for m, name in ((plain, "plain"), (lean, "lean")):
+            torch.manual_seed(4)
+            memory[variant, name] = saved_bytes(m)
+        for (name, p), q in zip(plain.named_parameters(), lean.parameters(), strict=True):
+            torch.testing.assert_close(q.grad, p.grad, msg=name)
+    assert memory["rk4_tiny", "plain"] > 1.5 * memory["ode_residual_tiny", "plain"]
+    assert memory["rk4_tiny", "lean"] < 1.1 * memory["ode_residual_tiny", "lean"]
+    assert memory["rk4_tiny", "lean"] < 0.5 * memory["rk4_tiny", "plain"]
+
+
+@pytest.mark.parametrize("variant", ["rk2_learnable_tiny", "ode_dlcl_tiny", "decoder-rk2-learnable", "rk2-ema"])
+def test_checkpointed_activations_change_no_gradient(variant):
+    """Also those of what the layers share: gates, histories, multistep weights."""
+    plain, lean = small(variant).train(), small(variant, **{"checkpoint-activations": True}).train()
+    lean.load_state_dict(plain.state_dict())
+    for m in (plain, lean):
+        m(*batch())[0].log_softmax(-1)[..., 7].sum().backward()
+    for (name, p), q in zip(plain.named_parameters(), lean.parameters(), strict=True):
+        torch.testing.assert_close(q.grad, p.grad, msg=name)
+
+
+@pytest.fixture
+def process_group(tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    "variant", ["rk2_learnable_tiny", "rk2_scalars_tiny", "ode_dlcl_tiny", "decoder-rk2-learnable"]
+)
+def test_what_layers_share_is_trained_in_parallel_with_recomputed_activations(process_group, variant):
+    """PyTorch's DDP takes a parameter's gradient once; fairseq's own checkpointing gives it once a layer."""
+    m = small(variant, **{"checkpoint-activations": True}).train()
+    parallel = torch.nn.parallel.DistributedDataParallel(m)
+    for _ in range(2):
+        parallel(*batch())[0].log_softmax(-1)[..., 7].sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in m.parameters())
+
+
+# Half precision
+
+FP16_MAX = 65504
+
+
+@pytest.mark.parametrize("layers", [24, pytest.param(48, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["paper", "paper-without-history", "released"])
+def test_deep_models_stay_finite_in_half_precision(form, layers):
+    """Activations at initialisation and through 50 updates in bfloat16, within the range of fp16 as well."""
+    values = {"encoder-layers": layers, "decoder-layers": 1, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64}
+    if form == "released":
+        values["ode-residual"] = "released"
+    if form == "paper-without-history":
+        values["encoder-history"] = "none"
+    torch.manual_seed(0)
+    m = small("rk2_learnable_tiny", **values).bfloat16().train()
+    largest = [0.0]
+
+    def watch(_, inputs, output):
+        largest[0] = max(largest[0], output.abs().max().item())
+
+    for layer in torch.nn.ModuleList.__iter__(m.encoder.layers):
+        layer.register_forward_hook(watch)
+    optimiser = torch.optim.Adam(m.parameters(), lr=2e-3, betas=(0.9, 0.997))
+    src, lengths, prev = batch()
+    for update in range(51):
+        loss = torch.nn.functional.cross_entropy(m(src, lengths, prev)[0].float().transpose(1, 2), prev, ignore_index=1)
+        assert torch.isfinite(loss), f"update {update}"
+        optimiser.zero_grad()
+        loss.backward()
+        assert all(torch.isfinite(p.grad).all() for p in m.parameters()), f"update {update}"
+        optimiser.step()
+    assert largest[0] < FP16_MAX / 10
+
+
+def test_the_released_form_without_its_history_leaves_the_range_of_half_precision():
+    """Why the history is no option there."""
+    m = small("rk2_learnable_tiny", **{"encoder-layers": 16, "ode-residual": "released", "encoder-history": "none"})
+    m.encoder.layer_norm = torch.nn.Identity()
+    assert m.encoder(*batch()[:2])["encoder_out"][0].abs().max() > FP16_MAX
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("arch", "values", "message"),
+    [
+        ("rk2_tiny", {"max-relative-length": 0}, r"--max-relative-length 0: must be 1 or more"),
+        ("rk4_tiny", {"coefficients": "sigmoid"}, r"'sigmoid'.*has 4.*scalars"),
+        ("rk2_tiny", {"coefficients": "two-tanh", "decoder-integrator": "rk4"}, r"'two-tanh'.*has 4"),
+        ("rk2_tiny", {"no-encoder-normalize-before": True}, r"integrator heun.*must be euler.*post-norm encoder"),
+        ("rk2_tiny", {"no-decoder-normalize-before": True, "decoder-integrator": "rk4"}, r"rk4.*post-norm decoder"),
+        ("rk2_tiny", {"integrator": "leapfrog"}, r"--encoder-history learnable_dense: must be none.*leapfrog"),
+        ("rk2_tiny", {"decoder-integrator": "dlcl"}, r"--decoder-history learnable_dense: must be none.*dlcl"),
+        ("rk2_tiny", {"encoder-layerdrop": 0.1}, r"layer drop 0\.1: must be 0"),
+        ("rk2_tiny", {"encoder-layers-to-keep": "0,1"}, r"--encoder-layers-to-keep 0,1: a history of all layers"),
+        ("rk2_tiny", {"cross-self-attention": True, "no-cross-attention": True}, r"cross-self-attention"),
+        ("rk2_tiny", {"word-dropout": 1.0}, r"--word-dropout 1\.0: must be a probability"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(arch, values, message):
+    with pytest.raises(ValueError, match=message):
+        model(arch, SMALL | SHARED | values)
+
+
+CHOICES = (
+    "integrator", "decoder-integrator", "coefficients", "gate-sharing", "ode-function", "ode-residual",
+    "relative-positions", "encoder-history", "decoder-history",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", CHOICES)
+def test_unknown_choices_are_named_with_the_valid_ones(flag, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        model("rk2_tiny", {flag: "other"})
+    assert exit_.value.code == 2
+    message = capsys.readouterr().err
+    assert f"--{flag}" in message and "'other'" in message and "choose from" in message
+
+
+def test_a_checkpoint_of_another_depth_is_named():
+    shallow, deep = small("rk2_tiny"), small("rk2_tiny", **{"encoder-layers": 3})
+    with pytest.raises(ValueError, match=r"encoder\.history\.weight is \(3, 3\).*must be \(4, 4\) with 3"):
+        deep.load_state_dict(shallow.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"relative-positions": "none", "max-relative-length": 16}, "--max-relative-length 16: has no meaning with"),
+        ({"coefficients": "fixed", "gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        small("rk2_tiny", **options)

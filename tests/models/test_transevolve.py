@@ -1,0 +1,348 @@
+"""TransEvolve: counts, the released code's outputs, the classifier, what is refused."""
+
+import contextlib
+import copy
+import io
+import math
+from collections import Counter
+
+import pytest
+import torch
+from fairseq import checkpoint_utils, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+from fairseq_cli import preprocess as preprocess_cli
+from fairseq_cli import train as train_cli
+
+from ode_transformer.models.classification import ClassificationHead, TransformerClassifier
+from ode_transformer.models.transevolve import (
+    ARCHITECTURES,
+    CLASSIFIERS,
+    TransEvolveClassifier,
+    TransEvolveModel,
+)
+from ode_transformer.modules.dropout import Dropout
+from ode_transformer.modules.feed_forward import RandomProjection
+from ode_transformer.modules.positions import SinusoidalPositions
+from tests.helpers import USER_DIR, Kernels, batch, flags, model, parse, saved_bytes, small, task
+from tests.models.released_transevolve import load, state_dict
+
+# Sizes: the paper's parameters, and those of them that nothing depends on
+
+
+@pytest.mark.parametrize(
+    ("arch", "parameters", "frozen"),
+    [
+        ("fullff_1", 52_632_576, 1_572_864),
+        ("fullff_2", 58_926_080, 3_145_728),
+        ("randomff_1", 27_497_472, 1_591_296),
+        ("randomff_2", 33_790_976, 3_164_160),
+    ],
+)
+def test_counts(arch, parameters, frozen):
+    with torch.device("meta"):
+        m = model(f"transevolve_{arch}", symbols=32_000)
+    assert m.trained + m.frozen == parameters
+    assert m.frozen == frozen
+
+
+def classifier(arch="transevolve_small", **values):
+    cfg = parse(arch, {"max-positions": 4000, **values})
+    m = build_model(cfg.model, task())
+    m.register_classification_head("h", 10)
+    return m.eval()
+
+
+def test_the_small_encoder_has_the_papers_size():
+    """Spec section 2, without embeddings: 4.08 M and 4.60 M with full, 0.94 M and 1.47 M with random feed-forward."""
+    for name, expected in (("fullff_1", 4.08), ("fullff_2", 4.60), ("randomff_1", 0.94), ("randomff_2", 1.47)):
+        layers = classifier(f"transevolve_small_{name}").encoder.layers
+        assert sum(p.numel() for p in layers.parameters()) / 1e6 == pytest.approx(expected, abs=0.005)
+
+
+def test_the_transformers_encoder_alone_heeds_its_options_or_refuses_them():
+    embedding = classifier("transformer_small", **{"word-dropout": 0.5}).encoder.embed_tokens
+    assert (embedding.train()(torch.full((1, 200), 9)) == 0).all(-1).any()
+    for option, value, message in (
+        ("position-encoder", "floater", "--position-encoder floater: must be none"),
+        ("decoder-integrator", "rk4", "--decoder-integrator rk4: must be euler"),
+        ("gate-sharing", "per-layer", "--gate-sharing per-layer: has no meaning"),
+        ("flow-step", 0.2, "flow.step 0.2: has no meaning"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            classifier("transformer_small", **{option: value})
+
+
+def test_every_architecture_is_registered():
+    assert all(ARCH_MODEL_REGISTRY[arch] is TransEvolveModel for arch in ARCHITECTURES)
+    assert all(ARCH_MODEL_REGISTRY[arch] is TransEvolveClassifier for arch in CLASSIFIERS)
+
+
+# The released code
+
+
+@pytest.fixture
+def released():
+    values = {"encoder-embed-dim": 32, "encoder-ffn-embed-dim": 128, "encoder-attention-heads": 4,
+              "decoder-attention-heads": 4, "transevolve-form": "released"}  # fmt: skip
+    arrays, weights = load()
+    m = model("transevolve_fullff_2", values).eval()
+    for side, stack in (("enc", m.encoder), ("dec", m.decoder)):
+        missing = stack.load_state_dict(state_dict(weights[side], 2, 3, side == "dec"), strict=False).missing_keys
+        assert not [key for key in missing if key.startswith("layers")]
+    return m, arrays
+
+
+def test_the_released_weights_give_the_released_outputs(released):
+    m, arrays = released
+    src_padding, tgt_padding = arrays["src"] == 0, arrays["tgt"] == 0
+    x = arrays["enc_in"].transpose(0, 1)
+    for block in m.encoder.layers:
+        x = block(x, encoder_padding_mask=src_padding)
+    torch.testing.assert_close(x.transpose(0, 1)[~src_padding], arrays["encoder_out"][~src_padding], atol=1e-5, rtol=0)
+    y = arrays["dec_in"].transpose(0, 1)
+    for block in m.decoder.layers:
+        y, _, _ = block(y, x, src_padding, self_attn_padding_mask=tgt_padding)
+    torch.testing.assert_close(y.transpose(0, 1)[~tgt_padding], arrays["decoder_out"][~tgt_padding], atol=1e-5, rtol=0)
+
+
+def test_the_paper_form_is_another_function(released):
+    m, _ = released
+    other = model("transevolve_fullff_2", {"encoder-embed-dim": 32, "encoder-ffn-embed-dim": 128,
+                  "encoder-attention-heads": 4, "decoder-attention-heads": 4}).eval()  # fmt: skip
+    state = {k: v for k, v in m.state_dict().items() if not k.endswith("form")}
+    other.load_state_dict(state)
+    assert not torch.allclose(other(*batch())[0], m(*batch())[0], atol=1e-3)
+    with pytest.raises(ValueError, match="--transevolve-form paper: must be released"):
+        other.encoder.load_state_dict(m.encoder.state_dict())
+
+
+def test_the_input_is_embedding_and_sinusoids_from_0_without_dropout():
+    m = small("transevolve_fullff_1_tiny", dropout=0.5).train()
+    src, _, _ = batch()
+    x, _ = m.encoder.forward_embedding(src)
+    real = src != 1
+    index = (real.cumsum(1) - 1).float()
+    frequency = 10000 ** (-torch.arange(8) / 7)
+    angle = index[..., None] * frequency
+    expected = 4 * m.encoder.embed_tokens(src) + torch.cat((angle.sin(), angle.cos()), -1)
+    torch.testing.assert_close(x[real], expected[real])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_positions_are_exact_far_out_in_half_precision(dtype):
+    positions = SinusoidalPositions(16, 1)
+    tokens = torch.full((1, 3000), 5)
+    exact = positions(tokens)
+    ours = copy.deepcopy(positions).to(dtype)(tokens)
+    assert ours.dtype == dtype
+    torch.testing.assert_close(ours.float(), exact, atol=5e-3, rtol=0)
+
+
+# The whole model
+
+
+def test_no_matrix_of_all_pairs_is_held_by_the_whole_model():
+    m = small("transevolve_fullff_1_tiny").train()
+    n = 500
+    src, prev = torch.randint(4, 50, (2, 1, n)).unbind()
+    with Kernels() as kernels:
+        m(src, torch.tensor([n]), prev)[0].sum().backward()
+    assert kernels.numel < n * n
+
+
+def test_recomputation_keeps_less():
+    """Within a block too: one block is all that some architectures have."""
+    plain, lean = (small("transevolve_fullff_1_tiny", **{"evolution-depth": 6}, **more).train() for more in (
+        {}, {"checkpoint-activations": True}))  # fmt: skip
+    assert saved_bytes(lean) < 0.5 * saved_bytes(plain)
+
+
+def test_left_padded_targets_are_no_trouble():
+    m = small("transevolve_fullff_1_tiny")
+    src, lengths, prev = batch(sizes=(6, 3, 5))
+    right, _ = m(src, lengths, prev)
+    left_prev = torch.stack([row.roll(int((row == 1).sum())) for row in prev])
+    left, _ = m(src, lengths, left_prev)
+    torch.testing.assert_close(left[left_prev != 1], right[prev != 1], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("arch", ["transevolve_fullff_2_tiny", "transevolve_randomff_1_tiny"])
+def test_recomputed_activations_change_no_gradient(arch):
+    plain, lean = small(arch).train(), small(arch, **{"checkpoint-activations": True}).train()
+    lean.load_state_dict(plain.state_dict())
+    for m in (plain, lean):
+        m(*batch())[0].log_softmax(-1)[..., 7].sum().backward()
+    for (name, p), q in zip(plain.named_parameters(), lean.parameters(), strict=True):
+        if p.requires_grad:
+            torch.testing.assert_close(q.grad, p.grad, msg=name)
+
+
+def test_folded_for_generation_the_model_computes_the_same():
+    m = small("transevolve_randomff_2_tiny")
+    expected, _ = m(*batch())
+    m.prepare_for_inference_(parse("transevolve_randomff_2_tiny"))
+    assert m.encoder.layers[0].feed_forward[0].fc1.folded is not None
+    torch.testing.assert_close(m(*batch())[0], expected, atol=1e-5, rtol=0)
+
+
+def test_every_layer_has_random_matrices_of_its_own():
+    m = small("transevolve_randomff_2_tiny")
+    left = [ff.fc1.left for side in (m.encoder, m.decoder) for block in side.layers for ff in block.feed_forward]
+    assert len(left) == 8
+    assert not [1 for i, a in enumerate(left) for b in left[:i] if torch.equal(a, b)]
+
+
+@pytest.mark.parametrize("form", ["paper", "released"])
+def test_every_layer_knows_its_depth(form):
+    m = small("transevolve_randomff_2_tiny", **{"evolution-depth": 3, "transevolve-form": form})
+    for side in (m.encoder, m.decoder):
+        for block in side.layers:
+            attention = [block.attention] + ([block.encoder_attention] if side is m.decoder else [])
+            for layers in attention:
+                assert [(a.depth_index, a.depth, a.form) for a in layers] == [(i, 3, form) for i in range(3)]
+    # The first block of the encoder, whose seeds are those of --evolution-seed 1 and on.
+    for i, ff in enumerate(m.encoder.layers[0].feed_forward):
+        seed = 1 * 2 * 2 * 3 + i
+        assert torch.equal(ff.fc1.left, RandomProjection(16, 24, i, 3, form, 2 * seed).left)
+        assert torch.equal(ff.fc2.right, RandomProjection(24, 16, i, 3, form, 2 * seed + 1).right)
+
+
+def test_what_is_dropped():
+    """Queries and keys once a block; the output of every attention and feed-forward, and within the latter."""
+    m = small("transevolve_fullff_1_tiny", dropout=0.4, **{"activation-dropout": 0.2}).train()
+    calls = Counter()
+    for name, module in m.named_modules():
+        if isinstance(module, Dropout):
+            module.register_forward_hook(lambda module, *_, name=name: calls.update([(name, module.p)]))
+    m(*batch())
+    expected = {(f"{side}.dropout_module", 0.0): 1 for side in ("encoder", "decoder")}  # not the embedding
+    for side, parts in (("encoder", [""]), ("decoder", ["", "encoder_"])):
+        for part in parts:
+            expected[f"{side}.layers.0.{part}state.dropout_module", 0.4] = 2
+            expected |= {(f"{side}.layers.0.{part}attention.{i}.dropout_module", 0.4): 1 for i in range(2)}
+        for i in range(2):
+            ff = f"{side}.layers.0.feed_forward.{i}"
+            expected |= {(f"{ff}.dropout_module", 0.4): 1, (f"{ff}.activation_dropout_module", 0.2): 1}
+    assert calls == expected
+
+
+@pytest.mark.parametrize("arch", ["transevolve_fullff_1_tiny", "transevolve_randomff_1_tiny"])
+def test_initial_values(arch):
+    block = model(arch).encoder.layers[0]
+    d, inner = 128, 512
+    bounds = {"state.query.weight": math.sqrt(3 / (2 * d)), "attention.0.time_weights": math.sqrt(6 / d)}
+    bounds["state.time_query"] = bounds["state.key.weight"] = bounds["state.query.weight"]
+    bounds["attention.0.out.weight"] = math.sqrt(6 / (2 * d))
+    if "random" in arch:
+        bounds["feed_forward.0.fc1.singular_values"] = math.sqrt(6 / d)
+    else:
+        bounds["feed_forward.0.fc1.weight"] = math.sqrt(6 / (d + inner))
+    values = dict(block.named_parameters())
+    for name, bound in bounds.items():
+        assert 0.9 * bound < values[name].abs().max() <= bound, name
+
+
+def test_random_matrices_travel_with_the_checkpoint():
+    m, other = small("transevolve_randomff_1_tiny"), small("transevolve_randomff_1_tiny", **{"evolution-seed": 7})
+    assert not torch.equal(m(*batch())[0], other(*batch())[0])
+    other.load_state_dict(m.state_dict())
+    assert torch.equal(m(*batch())[0], other(*batch())[0])
+
+
+# The encoder alone
+
+
+def test_the_head_reads_the_mean_over_real_tokens():
+    head = ClassificationHead(4, 3)
+    x = torch.randn(5, 2, 4)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    mean = torch.stack((x[:, 0].mean(0), x[:3, 1].mean(0)))
+    torch.testing.assert_close(head(x, padding), head.out_proj(head.layer_norm(mean)))
+
+
+@pytest.mark.parametrize("arch", ["transevolve_small", "transevolve_small_randomff_2", "transformer_small"])
+def test_padding_does_not_change_a_class(arch):
+    m = classifier(arch)
+    tokens = torch.randint(4, 50, (2, 9))
+    padded = torch.cat((tokens, torch.ones(2, 4, dtype=torch.long)), 1)
+    scores, _ = m(tokens, classification_head_name="h")
+    again, _ = m(padded, classification_head_name="h")
+    assert scores.shape == (2, 10)
+    torch.testing.assert_close(again, scores, atol=1e-5, rtol=0)
+
+
+def test_the_transformer_beside_it_has_its_width_and_depth():
+    ours, theirs = classifier(), classifier("transformer_small")
+    assert isinstance(theirs, TransformerClassifier)
+    assert len(theirs.encoder.layers) == len(ours.encoder.layers[0].attention) == 6
+    assert theirs.encoder.layers[0].embed_dim == 256
+
+
+def test_without_a_head_it_returns_states():
+    assert classifier()(torch.randint(4, 50, (2, 9)))[0].shape == (2, 9, 256)
+
+
+@pytest.mark.parametrize("arch", ["transevolve_small", "transformer_small"])
+def test_the_task_trains_it_at_its_length(tmp_path, arch):
+    """fairseq's sentence_prediction, with sentences longer than the default of 512."""
+    (tmp_path / "raw").mkdir()
+    for split, count in (("train", 24), ("valid", 6)):
+        rows = [["ab"[(i + j) % 2] for j in range(600)] + ["c"] * (i % 2) for i in range(count)]
+        (tmp_path / "raw" / f"{split}.input0").write_text("".join(" ".join(row) + "\n" for row in rows))
+        (tmp_path / "raw" / f"{split}.label").write_text("".join(f"{i % 2}\n" for i in range(count)))
+    for part in ("input0", "label"):
+        words = ["--only-source", "--destdir", str(tmp_path / part)]
+        words += [w for s in ("train", "valid") for w in (f"--{s}pref", f"{tmp_path}/raw/{s}.{part}")]
+        preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+    values = {
+        "user-dir": USER_DIR, "task": "sentence_prediction", "criterion": "sentence_prediction", "num-classes": 2,
+        "arch": arch, "encoder-embed-dim": 16, "encoder-attention-heads": 2,
+        "encoder-ffn-embed-dim": 32, "optimizer": "adam", "lr": 0.001, "max-positions": 700, "batch-size": 8,
+        "max-epoch": 1, "cpu": True, "save-dir": tmp_path / "run", "num-workers": 0, "required-batch-size-multiple": 1,
+    }  # fmt: skip
+    with contextlib.redirect_stdout(io.StringIO()):
+        words = [str(tmp_path), *flags(values)]
+        args = options.parse_args_and_arch(options.get_training_parser(), words)
+        train_cli.main(convert_namespace_to_omegaconf(args))
+    (m,), _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "run" / "checkpoint_last.pt")])
+    assert m.max_positions() == 700
+    assert "sentence_classification_head" in m.classification_heads
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"encoder-attention-heads": 3}, r"3 attention heads.*128"),
+        ({"decoder-embed-dim": 64}, r"--decoder-embed-dim 64: must be the encoder's, 128"),
+        ({"encoder-layerdrop": 0.1}, r"--encoder-layerdrop 0\.1: has no meaning"),
+        ({"evolution-depth": 0}, r"--evolution-depth 0: must be 1 or more"),
+        ({"evolution-blocks": 0}, r"--evolution-blocks 0: must be 1 or more"),
+        ({"encoder-layers": 3}, r"--encoder-layers 3: has no meaning.*take --evolution-blocks and --evolution-depth"),
+        ({"offload-activations": True}, r"--offload-activations True: has no meaning"),
+        ({"attention-dropout": 0.1}, r"--attention-dropout 0\.1: has no meaning"),
+        ({"encoder-normalize-before": True}, r"--encoder-normalize-before True: has no meaning"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(values, message):
+    with pytest.raises(ValueError, match=message):
+        model("transevolve_fullff_1_tiny", values)
+
+
+def test_an_unknown_form_is_named_with_the_valid_ones(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        model("transevolve_fullff_1_tiny", {"transevolve-form": "code"})
+    assert exit_.value.code == 2
+    message = capsys.readouterr().err
+    assert "--transevolve-form" in message and "paper" in message and "released" in message
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("paper", "released"), ("released", "paper")])
+def test_a_checkpoint_of_the_other_form_is_refused(ours, theirs):
+    a = small("transevolve_fullff_1_tiny", **{"transevolve-form": ours})
+    b = small("transevolve_fullff_1_tiny", **{"transevolve-form": theirs})
+    with pytest.raises(ValueError, match=rf"--transevolve-form {ours}: must be {theirs}"):
+        a.load_state_dict(b.state_dict())
