@@ -1,5 +1,5 @@
 # make demo    install, then train a Macaron Net on a generated corpus and score it
-# make test    install if needed, then run the tests
+# make test    install if needed, then run the tests, some minutes; `make test-all` runs more of them
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all lint hydra
 
@@ -27,9 +27,9 @@ demo: install
 	scripts/quickstart.sh
 
 test: install
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -m 'not full and not slow' --most-processes 30
 
-# test-all     as test, and the tests that train a model to a score (ten minutes)
+# test-all     every variant, every script in processes of its own, and training to a score (half an hour)
 test-all: install
 	$(BIN)/python -m pytest
 

@@ -3,16 +3,27 @@
 import os
 import random
 import string
+from argparse import Namespace
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 
+import pytest
 import torch
 from fairseq import options
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import build_model
+from fairseq.models import (
+    ARCH_MODEL_NAME_REGISTRY,
+    MODEL_DATACLASS_REGISTRY,
+    MODEL_REGISTRY,
+    FairseqEncoderDecoderModel,
+    build_model,
+)
 from fairseq.search import BeamSearch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import OmegaConf
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ode_transformer.models  # noqa: F401  registers the architectures
@@ -22,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
 USER_DIR = str(ROOT / "ode_transformer")
 
-# The architectures that every general property is tested on, with flags of a size for tests.
+# Sizes for tests. Architectures that differ in these fields alone are one to the tests.
 SMALL = {
     "encoder-embed-dim": 16,
     "encoder-ffn-embed-dim": 24,
@@ -34,10 +45,25 @@ SMALL = {
     "attention-dropout": 0.0,
     "activation-dropout": 0.0,
 }
-TINY = [name for name in config.PRESETS if name.endswith("_tiny")]
 # Blocks take the place of layers.
 EVOLUTION = {"encoder-layers": None, "decoder-layers": None, "evolution-depth": 2}
+SIZES = {name.replace("-", "_") for name in SMALL | EVOLUTION}
+SIZES |= {f"decoder_{name}" for name in ("embed_dim", "ffn_embed_dim", "input_dim", "output_dim")}
+OWN_SIZES = {"transevolve": EVOLUTION}
 POST_NORM = {"no-encoder-normalize-before": True, "no-decoder-normalize-before": True}
+
+
+def architectures(kind: type) -> list[str]:
+    """Our named architectures whose model is of a kind: of those that differ by size alone one, a tiny one if any."""
+    found = {}
+    for arch, (name, _, preset) in sorted(config.PRESETS.items(), key=lambda row: not row[0].endswith("_tiny")):
+        if issubclass(MODEL_REGISTRY[name], kind):
+            found.setdefault((name, frozenset(row for row in preset.items() if row[0] not in SIZES)), arch)
+    return list(found.values())
+
+
+# What the general properties are tested on: every architecture that translates, found where it registers, and options.
+DEFAULT = "macaron_tiny"
 VARIANTS = {
     "macaron": {},
     "macaron-post-norm": POST_NORM,
@@ -50,8 +76,11 @@ VARIANTS = {
         "cross-self-attention": True,
         "no-cross-attention": True,
     },
-    **{arch: {"arch": arch} for arch in TINY if arch.startswith(("rk", "ode_", "macaron_rk2"))},
-    **{arch: {"arch": arch, **EVOLUTION} for arch in TINY if arch.startswith("transevolve")},
+    **{
+        arch: {"arch": arch, **OWN_SIZES.get(config.PRESETS[arch][0], {})}
+        for arch in architectures(FairseqEncoderDecoderModel)
+        if arch != DEFAULT
+    },
     "rk2-ema": {"arch": "rk2_tiny", "coefficients": "ema"},
     "released-form": {"arch": "rk2_learnable_tiny", "ode-residual": "released"},
     "released-rk4": {"arch": "rk4_tiny", "ode-residual": "released"},
@@ -91,7 +120,6 @@ VARIANTS = {
     "decoder-dlcl": {"arch": "rk2_tiny", "decoder-integrator": "dlcl", "decoder-history": "none"},
     "evolution-released": {**EVOLUTION, "arch": "transevolve_fullff_2_tiny", "transevolve-form": "released"},
     "evolution-random-released": {**EVOLUTION, "arch": "transevolve_randomff_1_tiny", "transevolve-form": "released"},
-    **{arch: {"arch": arch} for arch in TINY if arch.startswith("floater")},
     "floater-stack": {"arch": "floater_tiny", "flow-sharing": "stack"},
     "floater-adjoint": {"arch": "floater_tiny", "flow-gradient": "adjoint", "flow-method": "midpoint"},
     "floater-pre-norm": {"arch": "floater_tiny", "encoder-normalize-before": True, "decoder-normalize-before": True},
@@ -110,6 +138,133 @@ VARIANTS = {
     "rk2-sinusoidal-blocks": {"arch": "rk2_tiny", "position-encoder": "sinusoidal"},
     "decoder-polynet": {"arch": "ode_polynet_tiny", "decoder-integrator": "polynet"},
 }
+# Many options at once, named by the integrators of encoder and decoder: a few such have every value of every option.
+VARIANTS |= {
+    "midpoint-leapfrog": {
+        "arch": "rk2_tiny",
+        "integrator": "midpoint",
+        "decoder-integrator": "leapfrog",
+        "encoder-history": "residual",
+        "decoder-history": "none",
+        "position-encoder": "sinusoidal",
+    },
+    "ralston-multistep": {
+        "arch": "rk2_tiny",
+        "integrator": "ralston",
+        "decoder-integrator": "multistep",
+        "encoder-history": "dense",
+        "decoder-history": "none",
+        "position-encoder": "learned",
+    },
+    "kutta3-dlcl": {
+        "arch": "rk2_tiny",
+        "integrator": "kutta3",
+        "decoder-integrator": "dlcl",
+        "decoder-history": "none",
+        "position-encoder": "floater",
+        "flow-method": "heun2",
+        "no-token-positional-embeddings": True,
+    },
+    "leapfrog-midpoint": {
+        "arch": "ode_leapfrog_tiny",
+        "decoder-integrator": "midpoint",
+        "decoder-history": "dense",
+        "position-encoder": "rnn-scalar-1",
+    },
+    "multistep-ralston": {
+        "arch": "ode_multistep_tiny",
+        "decoder-integrator": "ralston",
+        "decoder-history": "residual",
+        "position-encoder": "rnn-scalar-2",
+    },
+    "dlcl-kutta3": {"arch": "ode_dlcl_tiny", "decoder-integrator": "kutta3", "position-encoder": "rnn-vector-1"},
+    "polynet-polynet": {
+        "arch": "ode_polynet_tiny",
+        "decoder-integrator": "polynet",
+        "coefficients": "scalars",
+        "splitting": "strang",
+        "position-encoder": "rnn-vector-2",
+    },
+    "heun-heun": {
+        "arch": "rk2_two_tanh_tiny",
+        "decoder-integrator": "heun",
+        "ode-function": "substeps",
+        "position-encoder": "floater",
+        "flow-gradient": "adjoint",
+        "flow-method": "midpoint",
+        "flow-sharing": "stack",
+    },
+    "heun-midpoint": {
+        "arch": "rk2_two_sigmoids_tiny",
+        "decoder-integrator": "midpoint",
+        "ode-function": "san",
+        "position-encoder": "floater",
+        "flow-method": "euler",
+        "position-blocks": "input",
+    },
+    "heun-ralston": {
+        "arch": "rk2_unit_tiny",
+        "decoder-integrator": "ralston",
+        "ode-function": "ffn",
+        "relative-positions": "keys-values",
+        "max-relative-length": 2,
+        "position-encoder": "floater",
+        "flow-method": "heun3",
+    },
+    "three-eighths-three-eighths": {
+        "arch": "rk2_tiny",
+        "integrator": "three-eighths",
+        "decoder-integrator": "three-eighths",
+        "coefficients": "ema",
+        "gate-sharing": "per-layer",
+        "ode-residual": "released",
+        "position-encoder": "floater",
+        "flow-update-interval": 2,
+    },
+    "rk4-rk4": {
+        "arch": "rk4_tiny",
+        "decoder-integrator": "rk4",
+        "splitting": "strang-swapped",
+        "relative-positions": "none",
+        "cross-self-attention": True,
+        "no-cross-attention": True,
+    },
+    "euler-euler": {
+        **POST_NORM,
+        "splitting": "lie-trotter",
+        "ffn-hidden-layers": 2,
+        "encoder-learned-pos": True,
+        "decoder-learned-pos": True,
+    },
+}
+
+
+def settings(variant: Mapping) -> set[tuple[str, str]]:
+    """The options of a variant with their values, but for its sizes."""
+    model, config_class, preset = config.PRESETS[variant.get("arch", DEFAULT)]
+    values = vars(config_class()) | dict(preset) | {"model": model}
+    for flag, value in variant.items():
+        name = flag.replace("-", "_")
+        if name not in values:  # --no-encoder-normalize-before
+            name, value = name.removeprefix("no_"), False
+        values[name] = value
+    return {(name, str(value)) for name, value in values.items() if name not in SIZES | {"arch", "_name"}}
+
+
+def covering(variants: Mapping[str, Mapping]) -> list[str]:
+    """A few of the variants that have every value of every option that one of them has: always the one of most news."""
+    having = {name: settings(variant) for name, variant in variants.items()}
+    left, chosen = set().union(*having.values()), []
+    while left:
+        chosen.append(max(having, key=lambda name: len(having[name] & left)))
+        left -= having[chosen[-1]]
+    return chosen
+
+
+def sample(variants: Mapping[str, Mapping]) -> list:
+    """Variants to parametrise over: those that cover the others' options always, the others in the full tests."""
+    few = covering(variants)
+    return [pytest.param(name, marks=() if name in few else pytest.mark.full) for name in variants]
 
 
 def dictionary(symbols: int) -> Dictionary:
@@ -131,21 +286,35 @@ def flags(values: dict) -> list[str]:
     return [word for k, v in values.items() for word in ([f"--{k}"] if v is True else [f"--{k}", str(v)])]
 
 
-def parse(arch: str, values: dict | None = None, positional: str = "data"):
-    """What fairseq-train makes of a command line, as its configuration."""
-    parser = options.get_training_parser()
+def arguments(arch: str, values: dict | None = None, positional: str = "data") -> Namespace:
+    """What fairseq-train reads from a command line."""
     words = [positional, "--arch", arch, "--user-dir", USER_DIR, *flags(values or {})]
-    return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, words))
+    return options.parse_args_and_arch(options.get_training_parser(), words)
+
+
+def parse(arch: str, values: dict | None = None):
+    """What fairseq-train makes of a command line, as its configuration; hydra takes half a second."""
+    return convert_namespace_to_omegaconf(arguments(arch, values))
+
+
+def configure(arch: str, values: dict | None = None):
+    """``parse(...).model``, made without hydra; a test holds the two equal."""
+    args = arguments(arch, values)
+    if (config_class := MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY[arch])) is None:
+        args._name = arch
+        return args
+    given = {f.name: getattr(args, f.name) for f in fields(config_class) if getattr(args, f.name, None) is not None}
+    return OmegaConf.create({**config.plain(config_class(**given)), "_name": arch})
 
 
 def model(arch: str, values: dict | None = None, symbols: int = 50):
     """The model that fairseq-train would build from these flags."""
-    return build_model(parse(arch, values).model, task(symbols))
+    return build_model(configure(arch, values), task(symbols))
 
 
 def small(variant: str, symbols: int = 50, **more):
     """A small model of a variant, in evaluation mode, with shared embeddings unless ``more`` says otherwise."""
-    values = {"arch": "macaron_tiny", **SMALL, "share-all-embeddings": True, **VARIANTS[variant], **more}
+    values = {"arch": DEFAULT, **SMALL, "share-all-embeddings": True, **VARIANTS[variant], **more}
     arch = values.pop("arch")
     return model(arch, {k: v for k, v in values.items() if v is not None}, symbols).eval()
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import torch
-from tests.test_plots import write
+from tests.experiments.test_plots import write
 from torch import nn
 
 from ode_transformer.checkpoints import CheckpointError

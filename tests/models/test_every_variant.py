@@ -11,7 +11,7 @@ from fairseq.modules.fairseq_dropout import FairseqDropout
 from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.modules.dropout import Dropout
-from tests.helpers import SMALL, VARIANTS, Ends, Kernels, batch, model, small, task
+from tests.helpers import SMALL, VARIANTS, Ends, Kernels, batch, model, sample, settings, small, task
 
 
 @cache
@@ -27,13 +27,16 @@ def build(variant):
     return m
 
 
-@pytest.fixture(params=VARIANTS)
+def ready(variant):
+    m = build(variant)
+    m.zero_grad()
+    return m.eval()
+
+
+@pytest.fixture(params=sample(VARIANTS))
 def m(request):
     """A model of every variant, in evaluation mode."""
-    built = build(request.param)
-    built.variant = request.param
-    built.zero_grad()
-    return built.eval()
+    return ready(request.param)
 
 
 def test_copies_are_the_same_model(m):
@@ -60,10 +63,14 @@ def test_in_mixed_precision(m):
     assert all(p.grad.dtype == p.dtype and p.grad.isfinite().all() for p in m.parameters() if p.grad is not None)
 
 
-def test_the_host_waits_for_the_device_no_more_often_than_with_a_stock_model(m):
+# The solver of a flow asks for the time of its steps.
+WITHOUT_FLOW = {k: v for k, v in VARIANTS.items() if dict(settings(v)).get("position_encoder", "none") == "none"}
+
+
+@pytest.mark.parametrize("variant", sample(WITHOUT_FLOW))
+def test_the_host_waits_for_the_device_no_more_often_than_with_a_stock_model(variant):
     """fairseq's encoder asks before every layer whether there is padding; and so on."""
-    if getattr(m, "position_encoder", None) is not None:
-        pytest.skip("the solver of a flow asks for the time of its steps")
+    m = ready(variant)
     src, lengths, prev = batch()
     stock = model("transformer", SMALL | {"encoder-layers": len(m.encoder.layers)})
     waits = []
@@ -87,7 +94,7 @@ def test_decoding_step_by_step_equals_decoding_at_once(m):
 
 def test_beam_search_with_the_cache_equals_beam_search_without(m):
     src, lengths, _ = batch(sizes=(4, 6, 5))
-    sample = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
+    sentences = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
     projected = []  # sentences whose source a cross-attention has projected
     hooks = [
         module.register_forward_hook(lambda *args: projected.append(args[1][0].size(1)))
@@ -99,10 +106,10 @@ def test_beam_search_with_the_cache_equals_beam_search_without(m):
         search, dictionary = Ends(task().target_dictionary), task().target_dictionary
         generator = SequenceGenerator([m], dictionary, 4, max_len_a=0, max_len_b=8, search_strategy=search)
         generator.model.has_incremental = cached
-        hypotheses.append(generator.generate([m], copy.deepcopy(sample)))
+        hypotheses.append(generator.generate([m], copy.deepcopy(sentences)))
         for hook in hooks:
             hook.remove()
-    assert set(projected) <= {3} and (projected or "cross-self" in m.variant)  # not twelve
+    assert set(projected) <= {3} and (projected or m.cfg.no_cross_attention)  # not twelve
     assert {len(h["tokens"]) for sentence in hypotheses[0] for h in sentence} & {2, 3, 4} == {2, 3, 4}
     for ours, reference in zip(*hypotheses, strict=True):
         assert [h["tokens"].tolist() for h in ours] == [h["tokens"].tolist() for h in reference]
@@ -113,14 +120,14 @@ def test_sampling_from_repeated_sentences_after_a_beam_search(m):
     """The generator of one hypothesis does not say so: what looks like beams are four sentences, and one may leave."""
     src, lengths, _ = batch(sizes=(5,) * 4)
     src = src[:1].repeat(4, 1)
-    sample = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
+    sentences = {"net_input": {"src_tokens": src, "src_lengths": lengths}}
     dictionary = task().target_dictionary
     SequenceGenerator([m], dictionary, beam_size=2)
     found = []
     for cached in (True, False):
         generator = SequenceGenerator([m], dictionary, 1, max_len_a=0, max_len_b=8, search_strategy=Ends(dictionary))
         generator.model.has_incremental = cached
-        found.append([h[0]["tokens"].tolist() for h in generator.generate([m], copy.deepcopy(sample))])
+        found.append([h[0]["tokens"].tolist() for h in generator.generate([m], copy.deepcopy(sentences))])
     assert found[0] == found[1]
 
 
@@ -132,7 +139,8 @@ def test_every_parameter_gets_a_gradient(m):
     assert not [n for n, gradient in gradients.items() if gradient is None]
     # Softmax cancels a bias of the keys, in every Transformer: its gradient is rounding alone.
     dead = r"k_proj\.bias"
-    if m.variant == "evolution-random-released":  # as released, all its sines are 0 in a block's first layer
+    form = [str(getattr(m.cfg, name, None)) for name in ("transevolve_form", "evolution_feed_forward")]
+    if form == ["released", "random"]:  # all its sines are 0 in a block's first layer
         dead += r"|feed_forward\.0\.(layer_norm|fc1|fc2\.singular_values).*"
     without = [n for n, gradient in gradients.items() if gradient.norm() < 1e-6]
     assert all(re.search(f"(^|\\.)({dead})$", n) for n in without), without
@@ -159,12 +167,17 @@ def test_the_future_is_unseen(m):
     "variant",
     [
         "macaron",
-        "rk4_tiny",
-        "decoder-attention-twice-rk2",
-        "rk2-learnable-floater",
-        "transevolve_fullff_2_tiny",
-        "transevolve_randomff_1_tiny",
-        "evolution-random-released",
+        *(
+            pytest.param(name, marks=pytest.mark.full)
+            for name in (
+                "rk4_tiny",
+                "decoder-attention-twice-rk2",
+                "rk2-learnable-floater",
+                "transevolve_fullff_2_tiny",
+                "transevolve_randomff_1_tiny",
+                "evolution-random-released",
+            )
+        ),
     ],
 )
 def test_layers_compile_as_one_graph(variant, fresh_compiler):
