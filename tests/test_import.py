@@ -32,23 +32,31 @@ def find(user_dir, before="", cwd=ROOT, path=""):
     return python(CHECK.format(user_dir=str(user_dir), before=before), cwd, path)
 
 
-@pytest.mark.parametrize("user_dir", ["ode_transformer", "ode_transformer/", USER_DIR])
+full = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "user_dir", ["ode_transformer", *(pytest.param(name, marks=full) for name in ("ode_transformer/", USER_DIR))]
+)
 def test_by_user_dir_from_a_clone(user_dir):
     done = find(user_dir)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith(USER_DIR)
 
 
+@full
 def test_by_user_dir_from_anywhere(tmp_path):
     assert find(USER_DIR, cwd=tmp_path).returncode == 0
 
 
+@full
 @pytest.mark.parametrize("before", ["import ode_transformer", "import ode_transformer.models"])
 def test_by_user_dir_after_an_import_from_the_same_place(tmp_path, before):
     done = find(USER_DIR, before=before, cwd=tmp_path, path=ROOT)
     assert done.returncode == 0, done.stderr
 
 
+@full
 def test_the_user_dir_wins_over_another_copy_that_is_only_installed(tmp_path):
     shutil.copytree(USER_DIR, tmp_path / "ode_transformer")
     done = find(USER_DIR, cwd="/", path=tmp_path)
@@ -56,6 +64,7 @@ def test_the_user_dir_wins_over_another_copy_that_is_only_installed(tmp_path):
     assert done.stdout.splitlines()[-1].startswith(USER_DIR)
 
 
+@full
 def test_another_copy_that_is_already_imported_is_an_error(tmp_path):
     shutil.copytree(USER_DIR, tmp_path / "ode_transformer")
     done = find(USER_DIR, before="import ode_transformer", cwd="/", path=tmp_path)
@@ -84,6 +93,7 @@ def test_by_the_path_that_the_command_prints(tmp_path):
     assert done.stdout.strip() == os.path.realpath(USER_DIR)
 
 
+@full
 def test_a_folder_called_fairseq_that_hides_the_installed_one_is_named(tmp_path):
     """As in a process that an editable fairseq is spawned in: only a bare folder of that name is on the path."""
     (tmp_path / "fairseq").mkdir()

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import logging
 import re
 import socket
 import subprocess
@@ -14,6 +15,8 @@ import torch
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import generate as generate_cli
+from fairseq_cli import hydra_train as hydra_cli
+from fairseq_cli import interactive as interactive_cli
 from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import train as train_cli
 from fairseq_cli import validate as validate_cli
@@ -62,6 +65,7 @@ def generate(data, path, **more):
         "max-len-b": 10,
         "gen-subset": "test",
         "required-batch-size-multiple": 1,
+        "num-workers": 0,
         **more,
     }
     output = io.StringIO()
@@ -83,28 +87,26 @@ def test_a_checkpoint_is_plain_data(trained):
     assert state["args"] is None
 
 
-def test_generate_validate_and_interactive(data, trained):
+def test_generate_validate_and_interactive(data, trained, tmp_path, capsys):
     out = generate(data, trained / "checkpoint_last.pt")
     hypotheses = {line.split("\t")[0]: line.split("\t")[2] for line in out.splitlines() if line.startswith("H-")}
     assert len(hypotheses) == 12
 
     parser = options.get_validation_parser()
     words = [str(data), *flags({"user-dir": USER_DIR, "task": "translation", "path": trained / "checkpoint_last.pt",
-                               "valid-subset": "valid", "max-tokens": 200, "cpu": True})]  # fmt: skip
+                               "valid-subset": "valid", "max-tokens": 200, "cpu": True, "num-workers": 0})]  # fmt: skip
     args = options.parse_args_and_arch(parser, words)
     override = options.parse_args_and_arch(options.get_validation_parser(), words, suppress_defaults=True)
     validate_cli.main(convert_namespace_to_omegaconf(args), override_args=override)
 
     sources = [line for line in out.splitlines() if line.startswith("S-")][:3]
-    done = subprocess.run(
-        ["fairseq-interactive", str(data), *flags({"user-dir": USER_DIR, "task": "translation", "source-lang": "xx",
-         "target-lang": "yy", "path": trained / "checkpoint_last.pt", "beam": 2, "max-len-b": 10, "cpu": True,
-         "required-batch-size-multiple": 1})],
-        input="\n".join(line.split("\t")[1] for line in sources) + "\n",
-        cwd=ROOT, env=environment(), capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answers = [line.split("\t")[2] for line in done.stdout.splitlines() if line.startswith("H-")]
+    typed = tmp_path / "typed"
+    typed.write_text("".join(line.split("\t")[1] + "\n" for line in sources))
+    words = [str(data), *flags({"user-dir": USER_DIR, "task": "translation", "source-lang": "xx", "target-lang": "yy",
+             "path": trained / "checkpoint_last.pt", "beam": 2, "max-len-b": 10, "cpu": True, "input": typed,
+             "num-workers": 0, "required-batch-size-multiple": 1})]  # fmt: skip
+    interactive_cli.main(configuration(options.get_interactive_generation_parser(), words))
+    answers = [line.split("\t")[2] for line in capsys.readouterr().out.splitlines() if line.startswith("H-")]
     assert answers == [hypotheses["H" + line.split("\t")[0][1:]] for line in sources]
 
 
@@ -148,6 +150,7 @@ def test_averaged_checkpoints_decode_with_biases_of_the_averaged_weights(data, t
     assert "H-0\t" in generate(data, tmp_path / "average.pt")
 
 
+@pytest.mark.full
 def test_from_a_transformer_to_floater(data, tmp_path):
     """The script: a Transformer of stock fairseq, its FLOATER, further training that can be stopped."""
     sizes = {k: v for k, v in SMALL.items() if k not in ("activation-dropout",)}
@@ -216,7 +219,7 @@ def test_averaging_then_generating(data, trained):
     assert "H-0\t" in generate(data, output)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "fused_adam"])
+@pytest.mark.parametrize("optimizer", [pytest.param("adam", marks=pytest.mark.full), "fused_adam"])
 def test_resuming_equals_not_stopping(data, tmp_path, optimizer):
     """With batches anew for each epoch; else fairseq makes others in a process that begins in the middle."""
     batches = {"max-tokens": 60, "update-epoch-batch-itr": "True", "dropout": 0.1, "optimizer": optimizer}
@@ -255,43 +258,66 @@ def test_bf16_on_the_command_line_is_not_taken_for_a_tpu(data, tmp_path):
     assert all(torch.isfinite(t).all() for t in model.values())
 
 
+@pytest.fixture
+def hydra_train(monkeypatch, tmp_path):
+    """fairseq-hydra-train in this process; what it does to logging is undone."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    monkeypatch.chdir(tmp_path)
+
+    def run(**overrides):
+        words = [f"{k}={v}" for k, v in overrides.items()]
+        monkeypatch.setattr(sys, "argv", ["fairseq-hydra-train", "--config-dir", f"{USER_DIR}/hydra", *words])
+        hydra_cli.cli_main()
+
+    yield run
+    root.handlers[:], root.level = before
+
+
 @pytest.mark.parametrize(
     ("preset", "option", "parameter"),
     [
-        ("macaron_tiny", ("splitting", "strang-swapped"), "encoder.layers.0.macaron_attn.q_proj.weight"),
         ("rk2_learnable_tiny", ("gate_sharing", "per-layer"), "encoder.layers.0.coefficients.gate.weight"),
-        ("floater_tiny", ("flow_sharing", "stack"), "position_encoder.solvers.source.weight1"),
-        ("transevolve_randomff_1_tiny", ("evolution_depth", "3"), "encoder.layers.0.feed_forward.2.fc1.left"),
+        *(
+            pytest.param(*more, marks=pytest.mark.full)
+            for more in (
+                ("macaron_tiny", ("splitting", "strang-swapped"), "encoder.layers.0.macaron_attn.q_proj.weight"),
+                ("floater_tiny", ("flow_sharing", "stack"), "position_encoder.solvers.source.weight1"),
+                ("transevolve_randomff_1_tiny", ("evolution_depth", "3"), "encoder.layers.0.feed_forward.2.fc1.left"),
+            )
+        ),
     ],
 )
-def test_hydra(data, tmp_path, preset, option, parameter):
+def test_hydra(data, tmp_path, hydra_train, capsys, preset, option, parameter):
     overrides = {
         "common.user_dir": USER_DIR, "common.cpu": "true", "task": "translation", "task.data": data,
         "task.source_lang": "xx", "task.target_lang": "yy", "model": preset, "optimizer": "adam",
         "model.share_all_embeddings": "true", "model.dropout": 0.05, f"model.{option[0]}": option[1],
         "criterion": "cross_entropy", "lr_scheduler": "inverse_sqrt", "lr_scheduler.warmup_updates": 4,
         "optimization.lr": "[0.01]", "optimization.max_update": 2, "dataset.max_tokens": 200,
-        "checkpoint.save_dir": tmp_path / "out",
+        "checkpoint.save_dir": tmp_path / "out", "dataset.num_workers": 0,
     }  # fmt: skip
-
-    def run(**more):
-        words = [f"{k}={v}" for k, v in (overrides | more).items()]
-        return subprocess.run(
-            ["fairseq-hydra-train", "--config-dir", f"{USER_DIR}/hydra", *words],
-            cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        )  # fmt: skip
-
-    done = run()
-    assert done.returncode == 0, done.stdout + done.stderr
+    hydra_train(**overrides)
     state = torch.load(tmp_path / "out" / "checkpoint_last.pt", weights_only=True)
     model = state["cfg"]["model"]
     assert (model["dropout"], model["encoder_embed_dim"], str(model[option[0]])) == (0.05, 128, option[1])
     assert parameter in state["model"]
     assert "H-0\t" in generate(data, tmp_path / "out" / "checkpoint_last.pt")
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        hydra_train(**overrides, **{"+model.encoder_leyers": 2})
+    assert "encoder_leyers" in capsys.readouterr().err
 
-    wrong = run(**{"+model.encoder_leyers": 2})
-    assert wrong.returncode != 0
-    assert "encoder_leyers" in wrong.stdout + wrong.stderr
+
+@pytest.mark.full
+def test_hydra_in_a_process_of_its_own(data, tmp_path):
+    words = ["common.cpu=true", f"common.user_dir={USER_DIR}", "task=translation", f"task.data={data}",
+             "task.source_lang=xx", "task.target_lang=yy", "model=macaron_tiny", "optimizer=adam",
+             "criterion=cross_entropy", "lr_scheduler=inverse_sqrt", "optimization.lr=[0.01]",
+             "optimization.max_update=1", "dataset.max_tokens=200", "checkpoint.save_dir=out"]  # fmt: skip
+    command = ["fairseq-hydra-train", "--config-dir", f"{USER_DIR}/hydra", *words]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.skipif(importlib.util.find_spec("fairscale") is not None, reason="fairscale is installed")
@@ -303,57 +329,83 @@ def test_fully_sharded_without_fairscale_is_refused(data, tmp_path):
 RECIPES = {"optimizer": "fused_adam", "criterion": "chunked_label_smoothed_cross_entropy"}  # as our recipes have them
 
 
-@pytest.mark.parametrize(
-    "arch",
-    [
-        {"arch": "macaron_tiny"},
-        {"arch": "floater_tiny", "flow-update-interval": 2},
-        {"arch": "floater_tiny"} | RECIPES,
-        {"arch": "rk2_learnable_tiny"} | RECIPES,
-        VARIANTS["transevolve_randomff_1_tiny"] | RECIPES,
-    ],
-    ids=lambda options: f"{options['arch']} {options.get('optimizer', 'adam')}",
-)
-def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path, arch):
-    """The one way of data-parallel training that works on a CPU: gloo, a process a rank, legacy_ddp."""
+PARALLEL = [
+    {"arch": "macaron_tiny"},
+    {"arch": "floater_tiny", "flow-update-interval": 2},
+    {"arch": "floater_tiny"} | RECIPES,
+    {"arch": "rk2_learnable_tiny"} | RECIPES,
+    VARIANTS["transevolve_randomff_1_tiny"] | RECIPES,
+]
+UPDATES = 4
+TRAIN_ALL = """
+import json, sys
+from fairseq_cli.train import main  # the first of fairseq: it sets up logging
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed.utils import call_main
+for words in json.load(sys.stdin):
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    call_main(convert_namespace_to_omegaconf(args), main)
+"""
+
+
+def losses(text):
+    return [float(json.loads(line)["loss"]) for line in re.findall(r"train_inner \| (\{.*\})", text)]
+
+
+@pytest.fixture(scope="module")
+def parallel(data, tmp_path_factory):
+    """All of them trained by two processes: the losses of each, and where its checkpoints are."""
+    folder = tmp_path_factory.mktemp("parallel")
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    common = {**TRAINING, **SMALL, **arch, "max-update": 4, "max-tokens": 50, "no-epoch-checkpoints": True}
+    processes = []
+    for rank in (0, 1):
+        ranked = {"distributed-world-size": 2, "distributed-rank": rank, "distributed-no-spawn": True,
+                  "distributed-init-method": f"tcp://127.0.0.1:{port}", "distributed-backend": "gloo",
+                  "ddp-backend": "legacy_ddp"}  # fmt: skip
+        words = [[str(data), *flags(in_parallel(arch, folder / str(i)) | ranked)] for i, arch in enumerate(PARALLEL)]
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-c", TRAIN_ALL], cwd=ROOT, env=environment(), text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+        )  # fmt: skip
+        processes[-1].stdin.write(json.dumps(words))
+        processes[-1].stdin.close()
+        processes[-1].stdin = None
+    outputs = [p.communicate(timeout=600)[0] for p in processes]
+    assert all(p.returncode == 0 for p in processes), outputs
+    found = losses(outputs[0])
+    assert len(found) == UPDATES * len(PARALLEL)
+    return [(found[i * UPDATES : (i + 1) * UPDATES], folder / str(i)) for i in range(len(PARALLEL))]
 
-    def start(**more):
-        values = {k: v for k, v in {**common, **more}.items() if v is not None}
-        words = ["fairseq-train", str(data), *flags(values)]
-        return subprocess.Popen(words, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True)  # fmt: skip
 
-    two = [
-        start(**{"distributed-world-size": 2, "distributed-rank": rank, "distributed-no-spawn": True,
-                 "distributed-init-method": f"tcp://127.0.0.1:{port}", "distributed-backend": "gloo",
-                 "ddp-backend": "legacy_ddp", "save-dir": tmp_path / "two"})
-        for rank in (0, 1)
-    ]  # fmt: skip
-    outputs = [p.communicate(timeout=300)[0] for p in two]
-    assert all(p.returncode == 0 for p in two), outputs
-    one = start(**{"update-freq": 2, "save-dir": tmp_path / "one"})
-    alone, _ = one.communicate(timeout=300)
-    assert one.returncode == 0, alone
+def in_parallel(arch, save_dir, **more):
+    common = {"max-update": UPDATES, "max-tokens": 50, "no-epoch-checkpoints": True, "save-dir": save_dir}
+    return {k: v for k, v in (TRAINING | SMALL | arch | common | more).items() if v is not None}
 
-    def losses(text):
-        return [float(json.loads(line)["loss"]) for line in re.findall(r"train_inner \| (\{.*\})", text)]
 
-    assert len(losses(alone)) == 4
-    assert losses(outputs[0]) == pytest.approx(losses(alone), rel=1e-3)
-    parameters = [checkpoints.load(tmp_path / run / "checkpoint_last.pt")["model"] for run in ("two", "one")]
+@pytest.mark.parametrize(
+    "i", range(len(PARALLEL)), ids=lambda i: f"{PARALLEL[i]['arch']} {PARALLEL[i].get('optimizer', 'adam')}"
+)
+def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path, parallel, caplog, i):
+    """The one way of data-parallel training that works on a CPU: gloo, a process a rank, legacy_ddp."""
+    caplog.set_level(logging.INFO)
+    words = [str(data), *flags(in_parallel(PARALLEL[i], tmp_path, **{"update-freq": 2}))]
+    train_cli.main(configuration(options.get_training_parser(), words))
+    alone = [float(json.loads(r.getMessage())["loss"]) for r in caplog.records if r.name == "train_inner"]
+    together, folder = parallel[i]
+    assert len(alone) == UPDATES
+    assert together == pytest.approx(alone, rel=1e-3)
+    parameters = [checkpoints.load(path / "checkpoint_last.pt")["model"] for path in (folder, tmp_path)]
     for name, tensor in parameters[1].items():
         if not name.endswith("k_proj.bias"):  # without effect, a gradient of rounding
             torch.testing.assert_close(parameters[0][name], tensor, rtol=1e-2, atol=1e-3, msg=name)
 
 
-def test_a_missing_user_dir_is_named():
-    done = subprocess.run(
-        [sys.executable, "-m", "fairseq_cli.train", "x", "--user-dir", "absent", "--arch", "macaron_tiny"],
-        cwd=ROOT, env=environment(), capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode != 0
-    assert "absent" in done.stderr
+def test_a_missing_user_dir_is_named(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["fairseq-train", "x", "--user-dir", "absent", "--arch", "macaron_tiny"])
+    with pytest.raises(FileNotFoundError, match="absent"):
+        train_cli.cli_main()

@@ -424,7 +424,7 @@ def test_a_failed_write_leaves_the_old_files(tmp_path, monkeypatch):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1"])
+@pytest.mark.parametrize("hash_seed", [pytest.param("0", marks=pytest.mark.full), "1"])
 def test_bytes_do_not_depend_on_the_hash_seed(tmp_path, hash_seed):
     arguments = ["-m", "ode_transformer", "corpus", str(tmp_path), "--train", "600", "--valid", "4", "--test", "4"]
     subprocess.run([sys.executable, *arguments], check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed})

@@ -6,12 +6,12 @@ import subprocess
 
 import pytest
 import torch
-from tests.experiments.test_plots import write
 from torch import nn
 
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, lab
 from ode_transformer.numerics.integrators import INTEGRATORS, Multistep
+from tests.experiments.test_plots import write
 from tests.helpers import ROOT, batch, environment, small
 
 ORDERS = {row["method"]: row for row in lab.orders()}
@@ -158,31 +158,30 @@ def test_bad_files_are_named(tmp_path, sentences, capsys):
     assert "rk2.pt: cannot read the sentences" in capsys.readouterr().err
 
 
-def ptb(path, perplexity, *options):
-    """A record as scripts/ptb.sh makes it, of a training that was not."""
-    done = subprocess.run(
-        ["scripts/ptb.sh", "--dry-run", *options],
-        cwd=ROOT,
-        env=environment(),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    (command,) = [line for line in done.stdout.splitlines() if line.startswith("fairseq-train")]
-    command = re.sub(r"--save-dir \S+", "--save-dir RUN", command)
-    path.write_text(json.dumps({"command": command, "perplexity": {"test": perplexity, "valid": perplexity + 1}}))
-    return str(path)
+ASK_ALL = 'for cell; do read -ra words <<<"$cell"; scripts/ptb.sh --dry-run "${words[@]}"; done'
+
+
+def records(folder, cells):
+    """Records as scripts/ptb.sh makes them, of trainings that were not: by name the perplexity and a cell's words."""
+    words = ["bash", "-c", ASK_ALL, "ask-all", *(cell for _, cell in cells.values())]
+    done = subprocess.run(words, cwd=ROOT, env=environment(), check=True, capture_output=True, text=True)
+    commands = [line for line in done.stdout.splitlines() if line.startswith("fairseq-train")]
+    for (name, (perplexity, _)), command in zip(cells.items(), commands, strict=True):
+        command = re.sub(r"--save-dir \S+", "--save-dir RUN", command)
+        scores = {"test": perplexity, "valid": perplexity + 1}
+        (folder / name).write_text(json.dumps({"command": command, "perplexity": scores}))
+    return [str(folder / name) for name in cells]
 
 
 def test_table_5(tmp_path, capsys):
-    records = [
-        ptb(tmp_path / f"{system}-{i}.json", 100 + i, system, "--layers", str(1 + i % 2))
-        for i, system in enumerate(lab.TABLE_5)
-    ]
-    records.append(ptb(tmp_path / "seed.json", 103, "residual", "--seed", "2"))
-    records.append(ptb(tmp_path / "small.json", 250, "rk4", "--small", "--form", "released"))
-    records.append(ptb(tmp_path / "other.json", 260, "rk4", "--fp16", "--", "--max-update", "10"))
-    assert cli.main(["lab", "perplexity", *records]) == 0
+    cells = {f"{name}.json": (100 + i, f"{name} --layers {1 + i % 2}") for i, name in enumerate(lab.TABLE_5)}
+    cells |= {
+        "seed.json": (103, "residual --seed 2"),
+        "small.json": (250, "rk4 --small --form released"),
+        "other.json": (260, "rk4 --fp16 -- --max-update 10"),
+    }
+    paths = records(tmp_path, cells)
+    assert cli.main(["lab", "perplexity", *paths]) == 0
     small, half, full = sorted(f"Perplexity{shown}" for shown in capsys.readouterr().out.split("Perplexity")[1:])
     assert small.startswith("Perplexity of the test set, 128 wide, 3 epochs, fp32; seeds a cell: 1\n")
     assert "| rk4 | 126.89 | 119.46 | 250.00 |\n" in small and "| rk2 | 131.80 | 123.12 |  |\n" in small
@@ -197,7 +196,7 @@ def test_table_5(tmp_path, capsys):
         "| rk4 | 126.89 | 119.46 | 104.00 |  |",
     ):
         assert f"{row}\n" in full
-    assert cli.main(["lab", "perplexity", records[-1], "--split", "valid"]) == 0
+    assert cli.main(["lab", "perplexity", paths[-1], "--split", "valid"]) == 0
     assert "261.00" in capsys.readouterr().out
 
 
@@ -221,6 +220,6 @@ def test_records_of_other_things_are_named(tmp_path, content, message, capsys):
 
 
 def test_a_run_counts_once(tmp_path, capsys):
-    record = ptb(tmp_path / "x.json", 9, "rk2")
+    (record,) = records(tmp_path, {"x.json": (9, "rk2")})
     assert cli.main(["lab", "perplexity", record, record]) == 1
     assert "of the same run as" in capsys.readouterr().err

@@ -241,11 +241,10 @@ def test_command_prints_all_scores(tmp_path):
     assert "ode_transformer score" in done.stderr  # the plain command
 
 
-def test_command_prints_json(tmp_path):
+def test_command_prints_json(tmp_path, capsys):
     hyp, ref = write(tmp_path / "h", "ein ha@@ us\n"), write(tmp_path / "r", "ein haus\n")
-    done = run("--hyp", hyp, "--ref", ref, "--target-lang", "de", "--remove-bpe", "--json")
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    assert main("--hyp", hyp, "--ref", ref, "--target-lang", "de", "--remove-bpe", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
     assert result["tokenised"]["precisions"][:2] == [100, 100] and result["compound_split"] is None
     assert result["sentences"] == 1 and result["reference"] == "detokenised"
     assert {"bleu", "ref_len", "signature"} <= result["sacrebleu"].keys() and "signature" in result["chrf"]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+from fairseq.models import ARCH_MODEL_REGISTRY, FairseqEncoderModel, build_model
 from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import train as train_cli
 
@@ -24,7 +24,19 @@ from ode_transformer.models.transevolve import (
 from ode_transformer.modules.dropout import Dropout
 from ode_transformer.modules.feed_forward import RandomProjection
 from ode_transformer.modules.positions import SinusoidalPositions
-from tests.helpers import USER_DIR, Kernels, batch, flags, model, parse, saved_bytes, small, task
+from tests.helpers import (
+    USER_DIR,
+    Kernels,
+    architectures,
+    batch,
+    configure,
+    flags,
+    model,
+    parse,
+    saved_bytes,
+    small,
+    task,
+)
 from tests.models.released_transevolve import load, state_dict
 
 # Sizes: the paper's parameters, and those of them that nothing depends on
@@ -47,8 +59,7 @@ def test_counts(arch, parameters, frozen):
 
 
 def classifier(arch="transevolve_small", **values):
-    cfg = parse(arch, {"max-positions": 4000, **values})
-    m = build_model(cfg.model, task())
+    m = build_model(configure(arch, {"max-positions": 4000, **values}), task())
     m.register_classification_head("h", 10)
     return m.eval()
 
@@ -261,7 +272,7 @@ def test_the_head_reads_the_mean_over_real_tokens():
     torch.testing.assert_close(head(x, padding), head.out_proj(head.layer_norm(mean)))
 
 
-@pytest.mark.parametrize("arch", ["transevolve_small", "transevolve_small_randomff_2", "transformer_small"])
+@pytest.mark.parametrize("arch", architectures(FairseqEncoderModel))
 def test_padding_does_not_change_a_class(arch):
     m = classifier(arch)
     tokens = torch.randint(4, 50, (2, 9))
