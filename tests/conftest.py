@@ -1,17 +1,29 @@
-"""Models of these sizes lose by a second thread: OpenMP's waiting costs more than the work."""
+"""What a run of the tests may cost: threads, processes, minutes."""
 
 import multiprocessing.util
 import os
 import sys
+import time
 from collections import Counter
 
+# Models of these sizes lose by a second thread: OpenMP's waiting costs more than the work.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
 
-# Processes that tests start: the dear part of them, a Python process with fairseq takes seconds to start.
 STARTED = Counter()
+"""Processes that each test started: a Python process takes seconds to import fairseq."""
+
+LEFT = Counter()
+"""Tests of each file that were skipped when the time was over."""
+
+BEGIN = time.monotonic()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--most-processes", type=int, metavar="N", help="fail if the tests start more processes than N")
+    parser.addoption("--minutes", type=float, metavar="N", help="after N minutes skip what is left, and say what it is")
 
 
 def count(event: str = "", arguments: tuple = ()) -> None:
@@ -19,13 +31,8 @@ def count(event: str = "", arguments: tuple = ()) -> None:
         STARTED[os.environ["PYTEST_CURRENT_TEST"].partition(" ")[0]] += 1
 
 
-def pytest_addoption(parser):
-    help_ = "fail if the tests start more processes than these"
-    parser.addoption("--most-processes", type=int, metavar="N", help=help_)
-
-
-def pytest_configure(config):
-    spawn = multiprocessing.util.spawnv_passfds
+def pytest_configure():
+    spawn = multiprocessing.util.spawnv_passfds  # which tells no audit hook
 
     def spawn_and_count(*words):
         count()
@@ -35,16 +42,15 @@ def pytest_configure(config):
     sys.addaudithook(count)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node, error):
-    """With pytest-xdist each of its workers counts."""
-    STARTED.update(getattr(node, "workeroutput", {}).get("started", {}))
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    minutes = item.config.getoption("--minutes")
+    if minutes is not None and time.monotonic() - BEGIN > 60 * minutes:
+        LEFT[item.nodeid.partition("::")[0]] += 1
+        pytest.skip("the time is over")
 
 
 def pytest_sessionfinish(session):
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["started"] = dict(STARTED)
-        return
     most = session.config.getoption("--most-processes")
     if most is not None and STARTED.total() > most and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -55,7 +61,11 @@ def pytest_terminal_summary(terminalreporter, config):
     terminalreporter.write_line(f"processes started: {STARTED.total()}" + (f", at most {most}" if most else ""))
     if most is not None and STARTED.total() > most:
         for test, started in STARTED.most_common():
-            terminalreporter.write_line(f"  {started}  {test}", red=True)
+            terminalreporter.write_line(f"{started:6}  {test}", red=True)
+    if LEFT:
+        terminalreporter.write_line(f"not run, for the time is over: {LEFT.total()} tests", yellow=True)
+        for file, left in LEFT.items():
+            terminalreporter.write_line(f"{left:6}  {file}", yellow=True)
 
 
 @pytest.fixture

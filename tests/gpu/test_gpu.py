@@ -6,18 +6,32 @@ import subprocess
 
 import pytest
 import torch
+from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.config import PRESETS
 from ode_transformer.criterion import NAME
 from ode_transformer.numerics import losses
 from ode_transformer.numerics.flow import Flow
-from tests.helpers import ROOT, SMALL, VARIANTS, batch, environment, flags, small, task, write_parallel
+from tests.helpers import (
+    OWN_SIZES,
+    ROOT,
+    SMALL,
+    VARIANTS,
+    architectures,
+    batch,
+    environment,
+    flags,
+    sample,
+    small,
+    task,
+    write_parallel,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", sample(VARIANTS))
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float16, 2e-2), (torch.bfloat16, 1e-1)])
 def test_the_gpu_computes_what_the_cpu_computes(variant, dtype, tolerance):
     m = small(variant)
@@ -28,7 +42,7 @@ def test_the_gpu_computes_what_the_cpu_computes(variant, dtype, tolerance):
     torch.testing.assert_close(logits.cpu().float()[real], reference[real], atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", sample(VARIANTS))
 def test_beam_search_finds_what_it_finds_on_the_cpu(variant):
     torch.manual_seed(0)
     m, (src, lengths, _), found = small(variant), batch(sizes=(4, 6, 5)), []
@@ -92,9 +106,10 @@ def test_a_large_loss_scale_does_not_slow_amp_down(data, tmp_path):
     assert float(scaled[-1]["loss"]) == pytest.approx(float(plain[-1]["loss"]), rel=0.05)
 
 
-@pytest.mark.parametrize("arch", [arch for arch in PRESETS if arch.endswith("_tiny")])
+@pytest.mark.parametrize("arch", architectures(FairseqEncoderDecoderModel))
 def test_a_hundred_updates_in_fp16_of_every_system(data, tmp_path, arch):
-    sizes = {k: v for k, v in SMALL.items() if not (arch.startswith("transevolve") and "layers" in k)}
+    own = OWN_SIZES.get(PRESETS[arch][0], {})
+    sizes = {k: v for k, v in (SMALL | own).items() if v is not None}
     ours = ("--criterion", NAME, "--optimizer", "fused_adam")
     curve = train(data, tmp_path, "--arch", arch, "--fp16", *ours, sizes=sizes)
     assert float(curve[-1]["loss"]) < float(curve[0]["loss"])
