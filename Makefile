@@ -6,6 +6,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+# Two at a time; a file's tests share what is dear to make.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -27,11 +29,11 @@ demo: install
 	scripts/quickstart.sh
 
 test: install
-	$(BIN)/python -m pytest -m 'not full and not slow' --most-processes 30
+	$(PYTEST) -m 'not full and not slow' --most-processes 30
 
 # test-all     every variant, every script in processes of its own, and training to a score (half an hour)
 test-all: install
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # lint         what the tests check of the sources' form
 lint: install

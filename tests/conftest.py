@@ -50,7 +50,17 @@ def pytest_runtest_setup(item):
         pytest.skip("the time is over")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """Under pytest-xdist its workers count, and report when they end."""
+    for counter, counted in zip((STARTED, LEFT), getattr(node, "workeroutput", {}).get("counted", ()), strict=False):
+        counter.update(counted)
+
+
 def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["counted"] = [dict(STARTED), dict(LEFT)]
+        return
     most = session.config.getoption("--most-processes")
     if most is not None and STARTED.total() > most and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -245,7 +245,7 @@ FP16_MAX = 65504
 
 
 @pytest.mark.parametrize("layers", [24, pytest.param(48, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("form", ["paper", "paper-without-history", "released"])
+@pytest.mark.parametrize("form", ["paper", pytest.param("paper-without-history", marks=pytest.mark.full), "released"])
 def test_deep_models_stay_finite_in_half_precision(form, layers):
     """Activations at initialisation and through 50 updates in bfloat16, within the range of fp16 as well."""
     values = {"encoder-layers": layers, "decoder-layers": 1, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64}
