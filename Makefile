@@ -6,7 +6,6 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-# Two at a time; a file's tests share what is dear to make.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
 help:

@@ -5,6 +5,8 @@ import json
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache, partialmethod
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from ode_transformer import config
 from ode_transformer.experiments import bench, cli
 from ode_transformer.experiments.bench import contest, lengths, suite
 from ode_transformer.experiments.bench.contest import STOCK, Setting, System
-from tests.helpers import Kernels
+from tests.helpers import USER_DIR, Kernels, without_hydra
 
 
 def test_equation_9_with_its_matrices_is_the_same_function():
@@ -77,7 +79,9 @@ def test_the_stock_system_has_the_size_of_ours(arch):
     ours, _ = contest.prepare(System(arch, flags), TINY)
     stock, _ = contest.prepare(contest.stock_like(arch, flags), TINY)
     assert sizes(ours) == sizes(stock)
-    configured = [contest.configure(system, TINY).model for system in (System(arch), contest.stock_like(arch))]
+    cfg = contest.configure(System(arch), TINY)
+    assert Path(cfg.common.user_dir).samefile(USER_DIR)
+    configured = [cfg.model, contest.configure(contest.stock_like(arch), TINY).model]
     for name in ("dropout", "attention_dropout", "activation_dropout"):
         assert getattr(configured[0], name) == getattr(configured[1], name)
     assert type(stock).__name__ == "TransformerModel"
@@ -235,15 +239,25 @@ def test_bad_contests_are_named(words, message):
 # The suite
 
 
+def quickly(args):
+    """What the suite reads of ``convert_namespace_to_omegaconf(args)``; it has a hundred systems."""
+    return SimpleNamespace(
+        model=without_hydra(args), criterion=SimpleNamespace(_name=args.criterion), common=SimpleNamespace()
+    )
+
+
 @cache
 def contests():
     """The systems of all contests."""
-    return {name: entry.systems() for name, entry in suite.SUITE.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contest, "convert_namespace_to_omegaconf", quickly)
+        return {name: entry.systems() for name, entry in suite.SUITE.items()}
 
 
 @pytest.mark.parametrize("name", suite.SUITE)
-def test_every_contest_can_be_held(name):
+def test_every_contest_can_be_held(name, monkeypatch):
     """Its systems have configurations, its bars systems, and it measures what its baseline does too."""
+    monkeypatch.setattr(contest, "convert_namespace_to_omegaconf", quickly)
     entry, systems = suite.SUITE[name], contests()[name]
     for system in systems.values():
         cfg = contest.configure(system, entry.setting)

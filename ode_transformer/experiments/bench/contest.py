@@ -80,7 +80,7 @@ def configure(system: System, setting: Setting) -> Any:
     """
     if system.arch != "transformer" and system.arch not in PRESETS:
         raise SystemExit(f"error: {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
-    words = ["-", "--user-dir", str(Path(__file__).parents[1]), "--arch", system.arch, "--share-all-embeddings"]
+    words = ["-", "--user-dir", str(Path(__file__).parents[2]), "--arch", system.arch, "--share-all-embeddings"]
     words += ["--task", "translation", "--criterion", system.criterion, "--label-smoothing", "0.1"]
     words += ["--optimizer", system.optimizer, "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", "4096"]
     words += system.flags
