@@ -145,7 +145,7 @@ def test_evaluations_are_counted(arch, encoder, decoder):
     assert found == {"encoder": encoder, "decoder": decoder}
 
 
-@pytest.mark.parametrize("what", ["training", "decoding"])
+@pytest.mark.parametrize("what", ["training", pytest.param("decoding", marks=pytest.mark.full)])
 def test_systems_take_turns(tmp_path, what, capsys):
     words = ["bench", what, "--arch", "floater_tiny", "--sentences", "3", "--tokens", "5", "--shortest", "2",
              "--symbols", "30", "--rounds", "3", "--beam", "2", "--output", str(tmp_path / "x.json")]  # fmt: skip
