@@ -15,7 +15,8 @@ from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
 from ..config import add_flags, register_architectures, to_transformer_config, with_defaults
-from ..modules.layers import Encoder
+from ..modules.options import check_encoder_alone
+from ..modules.stacks import Encoder
 from .transformer import SplitTransformerConfig, SplitTransformerModel, nested
 
 
@@ -124,9 +125,7 @@ class TransformerClassifier(EncoderClassifier):
             ValueError: for an option that is unknown, missing or out of its set, or has no meaning here.
         """
         cfg = nested(cfg, cls.config_class)
-        for name, idle in (("position_encoder", "none"), ("decoder_integrator", "euler"), ("decoder_history", "none")):
-            if (value := str(getattr(cfg, name))) != idle:
-                raise ValueError(f"--{name.replace('_', '-')} {value}: must be {idle} for an encoder alone")
+        check_encoder_alone(cfg)
         return cfg
 
     @classmethod

@@ -22,8 +22,9 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
 from ..config import add_flags, register_architectures, with_defaults
-from ..modules.layers import Decoder
+from ..modules.options import check_decoder_alone
 from ..modules.positions import build_position_encoder
+from ..modules.stacks import Decoder
 from .transformer import SplitTransformerConfig, SplitTransformerModel, nested, option
 
 _Defaults = with_defaults(
@@ -58,7 +59,7 @@ class OdeLanguageModel(FairseqLanguageModel):
     def __init__(self, cfg: TransformerConfig, decoder: Decoder):
         super().__init__(decoder)
         self.position_encoder = build_position_encoder(cfg, {"decoder": decoder})
-        decoder.__dict__["position_encoder"] = self.position_encoder  # not a child of it
+        decoder.tell_positions(self.position_encoder)
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:
@@ -74,13 +75,7 @@ class OdeLanguageModel(FairseqLanguageModel):
                 encoder's.
         """
         cfg = nested(cfg, cls.config_class)
-        for encoders, instead in (("integrator", "decoder_integrator"), ("encoder_history", "decoder_history")):
-            default = getattr(cls.config_class(), encoders)
-            if str(getattr(cfg, encoders)) != str(default):
-                flags = [f"--{name.replace('_', '-')}" for name in (encoders, instead)]
-                raise ValueError(f"{flags[0]} {getattr(cfg, encoders)}: is an encoder's; take {flags[1]}")
-        if str(cfg.decoder_integrator) == "euler" and str(cfg.coefficients) != "fixed":
-            raise ValueError(f"--coefficients {cfg.coefficients}: must be fixed with --decoder-integrator euler")
+        check_decoder_alone(cfg)
         cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
         embedding = SplitTransformerModel.build_embedding(
             cfg, task.source_dictionary, cfg.decoder.input_dim, cfg.decoder.embed_path

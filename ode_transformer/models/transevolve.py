@@ -58,8 +58,8 @@ from ..config import FlatTransformerConfig, add_flags, plain, register_architect
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
-from ..modules.layers import recompute
 from ..modules.positions import SinusoidalPositions
+from ..modules.stacks import recompute
 from .classification import EncoderClassifier, classifier_config
 from .transformer import option
 

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from ..config import FlatTransformerConfig, add_flags, to_transformer_config
 from ..modules.attention import RELATIVE_POSITIONS
 from ..modules.history import HISTORIES
-from ..modules.layers import ODE_FUNCTIONS, ODE_RESIDUALS, Decoder, Encoder
+from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_model
 from ..modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS, build_position_encoder
+from ..modules.stacks import Decoder, Encoder
 from ..numerics.coefficients import COEFFICIENTS
 from ..numerics.flow import FLOW_GRADIENTS, FLOW_METHODS
 from ..numerics.integrators import INTEGRATORS
@@ -60,9 +61,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "how stages are weighed: fixed (by the method), ones, scalars (learned), sigmoid (g and 1 - g), two-sigmoids, "
         "two-tanh, ema (a (1 - a)^(n - i), one learned a)",
     )
-    gate_sharing: ChoiceEnum(["shared", "per-layer"]) = option(
-        "shared", "learned coefficients: one set, or one a layer"
-    )
+    gate_sharing: ChoiceEnum(list(GATE_SHARING)) = option("shared", "learned coefficients: one set, or one a layer")
     ode_function: ChoiceEnum(list(ODE_FUNCTIONS)) = option(
         "both",
         "what is integrated: both (the whole layer's increment), san or ffn (those sub-layers alone, the others take "
@@ -103,21 +102,6 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
 
 
-# Options, their values that ask for nothing (-1 in released checkpoints), and where the others have no meaning.
-_NO_BIASES = ("none", "sinusoidal", "learned")
-_NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
-_NEEDS = (
-    ("max_relative_length", (8, -1), "relative_positions", ("none",)),
-    ("gate_sharing", ("shared",), "coefficients", ("fixed", "ones")),
-    ("position_blocks", ("all",), "position_encoder", ("none",)),
-    ("flow_sharing", ("all",), "position_encoder", _NO_BIASES),
-    ("flow_update_interval", (1,), "position_encoder", _NO_BIASES),
-    ("flow_method", ("rk4",), "position_encoder", _NO_FLOW),
-    ("flow_step", (4.0,), "position_encoder", _NO_FLOW),
-    ("flow_gradient", ("direct",), "position_encoder", _NO_FLOW),
-)
-
-
 def nested(cfg: Any, config_class: type) -> TransformerConfig:
     """What fairseq's Transformer is built from: of the flat configuration, or of what fairseq or hydra made of it.
 
@@ -125,14 +109,9 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
         ValueError: for a field that is unknown, missing or out of its set, or does not go with another.
     """
     cfg = to_transformer_config(cfg, config_class)
-    for name, idle, of, without in _NEEDS:
-        if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
-            flag, of_flag = (f"--{field.replace('_', '-')}" for field in (name, of))
-            raise ValueError(f"{flag} {value}: has no meaning with {of_flag} {getattr(cfg, of)}")
     if str(cfg.position_encoder) == "learned":
         cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
-    elif str(cfg.position_encoder) == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
-        raise ValueError("--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos")
+    check_model(cfg)
     return cfg
 
 
@@ -160,8 +139,8 @@ class SplitTransformerModel(TransformerModelBase):
     def __init__(self, args: Any, encoder: Encoder, decoder: Decoder):
         super().__init__(args, encoder, decoder)
         self.position_encoder = build_position_encoder(self.cfg, {"encoder": encoder, "decoder": decoder})
-        for stack in (encoder, decoder):  # not a child of theirs
-            stack.__dict__["position_encoder"] = self.position_encoder
+        for stack in (encoder, decoder):
+            stack.tell_positions(self.position_encoder)
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **more: Any) -> Any:
         """As of fairseq's Transformer: (B, S), (B,) and (B, T) -> (B, T, symbols), and what else there is."""
@@ -193,8 +172,6 @@ class SplitTransformerModel(TransformerModelBase):
         cls, cfg: TransformerConfig, dictionary: Any, embed_dim: int, path: Optional[str] = None
     ) -> nn.Embedding:
         embedding = super().build_embedding(cfg, dictionary, embed_dim, path)
-        if not 0 <= cfg.word_dropout < 1:
-            raise ValueError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
         if cfg.word_dropout > 0:
             embedding = WordDropoutEmbedding.from_pretrained(
                 embedding.weight, freeze=False, padding_idx=embedding.padding_idx

@@ -10,7 +10,7 @@ A position is a token's own index, padding left out.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -102,14 +102,16 @@ class Biases(NamedTuple):
         return _look_up(self.keys_values.flatten(1), self.key_index).chunk(2, dim=-1)
 
 
-NO_BIASES: Mapping[str, Biases] = MappingProxyType({})
-
-
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Place:
     """What a layer is told: an addition to its input (T, B, C), and the biases of its attentions by name."""
 
     addition: Optional[Tensor] = None
-    biases: Mapping[str, Biases] = NO_BIASES
+    biases: Mapping[str, Biases] = field(default_factory=dict)
+
+    def add(self, x: Tensor) -> Tensor:
+        """The layer's input, with what is added to it."""
+        return x if self.addition is None else x + self.addition
 
 
 class PositionEncoder(nn.Module):
@@ -212,7 +214,7 @@ class BiasPositions(PositionEncoder):
         interval: updates of the optimiser from one solution to the next.
 
     Raises:
-        ValueError: an interval below 1, or widths that do not go together.
+        ValueError: widths that do not go together.
     """
 
     def __init__(
@@ -224,8 +226,6 @@ class BiasPositions(PositionEncoder):
         interval: int = 1,
     ):
         super().__init__()
-        if interval < 1:
-            raise ValueError(f"--flow-update-interval {interval}: must be 1 or more")
         self.interval, self.updates = interval, 0
         # A piece is the projections of an attention that move together: of its queries, or of its keys and values.
         # Not children: they are the layers'.
@@ -443,25 +443,12 @@ def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> 
     Args:
         cfg: the configuration.
         sides: the stacks by name, encoder and decoder.
-
-    Raises:
-        ValueError: an encoder that does not fit the architecture.
     """
     name, blocks = str(cfg.position_encoder), str(cfg.position_blocks)
     if name in ("sinusoidal", "learned"):
-        if cfg.no_token_positional_embeddings:
-            raise ValueError(f"--position-encoder {name}: has no meaning with --no-token-positional-embeddings")
         return BlockPositions(cfg, name == "learned", sides) if blocks == "all" else None
     if name == "none":
         return None
-    for option, given in (
-        ("cross-self-attention", cfg.cross_self_attention),
-        ("offload-activations", cfg.offload_activations),
-        ("encoder-xformers-att-config", cfg.encoder.xformers_att_config),
-        ("decoder-xformers-att-config", cfg.decoder.xformers_att_config),
-    ):
-        if given:
-            raise ValueError(f"--position-encoder {name}: does not go with --{option}")
 
     def build(dim: int) -> nn.Module:
         if name == "floater":
