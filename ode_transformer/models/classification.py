@@ -7,24 +7,19 @@ too.
 """
 
 import argparse
-from dataclasses import field, make_dataclass
+from dataclasses import dataclass
 from typing import Any, Optional
 
 from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
-from ..config import add_flags, register_architectures, to_transformer_config, with_defaults
+from ..config import add_flags, option, register_architectures, to_transformer_config
 from ..modules.options import check_encoder_alone
 from ..modules.stacks import Encoder
 from .transformer import SplitTransformerConfig, SplitTransformerModel, nested
 
-
-def classifier_config(name: str, module: str, base: type, **defaults: Any) -> type:
-    """A configuration of an encoder alone: ``base``, and the length that fairseq's task sets."""
-    length = ("max_positions", int, field(default=512, metadata={"help": "longest sentence, of the task as well"}))
-    changed = with_defaults(name, module, base, **defaults)
-    return make_dataclass(name, [length], bases=(changed,), namespace={"__module__": module})
+LONGEST = "longest sentence, of the task as well"
 
 
 class ClassificationHead(nn.Module):
@@ -105,9 +100,12 @@ class EncoderClassifier(FairseqEncoderModel):
         return self.cfg.max_source_positions
 
 
-TransformerClassifierConfig = classifier_config(
-    "TransformerClassifierConfig", __name__, SplitTransformerConfig, encoder_normalize_before=True
-)
+@dataclass
+class TransformerClassifierConfig(SplitTransformerConfig):
+    """The options of an encoder alone; those of decoders have no effect, or are refused."""
+
+    encoder_normalize_before: bool = True
+    max_positions: int = option(512, LONGEST)
 
 
 @register_model("transformer_encoder", dataclass=TransformerClassifierConfig)

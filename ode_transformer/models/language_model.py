@@ -21,32 +21,26 @@ from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
-from ..config import add_flags, register_architectures, with_defaults
+from ..config import add_flags, option, register_architectures
 from ..modules.options import check_decoder_alone
 from ..modules.positions import build_position_encoder
 from ..modules.stacks import Decoder
-from .transformer import SplitTransformerConfig, SplitTransformerModel, nested, option
-
-_Defaults = with_defaults(
-    "_Defaults",
-    __name__,
-    SplitTransformerConfig,
-    decoder_embed_dim=512,
-    decoder_ffn_embed_dim=2048,
-    decoder_attention_heads=8,
-    decoder_normalize_before=True,
-    no_decoder_final_norm=True,
-    relative_positions="keys",
-    decoder_history="dense",
-    attention_dropout=0.1,
-    activation_dropout=0.1,
-)
+from .transformer import HistoryName, RelativePositionsName, SplitTransformerConfig, SplitTransformerModel, nested
 
 
 @dataclass
-class LanguageModelConfig(_Defaults):
+class LanguageModelConfig(SplitTransformerConfig):
     """The options of a decoder alone; those of encoders have no effect, or are refused."""
 
+    decoder_embed_dim: int = 512
+    decoder_ffn_embed_dim: int = 2048
+    decoder_attention_heads: int = 8
+    decoder_normalize_before: bool = True
+    no_decoder_final_norm: bool = True
+    relative_positions: RelativePositionsName = "keys"
+    decoder_history: HistoryName = "dense"
+    attention_dropout: float = 0.1
+    activation_dropout: float = 0.1
     tokens_per_sample: int = option(1024, "most tokens of a sample, of the task as well")
 
 
