@@ -177,6 +177,27 @@ def test_initial_values_are_those_of_the_papers_code():
             assert 0.9 * bound < p.abs().max() <= bound
 
 
+def test_modules_that_are_replaced_and_copied_are_those_that_run(data):
+    """Quantisation puts others in their places; averages of weights are trained beside a copy."""
+    x, _, mask, _, _ = data
+    layer = EncoderLayer(config("strang"))
+    copied = copy.deepcopy(layer)
+    for name in ("self_attn_layer_norm", "macaron_fc1", "fc1"):
+        setattr(copied, name, torch.nn.Sequential(getattr(copied, name)))
+    assert torch.equal(copied(x, EncoderContext(mask)), layer(x, EncoderContext(mask)))
+    with torch.no_grad():
+        copied.fc1[0].weight.zero_()
+    assert not torch.equal(copied(x, EncoderContext(mask)), layer(x, EncoderContext(mask)))
+
+
+def test_a_decoder_layer_without_a_source_has_self_attention_and_feed_forward(data):
+    x, _, _, _, future = data
+    layer, alone = DecoderLayer(config("strang")).eval(), DecoderLayer(config("strang"), no_encoder_attn=True).eval()
+    alone.load_state_dict({k: v for k, v in layer.state_dict().items() if not k.startswith("encoder_attn")})
+    (y, weights, _), (expected, _, _) = (each(x, DecoderContext(attn_mask=future)) for each in (layer, alone))
+    assert torch.equal(y, expected) and weights is None
+
+
 def test_quantisation_noise_reaches_the_extra_sublayers():
     cfg = config("strang")
     cfg.quant_noise.pq, cfg.quant_noise.pq_block_size = 0.5, 8

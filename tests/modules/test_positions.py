@@ -192,6 +192,16 @@ def test_the_solution_follows_the_weights(m, how):
         torch.testing.assert_close(logits(m), logits(other), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("how", ["checkpoint-activations", "offload-activations"])
+def test_activations_that_are_computed_again_have_the_same_gradients(how):
+    again, once = small("floater_tiny", **{how: True}).train(), small("floater_tiny").train()
+    once.load_state_dict(again.state_dict())
+    for each in (again, once):
+        logits(each).log_softmax(-1)[..., 7].sum().backward()
+    for (name, a), b in zip(again.named_parameters(), once.parameters(), strict=True):
+        assert torch.equal(a.grad, b.grad), name
+
+
 def test_gradients_in_evaluation_mode_are_not_those_of_a_cache(m):
     with torch.no_grad():
         logits(m)
