@@ -14,6 +14,7 @@ from ..errors import OdeTransformerError
 from ..numerics.coefficients import build_coefficients, check_coefficients
 from ..numerics.integrators import EULER, Integrator, Multistep, get_integrator, initial_scalars
 from ..numerics.splitting import Splitting, get_splitting
+from .positions import POSITION_ENCODERS
 
 ODE_FUNCTIONS = {"both": None, "san": "F", "ffn": "G", "substeps": "FCG"}
 """What is integrated: the increment of the whole layer, or the sub-flows of these letters, each by itself."""
@@ -135,7 +136,7 @@ class Options:
 
 # Options, their values that ask for nothing (-1 in released checkpoints), and where the others have no meaning.
 _NO_BIASES = ("none", "sinusoidal", "learned")
-_NO_FLOW = (*_NO_BIASES, "rnn-scalar-1", "rnn-scalar-2", "rnn-vector-1", "rnn-vector-2")
+_NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
 _NEEDS = (
     ("max_relative_length", (8, -1), "relative_positions", ("none",)),
     ("gate_sharing", ("shared",), "coefficients", ("fixed", "ones")),
