@@ -9,10 +9,11 @@ that every stock flag stays.
 import argparse
 import ast
 import importlib.util
+import inspect
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, field, fields, is_dataclass, make_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass, make_dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -51,8 +52,8 @@ def _flat_fields() -> Iterable[tuple[str, type, Field]]:
             yield name, type_, field(default=default, metadata={"help": help_})
 
 
-FlatTransformerConfig = make_dataclass(
-    "FlatTransformerConfig",
+_StockFields = make_dataclass(
+    "_StockFields",
     [
         *_flat_fields(),
         (
@@ -64,14 +65,26 @@ FlatTransformerConfig = make_dataclass(
     bases=(FairseqDataclass,),
     namespace={"__module__": __name__},
 )
-"""All options of fairseq's Transformer, flat, with its defaults; the families' configurations extend it."""
 
 
-def with_defaults(name: str, module: str, base: type, **defaults: Any) -> type:
-    """A dataclass like ``base``, called ``name`` in ``module``, with other defaults for some of its fields."""
-    known = {f.name: f for f in fields(base)}
-    changed = [(key, known[key].type, field(default=v, metadata=known[key].metadata)) for key, v in defaults.items()]
-    return make_dataclass(name, changed, bases=(base,), namespace={"__module__": module})
+@dataclass
+class FlatTransformerConfig(_StockFields):
+    """All options of fairseq's Transformer, flat, with its defaults; the families' configurations extend it.
+
+    A family that gives a field another default names its type and its default alone: the help stays.
+    """
+
+    def __init_subclass__(cls, **more: Any):
+        super().__init_subclass__(**more)
+        for name in inspect.get_annotations(cls):
+            inherited, default = cls.__dataclass_fields__.get(name), cls.__dict__[name]
+            if inherited is not None and not isinstance(default, Field):
+                setattr(cls, name, field(default=default, metadata=inherited.metadata))
+
+
+def option(default: Any, help: str) -> Any:
+    """A field of a configuration; its help is the flag's."""
+    return field(default=default, metadata={"help": help})
 
 
 def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> None:

@@ -37,7 +37,7 @@ from .checkpoints import CheckpointError
 from .config import PRESETS, FlatTransformerConfig, add_flags, resolve, switch
 from .models.floater import FloaterConfig, FloaterModel
 from .models.transformer import SplitTransformerModel
-from .modules.history import History
+from .modules.history import LearnableDense
 from .numerics.coefficients import Gates, Scalars
 from .numerics.flow import Flow
 from .numerics.splitting import get_splitting
@@ -308,7 +308,7 @@ def _near_euler(after: nn.Module, rows: list) -> None:
             closed = 0.0 if module.activation is torch.tanh else -_OPEN
             module.gate.bias.copy_(torch.tensor([_OPEN, closed])[: len(module.gate.bias)])
             what |= {f"{name}.gate.weight": "new, zero", f"{name}.gate.bias": "new, open"}
-        elif isinstance(module, History) and module.kind == "learnable_dense":
+        elif isinstance(module, LearnableDense):
             module.weight.copy_(torch.eye(len(module.weight)))
             what[f"{name}.weight"] = "new, identity"
     rows[:] = [(name, shape, what.get(name, before)) for name, shape, before in rows]

@@ -11,7 +11,7 @@ from ode_transformer.experiments import recipes
 from ode_transformer.models import floater, ode
 from ode_transformer.modules.attention import RELATIVE_POSITIONS
 from ode_transformer.modules.history import HISTORIES
-from ode_transformer.modules.layers import ODE_FUNCTIONS, ODE_RESIDUALS
+from ode_transformer.modules.options import ODE_FUNCTIONS, ODE_RESIDUALS
 from ode_transformer.modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS
 from ode_transformer.numerics.coefficients import COEFFICIENTS
 from ode_transformer.numerics.flow import FLOW_GRADIENTS, FLOW_METHODS

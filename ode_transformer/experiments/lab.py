@@ -19,8 +19,8 @@ import json
 import math
 import shlex
 import statistics
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from ..checkpoints import CheckpointError
 from ..modules.layers import SplitLayer
 from ..numerics.coefficients import weighted_sum
-from ..numerics.integrators import HEUN, INTEGRATORS, ButcherTableau, Polynomial, polynomial_step, rk_step
+from ..numerics.integrators import HEUN, INTEGRATORS, ButcherTableau, Multistep, Polynomial, polynomial_step, rk_step
 from ..numerics.splitting import SPLITTINGS, euler, split_step
 from ..standalone import named, open_model, source_of
 from . import plots, recipes, results
@@ -128,21 +128,12 @@ def layers_of(model: nn.Module, path: str | Path) -> dict[str, SplitLayer]:
             raise CheckpointError(f"{path}: its {name} is a {type(layer).__name__}: no layers to measure")
         for trouble, there in (
             ("is post-norm, which is no step of an equation", not layer.normalize_before),
-            ("has the released code's residual, which has no step size", layer.released),
-            ("is one of a multistep scheme", not isinstance(layer.integrator, (ButcherTableau, Polynomial))),
+            ("has the released code's residual, which has no step size", layer.options.released),
+            ("is one of a multistep scheme", isinstance(layer.options.integrator, Multistep)),
         ):
             if there:
                 raise CheckpointError(f"{path}: its {name} {trouble}: no layers to measure")
     return found
-
-
-@contextmanager
-def _steps_of(layer: SplitLayer, size: float) -> Iterator[None]:
-    layer.step_size = size
-    try:
-        yield
-    finally:
-        del layer.step_size
 
 
 @torch.no_grad()
@@ -168,19 +159,19 @@ def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path
         return float(x[real].double().pow(2).mean().sqrt())
 
     def watch(name: str) -> Callable:
-        def hook(layer: SplitLayer, args: tuple, kwargs: dict, output: Tensor) -> None:
-            if "step_size" in vars(layer):
+        def hook(layer: SplitLayer, args: tuple, y: Tensor) -> None:
+            x, context = args
+            if context.step_size != 1:
                 return  # our own half steps
-            x, y = args[0], output
-            with _steps_of(layer, 0.5):
-                two = layer(layer(x, *args[1:], **kwargs), *args[1:], **kwargs)
+            half = replace(context, step_size=0.5)
+            two = layer(layer(x, half), half)
             row = {"increment": norm(y - x) / norm(x), "difference": norm(two - y) / norm(y - x)}
             rows.append({"layer": name, **{key: round(value, 5) for key, value in row.items()}})
 
         return hook
 
     for name, layer in layers.items():
-        hooks.append(layer.register_forward_hook(watch(name), with_kwargs=True))
+        hooks.append(layer.register_forward_hook(watch(name)))
     try:
         model.eval()(**net_input)
     finally:

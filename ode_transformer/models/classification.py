@@ -7,23 +7,19 @@ too.
 """
 
 import argparse
-from dataclasses import field, make_dataclass
+from dataclasses import dataclass
 from typing import Any, Optional
 
 from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
-from ..config import add_flags, register_architectures, to_transformer_config, with_defaults
-from ..modules.layers import Encoder
+from ..config import add_flags, option, register_architectures, to_transformer_config
+from ..modules.options import check_encoder_alone
+from ..modules.stacks import Encoder
 from .transformer import SplitTransformerConfig, SplitTransformerModel, nested
 
-
-def classifier_config(name: str, module: str, base: type, **defaults: Any) -> type:
-    """A configuration of an encoder alone: ``base``, and the length that fairseq's task sets."""
-    length = ("max_positions", int, field(default=512, metadata={"help": "longest sentence, of the task as well"}))
-    changed = with_defaults(name, module, base, **defaults)
-    return make_dataclass(name, [length], bases=(changed,), namespace={"__module__": module})
+LONGEST = "longest sentence, of the task as well"
 
 
 class ClassificationHead(nn.Module):
@@ -104,9 +100,12 @@ class EncoderClassifier(FairseqEncoderModel):
         return self.cfg.max_source_positions
 
 
-TransformerClassifierConfig = classifier_config(
-    "TransformerClassifierConfig", __name__, SplitTransformerConfig, encoder_normalize_before=True
-)
+@dataclass
+class TransformerClassifierConfig(SplitTransformerConfig):
+    """The options of an encoder alone; those of decoders have no effect, or are refused."""
+
+    encoder_normalize_before: bool = True
+    max_positions: int = option(512, LONGEST)
 
 
 @register_model("transformer_encoder", dataclass=TransformerClassifierConfig)
@@ -124,9 +123,7 @@ class TransformerClassifier(EncoderClassifier):
             ValueError: for an option that is unknown, missing or out of its set, or has no meaning here.
         """
         cfg = nested(cfg, cls.config_class)
-        for name, idle in (("position_encoder", "none"), ("decoder_integrator", "euler"), ("decoder_history", "none")):
-            if (value := str(getattr(cfg, name))) != idle:
-                raise ValueError(f"--{name.replace('_', '-')} {value}: must be {idle} for an encoder alone")
+        check_encoder_alone(cfg)
         return cfg
 
     @classmethod

@@ -33,14 +33,20 @@ Where paper and released code disagree:
 As in every softmax attention, a bias of keys that is the same at all positions cancels in the softmax.
 """
 
+from dataclasses import dataclass
+
 from fairseq.models import register_model
 from torch import Tensor
 
-from ..config import register_architectures, with_defaults
-from .transformer import SplitTransformerConfig, SplitTransformerModel, size
+from ..config import register_architectures
+from .transformer import FlowSharingName, PositionEncoderName, SplitTransformerConfig, SplitTransformerModel, size
 
-FloaterConfig = with_defaults("FloaterConfig", __name__, SplitTransformerConfig, position_encoder="floater")
-"""The options that all families have; the defaults are FLOATER base."""
+
+@dataclass
+class FloaterConfig(SplitTransformerConfig):
+    """The options that all families have; the defaults are FLOATER base."""
+
+    position_encoder: PositionEncoderName = "floater"
 
 
 @register_model("floater", dataclass=FloaterConfig)
@@ -70,9 +76,12 @@ ARCHITECTURES = {f"floater_{name}": row for name, row in SIZES.items()} | {
 register_architectures("floater", FloaterConfig, ARCHITECTURES)
 
 
-ReleasedFloaterConfig = with_defaults(
-    "ReleasedFloaterConfig", __name__, FloaterConfig, flow_sharing="stack", flow_step=0.2
-)
+@dataclass
+class ReleasedFloaterConfig(FloaterConfig):
+    """The options of a checkpoint of the released code."""
+
+    flow_sharing: FlowSharingName = "stack"
+    flow_step: float = 0.2
 
 
 @register_model("floater_released", dataclass=ReleasedFloaterConfig)

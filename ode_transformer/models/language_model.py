@@ -21,31 +21,26 @@ from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
-from ..config import add_flags, register_architectures, with_defaults
-from ..modules.layers import Decoder
+from ..config import add_flags, option, register_architectures
+from ..modules.options import check_decoder_alone
 from ..modules.positions import build_position_encoder
-from .transformer import SplitTransformerConfig, SplitTransformerModel, nested, option
-
-_Defaults = with_defaults(
-    "_Defaults",
-    __name__,
-    SplitTransformerConfig,
-    decoder_embed_dim=512,
-    decoder_ffn_embed_dim=2048,
-    decoder_attention_heads=8,
-    decoder_normalize_before=True,
-    no_decoder_final_norm=True,
-    relative_positions="keys",
-    decoder_history="dense",
-    attention_dropout=0.1,
-    activation_dropout=0.1,
-)
+from ..modules.stacks import Decoder
+from .transformer import HistoryName, RelativePositionsName, SplitTransformerConfig, SplitTransformerModel, nested
 
 
 @dataclass
-class LanguageModelConfig(_Defaults):
+class LanguageModelConfig(SplitTransformerConfig):
     """The options of a decoder alone; those of encoders have no effect, or are refused."""
 
+    decoder_embed_dim: int = 512
+    decoder_ffn_embed_dim: int = 2048
+    decoder_attention_heads: int = 8
+    decoder_normalize_before: bool = True
+    no_decoder_final_norm: bool = True
+    relative_positions: RelativePositionsName = "keys"
+    decoder_history: HistoryName = "dense"
+    attention_dropout: float = 0.1
+    activation_dropout: float = 0.1
     tokens_per_sample: int = option(1024, "most tokens of a sample, of the task as well")
 
 
@@ -58,7 +53,7 @@ class OdeLanguageModel(FairseqLanguageModel):
     def __init__(self, cfg: TransformerConfig, decoder: Decoder):
         super().__init__(decoder)
         self.position_encoder = build_position_encoder(cfg, {"decoder": decoder})
-        decoder.__dict__["position_encoder"] = self.position_encoder  # not a child of it
+        decoder.tell_positions(self.position_encoder)
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:
@@ -74,13 +69,7 @@ class OdeLanguageModel(FairseqLanguageModel):
                 encoder's.
         """
         cfg = nested(cfg, cls.config_class)
-        for encoders, instead in (("integrator", "decoder_integrator"), ("encoder_history", "decoder_history")):
-            default = getattr(cls.config_class(), encoders)
-            if str(getattr(cfg, encoders)) != str(default):
-                flags = [f"--{name.replace('_', '-')}" for name in (encoders, instead)]
-                raise ValueError(f"{flags[0]} {getattr(cfg, encoders)}: is an encoder's; take {flags[1]}")
-        if str(cfg.decoder_integrator) == "euler" and str(cfg.coefficients) != "fixed":
-            raise ValueError(f"--coefficients {cfg.coefficients}: must be fixed with --decoder-integrator euler")
+        check_decoder_alone(cfg)
         cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
         embedding = SplitTransformerModel.build_embedding(
             cfg, task.source_dictionary, cfg.decoder.input_dim, cfg.decoder.embed_path

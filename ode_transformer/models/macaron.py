@@ -29,24 +29,25 @@ The ablations of Table 3, at the same number of parameters as Macaron but for no
   --ffn-hidden-layers 2``.
 """
 
+from dataclasses import dataclass
+
 from fairseq.models import register_model
 
-from ..config import register_architectures, with_defaults
-from .transformer import SplitTransformerConfig, SplitTransformerModel, size
+from ..config import register_architectures
+from .transformer import SplittingName, SplitTransformerConfig, SplitTransformerModel, size
 
-MacaronConfig = with_defaults(
-    "MacaronConfig",
-    __name__,
-    SplitTransformerConfig,
-    encoder_ffn_embed_dim=1024,
-    decoder_ffn_embed_dim=1024,
-    encoder_normalize_before=True,
-    decoder_normalize_before=True,
-    attention_dropout=0.1,
-    activation_dropout=0.1,
-    splitting="strang",
-)
-"""The options that all families have; the defaults are Macaron base. Inner sizes are those of each FFN."""
+
+@dataclass
+class MacaronConfig(SplitTransformerConfig):
+    """The options that all families have; the defaults are Macaron base. Inner sizes are those of each FFN."""
+
+    encoder_ffn_embed_dim: int = 1024
+    decoder_ffn_embed_dim: int = 1024
+    encoder_normalize_before: bool = True
+    decoder_normalize_before: bool = True
+    attention_dropout: float = 0.1
+    activation_dropout: float = 0.1
+    splitting: SplittingName = "strang"
 
 
 @register_model("macaron", dataclass=MacaronConfig)

@@ -46,23 +46,22 @@ from typing import Any, Optional
 
 from fairseq.models import register_model
 
-from ..config import plain, register_architectures, with_defaults
+from ..config import option, plain, register_architectures
 from ..numerics.splitting import get_splitting
-from .transformer import SplitTransformerConfig, SplitTransformerModel, option, size
+from .transformer import HistoryName, RelativePositionsName, SplitTransformerConfig, SplitTransformerModel, size
 
-OdeConfig = with_defaults(
-    "OdeConfig",
-    __name__,
-    SplitTransformerConfig,
-    encoder_normalize_before=True,
-    decoder_normalize_before=True,
-    attention_dropout=0.1,
-    activation_dropout=0.1,
-    relative_positions="keys",
-    encoder_history="learnable_dense",
-    decoder_history="learnable_dense",
-)
-"""The options that all families have; the defaults are ``ode_residual``, the baseline of the paper's tables."""
+
+@dataclass
+class OdeConfig(SplitTransformerConfig):
+    """The options that all families have; the defaults are ``ode_residual``, the baseline of the paper's tables."""
+
+    encoder_normalize_before: bool = True
+    decoder_normalize_before: bool = True
+    attention_dropout: float = 0.1
+    activation_dropout: float = 0.1
+    relative_positions: RelativePositionsName = "keys"
+    encoder_history: HistoryName = "learnable_dense"
+    decoder_history: HistoryName = "learnable_dense"
 
 
 @register_model("ode", dataclass=OdeConfig)

@@ -54,14 +54,13 @@ from fairseq.models.transformer import (
 )
 from torch import Tensor, nn
 
-from ..config import FlatTransformerConfig, add_flags, plain, register_architectures, to_transformer_config
+from ..config import FlatTransformerConfig, add_flags, option, plain, register_architectures, to_transformer_config
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
-from ..modules.layers import recompute
 from ..modules.positions import SinusoidalPositions
-from .classification import EncoderClassifier, classifier_config
-from .transformer import option
+from ..modules.stacks import recompute
+from .classification import LONGEST, EncoderClassifier
 
 logger = logging.getLogger(__name__)
 
@@ -293,7 +292,11 @@ class TransEvolveModel(_Counted, TransformerModelBase):
         return TransEvolveDecoder(cfg, tgt_dict, embed_tokens)
 
 
-TransEvolveClassifierConfig = classifier_config("TransEvolveClassifierConfig", __name__, TransEvolveConfig)
+@dataclass
+class TransEvolveClassifierConfig(TransEvolveConfig):
+    """The options of an encoder alone; those of decoders have no effect."""
+
+    max_positions: int = option(512, LONGEST)
 
 
 @register_model("transevolve_encoder", dataclass=TransEvolveClassifierConfig)

@@ -5,27 +5,38 @@ Transformer share every option below; TransEvolve has blocks of another kind, an
 """
 
 import argparse
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
-from ..config import FlatTransformerConfig, add_flags, to_transformer_config
+from ..config import FlatTransformerConfig, add_flags, option, to_transformer_config
 from ..modules.attention import RELATIVE_POSITIONS
 from ..modules.history import HISTORIES
-from ..modules.layers import ODE_FUNCTIONS, ODE_RESIDUALS, Decoder, Encoder
+from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_model
 from ..modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS, build_position_encoder
+from ..modules.stacks import Decoder, Encoder
 from ..numerics.coefficients import COEFFICIENTS
 from ..numerics.flow import FLOW_GRADIENTS, FLOW_METHODS
 from ..numerics.integrators import INTEGRATORS
 from ..numerics.splitting import SPLITTINGS
 
-
-def option(default: Any, help: str) -> Any:
-    """A field of a configuration; its help is the flag's."""
-    return field(default=default, metadata={"help": help})
+# Enumerations of the names that an option may have, for fields of configurations.
+SplittingName = ChoiceEnum(list(SPLITTINGS))
+IntegratorName = ChoiceEnum(list(INTEGRATORS))
+CoefficientsName = ChoiceEnum(list(COEFFICIENTS))
+GateSharingName = ChoiceEnum(list(GATE_SHARING))
+OdeFunctionName = ChoiceEnum(list(ODE_FUNCTIONS))
+OdeResidualName = ChoiceEnum(list(ODE_RESIDUALS))
+RelativePositionsName = ChoiceEnum(list(RELATIVE_POSITIONS))
+HistoryName = ChoiceEnum(list(HISTORIES))
+PositionEncoderName = ChoiceEnum(list(POSITION_ENCODERS))
+PositionBlocksName = ChoiceEnum(list(POSITION_BLOCKS))
+FlowSharingName = ChoiceEnum(list(FLOW_SHARING))
+FlowMethodName = ChoiceEnum(list(FLOW_METHODS))
+FlowGradientName = ChoiceEnum(list(FLOW_GRADIENTS))
 
 
 def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more: Any) -> dict[str, Any]:
@@ -45,55 +56,53 @@ def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more
 class SplitTransformerConfig(FlatTransformerConfig):
     """All options of fairseq's Transformer, and those of splitting, integrator, attention and history."""
 
-    splitting: ChoiceEnum(list(SPLITTINGS)) = option(
+    splitting: SplittingName = option(
         "lie-trotter",
         "how attention and feed-forward take turns: lie-trotter (the Transformer), strang (Macaron), "
         "strang-swapped (half attention, FFN, half attention)",
     )
     ffn_hidden_layers: int = option(1, "hidden layers of an FFN, without residual between them: 1 or 2")
-    integrator: ChoiceEnum(list(INTEGRATORS)) = option(
+    integrator: IntegratorName = option(
         "euler", "how an encoder layer steps: Runge-Kutta (heun is the paper's RK2), polynet, or a multistep scheme"
     )
-    decoder_integrator: ChoiceEnum(list(INTEGRATORS)) = option("euler", "how a decoder layer steps")
-    coefficients: ChoiceEnum(list(COEFFICIENTS)) = option(
+    decoder_integrator: IntegratorName = option("euler", "how a decoder layer steps")
+    coefficients: CoefficientsName = option(
         "fixed",
         "how stages are weighed: fixed (by the method), ones, scalars (learned), sigmoid (g and 1 - g), two-sigmoids, "
         "two-tanh, ema (a (1 - a)^(n - i), one learned a)",
     )
-    gate_sharing: ChoiceEnum(["shared", "per-layer"]) = option(
-        "shared", "learned coefficients: one set, or one a layer"
-    )
-    ode_function: ChoiceEnum(list(ODE_FUNCTIONS)) = option(
+    gate_sharing: GateSharingName = option("shared", "learned coefficients: one set, or one a layer")
+    ode_function: OdeFunctionName = option(
         "both",
         "what is integrated: both (the whole layer's increment), san or ffn (those sub-layers alone, the others take "
         "Euler steps), substeps (each sub-layer by itself)",
     )
-    ode_residual: ChoiceEnum(list(ODE_RESIDUALS)) = option(
+    ode_residual: OdeResidualName = option(
         "paper",
         "F is the increment of what is integrated (paper), or that with its residual (released; without a history it "
         "grows 2.5 to 3 times a layer). For euler they are one",
     )
-    relative_positions: ChoiceEnum(list(RELATIVE_POSITIONS)) = option(
+    relative_positions: RelativePositionsName = option(
         "none", "relative positions in self-attention: none, keys, or keys-values"
     )
     max_relative_length: int = option(8, "of --relative-positions: distance from which on all are one")
-    encoder_history: ChoiceEnum(list(HISTORIES)) = option("none", "how encoder layers read those before them")
-    decoder_history: ChoiceEnum(list(HISTORIES)) = option("none", "how decoder layers read those before them")
+    encoder_history: HistoryName = option("none", "how encoder layers read those before them")
+    decoder_history: HistoryName = option("none", "how decoder layers read those before them")
     word_dropout: float = option(
         0.0, "probability of dropping a word's whole embedding, source and target, in training"
     )
-    position_encoder: ChoiceEnum(list(POSITION_ENCODERS)) = option(
+    position_encoder: PositionEncoderName = option(
         "none",
         "what tells the blocks about positions: none, sinusoidal or learned (added to their inputs), floater (a flow "
         "of biases of queries, keys and values), rnn-scalar-1 to rnn-vector-2 (a recurrent network in its place)",
     )
-    position_blocks: ChoiceEnum(list(POSITION_BLOCKS)) = option("all", "which blocks --position-encoder tells")
-    flow_sharing: ChoiceEnum(list(FLOW_SHARING)) = option(
+    position_blocks: PositionBlocksName = option("all", "which blocks --position-encoder tells")
+    flow_sharing: FlowSharingName = option(
         "all", "one flow for all biases, or three, for encoder, decoder and cross-attention's source (stack, released)"
     )
-    flow_method: ChoiceEnum(list(FLOW_METHODS)) = option("rk4", "solver of the flow")
+    flow_method: FlowMethodName = option("rk4", "solver of the flow")
     flow_step: float = option(4.0, "tokens that a step of the flow's solver spans (released: 0.2)")
-    flow_gradient: ChoiceEnum(list(FLOW_GRADIENTS)) = option(
+    flow_gradient: FlowGradientName = option(
         "direct", "gradients through the flow's solver: direct back-propagation, or adjoint (less memory, more time)"
     )
     flow_update_interval: int = option(
@@ -103,21 +112,6 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
 
 
-# Options, their values that ask for nothing (-1 in released checkpoints), and where the others have no meaning.
-_NO_BIASES = ("none", "sinusoidal", "learned")
-_NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
-_NEEDS = (
-    ("max_relative_length", (8, -1), "relative_positions", ("none",)),
-    ("gate_sharing", ("shared",), "coefficients", ("fixed", "ones")),
-    ("position_blocks", ("all",), "position_encoder", ("none",)),
-    ("flow_sharing", ("all",), "position_encoder", _NO_BIASES),
-    ("flow_update_interval", (1,), "position_encoder", _NO_BIASES),
-    ("flow_method", ("rk4",), "position_encoder", _NO_FLOW),
-    ("flow_step", (4.0,), "position_encoder", _NO_FLOW),
-    ("flow_gradient", ("direct",), "position_encoder", _NO_FLOW),
-)
-
-
 def nested(cfg: Any, config_class: type) -> TransformerConfig:
     """What fairseq's Transformer is built from: of the flat configuration, or of what fairseq or hydra made of it.
 
@@ -125,14 +119,9 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
         ValueError: for a field that is unknown, missing or out of its set, or does not go with another.
     """
     cfg = to_transformer_config(cfg, config_class)
-    for name, idle, of, without in _NEEDS:
-        if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
-            flag, of_flag = (f"--{field.replace('_', '-')}" for field in (name, of))
-            raise ValueError(f"{flag} {value}: has no meaning with {of_flag} {getattr(cfg, of)}")
     if str(cfg.position_encoder) == "learned":
         cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
-    elif str(cfg.position_encoder) == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
-        raise ValueError("--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos")
+    check_model(cfg)
     return cfg
 
 
@@ -160,8 +149,8 @@ class SplitTransformerModel(TransformerModelBase):
     def __init__(self, args: Any, encoder: Encoder, decoder: Decoder):
         super().__init__(args, encoder, decoder)
         self.position_encoder = build_position_encoder(self.cfg, {"encoder": encoder, "decoder": decoder})
-        for stack in (encoder, decoder):  # not a child of theirs
-            stack.__dict__["position_encoder"] = self.position_encoder
+        for stack in (encoder, decoder):
+            stack.tell_positions(self.position_encoder)
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **more: Any) -> Any:
         """As of fairseq's Transformer: (B, S), (B,) and (B, T) -> (B, T, symbols), and what else there is."""
@@ -193,8 +182,6 @@ class SplitTransformerModel(TransformerModelBase):
         cls, cfg: TransformerConfig, dictionary: Any, embed_dim: int, path: Optional[str] = None
     ) -> nn.Embedding:
         embedding = super().build_embedding(cfg, dictionary, embed_dim, path)
-        if not 0 <= cfg.word_dropout < 1:
-            raise ValueError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
         if cfg.word_dropout > 0:
             embedding = WordDropoutEmbedding.from_pretrained(
                 embedding.weight, freeze=False, padding_idx=embedding.padding_idx

@@ -15,23 +15,20 @@ RELATIVE_POSITIONS = ("none", "keys", "keys-values")
 
 
 class StagedAttention(MultiheadAttention):
-    """fairseq's attention, with a cache of step-by-step decoding a stage, and one of the source a sentence.
+    """fairseq's attention, with one cache of step-by-step decoding per stage, and one of the source per sentence.
 
-    A Runge-Kutta layer attends several times a step, to states of its own each time. fairseq keeps one cache a module,
-    and would append the stages to each other. ``stage`` says which evaluation the next call belongs to; the layer sets
-    it.
+    A Runge-Kutta layer attends several times per step, to states of its own each time. fairseq keeps one cache per
+    module, and would append the stages to each other; here a call names the stage that it belongs to.
 
     A beam search repeats a sentence's source for each of its hypotheses. Told their number (``set_beam_size``),
     cross-attention keeps keys and values of the sentences, and takes the hypotheses for so many queries of theirs.
     """
 
-    stage = 0
+    def _get_input_buffer(self, incremental_state: Optional[dict], stage: int = 0) -> dict:
+        return self.get_incremental_state(incremental_state, f"attn_state.{stage}") or {}
 
-    def _get_input_buffer(self, incremental_state: Optional[dict]) -> dict:
-        return self.get_incremental_state(incremental_state, f"attn_state.{self.stage}") or {}
-
-    def _set_input_buffer(self, incremental_state: Optional[dict], buffer: dict) -> Optional[dict]:
-        return self.set_incremental_state(incremental_state, f"attn_state.{self.stage}", buffer)
+    def _set_input_buffer(self, incremental_state: Optional[dict], buffer: dict, stage: int = 0) -> Optional[dict]:
+        return self.set_incremental_state(incremental_state, f"attn_state.{stage}", buffer)
 
     def forward(
         self,
@@ -45,6 +42,7 @@ class StagedAttention(MultiheadAttention):
         attn_mask: Optional[Tensor] = None,
         need_head_weights: bool = False,
         biases: Optional[Biases] = None,
+        stage: int = 0,
     ) -> tuple[Tensor, Optional[Tensor]]:
         """Attend; as fairseq's attention does: to the bit in evaluation in single precision, of a beam to rounding.
 
@@ -58,6 +56,7 @@ class StagedAttention(MultiheadAttention):
             attn_mask: (T, S), minus infinity where attention is forbidden.
             need_head_weights: return them for every head.
             biases: what positions add to queries, keys and values.
+            stage: which evaluation of the step this is, from 0; each has a cache of its own.
 
         Returns:
             (T, B, C); the weights (B, T, S), or (H, B, T, S) for every head, or None.
@@ -74,7 +73,7 @@ class StagedAttention(MultiheadAttention):
             )
         length = len(query)
         static = static_kv and incremental_state is not None
-        source = self._get_input_buffer(incremental_state) if static else {}
+        source = self._get_input_buffer(incremental_state, stage) if static else {}
         if source:
             q = self.q_proj(query)
             q = self._heads(q if biases is None else _add(q, biases.query()))
@@ -88,9 +87,9 @@ class StagedAttention(MultiheadAttention):
             q, k, v = self._project(query, key, value, biases, hypotheses)
             if static:
                 source = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
-                self._set_input_buffer(incremental_state, source | {"hypotheses": hypotheses})
+                self._set_input_buffer(incremental_state, source | {"hypotheses": hypotheses}, stage)
             elif incremental_state is not None:
-                k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask)
+                k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask, stage)
         q = as_queries(q, len(k))
         dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
         # Two products by themselves are faster than PyTorch's kernel for one query, in decoding, where there is no
@@ -140,9 +139,9 @@ class StagedAttention(MultiheadAttention):
         # (T, B, C) -> (B, H, T, d)
         return x.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0, 3)
 
-    def _remember(self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor]) -> tuple:
+    def _remember(self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor], stage: int) -> tuple:
         """Keys and values (B, H, S, d) of all positions so far, and their padding (B, S), from the newest."""
-        buffer = self._get_input_buffer(incremental_state)
+        buffer = self._get_input_buffer(incremental_state, stage)
         before = buffer.get("prev_key_padding_mask")
         if buffer:
             order = buffer["order"]
@@ -150,16 +149,15 @@ class StagedAttention(MultiheadAttention):
             before = before if before is None or order is None else before[order]
         mask = self._append_prev_key_padding_mask(mask, before, k.size(0), k.size(2), static_kv=False)
         buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": mask, "order": None}
-        self._set_input_buffer(incremental_state, buffer)
+        self._set_input_buffer(incremental_state, buffer, stage)
         return k, v, mask
 
     def reorder_incremental_state(self, incremental_state: Optional[dict], new_order: Tensor) -> Optional[dict]:
         """Have the cache of every stage follow the hypotheses of a beam."""
-        self.stage = 0
-        while buffer := self._get_input_buffer(incremental_state):
-            self._set_input_buffer(incremental_state, reorder(buffer, new_order))
-            self.stage += 1
-        self.stage = 0  # where a layer evaluates once, it does not say so
+        stage = 0
+        while buffer := self._get_input_buffer(incremental_state, stage):
+            self._set_input_buffer(incremental_state, reorder(buffer, new_order), stage)
+            stage += 1
         return incremental_state
 
 
@@ -225,6 +223,7 @@ class RelativeAttention(StagedAttention):
         need_weights: bool = True,
         attn_mask: Optional[Tensor] = None,
         biases: Optional[Biases] = None,
+        stage: int = 0,
     ) -> tuple[Tensor, Optional[Tensor]]:
         """Attend from every position to all that the masks leave.
 
@@ -236,6 +235,7 @@ class RelativeAttention(StagedAttention):
             need_weights: return the weights, averaged over heads.
             attn_mask: (T, S), minus infinity where attention is forbidden.
             biases: what positions add to queries, keys and values.
+            stage: which evaluation of the step this is, from 0; each has a cache of its own.
 
         Returns:
             (T, B, C); the weights (B, T, S) or None.
@@ -243,7 +243,7 @@ class RelativeAttention(StagedAttention):
         length, batch, _ = query.shape
         q, k, v = self._project(query, query, query, biases)
         if incremental_state is not None:
-            k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask)
+            k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask, stage)
         q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (N, T, d), N = B H
         scores = torch.bmm(q, k.transpose(1, 2))  # (N, T, S)
         columns = _distances(length, k.size(1), self.max_relative_length, q.device).expand_as(scores)

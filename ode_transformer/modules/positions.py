@@ -10,7 +10,7 @@ A position is a token's own index, padding left out.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -102,14 +102,16 @@ class Biases(NamedTuple):
         return _look_up(self.keys_values.flatten(1), self.key_index).chunk(2, dim=-1)
 
 
-NO_BIASES: Mapping[str, Biases] = MappingProxyType({})
-
-
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class Place:
     """What a layer is told: an addition to its input (T, B, C), and the biases of its attentions by name."""
 
     addition: Optional[Tensor] = None
-    biases: Mapping[str, Biases] = NO_BIASES
+    biases: Mapping[str, Biases] = field(default_factory=dict)
+
+    def add(self, x: Tensor) -> Tensor:
+        """The layer's input, with what is added to it."""
+        return x if self.addition is None else x + self.addition
 
 
 class PositionEncoder(nn.Module):
@@ -187,6 +189,146 @@ class BlockPositions(PositionEncoder):
         return [Place(), *(places if self.learned else places * (self.depths[side] - 1))]
 
 
+class Layout:
+    """Which projections of a model's attentions move with the position, and which solver moves them.
+
+    A *piece* is the projections of an attention that move together: its queries', or its keys' and values'. The
+    projections are the layers': this is no module, or they would be its children as well.
+
+    Args:
+        sides: the stacks by name, encoder and decoder.
+        sharing: ``all``, one solver; ``stack``, one for the encoder's attention, one for the decoder's and the queries
+            of cross-attention, one for its keys and values, as released.
+        blocks: ``all``, or the ``input`` block alone.
+
+    Raises:
+        ValueError: a solver whose projections are of several widths.
+    """
+
+    def __init__(self, sides: Mapping[str, Any], sharing: str, blocks: str):
+        self.sharing = sharing
+        self.pieces: dict[str, list[list[nn.Linear]]] = {}  # of each solver
+        self.layers: dict[str, list[dict[str, tuple]]] = {}  # a layer's attentions, each with two (solver, piece)
+        for side, stack in sides.items():
+            layers = self.layers[side] = []
+            for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
+                layers.append({})
+                for name in ("macaron_attn", "self_attn", "encoder_attn"):
+                    attention = getattr(layer, name, None)
+                    if attention is None:
+                        continue
+                    memory = "source" if name == "encoder_attn" else side
+                    _reset_biases(attention, len(stack.layers), side, memory)
+                    if blocks == "all" or i == 0:
+                        q = self._add(side, attention.q_proj)
+                        layers[i][name] = (q, self._add(memory, attention.k_proj, attention.v_proj))
+
+    def _add(self, solver: str, *projections: nn.Linear) -> tuple[str, int]:
+        solver = solver if self.sharing == "stack" else "all"
+        pieces = self.pieces.setdefault(solver, [])
+        pieces.append(list(projections))
+        return solver, len(pieces) - 1
+
+    def widths(self) -> dict[str, int]:
+        """C of every solver."""
+        found = {}
+        for name in self.pieces:
+            widths = sorted({bias.numel() for bias in self.initial(name)})
+            if len(widths) > 1:
+                raise ValueError(f"--flow-sharing {self.sharing}: needs one width of encoder and decoder, got {widths}")
+            (found[name],) = widths
+        return found
+
+    def initial(self, solver: str) -> list[nn.Parameter]:
+        """b(0) of every row that a solver moves, (C,) each: the biases that the projections have anyway."""
+        return [projection.bias for piece in self.pieces[solver] for projection in piece]
+
+    def split(self, solver: str, moved: Tensor) -> Sequence[Tensor]:
+        """Rows that a solver moved, (N, R, C) -> those of every piece, (N, 1 or 2, C)."""
+        return moved.split([len(piece) for piece in self.pieces[solver]], dim=1)
+
+    def places(self, side: str, own: "Located", source: Optional["Located"]) -> list[Place]:
+        """What the layers of a side are told, of their own tokens and, in a decoder, of the source's."""
+        places = []
+        for layer in self.layers[side]:
+            biases = {}
+            for name, ((q_solver, q), (kv_solver, kv)) in layer.items():
+                memory = source if name == "encoder_attn" else own
+                if memory is not None:
+                    q_table, kv_table = own.tables[q_solver][q], memory.tables[kv_solver][kv]
+                    biases[name] = Biases(q_table, kv_table, own.index, memory.index)
+            places.append(Place(biases=biases))
+        return places
+
+
+Tables = Mapping[str, Sequence[Tensor]]
+"""What was solved: of every solver the pieces (N, 1 or 2, C), b(t) - b(0) at N positions."""
+
+
+class Located(NamedTuple):
+    """Tables, and where the tokens of some columns are in them."""
+
+    tables: Tables
+    index: Index
+
+
+class Solution(NamedTuple):
+    """Tables without gradients, of the positions 0 to ``length`` - 1, and of which weights they are."""
+
+    length: int
+    weights: Any
+    tables: Tables
+
+
+class Cache:
+    """Solutions that outlive a pass: that of evaluation, and that of an interval of updates."""
+
+    evaluated: Optional[Solution] = None
+    held: Optional[Solution] = None
+
+    def forget(self) -> None:
+        """Forget both."""
+        self.evaluated = self.held = None
+
+
+class GivenPositions:
+    """Explicit positions of a side's tokens.
+
+    Args:
+        side: source or target, for errors.
+        positions: (T,) for all sentences or (B, T), increasing from the left.
+
+    Raises:
+        ValueError: they do not increase.
+    """
+
+    def __init__(self, side: str, positions: Tensor):
+        for row in positions.reshape(-1, positions.size(-1)):
+            check_positions(row)
+        self.side = side
+        self.grid, index = torch.unique(positions.to("cpu", torch.float64), return_inverse=True)  # (N,), sorted
+        self.index = index.view(-1, index.size(-1))  # (1 or B, T), of each position in the grid
+        self.tables: Optional[Tables] = None  # solved where no gradient is taken
+
+    def rows(self, hypotheses: int) -> Tensor:
+        """Which row each hypothesis takes, at first; a search reorders them, and sentences that end leave it."""
+        given = len(self.index)
+        return torch.arange(given).repeat_interleave(max(hypotheses // given, 1))
+
+    def look_up(self, rows: Tensor, padding: Tensor, columns: slice) -> Tensor:
+        """Where the tokens of some columns are in the grid, (T, B).
+
+        Raises:
+            ValueError: positions do not fit tokens of that padding, (B, T).
+        """
+        index, length = self.index[rows], padding.size(1)
+        fits = index.size(1) == length if self.side == "source" else index.size(1) >= length
+        if not fits or len(index) not in (1, len(padding)):
+            shape = (len(index), index.size(1))
+            raise ValueError(f"{self.side} positions of shape {shape}: do not fit tokens of {tuple(padding.shape)}")
+        return index[:, columns].t().to(padding.device)
+
+
 @with_incremental_state
 class BiasPositions(PositionEncoder):
     """Biases of queries, keys and values that move with the position, q_i = W_q x_i + b_q(t_i) (FLOATER, equation 13).
@@ -195,9 +337,9 @@ class BiasPositions(PositionEncoder):
     are a FLOATER's, and a dynamics of zero leaves it as it was. Queries move with their own position; so do keys and
     values, those of cross-attention with the source's.
 
-    All rows, three of each attention of each layer, are solved at once: in training once a pass, and where no gradient
-    is taken once for a model's weights, anew when a longer sentence comes. The solution is in no checkpoint. It is
-    forgotten when weights change in place or are loaded, and between training and evaluation; who writes to
+    All rows, three of each attention of each layer, are solved at once: in training once per pass, and where no
+    gradient is taken once for a model's weights, anew when a longer sentence comes. The solution is in no checkpoint.
+    It is forgotten when weights change in place or are loaded, and between training and evaluation; who writes to
     ``parameter.data`` otherwise has to call ``forget``.
 
     With an update interval, the dynamics receives gradients at every such update of the optimiser only, and what was
@@ -205,14 +347,11 @@ class BiasPositions(PositionEncoder):
 
     Args:
         build: makes a solver (``numerics/flow.py``) from C.
-        sides: the stacks by name, encoder and decoder.
-        sharing: ``all``, one solver; ``stack``, one for the encoder's attention, one for the decoder's and the queries
-            of cross-attention, one for its keys and values, as released.
-        blocks: ``all``, or the ``input`` block alone.
-        interval: updates of the optimiser from one solution to the next.
+        sides, sharing, blocks: as of ``Layout``.
+        interval: updates of the optimiser from one solution to the next, 1 or more.
 
     Raises:
-        ValueError: an interval below 1, or widths that do not go together.
+        ValueError: widths that do not go together.
     """
 
     def __init__(
@@ -224,50 +363,18 @@ class BiasPositions(PositionEncoder):
         interval: int = 1,
     ):
         super().__init__()
-        if interval < 1:
-            raise ValueError(f"--flow-update-interval {interval}: must be 1 or more")
         self.interval, self.updates = interval, 0
-        # A piece is the projections of an attention that move together: of its queries, or of its keys and values.
-        # Not children: they are the layers'.
-        self._pieces: dict[str, list[list[nn.Linear]]] = {}
-        self._layers: dict[str, list[dict[str, tuple]]] = {}  # a layer's attentions, each with two (solver, piece)
-
-        def add(solver: str, *projections: nn.Linear) -> tuple[str, int]:
-            solver = solver if sharing == "stack" else "all"
-            pieces = self._pieces.setdefault(solver, [])
-            pieces.append(list(projections))
-            return solver, len(pieces) - 1
-
-        for side, stack in sides.items():
-            layers = self._layers[side] = []
-            for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
-                layers.append({})
-                for name in ("macaron_attn", "self_attn", "encoder_attn"):
-                    attention = getattr(layer, name, None)
-                    if attention is None:
-                        continue
-                    memory = "source" if name == "encoder_attn" else side
-                    _reset_biases(attention, len(stack.layers), side, memory)
-                    if blocks == "all" or i == 0:
-                        q = add(side, attention.q_proj)
-                        layers[i][name] = (q, add(memory, attention.k_proj, attention.v_proj))
-        self.solvers = nn.ModuleDict()
-        for name, pieces in self._pieces.items():
-            widths = sorted({projection.bias.numel() for piece in pieces for projection in piece})
-            if len(widths) > 1:
-                raise ValueError(f"--flow-sharing {sharing}: needs one width of encoder and decoder, got {widths}")
-            self.solvers[name] = build(widths[0])
+        self.layout = Layout(sides, sharing, blocks)
+        self.solvers = nn.ModuleDict({name: build(width) for name, width in self.layout.widths().items()})
         for p in self.solvers.parameters():
             p.param_group = "flow"  # for an optimiser that treats it apart
-        # (length, weights, tables): of evaluation; of an interval of updates; of one pass.
-        self._cache: Optional[tuple] = None
-        self._held: Optional[tuple] = None
-        self._pass: Optional[tuple] = None
-        self._given: dict[str, list] = {}  # side -> positions, the index of each token in them, tables
+        self.cache = Cache()
+        self._pass: Optional[tuple[int, Tables]] = None  # length and tables of ``one_pass``
+        self._given: dict[str, GivenPositions] = {}
 
     def encoder(self, tokens: Tensor, padding: Tensor) -> list[Place]:
         source = self._place("source", padding, slice(0, tokens.size(1)))
-        return [self._told(layer, source, source) for layer in self._layers["encoder"]]
+        return self.layout.places("encoder", source, source)
 
     def decoder(
         self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
@@ -279,46 +386,29 @@ class BiasPositions(PositionEncoder):
             target = self._place("target", padding, columns, incremental_state)
             if source_padding is not None:
                 source = self._place("source", source_padding, slice(0, source_length), incremental_state)
-        return [self._told(layer, target, source) for layer in self._layers["decoder"]]
+        return self.layout.places("decoder", target, source)
 
-    @staticmethod
-    def _told(layer: dict[str, tuple], own: tuple, source: Optional[tuple]) -> Place:
-        biases = {}
-        for name, ((q_solver, q), (kv_solver, kv)) in layer.items():
-            memory = source if name == "encoder_attn" else own
-            if memory is not None:
-                biases[name] = Biases(own[0][q_solver][q], memory[0][kv_solver][kv], own[1], memory[1])
-        return Place(biases=biases)
-
-    def _place(
-        self, side: str, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None
-    ) -> tuple[dict, Index]:
-        """Tables that are long enough, and the index of some columns in them."""
+    def _place(self, side: str, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None) -> Located:
         if side not in self._given:
-            return self._tables(padding.size(1)), token_index(padding, columns)
-        grid, index, tables = self._given[side]
-        index = index.view(-1, index.size(-1))
-        shape, length = tuple(index.shape), padding.size(1)
-        fits = shape[1] == length if side == "source" else shape[1] >= length
-        if len(index) > 1:
-            index = index[self._rows(side, len(index), len(padding), incremental_state)]
-        if not fits or len(index) not in (1, len(padding)):
-            raise ValueError(f"{side} positions of shape {shape}: do not fit tokens of {tuple(padding.shape)}")
+            return Located(self._tables(padding.size(1)), token_index(padding, columns))
+        given = self._given[side]
+        index = given.look_up(self._rows(given, len(padding), incremental_state), padding, columns)
         if torch.is_grad_enabled():
-            tables = self._solve(grid)
-        elif tables is None:
-            tables = self._given[side][2] = self._solve(grid)
-        return tables, index[:, columns].t().to(padding.device)
+            return Located(self._solve(given.grid), index)
+        if given.tables is None:
+            given.tables = self._solve(given.grid)
+        return Located(given.tables, index)
 
-    def _rows(self, side: str, given: int, hypotheses: int, incremental_state: Optional[dict]) -> Tensor:
-        """Which of the given rows each hypothesis takes; a search reorders them, and sentences that end leave it."""
-        kept = None if incremental_state is None else self.get_incremental_state(incremental_state, side)
-        if kept is not None:
-            return kept["rows"]
-        rows = torch.arange(given).repeat_interleave(max(hypotheses // given, 1))
-        if incremental_state is not None:
-            self.set_incremental_state(incremental_state, side, {"rows": rows})
-        return rows
+    def _rows(self, given: GivenPositions, hypotheses: int, incremental_state: Optional[dict]) -> Tensor:
+        if len(given.index) == 1:
+            return torch.zeros(1, dtype=torch.long)
+        if incremental_state is None:
+            return given.rows(hypotheses)
+        kept = self.get_incremental_state(incremental_state, given.side)
+        if kept is None:
+            kept = {"rows": given.rows(hypotheses)}
+            self.set_incremental_state(incremental_state, given.side, kept)
+        return kept["rows"]
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Follow the hypotheses of a beam."""
@@ -327,50 +417,50 @@ class BiasPositions(PositionEncoder):
                 rows = kept["rows"][new_order.to("cpu")]
                 self.set_incremental_state(incremental_state, side, {"rows": rows})
 
-    def _tables(self, length: int) -> dict[str, Sequence[Tensor]]:
-        """The pieces (N, 1 or 2, C) of every solver, for the positions 0 to length - 1 at least."""
+    def _tables(self, length: int) -> Tables:
+        """The tables of the positions 0 to length - 1 at least."""
         if self._pass is not None and self._pass[0] >= length:
             return self._pass[1]
+        cache = self.cache
         if self.training and self.updates % self.interval != 0:
-            if self._held is None or self._held[0] < length:
-                self._held = self._remembered(length, None)
-            tables = self._held[2]
+            if cache.held is None or cache.held.length < length:
+                cache.held = self._remembered(length, None)
+            tables = cache.held.tables
             if torch.is_grad_enabled():
                 # Gradients of zero rather than none: distributed training waits for those of all parameters.
                 zero = sum(p.sum() for p in self.solvers.parameters()) * 0.0
                 tables = {name: [piece + zero for piece in pieces] for name, pieces in tables.items()}
             return tables
         if torch.is_grad_enabled():
-            self._held = None  # what is held next is computed from the weights that this update makes
+            cache.held = None  # what is held next is computed from the weights that this update makes
             return self._solve(torch.arange(length))
-        biases = [projection.bias for pieces in self._pieces.values() for piece in pieces for projection in piece]
+        biases = [bias for name in self.solvers for bias in self.layout.initial(name)]
         parameters = (*self.solvers.parameters(), *biases)
         weights = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters]
-        if self._cache is None or self._cache[0] < length or self._cache[1] != weights:
-            self._cache = self._remembered(length, weights)
-        return self._cache[2]
+        if cache.evaluated is None or cache.evaluated.length < length or cache.evaluated.weights != weights:
+            cache.evaluated = self._remembered(length, weights)
+        return cache.evaluated.tables
 
     @torch.no_grad()
-    def _remembered(self, length: int, weights: Any) -> tuple:
+    def _remembered(self, length: int, weights: Any) -> Solution:
         longer = max(64, 2 ** (length - 1).bit_length())
-        return longer, weights, self._solve(torch.arange(longer))
+        return Solution(longer, weights, self._solve(torch.arange(longer)))
 
-    def _solve(self, positions: Tensor) -> dict[str, Sequence[Tensor]]:
+    def _solve(self, positions: Tensor) -> Tables:
         tables = {}
-        for name, pieces in self._pieces.items():
-            initial = torch.stack([projection.bias for piece in pieces for projection in piece])
-            moved = self.solvers[name](initial, positions).to(initial.dtype)
-            tables[name] = moved.split([len(piece) for piece in pieces], dim=1)
+        for name, solver in self.solvers.items():
+            initial = torch.stack(self.layout.initial(name))
+            tables[name] = self.layout.split(name, solver(initial, positions).to(initial.dtype))
         return tables
 
     def biases(self, length: int) -> dict[str, Tensor]:
         """b(t) of all that moves, at positions 0 to ``length`` - 1: ``encoder.0.self_attn.q`` -> (N, C)."""
         tables, found = self._solve(torch.arange(length)), {}
-        for side, layers in self._layers.items():
+        for side, layers in self.layout.layers.items():
             for i, layer in enumerate(layers):
                 for name, pieces in layer.items():
                     moved = [row for solver, piece in pieces for row in tables[solver][piece].unbind(1)]
-                    projections = [p for solver, piece in pieces for p in self._pieces[solver][piece]]
+                    projections = [p for solver, piece in pieces for p in self.layout.pieces[solver][piece]]
                     for x, row, projection in zip("qkv", moved, projections, strict=True):
                         found[f"{side}.{i}.{name}.{x}"] = row + projection.bias
         return found
@@ -403,9 +493,7 @@ class BiasPositions(PositionEncoder):
         try:
             for side, positions in (("source", source), ("target", target)):
                 if positions is not None:
-                    for row in positions.reshape(-1, positions.size(-1)):
-                        check_positions(row)
-                    self._given[side] = [*torch.unique(positions.to("cpu", torch.float64), return_inverse=True), None]
+                    self._given[side] = GivenPositions(side, positions)
             yield
         finally:
             self._given = outer
@@ -416,11 +504,11 @@ class BiasPositions(PositionEncoder):
 
     def forget(self) -> None:
         """Forget what was solved; the next pass solves anew."""
-        self._cache = self._held = None
+        self.cache.forget()
 
     def train(self, mode: bool = True) -> "BiasPositions":
         if mode != self.training:  # fairseq calls this once a batch; optimisers change weights without a trace
-            self._cache = None
+            self.cache.evaluated = None
         return super().train(mode)
 
     def _apply(self, *args: Any, **more: Any) -> "BiasPositions":
@@ -443,25 +531,12 @@ def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> 
     Args:
         cfg: the configuration.
         sides: the stacks by name, encoder and decoder.
-
-    Raises:
-        ValueError: an encoder that does not fit the architecture.
     """
     name, blocks = str(cfg.position_encoder), str(cfg.position_blocks)
     if name in ("sinusoidal", "learned"):
-        if cfg.no_token_positional_embeddings:
-            raise ValueError(f"--position-encoder {name}: has no meaning with --no-token-positional-embeddings")
         return BlockPositions(cfg, name == "learned", sides) if blocks == "all" else None
     if name == "none":
         return None
-    for option, given in (
-        ("cross-self-attention", cfg.cross_self_attention),
-        ("offload-activations", cfg.offload_activations),
-        ("encoder-xformers-att-config", cfg.encoder.xformers_att_config),
-        ("decoder-xformers-att-config", cfg.decoder.xformers_att_config),
-    ):
-        if given:
-            raise ValueError(f"--position-encoder {name}: does not go with --{option}")
 
     def build(dim: int) -> nn.Module:
         if name == "floater":

@@ -117,7 +117,24 @@ class Gates(nn.Module):
         return weighted_sum(self.weights(stages), stages)
 
 
-COEFFICIENTS = ("fixed", "ones", "scalars", "sigmoid", "two-sigmoids", "two-tanh", "ema")
+_GATES = {"sigmoid": (1, torch.sigmoid), "two-sigmoids": (2, torch.sigmoid), "two-tanh": (2, torch.tanh)}
+
+COEFFICIENTS = ("fixed", "ones", "scalars", *_GATES, "ema")
+
+
+def check_coefficients(name: str, stages: int) -> None:
+    """Whether coefficients of that name can weigh so many stages.
+
+    Raises:
+        ValueError: no such name, or a gate of two stages for a method of another number.
+    """
+    if name not in COEFFICIENTS:
+        raise ValueError(f"coefficients {name!r}: must be one of {', '.join(COEFFICIENTS)}")
+    if name in _GATES and stages != 2:
+        raise ValueError(
+            f"coefficients {name!r} weigh two stages, and the integrator has {stages}: must be one of fixed, ones, "
+            f"scalars, ema; or the integrator one of two stages, such as heun"
+        )
 
 
 def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_dim: int) -> Optional[nn.Module]:
@@ -133,21 +150,15 @@ def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_d
         A ``Combine``, with parameters where something is learned; None for the method's own weights.
 
     Raises:
-        ValueError: no such name, or a gate of two stages for a method of another number.
+        ValueError: as of ``check_coefficients``.
     """
-    if name not in COEFFICIENTS:
-        raise ValueError(f"coefficients {name!r}: must be one of {', '.join(COEFFICIENTS)}")
-    if name == "fixed" or (name == "ones" and stages == 1):
-        return None
-    if name == "ones":
+    check_coefficients(name, stages)
+    if name in _GATES:
+        return Gates(embed_dim, *_GATES[name])
+    if name == "ones" and stages > 1:
         return Ones()
     if name == "scalars":
         return Scalars(initial)
     if name == "ema":
         return MovingAverage()
-    if stages != 2:
-        raise ValueError(
-            f"coefficients {name!r} weigh two stages, and the integrator has {stages}: must be one of fixed, ones, "
-            f"scalars, ema; or the integrator one of two stages, such as heun"
-        )
-    return Gates(embed_dim, 1 if name == "sigmoid" else 2, torch.tanh if name == "two-tanh" else torch.sigmoid)
+    return None

@@ -3,11 +3,12 @@
 A method is data plus one loop:
 
 - ``ButcherTableau``, an explicit Runge-Kutta method, and ``rk_step``: all evaluations within one layer;
-- ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``;
-- ``Polynomial``, PolyNet's powers of one residual function, and ``polynomial_step``.
+- ``Polynomial``, PolyNet's powers of one residual function, and ``polynomial_step``: likewise;
+- ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``.
 
-All tensors are states of any one shape; f: y -> f(y) keeps it. Observed orders are measured in the tests. A method of
-your own is a name in ``INTEGRATORS``.
+The first two have a method ``step``, which is all that a layer asks of its integrator. All tensors are states of any
+one shape; f: y -> f(y) keeps it. Observed orders are measured in the tests. A method of your own is an entry of
+``INTEGRATORS``.
 
 Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux.
 """
@@ -52,7 +53,7 @@ class ButcherTableau:
 
     @property
     def stages(self) -> int:
-        """Evaluations of f a step."""
+        """Evaluations of f per step."""
         return len(self.b)
 
     @property
@@ -79,6 +80,10 @@ class ButcherTableau:
         )
         holds = [all(math.isclose(found, wanted, abs_tol=1e-9) for found, wanted in each) for each in conditions]
         return [*holds, False].index(False)
+
+    def step(self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None) -> Tensor:
+        """``rk_step`` with this method."""
+        return rk_step(f, y, self, h, combine)
 
 
 EULER = ButcherTableau(((),), (1.0,))
@@ -153,8 +158,12 @@ class Polynomial:
 
     @property
     def stages(self) -> int:
-        """Evaluations of f a step."""
+        """Evaluations of f per step."""
         return len(self.weights)
+
+    def step(self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None) -> Tensor:
+        """``polynomial_step`` with this method."""
+        return polynomial_step(f, y, self, h, combine)
 
 
 POLYNET = Polynomial((1.0, 1.0))
@@ -207,7 +216,7 @@ class Multistep:
 
     @property
     def stages(self) -> int:
-        """Evaluations of f a step."""
+        """Evaluations of f per step."""
         return 1
 
 
@@ -278,7 +287,9 @@ def multistep_step(
     return weighted_sum([*of_states.values(), *of_increments.values()], terms)
 
 
-INTEGRATORS: dict[str, Union[ButcherTableau, Polynomial, Multistep]] = {
+Integrator = Union[ButcherTableau, Polynomial, Multistep]
+
+INTEGRATORS: dict[str, Integrator] = {
     "euler": EULER,
     "heun": HEUN,
     "midpoint": MIDPOINT,
@@ -293,7 +304,7 @@ INTEGRATORS: dict[str, Union[ButcherTableau, Polynomial, Multistep]] = {
 }
 
 
-def get_integrator(name: str) -> Union[ButcherTableau, Polynomial, Multistep]:
+def get_integrator(name: str) -> Integrator:
     """The integrator of that name.
 
     Raises:

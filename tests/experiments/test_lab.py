@@ -10,6 +10,7 @@ from torch import nn
 
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, lab
+from ode_transformer.modules.layers import Sublayer
 from ode_transformer.numerics.integrators import INTEGRATORS, Multistep
 from tests.experiments.test_plots import write
 from tests.helpers import ROOT, batch, environment, small
@@ -62,7 +63,7 @@ def test_a_linear_layer_has_the_difference_that_theory_has():
     """For y' = a y, a whole Euler step is 1 + a, two half steps are (1 + a / 2)^2: they differ by a^2 / 4 of a."""
     m = small("macaron", **{"splitting": "lie-trotter"})
     for layer in nn.ModuleList.__iter__(m.encoder.layers):
-        layer._substeps = lambda *_, **__: [(lab_sublayer(0.3), 1.0)]
+        make_linear(layer, 0.3)
     rows = lab.step_errors(m, net_input())
     assert all(row["difference"] == pytest.approx(0.3 / 4, rel=1e-3) for row in rows)
     assert all(row["increment"] == pytest.approx(0.3, rel=1e-3) for row in rows)
@@ -72,17 +73,17 @@ def test_and_a_linear_layer_of_heuns():
     """A whole step is p(a) = 1 + a + a^2 / 2, two half steps are p(a / 2)^2."""
     m = small("rk2_tiny", **{"encoder-history": "none"})
     for layer in nn.ModuleList.__iter__(m.encoder.layers):
-        layer._substeps = lambda *_, **__: [(lab_sublayer(0.3), 1.0)]
+        make_linear(layer, 0.3)
     whole, halves = 1 + 0.3 + 0.3**2 / 2, (1 + 0.15 + 0.15**2 / 2) ** 2
     for row in lab.step_errors(m, net_input()):
         assert row["increment"] == pytest.approx(whole - 1, rel=1e-3)
         assert row["difference"] == pytest.approx((halves - whole) / (whole - 1), rel=1e-2)
 
 
-def lab_sublayer(a):
-    from ode_transformer.modules.layers import Sublayer
-
-    return Sublayer("F", lambda x: a * x, nn.Identity())
+def make_linear(layer, a):
+    """Leave a layer one sub-layer, x -> a x."""
+    layer.linear, layer.identity = lambda x: a * x, nn.Identity()
+    layer.sublayers = (Sublayer("G", ("linear",), "identity", 1.0),)
 
 
 @pytest.mark.parametrize(

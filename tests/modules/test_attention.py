@@ -163,9 +163,9 @@ def test_every_stage_has_its_cache_and_follows_the_beam(attention):
             for order in (torch.tensor([2, 0, 0]), torch.tensor([1, 0, 2])):
                 attention.reorder_incremental_state(state, order)
                 rows = rows[order]
-        for attention.stage in range(2):
-            y = x[attention.stage][: step + 1, rows]
-            found, _ = attention(y[-1:], y[-1:], y[-1:], incremental_state=state)
+        for stage in range(2):
+            y = x[stage][: step + 1, rows]
+            found, _ = attention(y[-1:], y[-1:], y[-1:], incremental_state=state, stage=stage)
             at_once, _ = attention(y, y, y, attn_mask=future(step + 1).float())
             torch.testing.assert_close(found, at_once[-1:])
 

@@ -9,7 +9,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 
 from ode_transformer.models.transformer import SplitTransformerConfig
-from ode_transformer.modules.layers import DecoderLayer, EncoderLayer
+from ode_transformer.modules.layers import DecoderContext, DecoderLayer, EncoderContext, EncoderLayer
 
 
 def config(splitting="lie-trotter", pre_norm=True, hidden=1, **more):
@@ -55,7 +55,7 @@ def test_lie_trotter_is_fairseqs_encoder_layer(data, pre_norm, dropout):
     outputs, gradients = [], []
     for layer in (ours, stock):
         torch.manual_seed(1)
-        y = layer(x, mask)
+        y = layer(x, EncoderContext(mask) if layer is ours else mask)
         (y * torch.arange(y.numel()).view_as(y)).sum().backward()
         outputs.append(y)
         gradients.append({n: p.grad for n, p in layer.named_parameters()})
@@ -74,7 +74,9 @@ def test_lie_trotter_is_fairseqs_decoder_layer_bit_for_bit(data, pre_norm, need_
     perturb(stock)
     ours.load_state_dict(stock.state_dict())
     keywords = {"self_attn_mask": future, "self_attn_padding_mask": x_mask, "need_head_weights": need_head_weights}
-    (y, attn, _), (y_stock, attn_stock, _) = (layer(x, enc, enc_mask, **keywords) for layer in (ours, stock))
+    y_stock, attn_stock, _ = stock(x, enc, enc_mask, **keywords)
+    context = DecoderContext(enc, enc_mask, None, future, x_mask, need_head_weights=need_head_weights)
+    y, attn, _ = ours(x, context)
     assert torch.equal(y, y_stock)
     assert torch.equal(attn, attn_stock)
     assert attn.dim() == (4 if need_head_weights else 3)
@@ -108,7 +110,10 @@ def test_macaron_is_equations_17_to_19(data, pre_norm):
         if layer is decoder:
             y = sub(cross, layer.encoder_attn_layer_norm, y, 1)
         y = sub(last, layer.final_layer_norm, y, 0.5)
-        ours = layer(x, x_mask) if layer is encoder else layer(x, enc, enc_mask, self_attn_mask=future)[0]
+        if layer is encoder:
+            ours = layer(x, EncoderContext(x_mask))
+        else:
+            ours, _, _ = layer(x, DecoderContext(enc, enc_mask, attn_mask=future))
         torch.testing.assert_close(ours, y)
 
 
@@ -124,8 +129,8 @@ def test_macaron_without_its_first_ffn_is_a_transformer_with_half_an_ffn(data, p
         halved = {n: p for n, p in macaron.state_dict().items() if "macaron" not in n}
         halved |= {n: p / 2 for n, p in halved.items() if n.startswith("fc2")}
         transformer.load_state_dict(halved)
-    expected = transformer(x if pre_norm else macaron.macaron_layer_norm(x), mask)
-    assert torch.equal(macaron(x, mask), expected)
+    expected = transformer(x if pre_norm else macaron.macaron_layer_norm(x), EncoderContext(mask))
+    assert torch.equal(macaron(x, EncoderContext(mask)), expected)
 
 
 def test_attention_twice_is_two_halves_around_a_feed_forward(data):
@@ -140,7 +145,7 @@ def test_attention_twice_is_two_halves_around_a_feed_forward(data):
     y = attention(layer.macaron_attn, layer.macaron_attn_layer_norm, x)
     y = y + layer.fc2(torch.relu(layer.fc1(layer.final_layer_norm(y))))
     y = attention(layer.self_attn, layer.self_attn_layer_norm, y)
-    torch.testing.assert_close(layer(x, mask), y)
+    torch.testing.assert_close(layer(x, EncoderContext(mask)), y)
 
 
 def test_two_hidden_layers_without_residual(data):
@@ -150,7 +155,7 @@ def test_two_hidden_layers_without_residual(data):
     y = layer.self_attn_layer_norm(x)
     y = x + layer.self_attn(y, y, y, key_padding_mask=mask)[0]
     z = torch.relu(layer.fc_hidden(torch.relu(layer.fc1(layer.final_layer_norm(y)))))
-    torch.testing.assert_close(layer(x, mask), y + layer.fc2(z))
+    torch.testing.assert_close(layer(x, EncoderContext(mask)), y + layer.fc2(z))
 
 
 @pytest.mark.parametrize(("splitting", "hidden"), [("strang", 2), ("lie-trotter", 3), ("lie-trotter", 0)])
@@ -172,10 +177,31 @@ def test_initial_values_are_those_of_the_papers_code():
             assert 0.9 * bound < p.abs().max() <= bound
 
 
+def test_modules_that_are_replaced_and_copied_are_those_that_run(data):
+    """Quantisation puts others in their places; averages of weights are trained beside a copy."""
+    x, _, mask, _, _ = data
+    layer = EncoderLayer(config("strang"))
+    copied = copy.deepcopy(layer)
+    for name in ("self_attn_layer_norm", "macaron_fc1", "fc1"):
+        setattr(copied, name, torch.nn.Sequential(getattr(copied, name)))
+    assert torch.equal(copied(x, EncoderContext(mask)), layer(x, EncoderContext(mask)))
+    with torch.no_grad():
+        copied.fc1[0].weight.zero_()
+    assert not torch.equal(copied(x, EncoderContext(mask)), layer(x, EncoderContext(mask)))
+
+
+def test_a_decoder_layer_without_a_source_has_self_attention_and_feed_forward(data):
+    x, _, _, _, future = data
+    layer, alone = DecoderLayer(config("strang")).eval(), DecoderLayer(config("strang"), no_encoder_attn=True).eval()
+    alone.load_state_dict({k: v for k, v in layer.state_dict().items() if not k.startswith("encoder_attn")})
+    (y, weights, _), (expected, _, _) = (each(x, DecoderContext(attn_mask=future)) for each in (layer, alone))
+    assert torch.equal(y, expected) and weights is None
+
+
 def test_quantisation_noise_reaches_the_extra_sublayers():
     cfg = config("strang")
     cfg.quant_noise.pq, cfg.quant_noise.pq_block_size = 0.5, 8
     layer = copy.deepcopy(EncoderLayer(cfg)).train()
     before = layer.macaron_fc1.weight.clone()
-    layer(torch.randn(4, 2, 16), None)
+    layer(torch.randn(4, 2, 16), EncoderContext())
     assert (layer.macaron_fc1.weight == 0).sum() > (before == 0).sum()

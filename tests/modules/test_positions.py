@@ -1,6 +1,7 @@
 """Position encoders: indices, one solution a pass, caches that are never stale, intervals, real positions, kernels."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -132,7 +133,7 @@ def test_every_attention_is_moved(variant):
                 places = stock[side == "encoder"](self, *given)
                 names.update((side, name) for place in places for name in place.biases)
                 return [
-                    place._replace(biases={k: v for k, v in place.biases.items() if k != attention}) for place in places
+                    replace(place, biases={k: v for k, v in place.biases.items() if k != attention}) for place in places
                 ]
 
             patch.setattr(BiasPositions, side, without)
@@ -191,6 +192,16 @@ def test_the_solution_follows_the_weights(m, how):
         torch.testing.assert_close(logits(m), logits(other), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("how", ["checkpoint-activations", "offload-activations"])
+def test_activations_that_are_computed_again_have_the_same_gradients(how):
+    again, once = small("floater_tiny", **{how: True}).train(), small("floater_tiny").train()
+    once.load_state_dict(again.state_dict())
+    for each in (again, once):
+        logits(each).log_softmax(-1)[..., 7].sum().backward()
+    for (name, a), b in zip(again.named_parameters(), once.parameters(), strict=True):
+        assert torch.equal(a.grad, b.grad), name
+
+
 def test_gradients_in_evaluation_mode_are_not_those_of_a_cache(m):
     with torch.no_grad():
         logits(m)
@@ -227,7 +238,7 @@ def test_flows(sharing):
     m = small("floater_tiny", **{"flow-sharing": sharing})
     expected = {"all": {"all"}, "stack": {"encoder", "decoder", "source"}}[sharing]
     assert set(m.position_encoder.solvers) == expected
-    rows = {name: sum(map(len, pieces)) for name, pieces in m.position_encoder._pieces.items()}
+    rows = {name: sum(map(len, pieces)) for name, pieces in m.position_encoder.layout.pieces.items()}
     assert rows == ({"all": 18} if sharing == "all" else {"encoder": 6, "decoder": 8, "source": 4})
 
 
@@ -249,7 +260,7 @@ def test_interval(solved):
             m.train()
             loss_of(m, part).backward()
         norms.append(float(sum(p.grad.norm() for p in flow)))
-        tables.append(m.position_encoder._held and m.position_encoder._held[2]["all"][0])
+        tables.append(m.position_encoder.cache.held and m.position_encoder.cache.held.tables["all"][0])
         for p in flow:
             p.data.add_(0.01)  # as an optimiser does
         if update in (1, 4):
@@ -412,7 +423,6 @@ def test_learned_tables():
         ({"flow-update-interval": 0}, "--flow-update-interval 0"),
         ({"flow-step": 0.0}, "--flow-step 0.0"),
         ({"cross-self-attention": True, "no-cross-attention": True}, "--position-encoder floater"),
-        ({"offload-activations": True}, "--position-encoder floater: does not go with --offload-activations"),
         ({"position-encoder": "none", "position-blocks": "input"}, "--position-blocks input: has no meaning"),
         ({"position-encoder": "none", "flow-step": 2}, "--flow-step 2.0: has no meaning"),
         ({"position-encoder": "none", "flow-update-interval": 2}, "--flow-update-interval 2: has no meaning"),

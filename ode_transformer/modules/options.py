@@ -1,0 +1,212 @@
+"""What the encoder or the decoder of a model is made of, and which options go with which.
+
+A configuration holds names, as users write them. ``Options.of`` turns those of one side into the objects that they
+name, and refuses what does not go together; no other code reads these names.
+"""
+
+from dataclasses import dataclass
+from typing import Optional
+
+from fairseq.models.transformer import TransformerConfig
+from torch import nn
+
+from ..errors import OdeTransformerError
+from ..numerics.coefficients import build_coefficients, check_coefficients
+from ..numerics.integrators import EULER, Integrator, Multistep, get_integrator, initial_scalars
+from ..numerics.splitting import Splitting, get_splitting
+from .positions import POSITION_ENCODERS
+
+ODE_FUNCTIONS = {"both": None, "san": "F", "ffn": "G", "substeps": "FCG"}
+"""What is integrated: the increment of the whole layer, or the sub-flows of these letters, each by itself."""
+
+ODE_RESIDUALS = ("paper", "released")
+
+GATE_SHARING = ("shared", "per-layer")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one side, resolved and checked.
+
+    Args:
+        splitting: the order of attention (F) and feed-forward (G) within a layer.
+        ffn_hidden_layers: hidden layers of a feed-forward, 1 or 2.
+        integrator: the method of a layer's step.
+        flows: the flows that are integrated each by itself; None for the increment of the whole layer.
+        released: whether F is the layer with its residual, as in the released ODE Transformer.
+        coefficients: what weighs the stages, a name of ``numerics/coefficients.py``.
+        gate_sharing: whether all layers share the coefficients.
+        history: what stands between the layers, a name of ``modules/history.py``.
+        relative_positions: of self-attention: none, keys, or keys-values.
+        max_relative_length: the distance from which on all relative positions are one.
+    """
+
+    splitting: Splitting
+    ffn_hidden_layers: int
+    integrator: Integrator
+    flows: Optional[str]
+    released: bool
+    coefficients: str
+    gate_sharing: str
+    history: str
+    relative_positions: str
+    max_relative_length: int
+
+    @classmethod
+    def of(cls, cfg: TransformerConfig, side: str) -> "Options":
+        """The options of a side, ``encoder`` or ``decoder``.
+
+        Raises:
+            ValueError: an unknown name, or options that do not go together.
+        """
+        name = str(cfg.integrator if side == "encoder" else cfg.decoder_integrator)
+        integrator, coefficients = get_integrator(name), str(cfg.coefficients)
+        if side == "decoder" and integrator == EULER:
+            coefficients = "fixed"  # a decoder of Euler steps has nothing to weigh: they are the encoder's
+        options = cls(
+            splitting=get_splitting(str(cfg.splitting)),
+            ffn_hidden_layers=cfg.ffn_hidden_layers,
+            integrator=integrator,
+            flows=ODE_FUNCTIONS[str(cfg.ode_function)],
+            released=str(cfg.ode_residual) == "released",
+            coefficients=coefficients,
+            gate_sharing=str(cfg.gate_sharing),
+            history=str(cfg.encoder_history if side == "encoder" else cfg.decoder_history),
+            relative_positions=str(cfg.relative_positions),
+            max_relative_length=cfg.max_relative_length,
+        )
+        options._check_layer(cfg, side, name)
+        options._check_stack(cfg, side, name)
+        return options
+
+    def _check_layer(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
+        flows = self.splitting.flows
+        if max(map(flows.count, "FG")) > 2:  # of one's own
+            raise OdeTransformerError(f"splitting {cfg.splitting!r}: a layer has at most two of each sub-layer")
+        if self.ffn_hidden_layers not in (1, 2):
+            raise OdeTransformerError(f"--ffn-hidden-layers {self.ffn_hidden_layers}: must be 1 or 2")
+        if self.ffn_hidden_layers == 2 and flows.count("G") == 2:
+            raise OdeTransformerError(
+                f"--ffn-hidden-layers 2 needs a splitting with one feed-forward, got {cfg.splitting}"
+            )
+        weighed = self.coefficients not in ("fixed", "ones")
+        if not getattr(cfg, side).normalize_before and (self.integrator != EULER or weighed):
+            raise OdeTransformerError(
+                f"integrator {integrator}, coefficients {cfg.coefficients}: must be euler and fixed in a post-norm "
+                f"{side}, whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
+            )
+        if isinstance(self.integrator, Multistep):
+            for option, value, only in (
+                ("ode-function", cfg.ode_function, "both"),
+                ("ode-residual", cfg.ode_residual, "paper"),
+                ("coefficients", cfg.coefficients, "fixed"),
+            ):
+                if str(value) != only:
+                    raise OdeTransformerError(f"--{option} {value}: must be {only} with the integrator {integrator}")
+        try:
+            check_coefficients(self.coefficients, self.integrator.stages)
+        except ValueError as error:
+            raise OdeTransformerError(f"{side} with the integrator {integrator}: {error}") from error
+
+    def _check_stack(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
+        multistep, part = isinstance(self.integrator, Multistep), getattr(cfg, side)
+        if multistep and self.history != "none":
+            raise OdeTransformerError(
+                f"--{side}-history {self.history}: must be none with the integrator {integrator}, itself a history"
+            )
+        if not multistep and self.history == "none":
+            return
+        if part.layers_to_keep:
+            raise OdeTransformerError(
+                f"--{side}-layers-to-keep {part.layers_to_keep}: a history of all layers does not fit a part"
+            )
+        if part.layerdrop > 0:
+            raise OdeTransformerError(
+                f"--{side}-layerdrop: layer drop {part.layerdrop}: must be 0 with a history or a multistep scheme of "
+                f"fixed depth"
+            )
+
+    def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[nn.Module]:
+        """What weighs the stages, where it is shared as named; None where the method does it itself."""
+        if sharing != self.gate_sharing or isinstance(self.integrator, Multistep):
+            return None
+        initial = initial_scalars(self.integrator)
+        return build_coefficients(self.coefficients, self.integrator.stages, initial, embed_dim)
+
+
+# Options, their values that ask for nothing (-1 in released checkpoints), and where the others have no meaning.
+_NO_BIASES = ("none", "sinusoidal", "learned")
+_NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
+_NEEDS = (
+    ("max_relative_length", (8, -1), "relative_positions", ("none",)),
+    ("gate_sharing", ("shared",), "coefficients", ("fixed", "ones")),
+    ("position_blocks", ("all",), "position_encoder", ("none",)),
+    ("flow_sharing", ("all",), "position_encoder", _NO_BIASES),
+    ("flow_update_interval", (1,), "position_encoder", _NO_BIASES),
+    ("flow_method", ("rk4",), "position_encoder", _NO_FLOW),
+    ("flow_step", (4.0,), "position_encoder", _NO_FLOW),
+    ("flow_gradient", ("direct",), "position_encoder", _NO_FLOW),
+)
+
+
+def check_model(cfg: TransformerConfig) -> None:
+    """Refuse options of a whole model that have no meaning with its others.
+
+    Raises:
+        OdeTransformerError: there is one.
+    """
+    for name, idle, of, without in _NEEDS:
+        if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
+            raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
+    positions = str(cfg.position_encoder)
+    if positions == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
+        raise OdeTransformerError(
+            "--position-encoder sinusoidal: contradicts --encoder-learned-pos or --decoder-learned-pos"
+        )
+    if positions in ("sinusoidal", "learned") and cfg.no_token_positional_embeddings:
+        raise OdeTransformerError(
+            f"--position-encoder {positions}: has no meaning with --no-token-positional-embeddings"
+        )
+    if positions not in _NO_BIASES:
+        for option, given in (
+            ("cross-self-attention", cfg.cross_self_attention),
+            ("encoder-xformers-att-config", cfg.encoder.xformers_att_config),
+            ("decoder-xformers-att-config", cfg.decoder.xformers_att_config),
+        ):
+            if given:
+                raise OdeTransformerError(f"--position-encoder {positions}: does not go with --{option}")
+        if cfg.flow_update_interval < 1:
+            raise OdeTransformerError(f"--flow-update-interval {cfg.flow_update_interval}: must be 1 or more")
+    if not 0 <= cfg.word_dropout < 1:
+        raise OdeTransformerError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
+
+
+def check_encoder_alone(cfg: TransformerConfig) -> None:
+    """Refuse options that an encoder without a decoder cannot heed.
+
+    Raises:
+        OdeTransformerError: there is one.
+    """
+    for name, idle in (("position_encoder", "none"), ("decoder_integrator", "euler"), ("decoder_history", "none")):
+        if (value := str(getattr(cfg, name))) != idle:
+            raise OdeTransformerError(f"{_flag(name)} {value}: must be {idle} for an encoder alone")
+
+
+def check_decoder_alone(cfg: TransformerConfig) -> None:
+    """Refuse options that a decoder without an encoder cannot heed.
+
+    Raises:
+        OdeTransformerError: there is one.
+    """
+    for name, idle, instead in (
+        ("integrator", "euler", "decoder_integrator"),
+        ("encoder_history", "none", "decoder_history"),
+    ):
+        if (value := str(getattr(cfg, name))) != idle:
+            raise OdeTransformerError(f"{_flag(name)} {value}: is an encoder's; take {_flag(instead)}")
+    if str(cfg.decoder_integrator) == "euler" and str(cfg.coefficients) != "fixed":
+        raise OdeTransformerError(f"--coefficients {cfg.coefficients}: must be fixed with --decoder-integrator euler")
+
+
+def _flag(field: str) -> str:
+    return f"--{field.replace('_', '-')}"

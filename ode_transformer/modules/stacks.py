@@ -1,0 +1,267 @@
+"""Encoder and decoder: embeddings, our layers, and what stands between them.
+
+The passes are written out here, as fairseq 0.12.3 makes them but for what the layers are told (``EncoderContext``,
+``DecoderContext``), histories and positions. Everything else is fairseq's.
+
+Legend: T positions, S positions of the source, B sentences, C the width, H heads.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, Optional
+
+import torch
+from fairseq.distributed import fsdp_wrap
+from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from .dropout import replace_dropout
+from .history import build_connection
+from .layers import DecoderContext, DecoderLayer, EncoderContext, EncoderLayer
+from .options import Options
+from .positions import Place, PositionEncoder
+
+
+def recompute(forward: Callable, *args: Any, offload: bool = False, **kwargs: Any) -> Any:
+    """Call ``forward``; where gradients are taken, keep its inputs alone and run it again in the backward pass.
+
+    fairseq's checkpointing runs a backward pass within the backward pass, in which distributed training counts the
+    gradient of what layers share, a gate, once per layer, and stops. PyTorch's newer kind has no such pass.
+
+    Args:
+        forward: a layer's.
+        offload: keep the inputs on the host; but for those that all layers have, which stay where they are.
+        args, kwargs: its inputs.
+    """
+    if not torch.is_grad_enabled():
+        return forward(*args, **kwargs)
+    kept = torch.autograd.graph.save_on_cpu(pin_memory=torch.cuda.is_available()) if offload else nullcontext()
+    with kept:
+        return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+
+def wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
+    """Activation checkpointing and FSDP around a layer, where asked for, as around fairseq's own."""
+    if cfg.checkpoint_activations or cfg.offload_activations:
+        layer.forward = partial(recompute, layer.forward, offload=cfg.offload_activations)
+    return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+
+
+class SplitStack(nn.Module):
+    """What our encoder and decoder have beside fairseq's: what stands between layers, what they share, positions."""
+
+    position_encoder: Optional[PositionEncoder] = None
+
+    def _connect(self, cfg: TransformerConfig, side: str) -> None:
+        options, part = Options.of(cfg, side), getattr(cfg, side)
+        self.history = build_connection(options, len(self.layers), part.embed_dim, part.normalize_before)
+        self.coefficients = options.build_coefficients("shared", part.embed_dim)
+        replace_dropout(self)
+
+    def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
+        """Have a position encoder tell the layers about positions. It is the model's child, not the stack's."""
+        self.__dict__["position_encoder"] = encoder
+
+    def _layers(self, places: Optional[Iterable[Place]]) -> list[tuple[nn.Module, Place]]:
+        """The layers of this pass, each with its place; layer drop leaves some out in training."""
+        layers = list(nn.ModuleList.__iter__(self.layers))
+        told = dict(zip(layers, places or [Place()] * len(layers), strict=True))
+        return [(layer, told[layer]) for layer in self.layers]
+
+    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
+        """Bring names up to date.
+
+        Raises:
+            ValueError: a history that is one of another number of layers.
+        """
+        # fairseq drops the final norm of encoders before version 2 and of decoders before version 3. The released
+        # pre-norm models have version 2 *and* a trained norm: stock fairseq loads them without a word, decodes wrongly.
+        state_dict[f"{name}.version"] = torch.tensor([3.0])
+        weight, own = state_dict.get(f"{name}.history.weight"), getattr(self.history, "weight", None)
+        if weight is not None and own is not None and weight.shape != own.shape:
+            raise ValueError(
+                f"{name}.history.weight is {tuple(weight.shape)} in the checkpoint, for another number of layers: must "
+                f"be {tuple(own.shape)} with {self.history.depth} of them"
+            )
+        return super().upgrade_state_dict_named(state_dict, name)
+
+
+class Encoder(SplitStack, TransformerEncoderBase):
+    """fairseq's Transformer encoder with our layers."""
+
+    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
+        super().__init__(cfg, *args, **more)
+        self._connect(cfg, "encoder")
+
+    def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
+        return wrap(EncoderLayer(cfg), cfg)
+
+    def forward_scriptable(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Optional[Tensor] = None,
+    ) -> dict[str, list]:
+        """The states of sources; ``forward`` is this.
+
+        Args:
+            src_tokens: (B, S).
+            src_lengths: ignored.
+            return_all_hiddens: return what each layer reads as well.
+            token_embeddings: (B, S, C), in place of those of the tokens.
+
+        Returns:
+            fairseq's dictionary, of which each entry is a list: ``encoder_out`` (S, B, C), ``encoder_padding_mask``
+            (B, S), ``encoder_embedding`` (B, S, C), ``encoder_states``, ``fc_results``, ``src_tokens``,
+            ``src_lengths`` (B, 1).
+        """
+        padding = src_tokens.eq(self.padding_idx)
+        # Asked once: on a GPU the host waits for the answer.
+        padded = src_tokens.device.type == "xla" or bool(padding.any())
+        places = None if self.position_encoder is None else self.position_encoder.encoder(src_tokens, padding)
+
+        x, embedding = self.forward_embedding(src_tokens, token_embeddings)
+        if padded:
+            x = x * (1 - padding.unsqueeze(-1).type_as(x))
+        x = x.transpose(0, 1)  # (S, B, C)
+        states, past = [x], []
+        x = self.history.begin(past, x)
+        for layer, place in self._layers(places):
+            context = EncoderContext(padding if padded else None, self.coefficients, place.biases)
+            x = self.history.follow(past, layer(place.add(x), context))
+            states.append(x)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+
+        return {
+            "encoder_out": [x],
+            "encoder_padding_mask": [padding],
+            "encoder_embedding": [embedding],
+            "encoder_states": states if return_all_hiddens else [],
+            "fc_results": [None] * (len(states) - 1) if return_all_hiddens else [],  # of fairseq's own layers
+            "src_tokens": [],
+            "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
+        }
+
+    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
+        """Bring names up to date; those of the released ODE Transformer's coefficients among them."""
+        for old, new in (
+            ("gate_linear.weight", "gate.weight"),
+            ("gate_linear.bias", "gate.bias"),
+            ("alpha", "weight"),
+        ):
+            if f"{name}.{old}" in state_dict:
+                state_dict[f"{name}.coefficients.{new}"] = state_dict.pop(f"{name}.{old}")
+        return super().upgrade_state_dict_named(state_dict, name)
+
+
+class Decoder(SplitStack, TransformerDecoderBase):
+    """fairseq's Transformer decoder with our layers."""
+
+    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
+        super().__init__(cfg, *args, **more)
+        self._connect(cfg, "decoder")
+
+    def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
+        return wrap(DecoderLayer(cfg, no_encoder_attn), cfg)
+
+    def forward_embedding(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Tensor:
+        """Tokens (B, T) -> what the first layer reads (B, T, C); of the last token alone when decoding step by step."""
+        positions = None
+        if self.embed_positions is not None:
+            positions = self.embed_positions(tokens, incremental_state=incremental_state)
+        if incremental_state is not None:
+            tokens, positions = tokens[:, -1:], None if positions is None else positions[:, -1:]
+        x = self.embed_scale * self.embed_tokens(tokens.contiguous())
+        if self.quant_noise is not None:
+            x = self.quant_noise(x)
+        if self.project_in_dim is not None:
+            x = self.project_in_dim(x)
+        if positions is not None:
+            x = x + positions
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x)
+
+    def extract_features_scriptable(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[dict[str, list]],
+        incremental_state: Optional[dict] = None,
+        full_context_alignment: bool = False,
+        alignment_layer: Optional[int] = None,
+        alignment_heads: Optional[int] = None,
+    ) -> tuple[Tensor, dict[str, list]]:
+        """The states of previous outputs; ``extract_features`` is this.
+
+        Args:
+            prev_output_tokens: (B, T), all so far.
+            encoder_out: of the encoder; None in a language model.
+            incremental_state: the cache of step-by-step decoding; with it the last token alone is passed.
+            full_context_alignment: let every position see those behind it.
+            alignment_layer: of which the weights are returned; the last if None.
+            alignment_heads: of how many heads their mean is; all if None.
+
+        Returns:
+            (B, T, C); ``attn``, the weights of cross-attention (B, T, S) or None, and ``inner_states``, what each layer
+            reads, (T, B, C).
+        """
+        source = source_padding = places = mask = padding = weights = None
+        if encoder_out is not None and encoder_out["encoder_out"]:
+            source = encoder_out["encoder_out"][0]  # (S, B, C)
+        if encoder_out is not None and encoder_out["encoder_padding_mask"]:
+            source_padding = encoder_out["encoder_padding_mask"][0]
+        if self.position_encoder is not None:
+            places = self._places(prev_output_tokens, source, source_padding, incremental_state)
+        if alignment_layer is None:
+            alignment_layer = self.num_layers - 1
+
+        x = self.forward_embedding(prev_output_tokens, incremental_state).transpose(0, 1)  # (T, B, C)
+        if incremental_state is None and not full_context_alignment:
+            mask = self.buffered_future_mask(x)
+        new = prev_output_tokens[:, -len(x) :].eq(self.padding_idx)
+        if self.cross_self_attention or new.any():
+            padding = new
+        states, past = [x], []
+        x = self.history.begin(past, x)
+        for i, (layer, place) in enumerate(self._layers(places)):
+            context = DecoderContext(
+                source,
+                source_padding,
+                incremental_state,
+                mask,
+                padding,
+                need_head_weights=i == alignment_layer,
+                coefficients=self.coefficients,
+                biases=place.biases,
+            )
+            y, of_layer, _ = layer(place.add(x), context)
+            x = self.history.follow(past, y)
+            states.append(x)
+            if i == alignment_layer and of_layer is not None:
+                weights = of_layer.float().to(x)[:alignment_heads].mean(dim=0)  # over heads
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        x = x.transpose(0, 1)  # (B, T, C)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
+        return x, {"attn": [weights], "inner_states": states}
+
+    def _places(
+        self, tokens: Tensor, source: Optional[Tensor], source_padding: Optional[Tensor], state: Optional[dict]
+    ) -> list[Place]:
+        padding = tokens.eq(self.padding_idx)
+        if source is None:
+            source_padding = None
+        elif source_padding is None:
+            source_padding = padding.new_zeros(source.size(1), len(source))  # (B, S)
+        return self.position_encoder.decoder(tokens, padding, source_padding, state)
+
+    def reorder_incremental_state_scripting(self, incremental_state: dict, new_order: Tensor) -> None:
+        """As of fairseq's decoder, whose position encoder, no child of it, follows too."""
+        super().reorder_incremental_state_scripting(incremental_state, new_order)
+        if self.position_encoder is not None:
+            self.position_encoder.reorder_incremental_state(incremental_state, new_order)
