@@ -8,6 +8,7 @@ that every stock flag stays.
 
 import argparse
 import ast
+import contextlib
 import importlib.util
 import types
 import typing
@@ -161,6 +162,13 @@ def plain(config: Any) -> dict[str, Any]:
     return {f.name: getattr(config, f.name) for f in fields(config)}
 
 
+_EVALUATED = {
+    "adaptive_softmax_cutoff": (list, tuple),
+    "encoder_xformers_att_config": dict,
+    "decoder_xformers_att_config": dict,
+}
+
+
 def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     """Turn a flat configuration into the nested one that fairseq's Transformer is built from.
 
@@ -195,13 +203,14 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
             values[f"decoder_{key}"] = values["decoder_embed_dim"]
     if values["relu_dropout"]:  # the old name; fairseq heeds it only where the new one is 0, which is no default here
         values["activation_dropout"] = values["relu_dropout"]
-    # fairseq evaluates these as Python if they are strings, and they may come from somebody's checkpoint.
-    for key in ("adaptive_softmax_cutoff", "encoder_xformers_att_config", "decoder_xformers_att_config"):
-        if isinstance(values[key], str):
-            try:
-                values[key] = ast.literal_eval(values[key])
-            except (ValueError, SyntaxError) as error:
-                raise ValueError(f"{key} must be a plain list or dictionary, got {values[key]!r}") from error
+    # fairseq evaluates these as Python if they are strings, and they may come from somebody's checkpoint; a string
+    # within a string is one, too.
+    for key, kinds in _EVALUATED.items():
+        value = values[key]
+        with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            values[key] = ast.literal_eval(value) if isinstance(value, str) else value
+        if values[key] is not None and not isinstance(values[key], kinds):
+            raise ValueError(f"{key} must be a plain list or dictionary, got {value!r}")
     return TransformerConfig.from_namespace(argparse.Namespace(**values))
 
 

@@ -129,6 +129,10 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
         if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
             flag, of_flag = (f"--{field.replace('_', '-')}" for field in (name, of))
             raise ValueError(f"{flag} {value}: has no meaning with {of_flag} {getattr(cfg, of)}")
+    if cfg.no_cross_attention and not cfg.cross_self_attention:
+        raise ValueError(
+            "--no-cross-attention: needs --cross-self-attention, or nothing reads the encoder and it learns nothing"
+        )
     if str(cfg.position_encoder) == "learned":
         cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
     elif str(cfg.position_encoder) == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
