@@ -21,14 +21,13 @@ from torch import Tensor, nn
 
 from . import checkpoints
 from .checkpoints import CheckpointError
-from .config import FlatTransformerConfig
+from .config import EVALUATED, FlatTransformerConfig, literal
 from .files import sha256
 from .models.floater import FloaterConfig, FloaterModel
 
 STOCK = "transformer"
 """The model that fairseq registers its own Transformer as."""
 
-_EVALUATED = ("adaptive_softmax_cutoff", "encoder_xformers_att_config", "decoder_xformers_att_config")
 _LEAST = 2**28  # elements that a model may have besides those of its file: tables of sinusoids, say
 
 
@@ -95,23 +94,23 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
         )
     known = {f.name for f in fields(MODEL_DATACLASS_REGISTRY[model] if ours else FlatTransformerConfig)} - {"_name"}
     if ours and not state.get("args") and (unknown := sorted(set(stored) - known - {"_name"})):
-        raise CheckpointError(f"{path}: its model {model} has options that are unknown here: {_short(unknown)}")
+        raise CheckpointError(f"{path}: its model {model} has unknown options: {', '.join(unknown)[:200]}")
     options = {name: value for name, value in stored.items() if name in known}
     most = len(state["model"])  # a layer has a tensor at least; what is too wide, open_state finds
     for name, value in options.items():
-        plain = value is None or isinstance(value, (bool, int, float, str)) or name in _EVALUATED
+        plain = value is None or isinstance(value, (bool, int, float, str)) or name in EVALUATED
         if not plain or (isinstance(value, str) and len(value) > 1000):
             raise CheckpointError(f"{path}: its option {name} is {_short(value)}, must be a plain value")
         if isinstance(value, (int, float)) and re.search("(layers|blocks|depth)$", name) and not value <= most:
             raise CheckpointError(f"{path}: its option {name} is {value}, more than its {most} tensors")
+    with named(str(path)):
+        options |= {name: literal(name, options[name]) for name in EVALUATED if name in options}
     # What was read from a file of embeddings is in the checkpoint.
     return model, options | {k: None for k in ("encoder_embed_path", "decoder_embed_path") if k in known}
 
 
 def _short(value: Any) -> str:
     text = repr(value) if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        text = ", ".join(value)
     return text if len(text) < 100 else f"{text[:100]}..."
 
 

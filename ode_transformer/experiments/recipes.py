@@ -209,7 +209,9 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
     if len(chosen) != 1 or getattr(recipe.average, chosen[0]) < 1:
         raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {chosen}")
     if not 1 <= recipe.train.batches <= MOST_BATCHES:
-        raise RecipeError(f"{path}: train.batches must be from 1 to {MOST_BATCHES}, got {recipe.train.batches}")
+        raise RecipeError(
+            f"{path}: train.batches must be at least 1 and at most {MOST_BATCHES}, got {recipe.train.batches}"
+        )
     if recipe.score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
     start = recipe.train.start

@@ -93,6 +93,11 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
     flow_method: ChoiceEnum(list(FLOW_METHODS)) = option("rk4", "solver of the flow")
     flow_step: float = option(4.0, "tokens that a step of the flow's solver spans (released: 0.2)")
+    flow_horizon: int = option(
+        0,
+        "position up to which the flow is integrated; beyond it biases go on along their tangents, where integration "
+        "would let them grow exponentially (0: the larger of --max-source-positions and --max-target-positions)",
+    )
     flow_gradient: ChoiceEnum(list(FLOW_GRADIENTS)) = option(
         "direct", "gradients through the flow's solver: direct back-propagation, or adjoint (less memory, more time)"
     )
@@ -114,6 +119,7 @@ _NEEDS = (
     ("flow_update_interval", (1,), "position_encoder", _NO_BIASES),
     ("flow_method", ("rk4",), "position_encoder", _NO_FLOW),
     ("flow_step", (4.0,), "position_encoder", _NO_FLOW),
+    ("flow_horizon", (0,), "position_encoder", _NO_FLOW),
     ("flow_gradient", ("direct",), "position_encoder", _NO_FLOW),
 )
 
