@@ -153,12 +153,12 @@ def _maximised(path: Path) -> bool:
 def options(state: dict[str, Any], section: str) -> dict[str, Any]:
     """The options that a checkpoint was trained with, of a section of fairseq's configuration such as ``model``.
 
-    Of before fairseq 0.10.2 they are all options, in one. Empty where there are none.
+    Of before fairseq 0.10.2 they are all options, in one, and where a file has both, these count, as in fairseq. Empty
+    where there are none.
     """
-    config = state.get("cfg")
-    found = config.get(section) if isinstance(config, dict) else None
-    if not found:
-        found = state.get("args")
+    found = state.get("args")
+    if found is None and isinstance(config := state.get("cfg"), dict):
+        found = config.get(section)
     if isinstance(found, argparse.Namespace):
         found = vars(found)
     return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}

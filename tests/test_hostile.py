@@ -97,6 +97,13 @@ def test_options_that_fairseq_evaluates_run_nothing(tmp_path, whole, kind, capsy
     assert marker.exists(), "the attack itself works"
 
 
+def test_what_fairseq_would_read_is_what_is_looked_at(tmp_path, whole, capsys):
+    """Of a file with args and with cfg, fairseq takes the former."""
+    path = changed(whole / "stock.pt", tmp_path / "both.pt", lambda s: s.update(args=argparse.Namespace(arch="fconv")))
+    assert cli.main(["check", str(path), "--data", str(whole)]) == 1
+    assert "architecture 'fconv'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("source", "change", "message"),
     [

@@ -15,11 +15,13 @@ spans four tokens, at an error below 1e-5 (``tests/numerics/test_flow.py``). The
 loop where gradients go back through it: its own asks a GPU for the time of every step, and for the gradient copies the
 whole solution once a node.
 
-Nothing bounds the solution: h grows with b, so that b grows exponentially, from the beginning of training on and after
-it. The largest bias of ``floater_base`` as initialised is .8 at position 256, 6 at 512, 230 at 1,023, 4e5 at 2,000.
-The dynamics is fitted to positions that training has seen, and to no others; so the equation is solved to a ``horizon``
-and no further. Beyond it b goes on along its tangent, b(t) = b(T) + (t - T) h(T, b(T)): continuous with its slope,
-different at every position, and of linear growth. Up to the horizon nothing changes, to the bit.
+Nothing bounds the solution: h grows with b, so that b grows exponentially. The largest bias of ``floater_base`` as
+initialised is .8 at position 256, 6 at 512, 230 at 1,023, 4e5 at 2,000; that of a tiny model after 300 updates on
+sentences of 12 tokens is 4 at 12, 3e4 at 100, 1e11 at 256. The dynamics is fitted to positions that training has seen,
+and to no others; so the equation is solved to a ``horizon`` and no further. Beyond it b goes on along its tangent,
+b(t) = b(T) + (t - T) h(T, b(T)): continuous with its slope, different at every position, and of linear growth. (The
+tiny model's loss a token at 24 and 100 tokens: 3.8 and 4.4 by integration, 3.5 and 4.2 along the tangent, 3.8 and 5.8
+where b stays what it is at the horizon.) Up to the horizon nothing changes, to the bit.
 
 ``Recurrence`` is what the paper sets beside it (equation 14, Table 6): b(t_{i+1}) = RNN(b(t_i), z_i).
 """
@@ -138,10 +140,11 @@ class Flow(nn.Module):
         with torch.autocast(initial.device.type, enabled=False):
             initial = initial.to(dtype)
             moved = self._solve(initial, positions.clamp(max=self.horizon))
-            if (beyond := positions - self.horizon)[-1] > 0:
-                end = moved[-1]
-                slope = TIME_STEP * self._dynamics(dtype)[0](self.horizon * TIME_STEP, initial + end)
-                moved = moved + beyond.clamp(min=0).to(moved)[:, None, None] * slope
+            inside = int((positions <= self.horizon).sum())
+            if inside < len(positions):
+                slope = TIME_STEP * self._dynamics(dtype)[0](self.horizon * TIME_STEP, initial + moved[-1])
+                beyond = (positions[inside:] - self.horizon).to(moved)[:, None, None]
+                moved = torch.cat((moved[:inside], moved[inside:] + beyond * slope))
             return moved
 
     def _solve(self, initial: Tensor, positions: Tensor) -> Tensor:
