@@ -35,16 +35,23 @@ class CheckpointError(OdeTransformerError):
 def load(path: str | Path) -> dict[str, Any]:
     """Load a fairseq checkpoint on the CPU without running code from it.
 
-    Tensors are mapped from the file, so that only those that are used come into memory.
+    The whole file is read once and compared with the checksums in it, which PyTorch itself does not look at. Files of
+    before PyTorch 1.6 have none. Tensors are mapped from the file, so that only those that are used stay in memory.
 
     Raises:
-        CheckpointError: no such file, truncated or not a checkpoint, or a pickle with more than plain data.
+        CheckpointError: no such file; truncated, damaged or not a checkpoint; a pickle with more than plain data; or a
+            model with something else than tensors, or with tensors that are larger than what the file holds of them.
     """
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        mapped = zipfile.is_zipfile(path)
+        if mapped:
+            _check_archive(path)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    except CheckpointError:
+        raise
     except Exception as error:  # damaged bytes end in errors of every kind, EOFError to IndexError
         if isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
             reason = (
@@ -57,7 +64,31 @@ def load(path: str | Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: {reason}") from error
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise CheckpointError(f"{path}: not a fairseq checkpoint, it has no 'model'")
+    for name, tensor in state["model"].items():
+        _check_tensor(path, name, tensor)
     return state
+
+
+def _check_archive(path: Path) -> None:
+    """Check what is in a zip archive against its checksums."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        # PyTorch compresses nothing, so that a file cannot unfold into more than its own size.
+        if any(m.compress_type != zipfile.ZIP_STORED for m in members) or (
+            sum(m.file_size for m in members) > path.stat().st_size
+        ):
+            raise CheckpointError(f"{path}: not a readable checkpoint, its archive is compressed")
+        if damaged := archive.testzip():
+            raise CheckpointError(f"{path}: damaged, the checksum of {damaged} in it does not agree")
+
+
+def _check_tensor(path: Path, name: Any, tensor: Any) -> None:
+    if not isinstance(name, str) or not isinstance(tensor, Tensor):
+        raise CheckpointError(f"{path}: model[{name!r}] is a {type(tensor).__name__}, must be a tensor under a name")
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
+        raise CheckpointError(f"{path}: {name} is no plain tensor (sparse, quantised or without values)")
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        raise CheckpointError(f"{path}: {name} of shape {tuple(tensor.shape)} is repeated from fewer values")
 
 
 def save(state: dict[str, Any], path: str | Path) -> None:
@@ -116,16 +147,29 @@ def select(
 
 def _maximised(path: Path) -> bool:
     state = load(path)
-    if state.get("cfg"):
-        return bool(state["cfg"]["checkpoint"]["maximize_best_checkpoint_metric"])
-    return bool(getattr(state.get("args"), "maximize_best_checkpoint_metric", False))
+    return bool(options(state, "checkpoint").get("maximize_best_checkpoint_metric", False))
+
+
+def options(state: dict[str, Any], section: str) -> dict[str, Any]:
+    """The options that a checkpoint was trained with, of a section of fairseq's configuration such as ``model``.
+
+    Of before fairseq 0.10.2 they are all options, in one, and where a file has both, these count, as in fairseq. Empty
+    where there are none.
+    """
+    found = state.get("args")
+    if found is None and isinstance(config := state.get("cfg"), dict):
+        found = config.get(section)
+    if isinstance(found, argparse.Namespace):
+        found = vars(found)
+    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def resume_point(directory: str | Path, mend: bool = True) -> int:
     """Make a training folder fit to go on from, and say how many updates it has behind it.
 
-    fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can cut short; every later start would fail on it.
-    Such a file is moved aside, and of the whole checkpoints there the one with most updates takes its place.
+    fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can cut short; every later start would fail on it. Or
+    a disk has damaged it, and training would go on from something else. Such a file is moved aside, and of the whole
+    checkpoints there the one with most updates takes its place.
 
     Args:
         directory: of checkpoints.
@@ -133,18 +177,26 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
 
     Returns:
         the updates done, 0 if there is nothing to go on from.
+
+    Raises:
+        CheckpointError: the last checkpoint is whole, but does not say how many updates were made, so that fairseq
+            cannot go on from it; or a whole one could not take its place.
     """
     last = Path(directory) / "checkpoint_last.pt"
     if not last.exists():
         return 0
-    with contextlib.suppress(CheckpointError):
-        return _updates(load(last))
+    try:
+        state = load(last)
+    except CheckpointError:
+        pass
+    else:
+        return _updates(state, last)
     done, newest = 0, None
     for path in last.parent.glob("checkpoint*.pt"):
         if not re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|\.best_.+)\.pt", path.name):
             continue
         try:
-            updates = _updates(load(path))
+            updates = _updates(load(path), path)
         except CheckpointError:
             continue
         if updates > done:
@@ -157,42 +209,63 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
     else:  # never without a last checkpoint, should another kill come
         with contextlib.suppress(OSError):
             shutil.copyfile(last, damaged)
-        save(load(newest), last)
+        try:
+            with newest.open("rb") as source, whole(last, "wb") as file:
+                shutil.copyfileobj(source, file)
+        except OSError as error:
+            raise CheckpointError(f"{last}: cannot be written: {error}") from error
     return done
 
 
-def _updates(state: dict[str, Any]) -> int:
-    return int(state["optimizer_history"][-1]["num_updates"])
+def _updates(state: dict[str, Any], path: Path) -> int:
+    try:
+        updates = state["optimizer_history"][-1]["num_updates"]
+    except (KeyError, IndexError, TypeError):
+        updates = None
+    if not isinstance(updates, int) or updates < 0:
+        raise CheckpointError(
+            f"{path}: does not say in its optimizer_history how many updates were made, so that training cannot go on"
+        )
+    return updates
 
 
 def average(paths: Sequence[str | Path], output: str | Path) -> None:
     """Average the parameters of checkpoints, holding one of them at a time besides the sum.
 
-    Floating-point tensors are summed in double precision and stored in their own; others, and everything besides the
-    model, are those of the last checkpoint, without the optimiser's state and without an exponential moving average
-    (``--store-ema``), which is not what is averaged. Tied parameters stay tied.
+    Floating-point tensors are summed in double precision and stored in single precision at least, whatever the run's:
+    fp16 would round the mean to what the checkpoints themselves can hold. Others have no mean, and have to be equal.
+    Everything besides the model is that of the last checkpoint, without the optimiser's state and without an
+    exponential moving average (``--store-ema``), which is not what is averaged. Tied parameters stay tied.
 
     Raises:
-        CheckpointError: none given, one cannot be read, they do not match, or the result cannot be written.
+        CheckpointError: none given, one cannot be read or has values that are not finite, they do not match, or the
+            result cannot be written.
     """
     if not paths:
         raise CheckpointError("no checkpoints to average")
     state = load(paths[-1])
+    model = state["model"]
+    _check_finite(model, paths[-1])
     tied: dict[tuple, str] = {}
-    alias = {name: tied.setdefault(_identity(t), name) for name, t in state["model"].items()}
-    total = {name: t.double() for name, t in state["model"].items() if alias[name] == name and t.is_floating_point()}
+    alias = {name: tied.setdefault(_identity(t), name) for name, t in model.items()}
+    total = {name: t.double() for name, t in model.items() if alias[name] == name and t.is_floating_point()}
     for path in paths[:-1]:
-        model = load(path)["model"]
-        _check_match(model, path, state["model"], paths[-1])
+        other = load(path)["model"]
+        _check_match(other, path, model, paths[-1])
+        _check_finite(other, path)
         for name, sum_ in total.items():
-            sum_ += model[name]
+            sum_ += other[name]
     mean = {
-        name: (total[name] / len(paths)).to(state["model"][name].dtype) if name in total else state["model"][name]
+        name: (total[name] / len(paths)).to(torch.promote_types(model[name].dtype, torch.float32))
+        if name in total
+        else model[name]
         for name in tied.values()
     }
     averaged = {k: v for k, v in state.items() if k not in _DROPPED}
-    averaged["extra_state"] = {k: v for k, v in state.get("extra_state", {}).items() if not k.startswith("ema")}
-    averaged["model"] = {name: mean[alias[name]] for name in state["model"]}
+    extra = state.get("extra_state")
+    if isinstance(extra, dict):
+        averaged["extra_state"] = {k: v for k, v in extra.items() if not str(k).startswith("ema")}
+    averaged["model"] = {name: mean[alias[name]] for name in model}
     averaged["averaged_from"] = [Path(path).name for path in paths]
     save(averaged, output)
 
@@ -213,4 +286,18 @@ def _check_match(model: dict[str, Tensor], path: Any, other: dict[str, Tensor], 
             raise CheckpointError(
                 f"{path} and {other_path} do not match: {name} is {tuple(tensor.shape)} in the first, "
                 f"{tuple(other[name].shape)} in the second"
+            )
+        floats = tensor.is_floating_point()
+        if floats != other[name].is_floating_point() or not (floats or torch.equal(tensor, other[name])):
+            raise CheckpointError(
+                f"{path} and {other_path} cannot be averaged: {name} is {tensor.dtype} in the first, "
+                f"{other[name].dtype} in the second; only floating-point tensors have a mean, others must be equal"
+            )
+
+
+def _check_finite(model: dict[str, Tensor], path: Any) -> None:
+    for name, tensor in model.items():
+        if tensor.is_floating_point() and not (finite := torch.isfinite(tensor)).all():
+            raise CheckpointError(
+                f"{path}: cannot be averaged, {name} has {int((~finite).sum())} values that are not finite"
             )

@@ -8,6 +8,7 @@ that every stock flag stays.
 
 import argparse
 import ast
+import contextlib
 import importlib.util
 import inspect
 import types
@@ -174,6 +175,28 @@ def plain(config: Any) -> dict[str, Any]:
     return {f.name: getattr(config, f.name) for f in fields(config)}
 
 
+EVALUATED = {
+    "adaptive_softmax_cutoff": (list, tuple),
+    "encoder_xformers_att_config": dict,
+    "decoder_xformers_att_config": dict,
+}
+"""The options that fairseq evaluates as Python if they are strings; they may come from somebody's checkpoint."""
+
+
+def literal(key: str, value: Any) -> Any:
+    """The plain value of one of ``EVALUATED``.
+
+    Raises:
+        ValueError: it is none; a string within a string would be evaluated, too.
+    """
+    found = value
+    with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        found = ast.literal_eval(value) if isinstance(value, str) else value
+    if found is not None and not isinstance(found, EVALUATED[key]):
+        raise ValueError(f"{key} must be a plain list or dictionary, got {value!r}")
+    return found
+
+
 def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     """Turn a flat configuration into the nested one that fairseq's Transformer is built from.
 
@@ -208,13 +231,7 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
             values[f"decoder_{key}"] = values["decoder_embed_dim"]
     if values["relu_dropout"]:  # the old name; fairseq heeds it only where the new one is 0, which is no default here
         values["activation_dropout"] = values["relu_dropout"]
-    # fairseq evaluates these as Python if they are strings, and they may come from somebody's checkpoint.
-    for key in ("adaptive_softmax_cutoff", "encoder_xformers_att_config", "decoder_xformers_att_config"):
-        if isinstance(values[key], str):
-            try:
-                values[key] = ast.literal_eval(values[key])
-            except (ValueError, SyntaxError) as error:
-                raise ValueError(f"{key} must be a plain list or dictionary, got {values[key]!r}") from error
+    values |= {key: literal(key, values[key]) for key in EVALUATED}
     return TransformerConfig.from_namespace(argparse.Namespace(**values))
 
 

@@ -1,19 +1,34 @@
-"""Models without their data: a task of dictionaries that have sizes and no words, and what a checkpoint holds."""
+"""Models without their data: the one door through which a checkpoint becomes a model, and tasks without words.
 
+A checkpoint's stored options are a stranger's. Stock fairseq evaluates some of them as Python, so that they never
+reach it as they are: an architecture of ours is built from its own fields, a stock Transformer through the same flat
+configuration, each option a plain value within bounds that the file's own size sets; everything else is refused.
+"""
+
+import argparse
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import build_model
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from . import checkpoints
 from .checkpoints import CheckpointError
+from .config import EVALUATED, FlatTransformerConfig, literal
+from .files import sha256
+from .models.floater import FloaterConfig, FloaterModel
+
+STOCK = "transformer"
+"""The model that fairseq registers its own Transformer as."""
+
+_LEAST = 2**28  # elements that a model may have besides those of its file: tables of sinusoids, say
 
 
 def task(source: int, target: Optional[int] = None) -> TranslationTask:
@@ -45,31 +60,137 @@ def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
 
 @contextmanager
 def named(what: str) -> Iterator[None]:
-    """Errors of fairseq's and of ours, which options of a stranger's checkpoint may cause, as one that says where."""
+    """Errors of every kind, which options of a stranger's checkpoint may cause, as one that says where."""
     try:
         yield
     except CheckpointError:
         raise
-    except (ValueError, RuntimeError, AssertionError, TypeError, LookupError, AttributeError) as error:
-        raise CheckpointError(f"{what}: {error or type(error).__name__}") from error
+    except Exception as error:
+        message = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, (ArithmeticError, LookupError, TypeError, AttributeError)):
+            message = f"{type(error).__name__}: {message}"
+        raise CheckpointError(f"{what}: {message if len(message) < 600 else f'{message[:600]} ...'}") from error
+
+
+def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[str, Any]]:
+    """Which model a checkpoint is of, and its options as plain values.
+
+    Returns:
+        the registered name of a model of ours, or ``STOCK``; and the options that its flat configuration has.
+
+    Raises:
+        CheckpointError: it holds no configuration of its model, is of an architecture that is neither ours nor the
+            stock Transformer, or has an option that is no plain value of a size that the file can account for.
+    """
+    stored = checkpoints.options(state, "model")
+    if not stored:
+        raise CheckpointError(f"{path}: holds no configuration of its model")
+    name = stored.get("_name") or stored.get("arch")
+    model = ARCH_MODEL_NAME_REGISTRY.get(name, name) if isinstance(name, str) else None
+    ours = getattr(MODEL_REGISTRY.get(model), "__module__", "").startswith(f"{__package__}.")
+    if not ours and model != STOCK:
+        raise CheckpointError(
+            f"{path}: is of architecture {_short(name)}; must be one of ours or a Transformer of stock fairseq"
+        )
+    known = {f.name for f in fields(MODEL_DATACLASS_REGISTRY[model] if ours else FlatTransformerConfig)} - {"_name"}
+    if ours and not state.get("args") and (unknown := sorted(set(stored) - known - {"_name"})):
+        raise CheckpointError(f"{path}: its model {model} has unknown options: {', '.join(unknown)[:200]}")
+    options = {name: value for name, value in stored.items() if name in known}
+    most = len(state["model"])  # a layer has a tensor at least; what is too wide, open_state finds
+    for name, value in options.items():
+        plain = value is None or isinstance(value, (bool, int, float, str)) or name in EVALUATED
+        if not plain or (isinstance(value, str) and len(value) > 1000):
+            raise CheckpointError(f"{path}: its option {name} is {_short(value)}, must be a plain value")
+        if isinstance(value, (int, float)) and re.search("(layers|blocks|depth)$", name) and not value <= most:
+            raise CheckpointError(f"{path}: its option {name} is {value}, more than its {most} tensors")
+    with named(str(path)):
+        options |= {name: literal(name, options[name]) for name in EVALUATED if name in options}
+    # What was read from a file of embeddings is in the checkpoint.
+    return model, options | {k: None for k in ("encoder_embed_path", "decoder_embed_path") if k in known}
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"
+    return text if len(text) < 100 else f"{text[:100]}..."
+
+
+def _elements(tensors: Any) -> int:
+    return sum(tensor.numel() for tensor in tensors)
+
+
+def stock_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a stock Transformer, under the names of today."""
+    options = {name: value for name, value in options.items() if name != "arch"}
+    # The old name counts, as in fairseq, where the new one says nothing.
+    if (old := options.pop("relu_dropout", 0)) and not options.get("activation_dropout"):
+        options["activation_dropout"] = old
+    return options
+
+
+def open_state(state: dict[str, Any], path: str | Path) -> nn.Module:
+    """The encoder-decoder that a loaded checkpoint holds, in training mode.
+
+    Raises:
+        CheckpointError: as of :func:`open_model`.
+    """
+    model_name, options = model_options(state, path)
+    task_ = task(*symbols(state, path))
+
+    def build() -> nn.Module:
+        if model_name == STOCK:
+            model = FloaterModel.build_model(FloaterConfig(position_encoder="none", **stock_options(options)), task_)
+        else:
+            config = MODEL_DATACLASS_REGISTRY[model_name].from_namespace(argparse.Namespace(**options))
+            model = MODEL_REGISTRY[model_name].build_model(config, task_)
+        return model
+
+    kind = "a Transformer of stock fairseq" if model_name == STOCK else model_name
+    with named(f"{path}: cannot be built as {kind}"):
+        with torch.device("meta"):  # nothing is allocated for what the file does not fit
+            outline = build()
+            tensors = [*outline.parameters(), *outline.buffers()]
+            if _elements(tensors) > _elements(state["model"].values()) + _LEAST:
+                raise CheckpointError(f"{path}: is much smaller than the model that its options ask for")
+        outline.load_state_dict(dict(state["model"]))
+        model = build()
+        model.load_state_dict(dict(state["model"]))
+    return model
 
 
 def open_model(path: str | Path) -> nn.Module:
-    """The encoder-decoder of a checkpoint, in evaluation mode.
+    """The encoder-decoder of a checkpoint, in evaluation mode: of ours, or fairseq's own Transformer in our layers.
 
     Raises:
-        CheckpointError: it cannot be read, or holds no encoder-decoder that is known here.
+        CheckpointError: it cannot be read, is of another architecture, or does not fit the options that it holds.
     """
-    state = checkpoints.load(path)
-    config = (state.get("cfg") or {}).get("model") or state.get("args")
-    if config is None:
-        raise CheckpointError(f"{path}: holds no configuration of its model")
-    if isinstance(config, dict):
-        config = OmegaConf.create(config, flags={"allow_objects": True})
-    with named(f"{path}: cannot be built"):
-        model = build_model(config, task(*symbols(state, path)))
-        model.load_state_dict(state["model"])
-    return model.eval()
+    return open_state(checkpoints.load(path), path).eval()
+
+
+def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:
+    """Refuse dictionaries other than those that the run of a checkpoint was trained with.
+
+    Another one of the same size fits, and decodes to garbage. ``scripts/train.sh`` leaves ``dictionaries.sha256`` in
+    the folder of the run; without it nothing is known, and nothing checked.
+
+    Args:
+        checkpoint: in the folder of its run.
+        data: the folder of binarised data, or one dictionary.
+
+    Raises:
+        CheckpointError: a dictionary is missing or another; names it.
+    """
+    data, listed = Path(data), Path(checkpoint).parent / "dictionaries.sha256"
+    if not listed.is_file():
+        return
+    with named(f"{listed}: cannot be read"):
+        trained = {name: digest for digest, name in re.findall(r"^([0-9a-f]{64}) [ *](.+)$", listed.read_text(), re.M)}
+    files = [data / name for name in trained] if data.is_dir() else [data]
+    for file in files:
+        if not file.is_file():
+            raise CheckpointError(f"{file}: not there, {checkpoint} was trained with a dictionary of that name")
+        digest = sha256(file)
+        if digest not in trained.values() or trained.get(file.name, digest) != digest:
+            raise CheckpointError(f"{file}: is another dictionary than the one that {checkpoint} was trained with")
 
 
 def source_of(path: Path, dictionary: Path, count: int) -> dict[str, Tensor]:
@@ -80,7 +201,7 @@ def source_of(path: Path, dictionary: Path, count: int) -> dict[str, Tensor]:
         CheckpointError: a file is not there or cannot be read, or holds no sentences.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()[:count]
+        lines = path.read_bytes().decode("utf-8-sig").split("\n")[:count]
         symbols = Dictionary.load(str(dictionary))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}, {dictionary}: {error}") from error

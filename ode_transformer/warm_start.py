@@ -20,7 +20,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +28,21 @@ import torch
 from fairseq import options as fairseq_options
 from fairseq.checkpoint_utils import _upgrade_state_dict
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.data.data_utils import infer_language_pair
+from fairseq.models import MODEL_REGISTRY
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from . import checkpoints
 from .checkpoints import CheckpointError
 from .config import PRESETS, FlatTransformerConfig, add_flags, resolve, switch
-from .models.floater import FloaterConfig, FloaterModel
 from .models.transformer import SplitTransformerModel
 from .modules.history import LearnableDense
 from .numerics.coefficients import Gates, Scalars
 from .numerics.flow import Flow
 from .numerics.splitting import get_splitting
-from .standalone import named, symbols, task
+from .standalone import STOCK, check_dictionaries, model_options, named, open_state, stock_options, symbols, task
 
-_STOCK = {f.name for f in fields(FlatTransformerConfig)} - {"_name", "arch"}
 _SHAPE = tuple(f"{side}_{k}" for side in ("encoder", "decoder") for k in ("embed_dim", "attention_heads", "layers"))
 _INNER = ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim")
 _OPEN = 5.0  # of a gate before its activation: a sigmoid of 0.993
@@ -111,10 +110,7 @@ def warm_start(
     sizes = symbols(state, source)
     if data is not None:
         _check_dictionaries(Path(str(data).split(":")[0]), state, sizes, source)
-    task_ = task(*sizes)
-    with named(f"{source}: is no Transformer of stock fairseq"):
-        before = FloaterModel.build_model(FloaterConfig(position_encoder="none", **options), task_)
-        before.load_state_dict(dict(state["model"]), strict=True)
+    task_, before = task(*sizes), open_state(state, source)
     model_name, values, explicit = _target(arch, flags, options, source)
     with torch.random.fork_rng(devices=[]), named(f"{source} cannot become {arch}"):
         torch.manual_seed(1)
@@ -156,42 +152,31 @@ def _needed(arch: str, values: Mapping[str, Any]) -> list[str]:
 
 def _options(state: dict, source: Any) -> dict[str, Any]:
     """The options of the stock Transformer that a checkpoint was trained with."""
-    config = state.get("cfg") or {}
-    stored = config.get("model") if isinstance(config, Mapping) else None
-    stored = stored or state.get("args")
-    if stored is None:
-        raise CheckpointError(f"{source}: holds no configuration of its model")
-    stored = vars(stored) if isinstance(stored, argparse.Namespace) else dict(stored)
-    name = stored.get("arch") or stored.get("_name")
-    ours = {model for model, _, _ in PRESETS.values()}
-    if (
-        name in PRESETS
-        or name in ours
-        or getattr(ARCH_MODEL_REGISTRY.get(name), "__module__", "").startswith(__package__)
-    ):
-        raise CheckpointError(f"{source}: is {name}; must be a Transformer of stock fairseq")
-    options = {k: v for k, v in stored.items() if k in _STOCK}
-    # The old name counts, as in fairseq, where the new one says nothing.
-    if (old := options.pop("relu_dropout", 0)) and not options.get("activation_dropout"):
-        options["activation_dropout"] = old
-    # A file of embeddings is not needed any more.
-    options |= {"encoder_embed_path": None, "decoder_embed_path": None}
-    return options
+    model, options = model_options(state, source)
+    if model != STOCK:
+        raise CheckpointError(f"{source}: is {model}; must be a Transformer of stock fairseq")
+    return stock_options(options)
 
 
 def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source: Any) -> None:
     paths = sorted(data.glob("dict.*.txt"))
-    if not paths:
+    if not data.is_dir() or not paths:
         raise CheckpointError(f"{data}: has no dictionary, dict.LANGUAGE.txt")
-    trained = (state.get("cfg") or {}).get("task") or state.get("args")
-    trained = vars(trained) if isinstance(trained, argparse.Namespace) else dict(trained or {})
-    if not (trained.get("source_lang") and trained.get("target_lang")):
-        raise CheckpointError(f"{source}: does not say its languages, so that --data cannot be checked; leave it out")
-    for key, size in zip(("source_lang", "target_lang"), sizes, strict=True):
-        path = data / f"dict.{trained.get(key)}.txt"
+    check_dictionaries(source, data)
+    trained = checkpoints.options(state, "task")
+    languages = [trained.get("source_lang"), trained.get("target_lang")]
+    if not all(languages):  # trained without -s and -t: fairseq takes what the data are called, and so it does here
+        languages = infer_language_pair(str(data))
+    if not all(isinstance(language, str) for language in languages):
+        raise CheckpointError(
+            f"{data}: has no files that are called after two languages, such as train.de-en.de.idx, and {source} does "
+            "not say its languages, so that --data cannot be checked"
+        )
+    for side, language, size in zip(("source", "target"), languages, sizes, strict=True):
+        path = data / f"dict.{language}.txt"
         if not path.is_file():
             raise CheckpointError(
-                f"{data}: has no {path.name}, the {key} of {source}; it has {[p.name for p in paths]}"
+                f"{data}: has no {path.name}, the {side} language of {source}; it has {[p.name for p in paths]}"
             )
         if (found := len(Dictionary.load(str(path)))) != size:
             raise CheckpointError(f"{path}: has {found} symbols, {source} was trained with {size}")
@@ -370,7 +355,9 @@ def _state(state: dict, model_name: str, values: dict, after: nn.Module, source:
     }
     config = state.get("cfg")
     if not config:
-        config = OmegaConf.to_container(_upgrade_state_dict({"args": state["args"], **fresh})["cfg"], enum_to_str=True)
+        with named(f"{source}: its args cannot be read"):
+            config = _upgrade_state_dict({"args": state["args"], **fresh})["cfg"]
+            config = OmegaConf.to_container(config, enum_to_str=True)
     config = {**config, "model": {"_name": model_name, **values}}
     return {"cfg": config, "args": None, "model": after.state_dict(), **fresh, "warm_started_from": Path(source).name}
 

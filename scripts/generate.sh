@@ -14,7 +14,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-recipe='' run_dir='' variant=() checkpoint='' output=''
+recipe='' run_dir='' variant=() checkpoint='' output='' paths=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
@@ -34,7 +34,6 @@ if [[ $# -gt 0 && $* != --cpu || -n $checkpoint ]]; then
 fi
 if [[ -n $checkpoint ]]; then
     IFS=: read -ra files <<<"$checkpoint"
-    paths=()
     for file in "${files[@]}"; do
         [[ -f $file ]] || die "--checkpoint $checkpoint: no file $file"
         paths+=("$(absolute "$file")")
@@ -47,6 +46,10 @@ run_dir=${run_dir:-$(run_dir_of "$recipe" "${variant[@]}")}
 [[ -n $checkpoint || -f $run_dir/average.pt ]] || die "$run_dir/average.pt is not there; run scripts/average.sh first"
 [[ -z $output || ! -e $output ]] || die "--output $output: is there already"
 output=${output:-$run_dir/generate}
+# Whole, of an architecture that is known here, and of these dictionaries: others of the same size decode to garbage.
+command=()
+eval "command=($(head -n 1 <<<"$text"))"
+python -m ode_transformer check "${paths[@]:-$run_dir/average.pt}" --data "${command[1]}"
 # Into a folder beside: fairseq writes as it goes, and what is in the folder of the right name is whole.
 rm -rf "$output.part"
 while read -r line; do

@@ -325,8 +325,11 @@ def test_another_dictionary(tmp_path):
             lambda s: s["cfg"].update(model={"_name": "macaron", "arch": "macaron_tiny"}),
             "must be a Transformer of stock",
         ),
-        (lambda s: setattr(s["cfg"]["model"], "encoder_attention_heads", 3), "is no Transformer of stock"),
-        (lambda s: setattr(s["cfg"]["model"], "encoder_layers", "x"), "is no Transformer of stock"),
+        (
+            lambda s: setattr(s["cfg"]["model"], "encoder_attention_heads", 3),
+            "cannot be built as a Transformer of stock",
+        ),
+        (lambda s: setattr(s["cfg"]["model"], "encoder_layers", "x"), "cannot be built as a Transformer of stock"),
         (lambda s: s["cfg"].update(model=argparse.Namespace(arch="rk2_tiny")), "must be a Transformer of stock"),
     ],
 )

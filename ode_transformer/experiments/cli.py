@@ -30,6 +30,12 @@ COMMANDS = {
         "add_resume_arguments",
         "resume_main",
     ),
+    "check": Command(
+        ".folders",
+        "check that checkpoints are whole, of a known architecture, and of the dictionaries of some data",
+        "add_check_arguments",
+        "check_main",
+    ),
     "warm-start": Command(
         "..warm_start", "turn a Transformer's checkpoint into one of ours that goes on from there", takes_flags=True
     ),

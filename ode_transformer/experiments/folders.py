@@ -1,4 +1,4 @@
-"""The commands that work on a folder of checkpoints: ``ode-transformer average`` and ``resume``."""
+"""The commands that work on checkpoints: ``ode-transformer average``, ``resume`` and ``check``."""
 
 import argparse
 
@@ -36,4 +36,20 @@ def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
 def resume_main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer resume``; the exit status."""
     print(checkpoints.resume_point(args.directory, mend=not args.look))
+    return 0
+
+
+def add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer check``."""
+    parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT")
+    parser.add_argument("--data", required=True, metavar="DIR", help="the folder of binarised data")
+
+
+def check_main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer check``; the exit status."""
+    from .. import standalone
+
+    for path in args.checkpoints:
+        standalone.model_options(checkpoints.load(path), path)
+        standalone.check_dictionaries(path, args.data)
     return 0

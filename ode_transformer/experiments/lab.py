@@ -32,7 +32,7 @@ from ..modules.layers import SplitLayer
 from ..numerics.coefficients import weighted_sum
 from ..numerics.integrators import HEUN, INTEGRATORS, ButcherTableau, Multistep, Polynomial, polynomial_step, rk_step
 from ..numerics.splitting import SPLITTINGS, euler, split_step
-from ..standalone import named, open_model, source_of
+from ..standalone import check_dictionaries, named, open_model, source_of
 from . import plots, recipes, results
 
 _A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=torch.float64)
@@ -165,7 +165,13 @@ def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path
                 return  # our own half steps
             half = replace(context, step_size=0.5)
             two = layer(layer(x, half), half)
-            row = {"increment": norm(y - x) / norm(x), "difference": norm(two - y) / norm(y - x)}
+            state, step, difference = norm(x), norm(y - x), norm(two - y)
+            if not (state > 0 and step > 0 and math.isfinite(state + step + difference)):
+                raise CheckpointError(
+                    f"{path}: its {name} takes a step of norm {step:g} from a state of norm {state:g}: must be finite "
+                    "and more than 0 to be measured"
+                )
+            row = {"increment": step / state, "difference": difference / step}
             rows.append({"layer": name, **{key: round(value, 5) for key, value in row.items()}})
 
         return hook
@@ -378,6 +384,7 @@ def _orders(args: argparse.Namespace) -> int:
         for path in args.checkpoints:
             name = Path(path).parent.name
             label = name if name and name not in layers else path
+            check_dictionaries(path, args.dictionary)
             with named(f"{path}: cannot read the sentences"):
                 layers[label] = step_errors(open_model(path), net_input, path)
             print(f"\n{label}: size of a layer's step over the state's, and of two half steps from it over its own")

@@ -19,7 +19,7 @@ from ..config import PRESETS, resolve
 from ..files import whole
 from ..models.ode import SIZES
 from ..modules.positions import BiasPositions
-from ..standalone import named, open_model, source_of
+from ..standalone import check_dictionaries, named, open_model, source_of
 from . import results
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -103,6 +103,8 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
     panels = []
     for path in paths:
         found = position_vectors(open_model(path), length)
+        if bad := [name for name, vectors in found.items() if not vectors.isfinite().all()]:
+            raise CheckpointError(f"{path}: {', '.join(bad[:4])} are not finite within {length} positions")
         name = of or next((n for n in ("encoder.0.self_attn.q", "encoder.input") if n in found), None)
         if name not in found:
             there = ", ".join(found) or "none, it has no positions"
@@ -347,8 +349,11 @@ def coefficients(paths: list[str], text: str, dictionary: str, count: int, outpu
     pyplot = pyplot_for(output)
     net_input, panels = source_of(Path(text), Path(dictionary), count), []
     for path in paths:
+        check_dictionaries(path, dictionary)
         with named(f"{path}: cannot read the sentences"):
             found = stage_weights(open_model(path), net_input)
+        if not all(math.isfinite(value) for rows in found for row in rows for value in row):
+            raise CheckpointError(f"{path}: its coefficients are not finite")
         if not found:
             raise CheckpointError(f"{path}: has no learned coefficients")
         panels.append((Path(path), found))
@@ -357,7 +362,7 @@ def coefficients(paths: list[str], text: str, dictionary: str, count: int, outpu
         steps = range(1, len(found) + 1)
         for i in range(len(found[0])):
             mean, deviation = zip(*(rows[i] for rows in found), strict=True)
-            style = {"color": COLOURS[i], "marker": MARKS[i], "capsize": 3, "label": f"stage {i + 1}"}
+            style = {"color": COLOURS[i % 8], "marker": MARKS[i % 8], "capsize": 3, "label": f"stage {i + 1}"}
             axis.errorbar(steps, mean, deviation, **style)
         axis.set_xticks(steps)
         axis.set_xlabel("step of the encoder, a layer's after another's")

@@ -6,10 +6,14 @@ besides. ``extends``, in a file or a row, names one or more files to start from 
 later wins. Files whose name begins with an underscore are such beginnings and no recipes. ``quoted`` lists rows of the
 paper's tables that it took from others.
 
+A recipe is code, like a Makefile: ``data.prepare`` is a command, flags name files to read and folders to write, and
+``scripts/reproduce.sh`` runs them all. Read a stranger's before you run it; to list, check or show one runs nothing.
+
 Imports neither torch nor fairseq.
 """
 
 import argparse
+import re
 import shlex
 import typing
 from collections.abc import Mapping
@@ -17,9 +21,8 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
-import yaml
-
 from ..errors import OdeTransformerError
+from . import plain_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
@@ -27,6 +30,9 @@ STEPS = ("prepare", "start", "train", "average", "generate", "score")
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 SCALES = ("full", "small")
 METRICS = ("tokenised", "compound_split", "sacrebleu")
+MOST_BATCHES = 100_000  # of an update
+LONGEST_CHAIN = 8  # of recipes that start from each other, and of files that extend each other
+MOST_FILES = 1000  # that a recipe is read from
 
 
 class RecipeError(OdeTransformerError):
@@ -158,7 +164,8 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     if row not in rows:
         raise RecipeError(f"{path}: no row {row!r}; there are: {', '.join(rows)}")
     sayings = [part["description"] for part in (rows[row], tree) if "description" in part]
-    tree = _merge(tree, {**rows[row], "description": ": ".join(sayings)} if sayings else rows[row])
+    said = {"description": ": ".join(sayings)} if sayings and all(isinstance(text, str) for text in sayings) else {}
+    tree = _merge(tree, rows[row] | said)
     if scale == "small":
         tree = _small(tree)
     recipe = _build(Recipe, {"name": title, **tree, "scale": scale, "seed": seed}, str(path), "")
@@ -178,6 +185,8 @@ def _find(name: str) -> tuple[Path, str, str]:
         if path.is_file() and not path.name.startswith("_"):
             return path, f"{stem}/{row}" if row else stem, row
     group, _, last = name.rpartition("/")
+    if "\0" in name or {"", ".", ".."} & set(name.split("/")):
+        raise RecipeError(f"recipe {name!r}: must be a name below {CONFIGS.name}/ or a file that ends in .yaml")
     for path, row in ((CONFIGS / f"{name}.yaml", ""), (CONFIGS / f"{group}.yaml", last)):
         if path.is_file() and not path.name.startswith("_"):
             return path, name, row
@@ -186,16 +195,30 @@ def _find(name: str) -> tuple[Path, str, str]:
 
 
 def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
+    files = {"name": recipe.name.split("/"), "generate.subsets": recipe.generate.subsets}
+    files |= {"train.start.checkpoint": [recipe.train.start.checkpoint]} if recipe.train.start else {}
+    for key, found in files.items():  # files are called after them
+        for part in found:
+            if not isinstance(part, str) or not re.fullmatch(r"\w[\w .,=+-]*", part):
+                raise RecipeError(f"{path}: {key} {part!r}: must be letters, digits and .,=+-_, and no folders")
+    try:
+        shlex.split(recipe.data.prepare)
+    except ValueError as error:
+        raise RecipeError(f"{path}: data.prepare {recipe.data.prepare!r}: no command: {error}") from error
     chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(recipe.average, k) is not None]
     if len(chosen) != 1 or getattr(recipe.average, chosen[0]) < 1:
         raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {chosen}")
-    if recipe.train.batches < 1:
-        raise RecipeError(f"{path}: train.batches must be at least 1, got {recipe.train.batches}")
+    if not 1 <= recipe.train.batches <= MOST_BATCHES:
+        raise RecipeError(
+            f"{path}: train.batches must be at least 1 and at most {MOST_BATCHES}, got {recipe.train.batches}"
+        )
     if recipe.score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
     start = recipe.train.start
     if start and start.recipe in before:
         raise RecipeError(f"{path}: train.start: {' -> '.join((*before, start.recipe))}, without a beginning")
+    if len(before) > LONGEST_CHAIN:
+        raise RecipeError(f"{path}: train.start: a chain of more than {LONGEST_CHAIN} recipes, {' -> '.join(before)}")
     if start and load(start.recipe, scale=recipe.scale, seed=recipe.seed, _before=before).data != recipe.data:
         raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} has other data")
     for paper in recipe.paper if recipe.scale == "full" else []:
@@ -211,7 +234,10 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
 def _small(tree: dict) -> dict:
     """The rehearsal of a recipe, as ``_small.yaml`` describes it."""
     small = _read(CONFIGS / "_small.yaml")
-    pair = "{source}-{target}".format(**{"source": "", "target": "", **tree.get("data", {})})
+    data = tree.get("data", {})
+    if not isinstance(data, dict):
+        raise RecipeError(f"data must be a mapping, got {data!r}")
+    pair = f"{data.get('source', '')}-{data.get('target', '')}"
     pairs = small.pop("pairs")
     tree = _merge(tree, {"data": pairs.get(pair, pairs["any"])})
     if tree["data"]["target"] != "de":
@@ -219,28 +245,35 @@ def _small(tree: dict) -> dict:
     return _merge(tree, small)
 
 
-def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict:
+def _read(path: Path, seen: tuple[Path, ...] = (), files: Optional[list[Path]] = None) -> dict:
+    files = [] if files is None else files
+    files.append(path)
     if path in seen:
         raise RecipeError(f"{path}: extends itself through {' -> '.join(map(str, seen))}")
+    if len(seen) > LONGEST_CHAIN or len(files) > MOST_FILES:
+        raise RecipeError(f"{path}: too many files extend each other: {' -> '.join(map(str, seen))}")
     try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (OSError, yaml.YAMLError) as error:
-        raise RecipeError(f"{path}: {error}") from error
+        tree = plain_yaml.read(path)
+    except plain_yaml.YamlError as error:
+        raise RecipeError(str(error)) from error
     if not isinstance(tree, dict):
         raise RecipeError(f"{path}: must be a mapping, got {type(tree).__name__}")
     rows = tree.get("rows", {})
-    if not isinstance(rows, dict) or not all(isinstance(values, dict) for values in rows.values()):
+    if not isinstance(rows, dict) or not all(isinstance(k, str) and isinstance(v, dict) for k, v in rows.items()):
         raise RecipeError(f"{path}: rows must be a mapping of mappings")
     for row, values in rows.items():
-        tree["rows"][row] = _extended(values, path, seen)
-    return _extended(tree, path, seen)
+        tree["rows"][row] = _extended(values, path, seen, files)
+    return _extended(tree, path, seen, files)
 
 
-def _extended(tree: dict, path: Path, seen: tuple[Path, ...]) -> dict:
+def _extended(tree: dict, path: Path, seen: tuple[Path, ...], files: list[Path]) -> dict:
     bases = tree.get("extends", [])
+    bases = [bases] if isinstance(bases, str) else bases
+    if not isinstance(bases, list) or not all(isinstance(base, str) and "\0" not in base for base in bases):
+        raise RecipeError(f"{path}: extends must be a file or a list of files, got {bases!r}")
     merged: dict = {}
-    for base in [bases] if isinstance(bases, str) else bases:
-        merged = _merge(merged, _read((path.parent / base).resolve(), (*seen, path)))
+    for base in bases:
+        merged = _merge(merged, _read((path.parent / base).resolve(), (*seen, path), files))
     return _merge(merged, {key: value for key, value in tree.items() if key != "extends"})
 
 

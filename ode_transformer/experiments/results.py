@@ -125,6 +125,8 @@ def _commands(run_dir: Path) -> list[dict[str, Any]]:
     found: dict[str, int] = {}
     for line in _text(run_dir / "commands.log").splitlines():
         seconds, _, command = line.partition(" ")
+        if not re.fullmatch(r"\d{1,18}", seconds):
+            raise RecordError(f"{run_dir / 'commands.log'}: a line is {line[:80]!r}, must be seconds and a command")
         found.setdefault(command, int(seconds))
     return [{"command": command, "seconds": seconds} for command, seconds in found.items()]
 
@@ -157,7 +159,9 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     if not command:
         raise RecordError(f"{run_dir / 'train.command'}: not there; scripts/train.sh leaves it")
     averaged = checkpoints.load(run_dir / "average.pt")
-    common, distributed = averaged["cfg"]["common"], averaged["cfg"]["distributed_training"]
+    common, distributed = (checkpoints.options(averaged, k) for k in ("common", "distributed_training"))
+    if missing := sorted({"seed"} - set(common) | {"distributed_world_size"} - set(distributed)):
+        raise RecordError(f"{run_dir / 'average.pt'}: does not say the {' and '.join(missing)} of its training")
     precision = next((name for name in recipes.PRECISIONS if common.get(name)), "fp32")
     start = re.search(r"--finetune-from-model (\S+)", command)
     hashes = {"average.pt": sha256(run_dir / "average.pt")}
@@ -231,7 +235,11 @@ def curve(run_dir: Path) -> dict[str, Any]:
         kept = {k: float(values[k]) for k in ("loss", "accuracy", "ppl", "gnorm", "wall") if k in values}
         steps[kind][int(values["num_updates"])] = {"num_updates": int(values["num_updates"]), **kept}
     command = _text(run_dir / "train.command").strip()
-    if len(words := shlex.split(command)) > 1:  # folders are a machine's own affair
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise RecordError(f"{run_dir / 'train.command'}: no command: {error}") from error
+    if len(words) > 1:  # folders are a machine's own affair
         words[1] = Path(words[1]).name
         command = shlex.join(words)
     return {
@@ -308,8 +316,15 @@ def curve_main(args: argparse.Namespace) -> int:
 
 
 def write(output: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file, beside first and then under its name, and print where it is."""
-    write_json(output, content)
+    """Write a JSON file, beside first and then under its name, and print where it is.
+
+    Raises:
+        RecordError: it cannot be written, for instance on a full disk; an older file is as it was.
+    """
+    try:
+        write_json(output, content)
+    except OSError as error:
+        raise RecordError(f"{output}: cannot be written: {error.strerror or error}") from error
     print(output)
 
 

@@ -12,6 +12,7 @@ Imports neither torch nor fairseq.
 """
 
 import argparse
+import itertools
 import json
 import re
 import sys
@@ -29,6 +30,8 @@ LANGUAGES = tuple(sorted(set(NonbreakingPrefixes().available_langs.values())))
 COMPOUND_LANGUAGES = ("de",)
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
 ASCII_BLANKS = frozenset(" \t\n\r\f\v")
+SHOWN = 5  # sentences named in a message
+_ID = r"\d{1,18}"  # of a sentence
 
 
 class ScoringError(OdeTransformerError):
@@ -189,7 +192,7 @@ def read_lines(path: str | Path) -> list[str]:
         ScoringError: no such file, not UTF-8, or empty.
     """
     try:
-        lines = Path(path).read_bytes().decode("utf-8").split("\n")
+        lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")  # a byte order mark is no text
     except OSError as error:
         raise ScoringError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -217,24 +220,26 @@ def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]
     refs: dict[int, str] = {}
     ended, translated = False, None
     for line in read_lines(path):
-        if match := re.match(r"H-(\d+)\t[^\t]*\t(.*)", line):
+        if match := re.match(rf"H-({_ID})\t[^\t]*\t(.*)", line):
             hyps.setdefault(int(match[1]), match[2])
-        elif match := re.match(r"T-(\d+)\t(.*)", line):
+        elif match := re.match(rf"T-({_ID})\t(.*)", line):
             if int(match[1]) in refs:
                 raise ScoringError(f"{path}: T-{match[1]} is there twice; one output of fairseq-generate is needed")
             refs[int(match[1])] = match[2]
-        elif match := re.search(r"\| Translated ([\d,]+) sentences ", line):
+        elif match := re.search(r"\| Translated ([\d,]{1,20}) sentences ", line):
             translated = int(match[1].replace(",", ""))
         ended = ended or re.match(r"(.* )?Generate \S+ with beam=", line) is not None
     if not hyps:
         raise ScoringError(f"{path}: no line H-<id>; is it an output of fairseq-generate without --quiet?")
     expected = range(max({*hyps, *refs, (translated or 1) - 1}) + 1)
     for name, found in (("H", hyps), ("T", refs)):
-        missing = [f"{name}-{i}" for i in expected if i not in found]
+        missing = len(expected) - len(found)
         if missing and (found or name == "H"):
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            # The first few, without a walk to an id that a damaged line has made up.
+            first = [f"{name}-{i}" for i in itertools.islice((i for i in expected if i not in found), SHOWN)]
+            more = f" and {missing - SHOWN} more" if missing > SHOWN else ""
             raise ScoringError(
-                f"{path}: of {len(expected)} sentences, {', '.join(missing[:5])}{more} are missing; the file is cut "
+                f"{path}: of {len(expected)} sentences, {', '.join(first)}{more} are missing; the file is cut "
                 # fairseq's default of 8 leaves out a last batch whose size is no multiple of it.
                 "short, or fairseq-generate left sentences out: it needs --required-batch-size-multiple 1, and no "
                 "--skip-invalid-size-inputs-valid-test"

@@ -6,6 +6,7 @@ Every sub-command writes the file that it is told to write and nothing else.
 
 import argparse
 import bisect
+import codecs
 import gzip
 import importlib.metadata
 import itertools
@@ -55,6 +56,8 @@ def read_lines(path: Path) -> Iterator[str]:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             for line in file:
                 number += 1
+                if number == 1:  # a byte order mark is no text, and would become part of the first word
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 yield line.decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x}: {error.reason}"

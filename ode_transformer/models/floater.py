@@ -24,6 +24,11 @@ Where paper and released code disagree:
   faster and the default.
 - "Sequences of any length": the code stops at 255; ours does not. Positions are the token's own, where the code's are
   the column's, which left padding shifts.
+- Beyond the lengths of training the flow is an extrapolation that nothing bounds, and grows exponentially. Ours solves
+  the equation up to the longest sentence that training would take (``--max-source-positions``,
+  ``--max-target-positions``), or to ``--flow-horizon``, and goes on along the tangent. Released checkpoints, of 255
+  positions, and whatever was trained compute what they did. For sentences longer than in training, give the longest of
+  training as the horizon: ``--model-overrides "{'max_source_positions': 5000, 'flow_horizon': 200}"``.
 - In decoding the code gives all keys of cross-attention the bias of the last source position; ours are as in training.
 - The code computes biases, and gradients of the flow, every 400 forward calls, validation and parts of a batch
   included, and saves them; ours counts the optimiser's updates (``--flow-update-interval``), by default every one, and

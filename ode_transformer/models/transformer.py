@@ -102,6 +102,11 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
     flow_method: FlowMethodName = option("rk4", "solver of the flow")
     flow_step: float = option(4.0, "tokens that a step of the flow's solver spans (released: 0.2)")
+    flow_horizon: int = option(
+        0,
+        "position up to which the flow is integrated; beyond it biases go on along their tangents, where integration "
+        "would let them grow exponentially (0: the larger of --max-source-positions and --max-target-positions)",
+    )
     flow_gradient: FlowGradientName = option(
         "direct", "gradients through the flow's solver: direct back-propagation, or adjoint (less memory, more time)"
     )

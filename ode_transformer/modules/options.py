@@ -145,6 +145,7 @@ _NEEDS = (
     ("flow_update_interval", (1,), "position_encoder", _NO_BIASES),
     ("flow_method", ("rk4",), "position_encoder", _NO_FLOW),
     ("flow_step", (4.0,), "position_encoder", _NO_FLOW),
+    ("flow_horizon", (0,), "position_encoder", _NO_FLOW),
     ("flow_gradient", ("direct",), "position_encoder", _NO_FLOW),
 )
 
@@ -158,6 +159,10 @@ def check_model(cfg: TransformerConfig) -> None:
     for name, idle, of, without in _NEEDS:
         if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
+    if cfg.no_cross_attention and not cfg.cross_self_attention:
+        raise OdeTransformerError(
+            "--no-cross-attention: needs --cross-self-attention, or nothing reads the encoder and it learns nothing"
+        )
     positions = str(cfg.position_encoder)
     if positions == "sinusoidal" and (cfg.encoder.learned_pos or cfg.decoder.learned_pos):
         raise OdeTransformerError(

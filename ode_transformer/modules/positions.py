@@ -20,6 +20,7 @@ from fairseq.modules import PositionalEmbedding
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..errors import OdeTransformerError
 from ..numerics.flow import Flow, Recurrence, check_positions
 
 POSITION_ENCODERS = (
@@ -444,7 +445,17 @@ class BiasPositions(PositionEncoder):
     @torch.no_grad()
     def _remembered(self, length: int, weights: Any) -> Solution:
         longer = max(64, 2 ** (length - 1).bit_length())
-        return Solution(longer, weights, self._solve(torch.arange(longer)))
+        tables = self._solve(torch.arange(longer))
+        finite = torch.stack([piece.isfinite().flatten(1).all(1) for pieces in tables.values() for piece in pieces])
+        if not finite.all():
+            longer = int(finite.all(0).long().argmin())
+            if longer < length:
+                kind = next(self.solvers.parameters()).dtype
+                raise OdeTransformerError(
+                    f"{length} positions: their biases are finite in {kind} up to position {longer - 1} only; wider "
+                    "numbers can hold them, or a --flow-horizon of the longest sentence of training bounds them"
+                )
+        return Solution(longer, weights, tables)
 
     def _solve(self, positions: Tensor) -> Tables:
         tables = {}
@@ -540,7 +551,8 @@ def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> 
 
     def build(dim: int) -> nn.Module:
         if name == "floater":
-            return Flow(dim, str(cfg.flow_method), cfg.flow_step, str(cfg.flow_gradient))
+            horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
+            return Flow(dim, str(cfg.flow_method), cfg.flow_step, str(cfg.flow_gradient), horizon)
         _, input_, layers = name.split("-")
         return Recurrence(dim, int(layers), input_)
 

@@ -252,3 +252,26 @@ def test_a_recurrent_network_knows_whole_positions_alone():
     for bad in ({"layers": 3}, {"input": "both"}):
         with pytest.raises(ValueError, match="must be"):
             Recurrence(4, **bad)
+
+
+def test_beyond_the_horizon_the_solution_goes_on_along_its_tangent():
+    torch.manual_seed(0)
+    free = Flow(8)
+    bound = Flow(8, horizon=30)
+    bound.load_state_dict(free.state_dict())
+    initial, positions = torch.randn(3, 8), torch.arange(2001)
+    with torch.no_grad():
+        there, here = free(initial, positions), bound(initial, positions)
+        assert torch.equal(here[:31], there[:31]), "up to the horizon nothing changes, to the bit"
+        assert torch.equal(here[:31], bound(initial, positions[:31]))
+        steps = here[30:].diff(dim=0)
+        torch.testing.assert_close(steps, steps[:1].expand_as(steps), atol=1e-5, rtol=1e-3)
+        slope = 0.01 * free._dynamics(torch.float32)[0](0.30, initial + here[30])
+        torch.testing.assert_close(steps[0], slope, atol=1e-6, rtol=1e-3)
+        assert there[-1].abs().max() > 100 * here[-1].abs().max(), "where integration grows exponentially"
+
+
+@pytest.mark.parametrize("more", [{"step": 1e-9}, {"step": float("inf")}, {"horizon": 0}, {"horizon": float("nan")}])
+def test_steps_and_horizons_without_end_are_refused(more):
+    with pytest.raises(ValueError, match=f"--flow-{next(iter(more))} "):
+        Flow(8, **more)

@@ -1,0 +1,419 @@
+"""Files of strangers, damaged and odd ones: no code runs, no work is without bound, and each ends in one sentence."""
+
+import argparse
+import math
+import os
+
+import pytest
+import torch
+import yaml
+from fairseq.data import Dictionary
+
+from ode_transformer import checkpoints, standalone
+from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.experiments import cli, plain_yaml, recipes, results
+from ode_transformer.experiments.scoring import ScoringError, read_generate_output, read_lines
+from ode_transformer.experiments.text import read_lines as text_lines
+from ode_transformer.files import sha256
+from tests.helpers import SMALL, model, parse, small, task
+from tests.test_warm_start import SIZES, stock, words
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Checkpoints of a stock Transformer, pre-norm, and of one of ours; sentences, a dictionary."""
+    folder = tmp_path_factory.mktemp("whole")
+    stock(folder / "stock.pt", **{"encoder-normalize-before": True, "decoder-normalize-before": True})
+    values = {**SMALL, "share-all-embeddings": True}
+    config = parse("floater_tiny", values).model
+    state = {"cfg": {"model": dict(config)}, "args": None, "model": model("floater_tiny", values).state_dict()}
+    torch.save(state, folder / "ours.pt")
+    (folder / "text").write_text("s4 s5 s6\ns7\n")
+    (folder / "dict.xx.txt").write_text("".join(f"s{i} 1\n" for i in range(46)))
+    return folder
+
+
+def changed(path, to, change):
+    state = torch.load(path, weights_only=False)
+    change(state)
+    torch.save(state, to)
+    return to
+
+
+def openers(path, folder):
+    """Every command that opens a checkpoint."""
+    sentences = ["--text", str(folder / "text"), "--dictionary", str(folder / "dict.xx.txt")]
+    out = str(path.parent / "x.png")
+    return {
+        "positions": ["plot", "positions", str(path), "--output", out],
+        "coefficients": ["plot", "coefficients", str(path), *sentences, "--output", out],
+        "lab": ["lab", "orders", str(path), *sentences],
+        "check": ["check", str(path), "--data", str(folder)],
+        "warm-start": ["warm-start", str(path), "--arch", "floater_tiny", "--output", out, "--", *words(SIZES)],
+    }
+
+
+EVALUATED = ("adaptive_softmax_cutoff", "encoder_xformers_att_config", "decoder_xformers_att_config")
+FCONV = ("encoder_layers", "decoder_layers", "decoder_attention")
+HOSTILE = {
+    **{f"{name}-{key}": (name, key, str) for name in ("stock", "ours") for key in EVALUATED},
+    # A string within a string: what is read as plain data would be evaluated after.
+    **{f"{name}-{key}-twice": (name, key, repr) for name in ("stock", "ours") for key in EVALUATED},
+    **{f"fconv-{key}": ("fconv", key, str) for key in FCONV},
+    "lstm": ("lstm", "adaptive_softmax_cutoff", str),
+    "lightconv": ("lightconv", "adaptive_softmax_cutoff", str),
+    "fconv_self_att": ("fconv_self_att", "pretrained", str),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_options_that_fairseq_evaluates_run_nothing(tmp_path, whole, kind, capsys):
+    """Eighteen ways of running code from plain data, through every command that opens a checkpoint."""
+    name, key, quoted = HOSTILE[kind]
+    marker = tmp_path / "executed"
+    code = quoted(f"__import__('os').system('touch {marker}')")
+
+    def change(state):
+        if name in ("stock", "ours"):
+            stored = state["cfg"]["model"]
+            vars(stored)[key] = code if name == "stock" else None
+            return
+        values = {**vars(state["cfg"]["model"]), "arch": name, "_name": name, key: code}
+        state["cfg"] = None
+        state["args"] = argparse.Namespace(**values)
+
+    def change_ours(state):
+        state["cfg"]["model"] = {**state["cfg"]["model"], key: code}
+
+    source = whole / ("ours.pt" if name == "ours" else "stock.pt")
+    path = changed(source, tmp_path / "hostile.pt", change_ours if name == "ours" else change)
+    for command, argv in openers(path, whole).items():
+        status = cli.main(argv)
+        assert not marker.exists(), command
+        assert status == 1
+        assert capsys.readouterr().err.startswith(f"error: {path}: ")
+    assert len(HOSTILE) == 18
+    eval(code if quoted is str else eval(code))
+    assert marker.exists(), "the attack itself works"
+
+
+def test_what_fairseq_would_read_is_what_is_looked_at(tmp_path, whole, capsys):
+    """Of a file with args and with cfg, fairseq takes the former."""
+    path = changed(whole / "stock.pt", tmp_path / "both.pt", lambda s: s.update(args=argparse.Namespace(arch="fconv")))
+    assert cli.main(["check", str(path), "--data", str(whole)]) == 1
+    assert "architecture 'fconv'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "change", "message"),
+    [
+        ("stock", lambda s: s["cfg"]["model"].__dict__.update(arch="fconv", _name="fconv"), "architecture 'fconv'"),
+        ("stock", lambda s: s["cfg"]["model"].__dict__.update(arch=["a"], _name=None), "architecture a list"),
+        ("stock", lambda s: s.update(cfg=5), "no configuration"),
+        ("stock", lambda s: s.update(cfg={"model": [1]}), "no configuration"),
+        ("stock", lambda s: s.update(cfg=None, args="transformer"), "no configuration"),
+        ("stock", lambda s: s["cfg"]["model"].__dict__.update(encoder_attention_heads=0), "cannot be built"),
+        ("stock", lambda s: s["cfg"]["model"].__dict__.update(encoder_layers=10**9), "encoder_layers is 1000000000"),
+        ("stock", lambda s: s["cfg"]["model"].__dict__.update(encoder_embed_dim=[1]), "encoder_embed_dim is a list"),
+        ("ours", lambda s: s["cfg"]["model"].update(encoder_ffn_embed_dim=10**9), "smaller than the model"),
+        ("ours", lambda s: s["cfg"]["model"].update(max_source_positions=10**9), "smaller than the model"),
+        ("ours", lambda s: s["cfg"]["model"].update(flow_step=1e-12), "--flow-step 1e-12"),
+        ("ours", lambda s: s["cfg"]["model"].update(decoder_layers=math.nan), "decoder_layers is nan"),
+        ("ours", lambda s: s["cfg"]["model"].update(activation_fn="nonsense"), "cannot be built as floater"),
+        ("ours", lambda s: s["cfg"]["model"].update(from_tomorrow=1), "unknown options: from_tomorrow"),
+        ("ours", lambda s: s["model"].update({"encoder.embed_tokens.weight": 5}), "is a int, must be a tensor"),
+        (
+            "ours",
+            lambda s: s["model"].update({"encoder.embed_tokens.weight": torch.zeros(1, 1).expand(10**9, 16)}),
+            "encoder.embed_tokens.weight .* is repeated from fewer values",
+        ),
+    ],
+)
+def test_odd_checkpoints_end_in_a_sentence(tmp_path, whole, source, change, message, capsys):
+    path = changed(whole / f"{source}.pt", tmp_path / "odd.pt", change)
+    with pytest.raises(CheckpointError, match=message):
+        standalone.open_model(path)
+    for argv in openers(path, whole).values():
+        if argv[0] != "check":
+            assert cli.main(argv) == 1
+            assert capsys.readouterr().err.startswith(f"error: {path}")
+
+
+def test_weights_of_zero_are_no_layers_to_measure(tmp_path, whole, capsys):
+    path = changed(whole / "stock.pt", tmp_path / "zero.pt", lambda s: [t.zero_() for t in s["model"].values()])
+    assert cli.main(openers(path, whole)["lab"]) == 1
+    assert "its encoder 1 takes a step of norm 0 from a state of norm 0" in capsys.readouterr().err
+
+
+def test_the_stock_transformer_is_opened_in_our_layers(whole):
+    rows = openers(whole / "stock.pt", whole)["lab"]
+    assert cli.main(rows) == 0
+
+
+# Damage
+
+
+def damage(path, to):
+    """What a disk does: a block of zeros in the midst of the largest tensor."""
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 2**16] = bytes(2**16)
+    to.write_bytes(content)
+    return to
+
+
+def write(path, updates, **model):
+    torch.manual_seed(updates)
+    model = model or {"w": torch.randn(2**17)}
+    torch.save({"model": model, "optimizer_history": [{"num_updates": updates}]}, path)
+    return path
+
+
+def test_a_damaged_last_checkpoint_is_replaced_and_no_average_is_made_of_one(tmp_path, capsys):
+    for i in (1, 2, 3):
+        write(tmp_path / f"checkpoint{i}.pt", 10 * i)
+    damage(tmp_path / "checkpoint3.pt", tmp_path / "checkpoint_last.pt")
+    damage(tmp_path / "checkpoint3.pt", tmp_path / "checkpoint3.pt")
+    assert torch.load(tmp_path / "checkpoint_last.pt")["optimizer_history"], "PyTorch sees nothing"
+    assert checkpoints.resume_point(tmp_path, mend=False) == 20
+    assert cli.main(["resume", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "20\n"
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == (tmp_path / "checkpoint2.pt").read_bytes()
+    assert (tmp_path / "checkpoint_last.pt.damaged").exists()
+    assert cli.main(["average", str(tmp_path), "--last-epochs", "2", "--output", str(tmp_path / "a.pt")]) == 1
+    assert "checkpoint3.pt: damaged, the checksum of" in capsys.readouterr().err
+    assert not (tmp_path / "a.pt").exists()
+
+
+@pytest.mark.parametrize("history", [None, [], [{}], 5, [{"num_updates": "x"}], [{"num_updates": -1}], [[]]])
+def test_a_history_without_updates_is_named(tmp_path, history, capsys):
+    torch.save({"model": {"w": torch.ones(1)}, "optimizer_history": history}, tmp_path / "checkpoint_last.pt")
+    assert cli.main(["resume", str(tmp_path)]) == 1
+    assert "checkpoint_last.pt: does not say in its optimizer_history" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        (({"w": torch.tensor([1.0, math.nan])}, {"w": torch.ones(2)}), r"checkpoint1\.pt: .*w has 1 values"),
+        (({"w": torch.ones(2)}, {"w": torch.tensor([math.inf, 1.0])}), r"checkpoint2\.pt: .*w has 1 values"),
+        (({"w": torch.ones(2, dtype=torch.long)}, {"w": torch.ones(2)}), r"w is torch\.int64 in the first"),
+        (({"w": torch.tensor([1])}, {"w": torch.tensor([2])}), r"w is torch\.int64 in the first"),
+        (({"w": [1.0]}, {"w": torch.ones(1)}), r"model\['w'\] is a list"),
+        (({"w": torch.ones(1).expand(10**9)}, {"w": torch.ones(1)}), "repeated from fewer values"),
+    ],
+)
+def test_what_has_no_mean_is_refused(tmp_path, models, message):
+    for i, found in enumerate(models, 1):
+        write(tmp_path / f"checkpoint{i}.pt", i, **found)
+    with pytest.raises(CheckpointError, match=message):
+        checkpoints.average([tmp_path / "checkpoint1.pt", tmp_path / "checkpoint2.pt"], tmp_path / "a.pt")
+    assert not (tmp_path / "a.pt").exists()
+
+
+def test_fairseq_loads_the_single_precision_average_of_a_half_precision_run(tmp_path):
+    from fairseq import checkpoint_utils
+
+    def halve(state):
+        state["model"] = {name: t.half() for name, t in state["model"].items()}
+
+    m = stock(tmp_path / "stock.pt")
+    for i in (1, 2):
+        changed(tmp_path / "stock.pt", tmp_path / f"checkpoint{i}.pt", halve)
+    checkpoints.average([tmp_path / "checkpoint1.pt", tmp_path / "checkpoint2.pt"], tmp_path / "a.pt")
+    (found,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "a.pt")], task=task())
+    for name, p in found.named_parameters():
+        assert p.dtype is torch.float32
+        assert torch.equal(p, m.get_parameter(name).half().float())
+
+
+# Dictionaries
+
+
+def test_another_dictionary_of_the_same_size_is_refused(tmp_path, whole, capsys):
+    run, data = tmp_path / "run", tmp_path / "data"
+    run.mkdir(), data.mkdir()
+    (run / "stock.pt").write_bytes((whole / "stock.pt").read_bytes())
+    for language in ("xx", "yy"):
+        (data / f"dict.{language}.txt").write_text((whole / "dict.xx.txt").read_text())
+    digest = sha256(data / "dict.xx.txt")
+    (run / "dictionaries.sha256").write_text(f"{digest}  dict.xx.txt\n{digest}  dict.yy.txt\n")
+    path, output, dictionary = str(run / "stock.pt"), str(tmp_path / "out.pt"), str(data / "dict.xx.txt")
+    start = ["warm-start", path, "--arch", "floater_tiny", "--output", output, "--data", str(data), "--", *words(SIZES)]
+    commands = [
+        ["check", path, "--data", str(data)],
+        ["lab", "orders", path, "--text", str(whole / "text"), "--dictionary", dictionary],
+        start,
+    ]
+    (data / "train.xx-yy.xx.idx").touch()  # which says the languages that the checkpoint does not
+    for argv in commands:
+        assert cli.main(argv) == 0, argv[0]
+    lines = (data / "dict.xx.txt").read_text().splitlines()
+    (data / "dict.xx.txt").write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
+    assert len(Dictionary.load(str(data / "dict.xx.txt"))) == 50
+    for argv in commands:
+        assert cli.main(argv) == 1, argv[0]
+        assert "dict.xx.txt: is another dictionary than the one that" in capsys.readouterr().err
+
+
+# Outputs to score, text
+
+
+def test_an_id_that_is_made_up_costs_nothing(tmp_path):
+    path = tmp_path / "generate-test.txt"
+    path.write_text("H-0\t0\ta\nH-1000000000000\t0\ta\n")
+    with pytest.raises(ScoringError, match=r"of 1000000000001 sentences, H-1, H-2, .* and 999999999994 more"):
+        read_generate_output(path)
+    path.write_text("H-0\t0\ta\n| Translated 99,999,999,999 sentences (1 tokens)\n")
+    with pytest.raises(ScoringError, match="of 99999999999 sentences"):
+        read_generate_output(path)
+    path.write_text(f"H-{'9' * 5000}\t0\ta\n")
+    with pytest.raises(ScoringError, match="no line H-<id>"):
+        read_generate_output(path)
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffein Haus\u2028mit Tür\nzwei\n".encode())
+    assert read_lines(path) == list(text_lines(path)) == ["ein Haus\u2028mit Tür", "zwei"]
+    (tmp_path / "dict.txt").write_text("ein 1\nHaus 1\nmit 1\nTür 1\nzwei 1\n")
+    assert len(standalone.source_of(path, tmp_path / "dict.txt", 9)["src_tokens"]) == 2
+
+
+# Recipes
+
+
+def bomb():
+    lines = ["a0: &a0 [x, x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (bomb(), "more than 100000 values or 20 levels"),
+        ("[" * 10_000 + "]" * 10_000, "more than 100000 values or 20 levels"),
+        ("a: &a [*a]", r"\*a has no value before it"),
+        ("a: 1\nb: 2\na: 3", "key a is there twice"),
+        ("a: \0", "line 1 holds a NUL"),
+        (b"a: \xff\xfe", "not UTF-8"),
+        ("a: 'x", "no YAML"),
+        ("a: " + "9" * 5000, "no YAML"),
+        ("? [a]\n: 1", "a key must be a word"),
+        ("a: !!python/object/apply:os.system [ls]", "no YAML"),
+        ("#" * (2**20 + 1), "must be at most 1048576"),
+        ("extends: 5", "extends must be a file or a list of files, got 5"),
+        ("extends: [5]", "extends must be a file"),
+        ("rows: {1: {}}", "rows must be a mapping of mappings"),
+    ],
+)
+def test_hostile_recipes_end_in_a_sentence(tmp_path, content, message, capsys):
+    path = tmp_path / "recipe.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert cli.main(["recipe", "show", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {path}") and len(said) < 1000
+    with pytest.raises(recipes.RecipeError, match=message):
+        recipes.load(str(path))
+
+
+def test_plain_yaml_is_yaml(tmp_path):
+    for path in recipes.CONFIGS.rglob("*.yaml"):
+        assert plain_yaml.read(path) == yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+RECIPE = {
+    "description": "x",
+    "data": {"prepare": "true", "directory": "data-bin/x", "source": "de", "target": "en"},
+    "train": {"arch": "macaron_tiny", "batches": 1},
+    "average": {"best": 1},
+    "generate": {"subsets": {"test": "test"}, "beam": 1, "lenpen": 1.0},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train": {"arch": "x", "batches": 99_999_999_999}}, "train.batches must be at least 1 and at most 100000"),
+        ({"data": RECIPE["data"] | {"prepare": "echo 'x"}}, "data.prepare .* No closing quotation"),
+        ({"name": "../../x"}, r"name '\.\.'"),
+        ({"generate": RECIPE["generate"] | {"subsets": {"../test": "t"}}}, r"generate.subsets '\.\./test'"),
+        ({"train": {"arch": "x", "batches": 1, "start": {"recipe": "a", "checkpoint": "../x.pt"}}}, "start.checkpoint"),
+        ({"data": 5}, "data must be a mapping"),
+        ({"description": 5}, "description must be str"),
+    ],
+)
+def test_values_of_recipes_without_bounds(tmp_path, change, message):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(RECIPE))
+    recipes.load(str(path))
+    path.write_text(yaml.safe_dump({**RECIPE, **change}))
+    for scale in recipes.SCALES if "data" in change and change["data"] == 5 else ("full",):
+        with pytest.raises(recipes.RecipeError, match=message):
+            recipes.load(str(path), scale=scale)
+
+
+def test_chains_have_an_end(tmp_path):
+    rows = {f"r{i}": {"train": {"start": {"recipe": f"r{i + 1}"}}} for i in range(400)} | {"r400": {}}
+    (tmp_path / "starts.yaml").write_text(yaml.safe_dump({**RECIPE, "rows": rows}))
+    with pytest.raises(recipes.RecipeError, match="a chain of more than 8 recipes"):
+        recipes.load(str(tmp_path / "starts.yaml/r0"))
+    for i in range(12):
+        (tmp_path / f"e{i}.yaml").write_text(f"extends: [e{i + 1}.yaml, e{i + 1}.yaml]")
+    with pytest.raises(recipes.RecipeError, match="too many files extend each other"):
+        recipes.load(str(tmp_path / "e0.yaml"))
+    with pytest.raises(recipes.RecipeError, match="must be a name below configs/"):
+        recipes.load("../setup")
+
+
+# Records
+
+
+def test_a_record_of_a_checkpoint_without_cfg_is_named(tmp_path):
+    (tmp_path / "scores").mkdir()
+    (tmp_path / "scores" / "test.json").write_text("{}")
+    (tmp_path / "train.command").write_text("fairseq-train x")
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(RECIPE))
+    write(tmp_path / "average.pt", 1)
+    with pytest.raises(results.RecordError, match=r"average\.pt: does not say the distributed_world_size and seed"):
+        results.record(recipes.load(str(tmp_path / "recipe.yaml")), tmp_path)
+
+
+def test_a_curve_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(results, "curve", lambda run_dir: {"a": 1})
+    output = tmp_path / "curve.json"
+    output.write_text("the old one")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert cli.main(["curve", str(tmp_path), "--output", str(output)]) == 1
+    assert capsys.readouterr().err == f"error: {output}: cannot be written: No space left on device\n"
+    assert output.read_text() == "the old one" and [p.name for p in tmp_path.iterdir()] == ["curve.json"]
+
+
+def test_a_command_with_an_open_quote_is_no_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "read_log", lambda path: {})
+    (tmp_path / "train.command").write_text("fairseq-train 'x")
+    with pytest.raises(results.RecordError, match=r"train\.command: no command: No closing quotation"):
+        results.curve(tmp_path)
+
+
+# Architectures
+
+
+def test_an_encoder_that_nothing_reads_is_refused():
+    with pytest.raises(ValueError, match="--no-cross-attention: needs --cross-self-attention"):
+        small("macaron", **{"no-cross-attention": True})
+
+
+def test_positions_that_no_number_holds_are_named():
+    """As initialised, a flow that is integrated without end overflows; bounded by its default horizon it does not."""
+    m = small("floater_tiny", **{"max-source-positions": 20_000})
+    tokens = torch.full((1, 9000), 4)
+    with torch.no_grad():
+        assert all(torch.isfinite(v).all() for v in small("floater_tiny").position_encoder.biases(9000).values())
+        m.position_encoder.solvers["all"].weight1.mul_(8)
+        with pytest.raises(ValueError, match=r"finite in torch\.float32 up to position \d+ only; .*--flow-horizon"):
+            m.position_encoder.encoder(tokens, tokens.eq(1))
