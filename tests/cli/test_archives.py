@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.experiments import text
-from tests.cli.test_data_prep import ROOT, lines, sentences, times
+from tests.cli.test_data_prep import ROOT, lines, search_path, sentences, times
 
 ROMANIAN = [
     "Un bărbat stă în parc.",
@@ -104,15 +104,20 @@ def archives(tmp_path_factory) -> Path:
 def run(script: str, *arguments, limit: int | None = None, **variables) -> subprocess.CompletedProcess:
     """Run a script on nothing but what is given here; no test is to reach the network."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("URL_") and k != "RAW_DIR"}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     names = ("IWSLT14", "EUROPARL", "COMMONCRAWL", "NEWS_COMMENTARY", "DEV", "TEST", "MOSES")
     nowhere = {f"URL_{name}": "file:///nonexistent/x" for name in names}
-    merges = [] if "scaling-nmt" in arguments else ["--merges", 60]
+    merges = [] if "wmt16" in arguments else ["--merges", 60]
     words = [ROOT / "data-prep" / f"prepare-{script}.sh", "--workers", 1, *merges, *arguments]
     command = " ".join(["exec", *(f"'{word}'" for word in words)])
     return subprocess.run(
         ["bash", "-c", f"ulimit -f {limit}; {command}" if limit else command],
-        env={**clean, "PATH": path, "OMP_NUM_THREADS": "1", **nowhere, **{k: str(v) for k, v in variables.items()}},
+        env={
+            **clean,
+            "PATH": search_path(),
+            "OMP_NUM_THREADS": "1",
+            **nowhere,
+            **{k: str(v) for k, v in variables.items()},
+        },
         capture_output=True,
         text=True,
         timeout=300,
@@ -133,11 +138,11 @@ def from_folder(archives: Path) -> dict[str, Path]:
             ["--version", "news-commentary-v12", "--validation", "held-out", "--clean", "tokens", "--no-aggressive"],
             {"train": 159, "valid": 1, "test": 9, "test1": 6},
         ),
-        ("wmt14-en-de", ["--version", "scaling-nmt"], {"train": 48, "valid": 6, "test": 9, "test1": 6}),
+        ("wmt14-en-de", ["--version", "wmt16"], {"train": 48, "valid": 6, "test": 9, "test1": 6}),
         ("wmt14-en-fr", [], {"train": 1489, "valid": 1, "test": 7}),
         ("wmt16-en-ro", ["--romanian", "stripped"], {"train": 68, "valid": 5, "test": 6}),
     ],
-    ids=["iwslt14", "v9", "v12", "scaling-nmt", "en-fr", "en-ro"],
+    ids=["iwslt14", "v9", "v12", "wmt16", "en-fr", "en-ro"],
 )
 def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
     out = tmp_path / "out"
@@ -165,15 +170,13 @@ def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
     assert again.returncode == 0 and "is complete" in again.stderr and "+ " not in again.stderr
     assert times(tmp_path) == before
     other = run(script, *options, "--merges", 61, "--out", out, **from_folder(archives))
-    published = "scaling-nmt" in options
+    published = "wmt16" in options
     assert other.returncode == 1
-    assert (
-        "--merges: has no meaning for --version scaling-nmt" if published else "merges 60 there, 61 now"
-    ) in other.stderr
+    assert ("--merges: have no meaning for --version wmt16" if published else "merges 60 there, 61 now") in other.stderr
     assert manifest["settings"]["merges"] == ("32000" if published else "60")
 
 
-@pytest.mark.parametrize("options", [[], ["--version", "scaling-nmt"]], ids=["v9", "scaling-nmt"])
+@pytest.mark.parametrize("options", [[], ["--version", "wmt16"]], ids=["v9", "wmt16"])
 def test_short_to_long_of_archives(archives, tmp_path, options):
     """Whatever their validation set is called."""
     out = tmp_path / "out"
@@ -182,9 +185,8 @@ def test_short_to_long_of_archives(archives, tmp_path, options):
     middle = lengths[len(lengths) // 2]
     script = ROOT / "data-prep" / "prepare-short-to-long.sh"
     words = [script, out, "--limit", middle, "--bins", middle, "--workers", 1]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        list(map(str, words)), env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=300
+        list(map(str, words)), env={**os.environ, "PATH": search_path()}, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.short-to-long" / "test.en-de.en.bin").is_file()
@@ -325,6 +327,8 @@ def test_missing_tools_and_archives(archives, tmp_path):
     ("script", "arguments", "message"),
     [
         ("wmt14-en-de", ["--version", "x"], "--version x: must be one of news-commentary-v9"),
+        ("wmt16-en-ro", ["x"], "unknown option x"),
+        ("wmt16-en-ro", ["--delight", "none"], "none: holds no dict.ro.txt"),
         ("wmt14-en-de", ["--validation", "x"], "--validation x: must be one of newstest2013 held-out"),
         ("wmt14-en-de", ["--clean", "x"], "--clean x: must be one of units tokens"),
         ("wmt16-en-ro", ["--romanian", "x"], "--romanian x: must be one of raw normalised stripped"),
@@ -341,7 +345,7 @@ def test_wrong_options(script, arguments, message):
 def test_dry_run(tmp_path):
     done = run("wmt14-en-de", "--tokeniser", "moses", "--dry-run", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    for word in ("nonexistent", "tar -xf", "gather", "--moses", "learn-joint-bpe", "fairseq-preprocess", "manifest"):
+    for word in ("nonexistent", "tar -xf", "gather", "--moses", "learn-subword-nmt", "fairseq-preprocess", "manifest"):
         assert word in done.stdout
     assert list(tmp_path.iterdir()) == []
 
@@ -428,8 +432,7 @@ def test_moses_by_a_variable(tmp_path):
 def test_two_at_once_take_turns(archives, tmp_path):
     """The second waits, then finds the data complete."""
     words = [f"{ROOT}/data-prep/prepare-iwslt14-de-en.sh", "--workers", "1", "--merges", "60", "--out"]
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, **{k: str(v) for k, v in from_folder(archives).items()}}
+    environment = {**os.environ, "PATH": search_path(), **{k: str(v) for k, v in from_folder(archives).items()}}
     both = [
         subprocess.Popen([*words, str(tmp_path / "out")], env=environment, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
