@@ -4,6 +4,7 @@
 #
 # Usage: data-prep/prepare-short-to-long.sh PREPARED [options]
 #   PREPARED           a folder that another prepare-*.sh made, with its text in PREPARED.text beside it
+#   --prepared-by COMMAND   makes PREPARED where it is not there, with --out PREPARED
 #   --out DIR          default: PREPARED.short-to-long; the text goes to DIR.text beside it
 #   --source L, --target L   its languages (default: en, de)
 #   --limit N          train on sources of fewer than N symbols (default: 80)
@@ -17,8 +18,8 @@ set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-prepared='' source=en target=de limit=80 bins='80 100 120 140' workers=2
-options prepared=word source=text target=text limit=number bins=text workers=number -- "$@"
+prepared='' prepared_by='' source=en target=de limit=80 bins='80 100 120 140' workers=2
+options prepared=word prepared-by=text source=text target=text limit=number bins=text workers=number -- "$@"
 [[ -n $prepared ]] || die "PREPARED is needed; see --help"
 prepared=$(absolute "$prepared")
 read -ra begins <<<"$bins"
@@ -26,6 +27,10 @@ read -ra begins <<<"$bins"
 for begin in "${begins[@]}"; do positive --bins "$begin"; done
 out=${out:-$prepared.short-to-long}
 begin from="$(basename "$prepared")" limit="$limit" bins="${bins// /-}"
+if [[ -n $prepared_by && ! -e $prepared ]]; then
+    read -ra words <<<"$prepared_by"
+    run "$root/${words[0]}" "${words[@]:1}" --out "$prepared"
+fi
 if [[ $dry_run -eq 0 ]]; then
     for file in "$prepared"/{manifest.json,dict."$source".txt,dict."$target".txt}; do
         [[ -f $file ]] || die "$file is not there; prepare it first, or say --source and --target"
