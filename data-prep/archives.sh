@@ -48,9 +48,9 @@ corpus() {
         tokeniser=moses-${moses_commit:0:7}
         if [[ -n ${MOSES_DIR:-} ]]; then tokeniser='moses-of-MOSES_DIR'; fi
     fi
+    needs=(tar gzip sha256sum "${needs[@]}")
+    if [[ $tokeniser == moses* ]]; then needs+=(perl); fi
     begin "$@" tokeniser="$tokeniser" merges="$merges"
-    need python tar gzip sha256sum fairseq-preprocess
-    if [[ $tokeniser == moses* ]]; then need perl; fi
     if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi
 }
 

@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 checksums=$root/data-prep/checksums
 dry_run=0
-out='' settings=()
+out='' settings=() needs=(python fairseq-preprocess)
 joined=yes dictionary=() # more flags of fairseq-preprocess
 
 # Print the plain commands from here on and run none.
@@ -82,6 +82,7 @@ begin() {
         echo "$out is complete" >&2
         exit
     fi
+    need "${needs[@]}"
     if [[ $dry_run -eq 0 && $# -gt 0 ]]; then "${text_tool[@]}" settings "$text/settings.json" "$@"; fi
     if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
 }

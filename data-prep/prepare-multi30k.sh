@@ -55,7 +55,7 @@ copy_text() {
 # Take the files of the text into $text.
 take_text() {
     local split lang file names=() from
-    find_set multi30k "$text/unpacked"
+    find_set multi30k "$text/unpacked/multi30k"
     from=$folder
     if [[ -d $folder/$published || ! -d $folder ]]; then from=$folder/$published; fi
     if [[ $segmentation == published ]]; then

@@ -27,11 +27,20 @@ LANGUAGES = frozenset(NonbreakingPrefixes().available_langs.values())
 
 
 class Tokenizer(MosesTokenizer):
-    """sacremoses' tokenizer with one more rule of ``tokenizer.perl``."""
+    """sacremoses' tokenizer with one more rule of ``tokenizer.perl``.
+
+    Args:
+        lang: the language.
+        old_full_stop: without that rule, as earlier versions of Moses.
+    """
 
     # sacremoses makes sets of these strings of 100,000 characters for every word that a full stop follows.
     _alphabetic = frozenset(MosesTokenizer.IsAlpha)
     _lower = frozenset(MosesTokenizer.IsLower)
+
+    def __init__(self, lang: str, *, old_full_stop: bool = False):
+        super().__init__(lang)
+        self.old_full_stop = old_full_stop
 
     def islower(self, text: str) -> bool:
         """Whether all characters are lower-case letters."""
@@ -43,7 +52,8 @@ class Tokenizer(MosesTokenizer):
 
     def handles_nonbreaking_prefixes(self, text: str) -> str:
         """Split full stops off words but abbreviations; off the last word of the line whatever it is, as Moses does."""
-        return re.sub(r"(\S)\.$", r"\1 .", super().handles_nonbreaking_prefixes(text))
+        text = super().handles_nonbreaking_prefixes(text)
+        return text if self.old_full_stop else re.sub(r"(\S)\.$", r"\1 .", text)
 
 
 class Normalizer(MosesPunctNormalizer):

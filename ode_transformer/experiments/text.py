@@ -157,6 +157,7 @@ class Tokeniser:
         normalise: Moses' normalisation of punctuation.
         printable: control characters become blanks, as Moses' ``remove-non-printing-char.perl`` does.
         aggressive: ``a-b`` becomes ``a @-@ b``.
+        old_full_stop: the full stop of an abbreviation that ends a line stays with it, as in earlier versions of Moses.
     """
 
     lang: str
@@ -165,6 +166,7 @@ class Tokeniser:
     normalise: bool = False
     printable: bool = False
     aggressive: bool = False
+    old_full_stop: bool = False
 
     def _before(self, line: str) -> str:
         """What needs no library and comes first."""
@@ -181,7 +183,7 @@ class Tokeniser:
 
         if self.lang not in LANGUAGES:
             raise TextError(f"language {self.lang}: must be one of {', '.join(sorted(LANGUAGES))}")
-        normaliser, tokeniser = Normalizer(self.lang), Tokenizer(self.lang)
+        normaliser, tokeniser = Normalizer(self.lang), Tokenizer(self.lang, old_full_stop=self.old_full_stop)
         for line in lines:
             line = self._before(line)
             line = normaliser.normalize(line) if self.normalise else line
@@ -194,8 +196,10 @@ class Tokeniser:
         """Tokenise with Moses' own programs, those of a folder ``scripts``.
 
         Raises:
-            TextError: a program failed.
+            TextError: a program failed; or ``old_full_stop``, which they have no option for.
         """
+        if self.old_full_stop:
+            raise TextError("--old-full-stop: does not go with --moses")
         tools = scripts / "tokenizer"
         programs: list[list[Any]] = []
         if self.normalise:
@@ -795,6 +799,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("--normalise", action="store_true", help="normalise punctuation")
     add_to("--printable", action="store_true", help="control characters become blanks")
     add_to("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a")
+    add_to("--old-full-stop", action="store_true", help="as earlier versions of Moses at the end of a line")
     add_to("--moses", type=Path, metavar="DIR", help="Moses' folder scripts (default: sacremoses, no perl)")
     add_output(add_to)
     add_to = add("clean", _clean)

@@ -162,6 +162,7 @@ def test_second_run_does_nothing(own):
     assert times(base) == before
 
 
+@pytest.mark.full
 def test_stopped_run_goes_on(own):
     base, raw, _ = own
     before = times(base / "out.text")
@@ -186,6 +187,7 @@ def test_other_settings_and_other_text_are_refused(own):
     assert done.returncode == 1 and "was not made, or not finished, by this script" in done.stderr
 
 
+@pytest.mark.full
 def test_french_with_sentencepiece_from_gz(tmp_path):
     raw = write_raw(tmp_path / "set" / "raw", ("en", "fr"), zipped=True, without=("test_2018_flickr",))
     options = ("--pair", "en-fr", "--segmentation", "own", "--bpe", "sentencepiece", "--merges", "90", "--cased")
@@ -247,12 +249,17 @@ def test_dry_run_prints_the_commands_and_does_nothing(tmp_path):
     ("damage", "message"),
     [
         (lambda raw: (raw / "val.de").unlink(), "raw/val.de: no such file, nor .*val.de.gz"),
-        (
+        pytest.param(
             lambda raw: (raw / "val.de").write_text("eine Zeile\n"),
             "val.en has 8 lines, .*val.de has 1: must be parallel",
+            marks=pytest.mark.full,
         ),
         (lambda raw: (raw / "val.de").write_bytes(b"gut\n\xfc\n"), "val.de: line 2 is not UTF-8"),
-        (lambda raw: [(raw / f"val.{x}").write_text("") for x in ("en", "de")], "val.de are empty"),
+        pytest.param(
+            lambda raw: [(raw / f"val.{x}").write_text("") for x in ("en", "de")],
+            "val.de are empty",
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_text_that_cannot_be_used(tmp_path, damage, message):
@@ -335,6 +342,7 @@ def test_a_worker_that_is_killed_ends_the_work(tmp_path):
         list(text._in_parallel(die, [[], []], 2))
 
 
+@pytest.mark.full
 def test_killed_tokenising_leaves_no_worker_behind(tmp_path):
     """They would hold its lock, and whoever waits for that would wait for ever."""
     code = """
@@ -448,6 +456,7 @@ def prepare_real_data(segmentation: str, out: Path) -> Path:
     return out.parent / f"{out.name}.text" / "bpe"
 
 
+@pytest.mark.full
 def test_real_data(tmp_path):
     """The published dictionary size and reference length, from the real files."""
     prepare_real_data("published", tmp_path / "out")
@@ -466,6 +475,7 @@ def test_real_data(tmp_path):
     assert len(lines(tmp_path / "out" / "raw" / "test.de")) == 1000
 
 
+@pytest.mark.full
 def test_raw_text_becomes_the_published_text(tmp_path):
     """All 32,475 pairs, to the letter: sacremoses and our cleaning are what Moses was to Wu et al."""
     own, published = (prepare_real_data(name, tmp_path / name) for name in ("own", "published"))

@@ -473,7 +473,9 @@ SYMBOLS = {
 }
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if any(p.parameters for p in recipes.load(n).paper)])
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if not n.endswith("-released") and any(p.parameters for p in recipes.load(n).paper)]
+)
 def test_a_row_has_the_parameters_that_the_paper_prints(name):
     """To 1 %, or a million of millions; English-French base of the ODE Transformer cannot be what is printed."""
     recipe = recipes.load(name)
