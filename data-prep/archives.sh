@@ -16,6 +16,7 @@ every=0                # the Nth pair of the training text is held out for valid
 valid=valid            # its name
 clean=tokens           # what cleaning counts: tokens, before BPE is learned; or units, after it is applied
 bpe=subword-nmt        # or sentencepiece
+earlier=no             # yes: the published text is of an earlier Moses, which split fewer full stops off
 common=()              # flags of `text tokenise` for all text
 train_only=()          # for training text alone
 held_only=(--straight-quotes) # and for all other
@@ -44,7 +45,10 @@ corpus_options() { options 'tokeniser=sacremoses|moses' merges=number workers=nu
 
 # corpus [SETTING...]: leave if $out is there already and was made with these settings, and those that all have.
 corpus() {
-    if [[ $tokeniser == moses ]]; then
+    if [[ $earlier == yes ]]; then
+        [[ $tokeniser != moses ]] || die "--tokeniser moses: makes another text than the earlier Moses of this one"
+        common+=(--old-full-stop)
+    elif [[ $tokeniser == moses ]]; then
         tokeniser=moses-${moses_commit:0:7}
         if [[ -n ${MOSES_DIR:-} ]]; then tokeniser='moses-of-MOSES_DIR'; fi
     fi
@@ -86,8 +90,7 @@ known_archive() {
     local list=${ARCHIVES_SHA256:-$checksums/archives.sha256} file=${1##*/} sum
     if [[ $dry_run -eq 1 ]]; then return; fi
     [[ -f $list ]] || die "ARCHIVES_SHA256=$list: no such file"
-    sum=$(sha256sum "$1")
-    sum=${sum%% *}
+    read -r sum _ < <(sha256sum "$1")
     if grep -q "  $file\$" "$list"; then
         grep -qx "$sum  $file" "$list" ||
             die "$1 has SHA-256 $sum, the published $file $(grep "  $file\$" "$list" | cut -d ' ' -f 1); remove it, or" \
@@ -95,8 +98,7 @@ known_archive() {
     else
         echo "$file: SHA-256 $sum; no published one is known" >&2
     fi
-    touch "$text/archives.sha256"
-    if ! grep -qx "$sum  $file" "$text/archives.sha256"; then echo "$sum  $file" >>"$text/archives.sha256"; fi
+    if ! grep -qsx "$sum  $file" "$text/archives.sha256"; then echo "$sum  $file" >>"$text/archives.sha256"; fi
 }
 
 # gather FLAG...: join files of corpora into $text/raw.
@@ -141,8 +143,7 @@ prepare() {
     options+=("${common[@]}")
     run "${text_tool[@]}" tokenise "$text/raw" "${files[@]}" --splits "${held[@]}" "${options[@]}" "${held_only[@]}"
     run "${text_tool[@]}" tokenise "$text/raw" "${files[@]}" --splits train "${options[@]}" "${train_only[@]}"
-    local limits=(--max-tokens "$max_tokens")
-    if [[ -n ${ratio:-} ]]; then limits+=(--ratio "$ratio"); fi
+    local limits=(--max-tokens "$max_tokens" ${ratio:+--ratio "$ratio"})
     if [[ $clean == tokens ]]; then
         once "$text/clean" "${text_tool[@]}" clean "$folder" "${files[@]}" --splits train "${held[@]}" \
             --drop-from train "${limits[@]}" --output-dir "$text/clean.part"

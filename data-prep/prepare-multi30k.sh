@@ -27,7 +27,7 @@ set -euo pipefail
 # shellcheck source=data-prep/archives.sh
 source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
 
-name=multi30k pair='' segmentation='' merges=10000 cased=no max_tokens=250 valid=val held_only=()
+name=multi30k pair='' segmentation='' merges=10000 cased=no max_tokens=250 valid=val held_only=() earlier=yes tokeniser=sacremoses
 corpus_options 'pair=en-de|de-en|en-fr' 'segmentation=own|published' 'bpe=subword-nmt|sentencepiece' cased=switch \
     max-tokens=number -- "$@"
 [[ -n $pair && -n $segmentation ]] || die "--pair and --segmentation are needed; see --help"

@@ -34,8 +34,7 @@ train_only=(--normalise --printable)
 if [[ $version == wmt16 ]]; then
     [[ "$validation $clean $no_aggressive $merges" == 'newstest2013 units no 40000' ]] ||
         die "--validation, --clean, --no-aggressive, --merges: have no meaning for --version wmt16, which is one text"
-    [[ $tokeniser == sacremoses ]] || die "--tokeniser moses: has no meaning for --version wmt16, see --help"
-    clean=tokens no_aggressive=yes merges=32000 common=(--old-full-stop) train_only=() held_only=()
+    clean=tokens no_aggressive=yes merges=32000 earlier=yes train_only=() held_only=()
     dictionary=(--nwordssrc 32768 --nwordstgt 32768)
     # What is there stays of the kind that it is.
     out=${out:-$root/data-bin/wmt14.en-de.wmt16}

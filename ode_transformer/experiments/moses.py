@@ -15,6 +15,9 @@ is; and by this module):
     newstest2014    normalised, -a, de       3,003   12          0
     newstest2016    normalised, -a, ro       1,999   37          0
     ==============  =======================  ======  ==========  =====
+
+Earlier versions of Moses lacked the rule of the last word's full stop, too. They made Multi30k as Wu et al. (2021) have
+it, and the text of Ott et al. (2018): ``old_full_stop``.
 """
 
 import re

@@ -303,7 +303,7 @@ def _tokenise(args: argparse.Namespace) -> None:
 
 
 def _process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]], list[str]]]) -> None:
-    """Make of each file of a folder one of another, in parallel; files that are there stay.
+    """Do ``work`` to the lines of a folder's files, in parallel, and write them to another; files that are there stay.
 
     Args:
         args: ``dir``, ``output_dir``, ``splits``, ``langs`` and ``workers``.
