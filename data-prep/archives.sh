@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # variables are set by and for the scripts that source this
-# Shared by the preparation of corpora that are published as archives: fetching and checking them, then the steps from
-# raw text to binarised data. To be sourced.
+# Shared by the preparation of parallel corpora: fetching and checking archives, then the steps from raw text to
+# binarised data. To be sourced.
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -10,50 +10,52 @@ moses_commit=fd06cdf026dd9e0396db56a7d93c2f6b446a1e02
 moses_files=(tokenizer/{tokenizer,lowercase,normalize-punctuation,remove-non-printing-char}.perl
     share/nonbreaking_prefixes/nonbreaking_prefix.{en,de,fr,ro})
 
-out='' tokeniser=${TOKENISER:-sacremoses} workers=$(nproc)
+tokeniser=${TOKENISER:-sacremoses} workers=$(OMP_NUM_THREADS='' nproc)
 choice TOKENISER "$tokeniser" sacremoses moses
-every=0         # the Nth pair of the training text is held out for validation; 0: none, there is a set
-clean=tokens    # what cleaning counts: tokens, before BPE is learned; or units, after it is applied
-common=()       # flags of `text.py tokenise` for all text
-train_only=()   # and for training text alone
+every=0                # the Nth pair of the training text is held out for validation; 0: none, there is a set
+valid=valid            # its name
+clean=tokens           # what cleaning counts: tokens, before BPE is learned; or units, after it is applied
+bpe=subword-nmt        # or sentencepiece
+earlier=no             # yes: the published text is of an earlier Moses, which split fewer full stops off
+common=()              # flags of `text tokenise` for all text
+train_only=()          # for training text alone
+held_only=(--straight-quotes) # and for all other
 
-# An option that all of these scripts have: common_option "$@" sets $taken to the number of words it took.
-common_option() {
-    taken=2
-    case $1 in
-    -h | --help) usage; exit 0 ;;
-    --out) out=$(absolute "$(argument --out "$@")") ;;
-    --tokeniser) tokeniser=$(argument --tokeniser "$@") && choice --tokeniser "$tokeniser" sacremoses moses ;;
-    --workers) workers=$(argument --workers "$@") && positive --workers "$workers" ;;
-    --merges) merges=$(argument --merges "$@") && positive --merges "$merges" ;;
-    --dry-run) taken=1 && print_only ;;
-    *) die "unknown option $1; see --help" ;;
-    esac
+# The help of a script, then what all of them have.
+usage() {
+    sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"
+    cat <<END
+
+Options of all corpora:
+  --out DIR          where the data go; the text goes to DIR.text beside it
+  --merges N         BPE merges (default: $merges)
+  --tokeniser sacremoses|moses   moses: the perl programs themselves (default: TOKENISER, or sacremoses)
+  --workers N        processes (default: one per processor)
+  --dry-run          print the commands only
+
+  ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
+  MOSES_DIR, URL_MOSES   Moses' folder scripts, or where one commit of Moses is (default: a pinned one)
+
+DIR is complete once it is there; a second run does nothing, one that was stopped goes on.
+END
 }
 
-# begin [SETTING...]: leave if $out is there already and was made with these settings.
-begin() {
-    out=${out:-$root/data-bin/$name}
-    text=$out.text
-    [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates files for fairseq-preprocess"
-    if [[ $tokeniser == moses ]]; then
+# corpus_options NAME=KIND... -- "$@": those of the script, and those that all have.
+corpus_options() { options 'tokeniser=sacremoses|moses' merges=number workers=number "$@"; }
+
+# corpus [SETTING...]: leave if $out is there already and was made with these settings, and those that all have.
+corpus() {
+    if [[ $earlier == yes ]]; then
+        [[ $tokeniser != moses ]] || die "--tokeniser moses: makes another text than the earlier Moses of this one"
+        common+=(--old-full-stop)
+    elif [[ $tokeniser == moses ]]; then
         tokeniser=moses-${moses_commit:0:7}
         if [[ -n ${MOSES_DIR:-} ]]; then tokeniser='moses-of-MOSES_DIR'; fi
     fi
-    settings=("$@" tokeniser="$tokeniser" merges="$merges")
-    alone "$out"
-    if [[ -e $out ]]; then
-        "${text_tool[@]}" settings "$out/manifest.json" "${settings[@]}" --required
-        echo "$out is complete" >&2
-        exit
-    fi
-    need python tar gzip sha256sum subword-nmt fairseq-preprocess
-    if [[ $tokeniser == moses* ]]; then need perl; fi
-    if [[ $dry_run -eq 0 ]]; then
-        "${text_tool[@]}" settings "$text/settings.json" "${settings[@]}"
-        mkdir -p "$text/download" "$text/unpacked" "$text/tmp"
-        export TMPDIR=$text/tmp # subword-nmt copies the text there
-    fi
+    needs=(tar gzip sha256sum "${needs[@]}")
+    if [[ $tokeniser == moses* ]]; then needs+=(perl); fi
+    begin "$@" tokeniser="$tokeniser" merges="$merges"
+    if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi
 }
 
 # unpack NAME FILE URL MEMBER...: set $unpacked to a folder with the members of an archive: of $RAW_DIR/FILE; or else
@@ -88,8 +90,7 @@ known_archive() {
     local list=${ARCHIVES_SHA256:-$checksums/archives.sha256} file=${1##*/} sum
     if [[ $dry_run -eq 1 ]]; then return; fi
     [[ -f $list ]] || die "ARCHIVES_SHA256=$list: no such file"
-    sum=$(sha256sum "$1")
-    sum=${sum%% *}
+    read -r sum _ < <(sha256sum "$1")
     if grep -q "  $file\$" "$list"; then
         grep -qx "$sum  $file" "$list" ||
             die "$1 has SHA-256 $sum, the published $file $(grep "  $file\$" "$list" | cut -d ' ' -f 1); remove it, or" \
@@ -97,8 +98,12 @@ known_archive() {
     else
         echo "$file: SHA-256 $sum; no published one is known" >&2
     fi
-    touch "$text/archives.sha256"
-    if ! grep -qx "$sum  $file" "$text/archives.sha256"; then echo "$sum  $file" >>"$text/archives.sha256"; fi
+    if ! grep -qsx "$sum  $file" "$text/archives.sha256"; then echo "$sum  $file" >>"$text/archives.sha256"; fi
+}
+
+# gather FLAG...: join files of corpora into $text/raw.
+gather() {
+    once "$text/raw" "${text_tool[@]}" gather --langs "$source" "$target" "$@" --output-dir "$text/raw.part"
 }
 
 # Fetch Moses' programs, all from one commit.
@@ -116,41 +121,47 @@ fetch_moses() {
     done
 }
 
-# prepare TEST...: from $text/raw to $out. Without $every, raw/valid is the validation set.
+# segment FOLDER SPLIT...: learn BPE on FOLDER/train, and segment files of FOLDER into $units.
+segment() {
+    local model=$text/codes
+    if [[ $bpe == sentencepiece ]]; then model=$text/sentencepiece.model; fi
+    once "$model" "${text_tool[@]}" "learn-$bpe" --input "$1/train.$source" "$1/train.$target" --size "$merges" \
+        --workers "$workers" --output "$model.part"
+    run "${text_tool[@]}" "apply-$bpe" "$1" --langs "$source" "$target" --splits "${@:2}" --model "$model" \
+        --workers "$workers" --output-dir "$units"
+}
+
+# prepare TEST...: from $text/raw to $out. Without $every, raw/$valid is the validation set.
 prepare() {
-    local tests=("$@") held=("$@") options=(--workers "$workers") files=(--langs "$source" "$target")
-    if [[ $every -eq 0 ]]; then held=(valid "$@"); fi
+    local held=("$@") all=(train "$valid" "$@") folder=$text/tok units=$text/bpe drop=(train)
+    local files=(--langs "$source" "$target") options=(--workers "$workers" --output-dir "$text/tok")
+    if [[ $every -eq 0 ]]; then held=("$valid" "$@"); else drop=(train "$valid"); fi
     if [[ $tokeniser == moses* ]]; then
         fetch_moses
         options+=(--moses "$moses")
     fi
     options+=("${common[@]}")
-    once "$text/tok.test" "${text_tool[@]}" tokenise "$text/raw" "${files[@]}" --splits "${held[@]}" "${options[@]}" \
-        --straight-quotes --output-dir "$text/tok.test.part"
-    once "$text/tok.train" "${text_tool[@]}" tokenise "$text/raw" "${files[@]}" --splits train "${options[@]}" \
-        "${train_only[@]}" --output-dir "$text/tok.train.part"
-    local folder=$text/tok.train bpe=$text/bpe mine=(train) limits=(--max-tokens "$max_tokens" --ratio "$ratio")
+    run "${text_tool[@]}" tokenise "$text/raw" "${files[@]}" --splits "${held[@]}" "${options[@]}" "${held_only[@]}"
+    run "${text_tool[@]}" tokenise "$text/raw" "${files[@]}" --splits train "${options[@]}" "${train_only[@]}"
+    local limits=(--max-tokens "$max_tokens" ${ratio:+--ratio "$ratio"})
     if [[ $clean == tokens ]]; then
-        once "$text/clean" "${text_tool[@]}" clean "$folder" "${files[@]}" --splits train --drop-from train \
-            "${limits[@]}" --output-dir "$text/clean.part"
+        once "$text/clean" "${text_tool[@]}" clean "$folder" "${files[@]}" --splits train "${held[@]}" \
+            --drop-from train "${limits[@]}" --output-dir "$text/clean.part"
         folder=$text/clean
     else
-        bpe=$text/bpe.all
+        units=$text/bpe.all
     fi
     if [[ $every -gt 0 ]]; then
-        once "$text/held" "${text_tool[@]}" hold-out "$folder" "${files[@]}" --every "$every" \
+        once "$text/held" "${text_tool[@]}" hold-out "$folder" "${files[@]}" --splits "${held[@]}" --every "$every" \
             --output-dir "$text/held.part"
         folder=$text/held
-        mine=(train valid)
     fi
-    learn_bpe "$merges" "$folder"
-    apply_bpe "$bpe" "$folder" "${mine[@]}"
-    apply_bpe "$bpe" "$text/tok.test" "${held[@]}"
+    segment "$folder" "${all[@]}"
     if [[ $clean == units ]]; then
-        once "$text/bpe" "${text_tool[@]}" clean "$bpe" "${files[@]}" --splits train valid "${tests[@]}" \
-            --drop-from "${mine[@]}" "${limits[@]}" --output-dir "$text/bpe.part"
+        once "$text/bpe" "${text_tool[@]}" clean "$units" "${files[@]}" --splits "${all[@]}" --drop-from "${drop[@]}" \
+            "${limits[@]}" --output-dir "$text/bpe.part"
     fi
-    binarise "$name" "$(origin)" codes "$text/tok.test" train valid "${tests[@]}"
+    binarise "$name" "$(origin)" "${all[@]}"
 }
 
 # Where the archives came from, in words.

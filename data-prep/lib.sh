@@ -1,11 +1,12 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154,SC2329  # variables and functions are for the scripts that source this, and set by them
-# Shared by the data preparation: finding or downloading text, steps that run once. To be sourced.
+# Shared by the data preparation: options, finding or downloading text, steps that run once. To be sourced.
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 checksums=$root/data-prep/checksums
 dry_run=0
+out='' settings=() needs=(python fairseq-preprocess)
 joined=yes dictionary=() # more flags of fairseq-preprocess
 
 # Print the plain commands from here on and run none.
@@ -29,6 +30,65 @@ choice() {
 
 # A positive number, or an error that names the option: positive --name VALUE
 positive() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 $2: must be a positive number"; }
+
+# options NAME=KIND... -- "$@": read a script's options, --out and --dry-run besides, into variables of their names. KIND
+# is text, number, switch (which sets yes), or the valid values with | between them; NAME=word is no option but the one
+# word that the script takes.
+options() {
+    local -A kinds=([--out]=text)
+    local _name _kind _value _valid # as no option is called
+    while [[ $1 != -- ]]; do
+        kinds["--${1%%=*}"]=${1#*=}
+        shift
+    done
+    shift
+    while [[ $# -gt 0 ]]; do
+        case $1 in
+        -h | --help) usage; exit 0 ;;
+        --dry-run) print_only; shift; continue ;;
+        esac
+        _name=$1 _kind=${kinds[$1]:-} _value=yes
+        if [[ $1 != -* ]]; then
+            for _name in "${!kinds[@]}"; do
+                if [[ ${kinds[$_name]} == word ]]; then _kind=word _value=$1; break; fi
+            done
+        fi
+        case $_kind in
+        '') die "unknown option $1; see --help" ;;
+        switch | word) ;;
+        *) _value=$(argument "$1" "$@"); shift ;;
+        esac
+        case $_kind in
+        number) positive "$_name" "$_value" ;;
+        *'|'*) IFS='|' read -ra _valid <<<"$_kind"; choice "$_name" "$_value" "${_valid[@]}" ;;
+        esac
+        _name=${_name#--}
+        printf -v "${_name//-/_}" %s "$_value"
+        shift
+    done
+    if [[ -n $out ]]; then out=$(absolute "$out"); fi
+}
+
+# begin [SETTING...]: set $out, by default data-bin/$name, and $text beside it; leave if $out is there already, and was
+# made with these settings. None are kept if there are none.
+begin() {
+    out=${out:-$root/data-bin/$name}
+    text=$out.text settings=("$@")
+    [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates files for fairseq-preprocess"
+    alone "$out"
+    if [[ -e $out ]]; then
+        if [[ $# -gt 0 ]]; then "${text_tool[@]}" settings "$out/manifest.json" "$@" --required; fi
+        if [[ -d $text ]]; then changed; fi
+        echo "$out is complete" >&2
+        exit
+    fi
+    need "${needs[@]}"
+    if [[ $dry_run -eq 0 && $# -gt 0 ]]; then "${text_tool[@]}" settings "$text/settings.json" "$@"; fi
+    if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
+}
+
+# What else has to be looked at where data is complete.
+changed() { :; }
 
 # once FILE COMMAND...: unless FILE is there, run COMMAND, which writes FILE.part, then give it its name. What is there
 # is therefore whole, and a script that was stopped goes on where it was.
@@ -64,22 +124,6 @@ find_set() {
             fi
             [[ -d $folder || $dry_run -eq 1 ]] || die "$data/$1.tar.xz holds no folder $1"
         fi
-    fi
-}
-
-# copy_text SOURCE FILE: copy SOURCE, or SOURCE.gz unpacked, to FILE. A FILE that is there has to hold the same.
-copy_text() {
-    local source=$1 file=$2
-    if [[ ! -f $source && ! -f $source.gz && $dry_run -eq 0 ]]; then die "$source: no such file, nor $source.gz"; fi
-    if [[ -e $file ]]; then
-        if [[ -f $source ]]; then cmp -s "$source" "$file"; else gzip -dc "$source.gz" | cmp -s - "$file"; fi ||
-            die "$source is not what it was: it differs from $file, its copy; take another --out"
-    elif [[ -f $source.gz && ! -f $source ]]; then
-        run cp "$source.gz" "$file.part.gz"
-        run gzip -df "$file.part.gz"
-        run mv "$file.part" "$file"
-    else
-        once "$file" cp "$source" "$file.part"
     fi
 }
 
@@ -120,67 +164,18 @@ need() {
     done
 }
 
-# The steps that every corpus takes once its text is tokenised, on files of $text, for $source and $target.
-
-# learn_bpe MERGES FOLDER: learn joint BPE on FOLDER/train, into $text/codes.
-learn_bpe() {
-    once "$text/codes" subword-nmt learn-joint-bpe-and-vocab --input "$2/train.$source" "$2/train.$target" \
-        --symbols "$1" --output "$text/codes.part" --write-vocabulary "$text/vocab.$source" "$text/vocab.$target" \
-        --num-workers "$workers"
-}
-
-# apply_bpe OUTPUT FOLDER SPLIT...: segment files of FOLDER; in one process, since subword-nmt with several loses the
-# lines of one that fails, and says nothing.
-apply_bpe() {
-    local output=$1 folder=$2 split lang
-    shift 2
-    if [[ ! -d $output ]]; then run mkdir -p "$output"; fi
-    for split in "$@"; do
-        for lang in "$source" "$target"; do
-            once "$output/$split.$lang" subword-nmt apply-bpe --codes "$text/codes" --input "$folder/$split.$lang" \
-                --output "$output/$split.$lang.part"
-        done
-    done
-}
-
-# binarise SET ORIGIN MODEL TOK TRAIN VALID TEST...: make $out of the files of $text/bpe with a joined dictionary, in a
-# folder beside it that gets its name when all is there ($joined is no: with a dictionary a language). For scoring it keeps the references as words, from the folder
-# TOK, or if that is - by joining the units of BPE, and the raw text of $text/raw.
+# binarise SET ORIGIN TRAIN VALID TEST...: make $out of the files of $text/bpe with a joined dictionary, in a folder
+# beside it that gets its name when all is there ($joined is no: with a dictionary per language).
 binarise() {
-    local set=$1 origin=$2 model=$3 tok=$4 train=$5 valid=$6 i split name lang
-    shift 6
-    local mapping=(train="$train" valid="$valid") prefixes=("${@/#/$text/bpe/}")
-    if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
+    local set=$1 origin=$2 train=$3 valid=$4 tests=("${@:5}")
+    local texts=(--langs "$source" "$target" --splits "${@:3}" --text-dir) prefixes
+    prefixes=$(printf ",$text/bpe/%s" "${tests[@]}")
     if [[ $joined == yes ]]; then dictionary+=(--joined-dictionary); fi
     run fairseq-preprocess --source-lang "$source" --target-lang "$target" "${dictionary[@]}" \
-        --trainpref "$text/bpe/$train" --validpref "$text/bpe/$valid" --testpref "$(IFS=,; echo "${prefixes[*]}")" \
+        --trainpref "$text/bpe/$train" --validpref "$text/bpe/$valid" --testpref "${prefixes#,}" \
         --destdir "$out.part" --workers "$workers"
-    run cp "$text/$model" "$out.part/$model"
-    run mkdir "$out.part/raw" "$out.part/tok"
-    i=0
-    for split in "$@"; do
-        name='test'
-        if [[ $i -gt 0 ]]; then name=test$i; fi
-        i=$((i + 1))
-        mapping+=("$name=$split")
-        # References as words: fairseq's own have <<unk>> for what its dictionary lacks.
-        if [[ $tok == - ]]; then
-            run sed -nE -e 's/@@( |$)//g' -e "w $out.part/tok/$name.$target" "$text/bpe/$split.$target"
-        else
-            run cp "$tok/$split.$target" "$out.part/tok/$name.$target"
-        fi
-        for lang in "$source" "$target"; do
-            if [[ ! -e $text/raw/$split.$lang && $dry_run -eq 0 ]]; then
-                echo "no raw text of $split.$lang: scores will use the tokenised text, detokenised" >&2
-            elif [[ $dry_run -eq 0 && $(wc -l <"$text/raw/$split.$lang") -ne $(wc -l <"$text/bpe/$split.$lang") ]]; then
-                echo "the raw text of $split.$lang has another number of lines than the segmented: left out" >&2
-            else
-                run cp "$text/raw/$split.$lang" "$out.part/raw/$name.$lang"
-            fi
-        done
-    done
-    if [[ -e $text/archives.sha256 ]]; then run cp "$text/archives.sha256" "$out.part/archives.sha256"; fi
-    run "${text_tool[@]}" manifest --set "$set" --source "$origin" --langs "$source" "$target" \
-        --splits "${mapping[@]}" --text-dir "$text/bpe" --data-dir "$out.part" --settings "${settings[@]}"
+    run "${text_tool[@]}" references "${texts[@]}" "$text" --data-dir "$out.part"
+    run "${text_tool[@]}" manifest "${texts[@]}" "$text/bpe" --data-dir "$out.part" --set "$set" --source "$origin" \
+        --settings "${settings[@]}"
     run mv "$out.part" "$out"
 }

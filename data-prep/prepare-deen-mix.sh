@@ -3,32 +3,21 @@
 # stand-in of IWSLT14's size where that cannot be had, and no published benchmark.
 #
 # Usage: data-prep/prepare-deen-mix.sh [options]
-#   --out DIR          default: data-bin/deen-mix; the text goes to DIR.text beside it
-#   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: TOKENISER, or
-#                      sacremoses)
-#   --merges N         BPE merges (default: 10000)
-#   --workers N        processes (default: one a processor)
-#   --dry-run          print the commands only
 #
 # Where things come from:
 #   ODE_TRANSFORMER_DATA   a folder with deen_mix/train.{de,en}, iwslt14/test.raw.{de,en} and
 #                      newstest/en-de/newstest2014.{de,en}, or with deen_mix.tar.xz, iwslt14.tar.xz, newstest.tar.xz
-#   MOSES_DIR, URL_MOSES   Moses' folder scripts, or where one commit of Moses is (default: a pinned one)
 #
 # Normalised, tokenised, lower-cased; pairs of 1 to 175 tokens of a ratio up to 1.5; every 100th for validation. test is
 # IWSLT14's test set (6,750 pairs), test1 newstest2014 (3,003): neither is in the training text.
-# DIR is complete once it is there; a second run does nothing, one that was stopped goes on.
 set -euo pipefail
 # shellcheck source=data-prep/archives.sh
 source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
 
 name=deen-mix source=de target=en merges=10000
 max_tokens=175 ratio=1.5 every=100 common=(--normalise --lowercase last)
-while [[ $# -gt 0 ]]; do
-    common_option "$@"
-    shift "$taken"
-done
-begin protocol=iwslt14
+corpus_options -- "$@"
+corpus protocol=iwslt14
 
 files=()
 # add SPLIT SET PREFIX: the files of a set.
@@ -40,7 +29,7 @@ add() {
 add train deen_mix train
 add test iwslt14 test.raw
 add test1 newstest en-de/newstest2014
-once "$text/raw" "${text_tool[@]}" gather --langs de en "${files[@]}" --output-dir "$text/raw.part"
+gather "${files[@]}"
 origin() { echo ODE_TRANSFORMER_DATA; }
 prepare test test1
 compare "training and validation text" "$text/raw/train.en" 255417

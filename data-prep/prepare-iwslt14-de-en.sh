@@ -3,40 +3,28 @@
 # of 1 to 175 tokens of a ratio up to 1.5, lower-cased, every 23rd pair for validation, joint BPE, joined dictionary.
 #
 # Usage: data-prep/prepare-iwslt14-de-en.sh [options]
-#   --out DIR          default: data-bin/iwslt14.de-en; the text goes to DIR.text beside it
-#   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: TOKENISER, or
-#                      sacremoses)
-#   --merges N         BPE merges (default: 10000)
-#   --workers N        processes (default: one a processor)
-#   --dry-run          print the commands only
 #
 # Where things come from:
 #   RAW_DIR            a folder with the archive de-en.tgz; else it is downloaded
 #   URL_IWSLT14        the archive's address (default: fairseq's copy)
-#   ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
-#   MOSES_DIR, URL_MOSES   Moses' folder scripts, or where one commit of Moses is (default: a pinned one)
 #
 # The test set is dev2010, TEDX dev2012, tst2010, tst2011, tst2012 in this order, 6,750 pairs. Its English side has
-# 131,156 tokens as published, by Moses; with sacremoses 131,129.
-# DIR is complete once it is there; a second run does nothing, one that was stopped goes on.
+# 131,156 tokens, and is letter for letter the published text, with Moses and without.
 set -euo pipefail
 # shellcheck source=data-prep/archives.sh
 source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
 
 name=iwslt14.de-en source=de target=en merges=10000
 max_tokens=175 ratio=1.5 every=23 common=(--lowercase last)
-while [[ $# -gt 0 ]]; do
-    common_option "$@"
-    shift "$taken"
-done
-begin protocol=fairseq
+corpus_options -- "$@"
+corpus protocol=fairseq
 
 unpack IWSLT14 de-en.tgz http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz de-en
 files=(--add train "$unpacked/de-en/train.tags.de-en.de" "$unpacked/de-en/train.tags.de-en.en")
 for part in TED.dev2010 TEDX.dev2012 TED.tst2010 TED.tst2011 TED.tst2012; do
     files+=(--add test "$unpacked/de-en/IWSLT14.$part.de-en.de.xml" "$unpacked/de-en/IWSLT14.$part.de-en.en.xml")
 done
-once "$text/raw" "${text_tool[@]}" gather --langs de en "${files[@]}" --output-dir "$text/raw.part"
+gather "${files[@]}"
 prepare test
 compare training "$text/bpe/train.en" 160239
 compare validation "$text/bpe/valid.en" 7283

@@ -10,30 +10,17 @@
 # of which nobody knows.
 #
 # The corpus may not be passed on, so that it has no address: RAW_DIR names a folder with ptb.train.txt, ptb.valid.txt
-# and ptb.test.txt, one sentence a line; or ODE_TRANSFORMER_DATA one with ptb/ or ptb.tar.xz in it. DIR is complete once
-# it is there; a second run does nothing.
+# and ptb.test.txt, one sentence per line; or ODE_TRANSFORMER_DATA one with ptb/ or ptb.tar.xz in it. DIR is complete
+# once it is there; a second run does nothing.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-out=$root/data-bin/ptb workers=2
-while [[ $# -gt 0 ]]; do
-    case $1 in
-    -h | --help) usage; exit 0 ;;
-    --out) out=$(absolute "$(argument --out "$@")"); shift ;;
-    --workers) workers=$(argument --workers "$@"); shift ;;
-    --dry-run) print_only ;;
-    *) die "unknown option $1; see --help" ;;
-    esac
-    shift
-done
-positive --workers "$workers"
-alone "$out"
-if [[ -e $out ]]; then
-    echo "$out is complete" >&2
-    exit
-fi
-find_set ptb "$out.text"
+name=ptb workers=2
+options workers=number -- "$@"
+# shellcheck disable=SC2119  # it keeps no settings
+begin
+find_set ptb "$text"
 if [[ -z $folder ]]; then
     [[ $dry_run -eq 1 ]] || die "the Penn Treebank is not there ($tried); it cannot be downloaded, see --help"
     folder=RAW_DIR
@@ -48,7 +35,6 @@ if [[ $dry_run -eq 0 ]]; then
 fi
 run "${text_tool[@]}" verify --warn --checksums "$checksums/ptb.sha256" "$folder" \
     ptb.train.txt=ptb.train.txt ptb.valid.txt=ptb.valid.txt ptb.test.txt=ptb.test.txt
-if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
 run fairseq-preprocess --only-source --trainpref "$folder/ptb.train.txt" --validpref "$folder/ptb.valid.txt" \
     --testpref "$folder/ptb.test.txt" --destdir "$out.part" --workers "$workers"
 run mv "$out.part" "$out"

@@ -11,28 +11,12 @@ set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-out=$root/data-bin/quickstart.de-en seed=1
-while [[ $# -gt 0 ]]; do
-    case $1 in
-    -h | --help) usage; exit 0 ;;
-    --out) out=$(absolute "$(argument --out "$@")"); shift ;;
-    --seed) seed=$(argument --seed "$@"); shift ;;
-    --dry-run) print_only ;;
-    *) die "unknown option $1; see --help" ;;
-    esac
-    shift
-done
-alone "$out"
-if [[ -e $out ]]; then
-    "${text_tool[@]}" settings "$out/manifest.json" seed="$seed" --required
-    echo "$out is complete" >&2
-    exit
-fi
-text=$out.text
-if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
+name=quickstart.de-en seed=1
+options seed=number -- "$@"
+begin seed="$seed"
 run python -m ode_transformer corpus "$text" --seed "$seed"
 run fairseq-preprocess --source-lang de --target-lang en --destdir "$out.part" \
     --trainpref "$text/train" --validpref "$text/valid" --testpref "$text/test"
-run "${text_tool[@]}" manifest --set quickstart --source generated --langs de en --text-dir "$text" \
-    --splits train=train valid=valid test=test --data-dir "$out.part" --settings seed="$seed"
+run "${text_tool[@]}" manifest --set quickstart --source generated --langs de en --splits train valid test \
+    --text-dir "$text" --data-dir "$out.part" --settings "${settings[@]}"
 run mv "$out.part" "$out"

@@ -1,52 +1,40 @@
 #!/usr/bin/env bash
 # Prepare WMT14 English-French (36 million pairs), as fairseq does: tokenised, every 1,333rd pair for validation, joint
-# BPE, pairs of 1 to 250 units of a ratio up to 1.5.
+# BPE, pairs of 1 to 250 units of a ratio up to 1.5. The text takes 100 GB.
 #
 # Usage: data-prep/prepare-wmt14-en-fr.sh [options]
-#   --out DIR          default: data-bin/wmt14.en-fr; the text goes to DIR.text beside it (100 GB)
-#   --tokeniser sacremoses|moses   moses: the perl programs, bit for bit as published (default: TOKENISER, or
-#                      sacremoses)
-#   --merges N         BPE merges (default: 40000)
-#   --workers N        processes (default: one a processor)
-#   --dry-run          print the commands only
 #
 # Where things come from:
 #   RAW_DIR            a folder with the archives: training-parallel-europarl-v7.tgz, training-parallel-commoncrawl.tgz,
 #                      training-parallel-un.tgz, training-parallel-nc-v9.tgz, training-giga-fren.tar, test-full.tgz;
 #                      else they are downloaded
 #   URL_EUROPARL, URL_COMMONCRAWL, URL_UN, URL_NEWS_COMMENTARY, URL_GIGA, URL_TEST   addresses of their own
-#   ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
-#   MOSES_DIR, URL_MOSES   Moses' folder scripts, or where one commit of Moses is (default: a pinned one)
 #
 # test is newstest2014 in full, 3,003 sentences.
-# DIR is complete once it is there; a second run does nothing, one that was stopped goes on.
 set -euo pipefail
 # shellcheck source=data-prep/archives.sh
 source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
 
 name=wmt14.en-fr source=en target=fr merges=40000
 max_tokens=250 ratio=1.5 every=1333 clean=units common=(--aggressive) train_only=(--normalise --printable)
-while [[ $# -gt 0 ]]; do
-    common_option "$@"
-    shift "$taken"
-done
-begin protocol=fairseq
+corpus_options -- "$@"
+corpus protocol=fairseq
 
 statmt=https://www.statmt.org
 files=()
-# corpus NAME FILE URL PREFIX [SUFFIX]: a corpus of the training text.
-corpus() {
+# add NAME FILE URL PREFIX [SUFFIX]: a corpus of the training text.
+add() {
     unpack "$1" "$2" "$3/$2" "$4".{en,fr}"${5:-}"
     files+=(--add train "$unpacked/$4.en${5:-}" "$unpacked/$4.fr${5:-}")
 }
-corpus EUROPARL training-parallel-europarl-v7.tgz $statmt/wmt13 training/europarl-v7.fr-en
-corpus COMMONCRAWL training-parallel-commoncrawl.tgz $statmt/wmt13 commoncrawl.fr-en
-corpus UN training-parallel-un.tgz $statmt/wmt13 un/undoc.2000.fr-en
-corpus NEWS_COMMENTARY training-parallel-nc-v9.tgz $statmt/wmt14 training/news-commentary-v9.fr-en
-corpus GIGA training-giga-fren.tar $statmt/wmt10 giga-fren.release2.fixed .gz
+add EUROPARL training-parallel-europarl-v7.tgz $statmt/wmt13 training/europarl-v7.fr-en
+add COMMONCRAWL training-parallel-commoncrawl.tgz $statmt/wmt13 commoncrawl.fr-en
+add UN training-parallel-un.tgz $statmt/wmt13 un/undoc.2000.fr-en
+add NEWS_COMMENTARY training-parallel-nc-v9.tgz $statmt/wmt14 training/news-commentary-v9.fr-en
+add GIGA training-giga-fren.tar $statmt/wmt10 giga-fren.release2.fixed .gz
 unpack TEST test-full.tgz $statmt/wmt14/test-full.tgz test-full
 files+=(--add test "$unpacked/test-full/newstest2014-fren-src.en.sgm" "$unpacked/test-full/newstest2014-fren-ref.fr.sgm")
-once "$text/raw" "${text_tool[@]}" gather --langs en fr "${files[@]}" --output-dir "$text/raw.part"
+gather "${files[@]}"
 prepare test
 compare training "$text/bpe/train.fr" 35762532
 compare validation "$text/bpe/valid.fr" 26822

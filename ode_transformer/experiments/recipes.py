@@ -67,6 +67,7 @@ class Train:
     batches: int  # of max-tokens in an update: devices times --update-freq
     flags: dict[str, Any] = field(default_factory=dict)
     start: Optional[Start] = None
+    precision: str = "fp32"  # in which the paper trained: the default on GPUs
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,8 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
     chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(recipe.average, k) is not None]
     if len(chosen) != 1 or getattr(recipe.average, chosen[0]) < 1:
         raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {chosen}")
+    if recipe.train.precision not in PRECISIONS:
+        raise RecipeError(f"{path}: train.precision {recipe.train.precision!r}: must be one of {', '.join(PRECISIONS)}")
     if not 1 <= recipe.train.batches <= MOST_BATCHES:
         raise RecipeError(
             f"{path}: train.batches must be at least 1 and at most {MOST_BATCHES}, got {recipe.train.batches}"

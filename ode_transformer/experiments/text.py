@@ -8,6 +8,7 @@ import argparse
 import bisect
 import codecs
 import gzip
+import hashlib
 import importlib.metadata
 import itertools
 import json
@@ -15,50 +16,57 @@ import multiprocessing
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 from unicodedata import category
 
 import numpy as np
 
 from ..errors import OdeTransformerError
-from ..files import sha256
+from ..files import sha256, whole, write_json
 
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
 SHOWN = 5  # line numbers named in a message
-CHUNK = 10_000  # lines that a process tokenises at a time
-VERSION = "2"  # of what text becomes; another one refuses the data that an older one made
+CHUNK = 10_000  # lines that a process works on at a time
+NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}  # by fairseq's codes, those that hold symbols
+KNOWN_WORDS = 1_000_000  # whose segmentation a process remembers
+VERSION = "3"  # of what text becomes; another one refuses the data that an older one made
 
 
 class TextError(OdeTransformerError):
     """Text that cannot be used; the message names the file, the line or count, and what is expected."""
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
     """The lines of a UTF-8 file, plain or ``.gz``. Line feeds end them and nothing else, so that all tools count alike.
+
+    Args:
+        path: the file.
+        errors: ``surrogateescape`` reads lines that are not UTF-8, too, with surrogates for the bytes that are wrong.
 
     Raises:
         TextError: no such file, cut off, damaged, or not UTF-8; names the line.
     """
     number = 0
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with _open(path) as file:
             for line in file:
                 number += 1
                 if number == 1:  # a byte order mark is no text, and would become part of the first word
                     line = line.removeprefix(codecs.BOM_UTF8)
-                yield line.decode("utf-8").removesuffix("\n")
+                yield line.decode("utf-8", errors).removesuffix("\n")
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x}: {error.reason}"
         raise TextError(f"{path}: line {number} is not UTF-8 ({found})") from error
@@ -152,6 +160,7 @@ class Tokeniser:
         normalise: Moses' normalisation of punctuation.
         printable: control characters become blanks, as Moses' ``remove-non-printing-char.perl`` does.
         aggressive: ``a-b`` becomes ``a @-@ b``.
+        old_full_stop: the full stop of an abbreviation that ends a line stays with it, as in earlier versions of Moses.
     """
 
     lang: str
@@ -160,6 +169,7 @@ class Tokeniser:
     normalise: bool = False
     printable: bool = False
     aggressive: bool = False
+    old_full_stop: bool = False
 
     def _before(self, line: str) -> str:
         """What needs no library and comes first."""
@@ -167,24 +177,21 @@ class Tokeniser:
         return line.lower() if self.lowercase == "first" else line
 
     def sacremoses(self, lines: Iterable[str]) -> Iterator[str]:
-        """Tokenise with sacremoses, which differs from Moses in a few words of ten thousand.
+        """Tokenise with sacremoses and the rules of Moses that it lacks (:mod:`.moses`).
 
         Raises:
             TextError: a language that it does not know.
         """
-        from sacremoses import MosesPunctNormalizer, MosesTokenizer
-        from sacremoses.corpus import NonbreakingPrefixes
+        from .moses import LANGUAGES, Normalizer, Tokenizer
 
-        known = sorted(set(NonbreakingPrefixes().available_langs.values()))
-        if self.lang not in known:  # sacremoses would take English rules
-            raise TextError(f"language {self.lang}: must be one of {', '.join(known)}")
-        normaliser = MosesPunctNormalizer(self.lang, perl_parity=True)
-        tokeniser = MosesTokenizer(self.lang)
+        if self.lang not in LANGUAGES:
+            raise TextError(f"language {self.lang}: must be one of {', '.join(sorted(LANGUAGES))}")
+        normaliser, tokeniser = Normalizer(self.lang), Tokenizer(self.lang, old_full_stop=self.old_full_stop)
         for line in lines:
             line = self._before(line)
-            # Moses' program sees the line feed, too, which moves the quotation mark at the end of a line in German.
-            line = normaliser.normalize(f"{line}\n") if self.normalise else line
-            line = "".join(" " if category(c).startswith("C") else c for c in line) if self.printable else line
+            line = normaliser.normalize(line) if self.normalise else line
+            if self.printable and not line.isprintable():
+                line = "".join(" " if category(c).startswith("C") else c for c in line)
             line = tokeniser.tokenize(line, aggressive_dash_splits=self.aggressive, return_str=True)
             yield line.lower() if self.lowercase == "last" else line
 
@@ -192,8 +199,10 @@ class Tokeniser:
         """Tokenise with Moses' own programs, those of a folder ``scripts``.
 
         Raises:
-            TextError: a program failed.
+            TextError: a program failed; or ``old_full_stop``, which they have no option for.
         """
+        if self.old_full_stop:
+            raise TextError("--old-full-stop: does not go with --moses")
         tools = scripts / "tokenizer"
         programs: list[list[Any]] = []
         if self.normalise:
@@ -221,24 +230,41 @@ def _filter(lines: list[str], programs: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def _gather(args: argparse.Namespace) -> None:
-    """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, TED's train.tags."""
+    """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, TED's train.tags.
+
+    Of training text, pairs that are not UTF-8 are dropped and reported; anywhere else they are an error.
+    """
     args.output_dir.mkdir(parents=True, exist_ok=True)
     for split in dict.fromkeys(split for split, _, _ in args.add):
         outputs = [args.output_dir / f"{split}.{lang}" for lang in args.langs]
         with ExitStack() as stack:
             files = [stack.enter_context(_create(path)) for path in outputs]
             for source, target in ([Path(f) for f in files] for name, *files in args.add if name == split):
-                count = 0
-                for pair in _parallel(source, _text(source), target, _text(target)):
+                count, odd = 0, []
+                texts = [_text(path, "surrogateescape" if split == "train" else "strict") for path in (source, target)]
+                for number, pair in enumerate(_parallel(source, texts[0], target, texts[1]), 1):
+                    if not all(map(_is_utf8, pair)):
+                        odd.append(number)
+                        continue
                     count += 1
                     for file, line, lang in zip(files, pair, args.langs, strict=True):
                         file.write(f"{romanian(line, args.romanian) if lang == 'ro' else line}\n")
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
+                _report(f"{source}, {target}", {"that are not UTF-8": odd} if odd else {}, "dropped")
 
 
-def _text(path: Path) -> Iterator[str]:
+def _is_utf8(line: str) -> bool:
+    """Whether a line was read without surrogates."""
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _text(path: Path, errors: str = "strict") -> Iterator[str]:
     """The sentences of a file, without what wraps them."""
-    lines = read_lines(path)
+    lines = read_lines(path, errors)
     if path.suffix in (".sgm", ".xml"):
         return (found[1].strip() for line in lines if (found := re.search(r"<seg id[^>]*>(.*?)(</seg>|$)", line)))
     if path.name.startswith("train.tags."):
@@ -260,37 +286,55 @@ def _check(args: argparse.Namespace) -> None:
                     raise TextError(f"{args.dir / split}.{lang}: carriage returns, first in line {number}")
             if fault := Limits(args.max_tokens).fault(pair):
                 odd.setdefault(fault, []).append(number)
-        _report(args.dir / split, args.langs, odd, "kept")
+        _report(_files(args.dir / split, args.langs), odd, "kept")
 
 
-def _report(prefix: Path, langs: Sequence[str], odd: dict[str, list[int]], fate: str) -> None:
+def _files(prefix: Path, langs: Sequence[str]) -> str:
+    return f"{prefix}.{{{','.join(langs)}}}"
+
+
+def _report(files: str, odd: dict[str, list[int]], fate: str) -> None:
     for fault, numbers in odd.items():
         shown = ", ".join(map(str, numbers[:SHOWN])) + (", ..." if len(numbers) > SHOWN else "")
-        files = f"{prefix}.{{{','.join(langs)}}}"
         print(f"warning: {files}: {len(numbers)} pairs {fault} (lines {shown}): {fate}", file=sys.stderr)
 
 
 def _tokenise(args: argparse.Namespace) -> None:
-    """Tokenise the files of a folder into another.
+    """Tokenise the files of a folder into another."""
+    options = {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
+    _process(args, lambda lang: partial(_tokenise_chunk, Tokeniser(lang, **options), args.moses))
+
+
+def _process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]], list[str]]]) -> None:
+    """Do ``work`` to the lines of a folder's files, in parallel, and write them to another; files that are there stay.
+
+    Args:
+        args: ``dir``, ``output_dir``, ``splits``, ``langs`` and ``workers``.
+        work: what is done to lines of a language.
 
     Raises:
         TextError: lines were lost or won; names both files.
     """
     from tqdm import tqdm
 
-    args.output_dir.mkdir(parents=True, exist_ok=True)
-    options = {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
     for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
         source, target = args.dir / name, args.output_dir / name
+        if target.exists():
+            continue
         count = count_lines(source)
-        # One iterator for all chunks: tqdm closes the file at the end of each that is asked of it.
-        lines = iter(tqdm(read_lines(source), name, count, unit=" lines", disable=None, file=sys.stderr))
-        chunks = iter(lambda lines=lines: list(itertools.islice(lines, CHUNK)), [])
-        tokeniser = Tokeniser(name.rpartition(".")[2], **options)
-        work = partial(_tokenise_chunk, tokeniser, args.moses)
-        write_lines(target, itertools.chain.from_iterable(_in_parallel(work, chunks, args.workers)))
-        if (written := count_lines(target)) != count:
-            raise TextError(f"{source} has {count} lines, {target} {written}")
+        chunks = _chunks(tqdm(read_lines(source), name, count, unit=" lines", disable=None, file=sys.stderr))
+        written = 0
+        with whole(target) as file:
+            for chunk in _in_parallel(work(name.rpartition(".")[2]), chunks, args.workers):
+                written += len(chunk)
+                file.writelines(f"{line}\n" for line in chunk)
+            if written != count:
+                raise TextError(f"{source} has {count} lines, {target} would have {written}")
+
+
+def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
+    lines = iter(lines)  # one for all chunks: tqdm ends with each that is asked of it
+    return iter(lambda: list(itertools.islice(lines, CHUNK)), [])
 
 
 def _end_with_parent() -> None:
@@ -309,6 +353,9 @@ def _in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int
     Raises:
         TextError: a process was killed.
     """
+    if workers == 1:
+        yield from map(work, chunks)
+        return
     waiting: deque[Future] = deque()
     try:
         with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
@@ -319,9 +366,7 @@ def _in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int
             while waiting:
                 yield waiting.popleft().result()
     except BrokenProcessPool as error:
-        raise TextError(
-            "a process that tokenised was killed, for lack of memory perhaps; take fewer --workers"
-        ) from error
+        raise TextError("a process was killed, for lack of memory perhaps; take fewer --workers") from error
 
 
 def _tokenise_chunk(tokeniser: Tokeniser, moses: Path | None, lines: list[str]) -> list[str]:
@@ -345,15 +390,17 @@ def _clean(args: argparse.Namespace) -> None:
                     kept += 1
                     for file, line in zip(files, pair, strict=True):
                         file.write(f"{line}\n")
-        _report(args.dir / split, args.langs, odd, "dropped" if drop else "kept")
+        _report(_files(args.dir / split, args.langs), odd, "dropped" if drop else "kept")
         if not kept:
             raise TextError(f"{args.dir / split}: no pair is left after cleaning")
 
 
 def _hold_out(args: argparse.Namespace) -> None:
-    """Split a file of a folder into two of another: every Nth pair for validation, the others for training."""
+    """Split training text of a folder into another: every Nth pair for validation, the others to train on."""
     args.output_dir.mkdir(parents=True, exist_ok=True)
     for lang in args.langs:
+        for split in args.splits:
+            shutil.copyfile(args.dir / f"{split}.{lang}", args.output_dir / f"{split}.{lang}")
         with ExitStack() as stack:
             train, valid = (
                 stack.enter_context(_create(args.output_dir / f"{name}.{lang}")) for name in ("train", "valid")
@@ -371,7 +418,7 @@ def _short_to_long(args: argparse.Namespace) -> None:
         raise TextError(
             f"--limit {args.limit} --bins {bins}: bins must increase, from --limit or above, and --limit be 2 up"
         )
-    names = _bin_names(bins)
+    names = _test_names(len(bins))
     counts = dict.fromkeys(("train", "valid", *names), 0)
     args.output_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -379,8 +426,10 @@ def _short_to_long(args: argparse.Namespace) -> None:
             name: [stack.enter_context(_create(args.output_dir / f"{name}.{lang}")) for lang in args.langs]
             for name in counts
         }
-        for split, prefix in zip(("train", "valid"), args.splits, strict=True):
-            for pair in read_pair(args.dir / prefix, args.langs):
+        splits = _read_json(args.dir / "manifest.json")["splits"]
+        text = args.text_dir / "bpe" if (args.text_dir / "bpe").is_dir() else args.text_dir
+        for split in ("train", "valid"):
+            for pair in read_pair(text / splits[split], args.langs):
                 length = len(pair[0].split())
                 if length < args.limit:
                     name = split
@@ -397,11 +446,6 @@ def _short_to_long(args: argparse.Namespace) -> None:
         print(f"{name}: {count} pairs", file=sys.stderr)
 
 
-def _bin_names(bins: Sequence[int]) -> list[str]:
-    """As fairseq numbers test sets."""
-    return ["test", *(f"test{i}" for i in range(1, len(bins)))]
-
-
 def _learn_sentencepiece(args: argparse.Namespace) -> None:
     """Learn a SentencePiece BPE model on tokenised text."""
     import sentencepiece
@@ -410,7 +454,8 @@ def _learn_sentencepiece(args: argparse.Namespace) -> None:
     sentencepiece.SentencePieceTrainer.train(
         input=",".join(map(str, args.input)),
         model_prefix=str(args.output),
-        vocab_size=args.vocab_size,
+        vocab_size=args.size,
+        num_threads=args.workers,
         hard_vocab_limit=False,
         model_type="bpe",
         character_coverage=1.0,
@@ -423,30 +468,107 @@ def _learn_sentencepiece(args: argparse.Namespace) -> None:
 
 def _apply_sentencepiece(args: argparse.Namespace) -> None:
     """Segment the files of a folder with a SentencePiece model into another."""
+    _process(args, lambda lang: partial(_sentencepieces, args.model))
+
+
+def _sentencepieces(model: Path, lines: list[str]) -> list[str]:
+    return [" ".join(pieces) for pieces in _sentencepiece(model).encode(lines, out_type=str)]
+
+
+@cache
+def _sentencepiece(model: Path) -> Any:
     import sentencepiece
 
-    model = sentencepiece.SentencePieceProcessor(model_file=str(args.model))
-    args.output_dir.mkdir(parents=True, exist_ok=True)
-    for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
-        pieces = model.encode(list(read_lines(args.dir / name)), out_type=str)
-        write_lines(args.output_dir / name, (" ".join(line) for line in pieces))
+    return sentencepiece.SentencePieceProcessor(model_file=str(model))
+
+
+def _learn_bpe(args: argparse.Namespace) -> None:
+    """Learn joint BPE on files, with subword-nmt, from the counts of their words."""
+    from subword_nmt.learn_bpe import learn_bpe
+
+    words: Counter[str] = Counter()
+    for path in args.input:
+        for found in _in_parallel(_count_words, _chunks(read_lines(path)), args.workers):
+            words.update(found)
+    with whole(args.output) as file:
+        learn_bpe([f"{word} {count}" for word, count in words.items()], file, args.size, is_dict=True)
+
+
+def _count_words(lines: list[str]) -> Counter[str]:
+    return Counter(word for line in lines for word in line.strip("\r ").split(" ") if word)
+
+
+def _apply_bpe(args: argparse.Namespace) -> None:
+    """Segment the files of a folder with BPE into another."""
+    _process(args, lambda lang: partial(_units, args.model))
+
+
+def _units(codes: Path, lines: list[str]) -> list[str]:
+    bpe = _bpe(codes)
+    if len(bpe.cache) > KNOWN_WORDS:
+        bpe.cache.clear()
+    return [bpe.process_line(line) for line in lines]
+
+
+@cache
+def _bpe(codes: Path) -> Any:
+    from subword_nmt.apply_bpe import BPE
+
+    with codes.open(encoding="utf-8") as file:
+        return BPE(file)
 
 
 def _verify(args: argparse.Namespace) -> None:
     """Compare files with a list of SHA-256 sums; a difference is an error, or with --warn a warning."""
+    _compare(args, [(args.dir / file, name, sha256(args.dir / file)) for file, name in _pairs(args.names).items()])
+
+
+def _compare(args: argparse.Namespace, found: Sequence[tuple[Path, str, str]]) -> None:
     known = {name: digest for digest, _, name in (line.partition("  ") for line in read_lines(args.checksums))}
-    differ = []
-    for file, name in _pairs(args.names).items():
-        if name not in known:
-            raise TextError(f"{args.checksums}: no checksum of {name}")
-        found = sha256(args.dir / file)
-        if found != known[name]:
-            differ.append(f"{args.dir / file} has SHA-256 {found}, the published {name} {known[name]}")
+    if unknown := [name for _, name, _ in found if name not in known]:
+        raise TextError(f"{args.checksums}: no checksum of {unknown[0]}")
+    differ = [
+        f"{path} has SHA-256 {digest}, the published {name} {known[name]}"
+        for path, name, digest in found
+        if digest != known[name]
+    ]
     if differ and not args.warn:
-        raise TextError("\n".join(differ))
+        raise TextError("; ".join(differ) + ": is not the published file; move it away to retry")
     if differ:
-        print(f"warning: {len(differ)} of {len(args.names)} files are not the published ones:", file=sys.stderr)
+        print(f"warning: {len(differ)} of {len(found)} files are not the published ones:", file=sys.stderr)
         print("\n".join(f"  {line}" for line in differ[:SHOWN]), file=sys.stderr)
+
+
+def _copy(args: argparse.Namespace) -> None:
+    """Copy files, plain or .gz, if they are the published ones; copies that are there have to hold the same."""
+    sources = {}
+    for file, name in _pairs(args.names).items():
+        plain = args.dir / Path(name).name
+        zipped = plain.with_name(f"{plain.name}.gz")
+        sources[file] = next((path for path in (plain, zipped) if path.exists()), None)
+        if sources[file] is None:
+            raise TextError(f"{plain}: no such file, nor {zipped}")
+    digests = {file: _digest(source) for file, source in sources.items()}
+    _compare(args, [(sources[file], name, digests[file]) for file, name in _pairs(args.names).items()])
+    for file, source in sources.items():
+        target = args.output_dir / file
+        if not target.exists():
+            with _open(source) as read, whole(target, "wb") as write:
+                shutil.copyfileobj(read, write)
+        elif sha256(target) != digests[file]:
+            raise TextError(f"{source} is not what it was: it differs from {target}, its copy; take another --out")
+
+
+def _open(path: Path) -> IO[bytes]:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _digest(path: Path) -> str:
+    try:
+        with _open(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (EOFError, zlib.error) as error:
+        raise TextError(f"{path}: cut off or damaged") from error
 
 
 def _pairs(values: Sequence[str]) -> dict[str, str]:
@@ -470,10 +592,7 @@ def _settings(args: argparse.Namespace) -> None:
     if not args.file.exists():
         if args.required:
             raise TextError(f"{args.file.parent} was not made, or not finished, by this script; take another --out")
-        args.file.parent.mkdir(parents=True, exist_ok=True)
-        part = args.file.with_name(f"{args.file.name}.part")
-        part.write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
-        part.replace(args.file)
+        write_json(args.file, wanted)
         return
     held = _read_json(args.file)
     held = held.get("settings", held)
@@ -487,9 +606,63 @@ def _settings(args: argparse.Namespace) -> None:
         )
 
 
+def _numbered(names: Sequence[str]) -> dict[str, str]:
+    """Training, validation and test sets by the names that fairseq gives them: train, valid, test, test1, ..."""
+    return dict(zip(["train", "valid", *_test_names(len(names) - 2)], names, strict=True))
+
+
+def _test_names(count: int) -> list[str]:
+    return ["test", *(f"test{i}" for i in range(1, count))]
+
+
+def _references(args: argparse.Namespace) -> None:
+    """Put beside binarised data what decoding and scoring need: the model of BPE, the test sets raw and as words."""
+    text, data, (source, target) = args.text_dir, args.data_dir, args.langs
+    for name in ("codes", "sentencepiece.model", "archives.sha256"):
+        if (text / name).exists():
+            shutil.copyfile(text / name, data / name)
+    for folder in ("raw", "tok"):
+        (data / folder).mkdir(exist_ok=True)
+    for name, split in list(_numbered(args.splits).items())[2:]:
+        count = count_lines(text / "bpe" / f"{split}.{target}")
+        # References as words: fairseq's own have <<unk>> for what its dictionary lacks.
+        words = text / "tok" / f"{split}.{target}"
+        if words.exists():
+            shutil.copyfile(words, data / "tok" / f"{name}.{target}")
+        else:
+            units = read_lines(text / "bpe" / f"{split}.{target}")
+            write_lines(data / "tok" / f"{name}.{target}", (re.sub("@@( |$)", "", line) for line in units))
+        for lang in (source, target):
+            raw = text / "raw" / f"{split}.{lang}"
+            if not raw.parent.exists():
+                continue
+            if not raw.exists():
+                print(f"no raw text of {raw.name}: scores will use the tokenised text, detokenised", file=sys.stderr)
+            elif count_lines(raw) != count:
+                print(f"{raw} has another number of lines than the segmented text: left out", file=sys.stderr)
+            else:
+                shutil.copyfile(raw, data / "raw" / f"{name}.{lang}")
+
+
+def _unbinarise(args: argparse.Namespace) -> None:
+    """Turn binarised text, DIR/SPLIT.SOURCE-TARGET.LANGUAGE, back into text, by its dictionaries."""
+    for lang in args.langs:
+        lines = read_lines(args.dir / f"dict.{lang}.txt")
+        symbols = np.array(["<s>", "<pad>", "</s>", "<unk>", *(line.rpartition(" ")[0] for line in lines)], object)
+        for split in args.splits:
+            prefix = args.dir / f"{split}.{'-'.join(args.langs)}.{lang}"
+            head, sizes, _ = _read_index(prefix)
+            if head[17] not in NUMBERS:
+                raise TextError(f"{prefix}.idx: type {head[17]} of numbers: must be one of {[*NUMBERS]}")
+            numbers = np.fromfile(f"{prefix}.bin", NUMBERS[head[17]])
+            sentences = np.split(numbers, sizes.cumsum(dtype=np.int64)[:-1])
+            with whole(args.output_dir / f"{split}.{lang}") as file:
+                file.writelines(" ".join(symbols[sentence[:-1]]) + "\n" for sentence in sentences)  # the last is </s>
+
+
 def manifest(args: argparse.Namespace) -> dict[str, Any]:
     """What a folder of binarised data holds and how it was made."""
-    splits = _pairs(args.splits)
+    splits = _numbered(args.splits)
     data: Path = args.data_dir
     counts = {}
     for split, name in splits.items():
@@ -541,20 +714,9 @@ def mend_index(prefix: Path, lines: int) -> None:
     Raises:
         TextError: a file is missing or cut off, or holds another number of sentences.
     """
+    head, sizes, places = _read_index(prefix)
     index, data = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
-    try:
-        with index.open("rb") as file:  # magic, version, kind of numbers; number of sentences; sizes; places in bytes
-            head = file.read(26)
-            if not head.startswith(b"MMIDIDX"):
-                raise TextError(f"{index}: is no index of fairseq's")
-            count = int.from_bytes(head[18:], "little")
-            sizes = np.fromfile(file, np.int32, count)
-            places = np.fromfile(file, np.int64, count)
-        size = data.stat().st_size
-    except OSError as error:
-        raise TextError(f"{error.filename}: {error.strerror}") from error
-    if len(places) != count:
-        raise TextError(f"{index}: is cut off")
+    count, size = len(sizes), data.stat().st_size
     if count != lines:
         raise TextError(f"{index}: has {count} sentences, the text {lines}")
     ends = sizes.cumsum(dtype=np.int64)
@@ -562,12 +724,26 @@ def mend_index(prefix: Path, lines: int) -> None:
     if rest or width not in (1, 2, 4, 8):
         raise TextError(f"{data}: has {size} bytes, which {ends[-1]} symbols do not fill")
     if not np.array_equal(places, right := (ends - sizes) * width):
-        part = index.with_name(f"{index.name}.part")
-        with part.open("wb") as file:
-            file.write(head)
-            sizes.tofile(file)
-            right.tofile(file)
-        part.replace(index)
+        with whole(index, "wb") as file:
+            file.write(head + sizes.tobytes() + right.tobytes())
+
+
+def _read_index(prefix: Path) -> tuple[bytes, np.ndarray, np.ndarray]:
+    """The index of binarised text: its head (magic, version, type of numbers, number of sentences), how many symbols
+    each sentence has, and at which byte it begins."""
+    index = prefix.with_name(f"{prefix.name}.idx")
+    try:
+        content = index.read_bytes()
+    except OSError as error:
+        raise TextError(f"{index}: {error.strerror}") from error
+    head = content[:26]
+    if not head.startswith(b"MMIDIDX"):
+        raise TextError(f"{index}: is no index of fairseq's")
+    count = int.from_bytes(head[18:], "little")
+    if len(content) != 26 + 12 * count:
+        raise TextError(f"{index}: is cut off")
+    sizes = np.frombuffer(content, np.int32, count, 26)
+    return head, sizes, np.frombuffer(content, np.int64, count, 26 + 4 * count)
 
 
 def _manifest(args: argparse.Namespace) -> None:
@@ -576,8 +752,7 @@ def _manifest(args: argparse.Namespace) -> None:
     for split, counts in found["counts"].items():
         for lang in args.langs:
             mend_index(args.data_dir / f"{split}.{'-'.join(args.langs)}.{lang}", counts["lines"])
-    text = json.dumps(found, indent=1, ensure_ascii=False)
-    (args.data_dir / "manifest.json").write_text(text + "\n", encoding="utf-8")
+    write_json(args.data_dir / "manifest.json", found)
     for split, name in found["splits"].items():
         tokens = ", ".join(f"{lang} {count:,}" for lang, count in found["counts"][split]["tokens"].items())
         print(f"{split:<6} {name:<18} {found['counts'][split]['lines']:>7,} pairs   subword units: {tokens}")
@@ -608,6 +783,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_to("--splits", nargs="+", required=True)
         add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
 
+    def add_output(add_to):
+        add_to("--workers", type=int, default=1, help="processes (default: 1)")
+        add_to("--output-dir", type=Path, required=True)
+
     add_to = add("gather", _gather)
     add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
     add_to("--add", nargs=3, action="append", metavar=("SPLIT", "FILE", "FILE"), required=True, help="may be repeated")
@@ -623,9 +802,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("--normalise", action="store_true", help="normalise punctuation")
     add_to("--printable", action="store_true", help="control characters become blanks")
     add_to("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a")
+    add_to("--old-full-stop", action="store_true", help="as earlier versions of Moses at the end of a line")
     add_to("--moses", type=Path, metavar="DIR", help="Moses' folder scripts (default: sacremoses, no perl)")
-    add_to("--workers", type=int, default=1, help="processes (default: 1)")
-    add_to("--output-dir", type=Path, required=True)
+    add_output(add_to)
     add_to = add("clean", _clean)
     add_files(add_to)
     add_to("--drop-from", nargs="+", required=True, metavar="SPLIT")
@@ -634,42 +813,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("--output-dir", type=Path, required=True)
     add_to = add("hold-out", _hold_out)
     add_to("dir", type=Path, help="the folder of train.LANGUAGE")
+    add_to("--splits", nargs="*", default=[], help="others, which are copied")
     add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
     add_to("--every", type=int, required=True, metavar="N")
     add_to("--output-dir", type=Path, required=True)
     add_to = add("short-to-long", _short_to_long)
-    add_to("dir", type=Path, help="the folder of files SPLIT.LANGUAGE")
-    add_to("--splits", nargs=2, metavar=("TRAIN", "VALID"), required=True)
+    add_to("dir", type=Path, help="prepared data")
+    add_to("--text-dir", type=Path, required=True, help="their text")
     add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
     add_to("--limit", type=int, required=True, metavar="N", help="train on sources of fewer symbols")
     add_to("--bins", type=int, nargs="+", required=True, metavar="N", help="where each bin of longer ones begins")
     add_to("--output-dir", type=Path, required=True)
-    add_to = add("learn-sentencepiece", _learn_sentencepiece)
-    add_to("--input", type=Path, nargs="+", required=True)
-    add_to("--vocab-size", type=int, required=True)
-    add_to("--output", type=Path, required=True)
-    add_to = add("apply-sentencepiece", _apply_sentencepiece)
+    for name, learn, apply in (
+        ("subword-nmt", _learn_bpe, _apply_bpe),
+        ("sentencepiece", _learn_sentencepiece, _apply_sentencepiece),
+    ):
+        add_to = add(f"learn-{name}", learn)
+        add_to("--input", type=Path, nargs="+", required=True)
+        add_to("--size", type=int, required=True, help="merges; of SentencePiece, the size of the vocabulary")
+        add_to("--workers", type=int, default=1, help="processes (default: 1)")
+        add_to("--output", type=Path, required=True)
+        add_to = add(f"apply-{name}", apply)
+        add_files(add_to)
+        add_to("--model", type=Path, required=True, help="what was learned")
+        add_output(add_to)
+    for name, step in (("verify", _verify), ("copy", _copy)):
+        add_to = add(name, step)
+        add_to("dir", type=Path)
+        add_to("names", nargs="+", metavar="FILE=NAME", help="a file of the folder, and what the list calls it")
+        add_to("--checksums", type=Path, required=True)
+        add_to("--warn", action="store_true", help="of other files, and take them")
+    add_to("--output-dir", type=Path, required=True, help="where copies are made, called FILE")
+    add_to = add("unbinarise", _unbinarise)
     add_files(add_to)
-    add_to("--model", type=Path, required=True)
     add_to("--output-dir", type=Path, required=True)
-    add_to = add("verify", _verify)
-    add_to("dir", type=Path)
-    add_to("names", nargs="+", metavar="FILE=NAME", help="a file of the folder, and what the list calls it")
-    add_to("--checksums", type=Path, required=True)
-    add_to("--warn", action="store_true")
     add_to = add("settings", _settings)
     add_to("file", type=Path)
     add_to("settings", nargs="+", metavar="KEY=VALUE")
     add_to("--required", action="store_true", help="the file must be there")
     add_to = add("intact", _intact)
     add_to("dir", type=Path)
-    add_to = add("manifest", _manifest)
+    for name, step in (("references", _references), ("manifest", _manifest)):
+        add_to = add(name, step)
+        add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
+        add_to("--splits", nargs="+", required=True, help="of the text: for training, for validation, test sets")
+        add_to("--text-dir", type=Path, required=True)
+        add_to("--data-dir", type=Path, required=True)
     add_to("--set", required=True)
     add_to("--source", required=True, help="where the text came from, in words")
-    add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
-    add_to("--splits", nargs="+", required=True, metavar="SPLIT=NAME")
-    add_to("--text-dir", type=Path, required=True)
-    add_to("--data-dir", type=Path, required=True)
     add_to("--settings", nargs="+", required=True, metavar="KEY=VALUE")
 
 
