@@ -59,6 +59,7 @@ def test_make_targets_are_there():
 
 
 COMMANDS = [
+    "run",
     "path",
     "recipe",
     "average",

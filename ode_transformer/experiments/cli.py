@@ -54,7 +54,9 @@ COMMANDS = {
     "table": Command(".tables", "set what was measured beside what the papers print"),
     "compare": Command(".significance", "test whether systems differ from a baseline"),
     "rehearsal": Command(".rehearsal", "rehearse recipes on a CPU, and summarise what came of it"),
-    "gpu-suite": Command(".gpu_suite", "what only a GPU can show: checks, the benchmark, real training"),
+    "gpu-suite": Command(
+        ".gpu_suite", "what only a GPU can show: checks, the benchmark, real training", takes_flags=True
+    ),
     "curve": Command(".records", "write the curve of a training without a recipe", "add_curve_arguments", "curve_main"),
 }
 

@@ -47,14 +47,14 @@ def read_log(path: Path) -> dict[str, Any]:
         raise RecordError(f"{path}: {error.strerror}") from error
     curve: dict[int, dict[str, Any]] = {}
     steps: dict[str, dict[int, dict[str, float]]] = {"train_inner": {}, "valid": {}}
-    seconds = wall = 0.0
+    seconds, wall, last = 0.0, 0.0, 0
     for kind, values in entries(text, "train_inner", "train", "valid"):
-        if "wall" in values:
-            if float(values["wall"]) < wall:  # a resumed run counts from zero again
-                seconds += wall
-            wall = float(values["wall"])
-        kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps", "wall") if k in values}
         updates = int(values["num_updates"])
+        if "wall" in values:
+            if float(values["wall"]) < wall or updates < last:  # a resumed run counts from zero again
+                seconds += wall
+            wall, last = float(values["wall"]), updates
+        kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps", "wall") if k in values}
         if kind in steps:
             steps[kind][updates] = {"num_updates": updates, **{k: v for k, v in kept.items() if k != "wps"}}
         if kind != "train_inner":
