@@ -8,8 +8,7 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-case ${1:-} in -h | --help) usage; exit 0 ;; esac
-[[ $# -gt 0 && $1 != -* ]] || die "a recipe or a folder is needed first, got ${1:-nothing}; see --help"
+handed_on "a recipe or a folder" "$@"
 case " $* " in
 *' --last-epochs '* | *' --last-updates '* | *' --best '*) tool average "$@" ;;
 *) tool run "$1" --from average --until average "${@:2}" ;;

@@ -22,11 +22,11 @@ die() {
 # Print the header comment of the calling script: its usage.
 usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"; }
 
-# Print a plain command as one could type it, then run it.
-run() {
-    echo "+ $(sed "s/'\([A-Za-z0-9_.,:=/@%+-]\+\)'/\1/g" <<<"${*@Q}")" >&2
-    "$@"
-}
+# Print a plain command as one could type it.
+plain() { echo "+ $(sed "s/'\([A-Za-z0-9_.,:=/@%+-]\+\)'/\1/g" <<<"${*@Q}")" >&2; }
+
+# Print a plain command, then run it.
+run() { plain "$@" && "$@"; }
 
 # The value of an option, or an error that names it: value=$(argument --name "$@")
 argument() {
@@ -37,5 +37,14 @@ argument() {
 # An absolute path, so that it stays the same after `cd "$root"`.
 absolute() { realpath -m -- "$1"; }
 
+# handed_on WHAT ARGUMENT...: show the usage if that is asked for; see that WHAT comes first, unless it is empty.
+handed_on() {
+    if [[ ${2:-} == -h || ${2:-} == --help ]]; then usage; exit 0; fi
+    [[ -z $1 || ($# -gt 1 && $2 != -*) ]] || die "$1 is needed first, got ${2:-nothing}; see --help"
+}
+
 # The command of this package, in place of the script.
-tool() { exec "$(type -P python || type -P python3)" -m ode_transformer "$@"; }
+tool() {
+    plain python -m ode_transformer "$@"
+    exec "$(type -P python || type -P python3)" -m ode_transformer "$@"
+}

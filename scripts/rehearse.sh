@@ -9,5 +9,5 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-case ${1:-} in -h | --help) usage; exit 0 ;; esac
+handed_on "" "$@"
 tool rehearsal "$@"

@@ -9,6 +9,5 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-case ${1:-} in -h | --help) usage; exit 0 ;; esac
-[[ $# -gt 0 && $1 != -* ]] || die "a recipe is needed first, got ${1:-nothing}; see --help"
+handed_on "a recipe" "$@"
 tool run "$@"

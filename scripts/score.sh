@@ -8,6 +8,6 @@
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-case ${1:-} in -h | --help) usage; exit 0 ;; esac
+handed_on "" "$@"
 [[ $# -gt 0 ]] || die "nothing to score; see --help"
 tool score "$@"

@@ -264,12 +264,15 @@ class Run:
             RunError: a step failed, or the folder holds another run.
         """
         chosen = self.chosen(first, last)
+        if not self.place.alone and "average" in chosen:
+            raise RunError("several tasks of a job can but train: give --until train, then run once with --trained")
         self.folder.mkdir(parents=True, exist_ok=True)
         with alone_in(self.folder) if self.place.alone else contextlib.nullcontext(-1) as lock:
             stamps = read_stamps(self.folder)
             if first:
                 keys = [step.key for step in self.steps() if step.name in chosen]
                 stamps = {key: stamp for key, stamp in stamps.items() if key not in keys}
+                write_json(self.folder / "steps.json", stamps)
             for i in range(len(self.steps())):
                 step = self.steps()[i]
                 if step.name not in chosen or (not self.place.alone and step.name != "train"):
@@ -360,8 +363,11 @@ def execute(step: Step, lock: int = -1) -> float:
     """Print the line of a step, run it, and give the seconds that it took.
 
     Raises:
-        RunError: it failed.
+        RunError: what it reads is not there, or it failed.
     """
+    for path in step.inputs:
+        if not (recipes.ROOT / path).exists():
+            raise RunError(f"{step.key}: needs {path}, which is not there")
     say(f"+ {step.line()}")
     for path in step.outputs:
         (recipes.ROOT / path).parent.mkdir(parents=True, exist_ok=True)
@@ -543,7 +549,6 @@ def folder_of(path: str) -> str:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer run``; the exit status."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     chosen = []
     for name in args.recipe:
         recipe = recipes.load(name, scale=args.scale)
@@ -561,7 +566,7 @@ def main(args: argparse.Namespace) -> int:
         trains = "train" in run.chosen(args.first, args.last) and not args.trained
         run.place = place_of(args, recipe, trains)
         found.append(run)
-    with contextlib.chdir(recipes.ROOT):
+    with contextlib.chdir(recipes.ROOT), _terminable():
         for run in found:
             if args.dry_run:
                 _print(run, args)
@@ -572,6 +577,16 @@ def main(args: argparse.Namespace) -> int:
 
             print(tables.sweep([(run.recipe, run.folder) for run in found]))
     return 0
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM, which schedulers send, end the program of a step too."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _print(run: Run, args: argparse.Namespace) -> None:
@@ -613,7 +628,8 @@ def generate_main(args: argparse.Namespace) -> int:
     shutil.rmtree(part, ignore_errors=True)
     for step in steps(recipe, Place(), run_dir):
         if step.name == "generate":
-            execute(replace(step, where=[*more, "--results-path", str(part), *args.flags], outputs=[]))
+            where = [*more, "--results-path", str(part), *args.flags]
+            execute(replace(step, where=where, inputs=[], outputs=[]))
     part.replace(output)
     print("\n".join(str(path) for path in sorted(output.iterdir())))
     return 0

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from tests.test_plots import write
+from tests.experiments.test_plots import write
 from torch import nn
 
 from ode_transformer.checkpoints import CheckpointError
