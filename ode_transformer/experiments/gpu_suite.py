@@ -53,8 +53,7 @@ class Job:
         folder, record = self.files(runs, out)
         place = ["--cpu"] if args.cpu else ["--devices", "1"]
         words = [*runner.OURS, "run", self.recipe.given, "--run-dir", str(folder), "--record", str(record)]
-        seed = [] if self.recipe.seed is None else ["--seed", str(self.recipe.seed)]
-        return [*words, *seed, f"--{self.precision}", *place, "--", *args.flags]
+        return [*words, *recipes.variant(self.recipe), f"--{self.precision}", *place, "--", *args.flags]
 
 
 def jobs_of(args: argparse.Namespace) -> list[Job]:

@@ -346,7 +346,8 @@ def default_run_dir(recipe: Recipe) -> str:
 def variant(recipe: Recipe) -> list[str]:
     """The options of commands that say which run of a recipe is meant."""
     scale = ["--scale", recipe.scale] if recipe.scale != "full" else []
-    return scale + (["--seed", str(recipe.seed)] if recipe.seed is not None else [])
+    seed = recipe.own_seed if recipe.seed is None and recipe.seeds else recipe.seed  # one of its several
+    return scale + (["--seed", str(seed)] if seed is not None else [])
 
 
 def show(recipe: Recipe, devices: Optional[int], precision: Optional[str], run_dir: str = "") -> str:

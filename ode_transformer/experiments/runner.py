@@ -95,7 +95,8 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     if start is None:
         return []
     source, output = _start_files(recipe, run_dir)
-    train = [*OURS, "run", start.recipe, *recipes.variant(recipe), "--until", "train"]
+    other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.seed)
+    train = [*OURS, "run", start.recipe, *recipes.variant(other), "--until", "train"]
     found = [Step("start", train, outputs=[source], part="train", where=place.options)]
     if start.warm_start:
         command = [*OURS, "warm-start", source, "--arch", recipe.train.arch, *["--approximate"] * start.approximate]
@@ -570,8 +571,11 @@ def main(args: argparse.Namespace) -> int:
         for run in found:
             if args.dry_run:
                 _print(run, args)
-            else:
+                continue
+            try:
                 run.go(args.first, args.last, args.trained)
+            except OSError as error:  # a full disk, a folder that is not the user's
+                raise RunError(f"{run.run_dir}: {error}") from error
         if len(found) > 1 and not args.dry_run and all("record" in run.chosen(args.first, args.last) for run in found):
             from . import tables
 

@@ -1,5 +1,6 @@
 """The runner: a whole recipe on a tiny task, going on after a stop, what it refuses; and the scripts that call it."""
 
+import errno
 import fcntl
 import json
 import os
@@ -273,6 +274,26 @@ def test_a_run_that_was_stopped_goes_on(finished, recipe, programs, tmp_path, ca
     assert len(runs.read(tmp_path)["places"]) == 2
 
 
+def test_a_full_disk_is_named_and_what_was_done_stays_done(finished, recipe, programs, tmp_path, monkeypatch, capsys):
+    folder = shutil.copytree(finished, tmp_path / "run")
+    (folder / "average.pt").unlink()
+    before = (folder / "steps.json").read_text()
+
+    def write_json(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "write_json", write_json)
+        assert run(recipe, "--run-dir", folder, "--cpu") == 1
+    assert "No space left on device" in capsys.readouterr().err and (folder / "steps.json").read_text() == before
+    assert run(recipe, "--run-dir", folder, "--cpu") == 0 and "fairseq-train" not in names(programs)
+
+
+def test_what_a_step_needs_is_named(recipe, tmp_path, capsys):
+    assert run(recipe, "--run-dir", tmp_path, "--cpu", "--from", "generate") == 1
+    assert "generate test: needs" in capsys.readouterr().err
+
+
 def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monkeypatch):
     """As Slurm starts them, a task per GPU: all train, and none waits for another."""
     monkeypatch.setenv("SLURM_NTASKS", "2")
@@ -283,6 +304,8 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
     assert names(programs) == ["fairseq-train"] and not (tmp_path / "steps.json").exists()
     assert not (tmp_path / "run.json").exists()
     assert run(*words) == 0
+    with pytest.raises(RunError, match="several tasks of a job can but train: give --until train"):
+        runner.Run(recipes.load(str(recipe)), place, str(tmp_path)).go()
 
 
 def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_path, capsys):
@@ -482,6 +505,7 @@ def test_the_gpu_suite_says_what_it_would_run(capsys):
     assert len(lines) == 3 + 1 + 3, "fairseq takes bf16 for a TPU with its own model; three seeds of the other"
     assert not any("transformer-tiny" in line and "--bf16" in line for line in lines)
     assert "results/ptb/rk2-unit-2-released.seed-3.fp16.json --seed 3 --fp16" in lines[-1]
+    assert "--seed 1 " in lines[-3] and "rk2-unit-2-released.fp16.json" in lines[-3]
     assert lines[-1].startswith("python -m ode_transformer run ptb/rk2-unit-2-released --run-dir ")
 
 

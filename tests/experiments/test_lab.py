@@ -4,12 +4,12 @@ import json
 
 import pytest
 import torch
-from tests.experiments.test_plots import write
 from torch import nn
 
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, lab
 from ode_transformer.numerics.integrators import INTEGRATORS, Multistep
+from tests.experiments.test_plots import write
 from tests.helpers import batch, small
 
 ORDERS = {row["method"]: row for row in lab.orders()}
