@@ -193,7 +193,7 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     if recipe.train.start and "/" not in recipe.train.start.recipe:
         start = replace(recipe.train.start, recipe=f"{given.rpartition('/')[0]}/{recipe.train.start.recipe}")
         recipe = replace(recipe, train=replace(recipe.train, start=start))
-    _check(recipe, str(path), (*_before, name))
+    _check(recipe, str(path), (*_before, given))
     return replace(recipe, seed=None) if seed == recipe.own_seed else recipe
 
 

@@ -307,18 +307,15 @@ class Run:
 
     def _train(self, step: Step, stamps: dict[str, Any], trained: bool, average: bool, lock: int) -> None:
         """Train, once; where it was stopped it goes on."""
-        from .. import checkpoints
-
         name, data = self.run_dir, recipes.ROOT / self.recipe.data.directory
         run, begun = runs.read(self.folder), _begun(self.folder)
         if trained and "train" not in stamps:
             raise RunError(f"--trained: {name} holds no finished training")
-        if begun and not trained:
-            if run is None:
-                raise RunError(f"{name} holds checkpoints and no run.json: another run; take another --run-dir")
-            if run["command"] != list(step.command):
-                line = shlex.join(run["command"])
-                raise RunError(f"{name} holds another run; take another --run-dir. It was made by:\n{line}")
+        if begun and run is None:
+            raise RunError(f"{name} holds checkpoints and no run.json: another run; take another --run-dir")
+        if begun and not trained and run["command"] != list(step.command):
+            line = shlex.join(run["command"])
+            raise RunError(f"{name} holds another run; take another --run-dir. It was made by:\n{line}")
         if (data / "manifest.json").is_file() and self.place.rank == 0:
             _call(["text", "intact", str(data)])
         if begun and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
@@ -330,21 +327,31 @@ class Run:
             if not begun and not (recipes.ROOT / start).is_file():
                 lines = "\n".join(s.line() for s in self.steps() if s.name == "start")
                 raise RunError(f"{start}: not there; on several nodes it has to be made before, by:\n{lines}")
-        config = runs.configuration([*step.command[1:], *step.where])
-        updates = checkpoints.resume_point(self.folder, mend=self.place.rank == 0)
-        if config.optimization.max_update and updates >= config.optimization.max_update:
+        with runs.quiet():
+            updates, enough = self._begin(step, run if begun else None, average)
+        if enough:
             say(f"{name} has its {updates} updates")
             self._stamp(step, stamps, 0)
             return
+        say(f"\n== {self.recipe.name}: train")
+        self._stamp(step, stamps, execute(step, lock))
+
+    def _begin(self, step: Step, run: Optional[dict[str, Any]], average: bool) -> tuple[int, bool]:
+        """See that training can begin, or go on, and note it; the updates that are done, and whether they are all."""
+        from .. import checkpoints
+
+        config = runs.configuration([*step.command[1:], *step.where])
+        updates = checkpoints.resume_point(self.folder, mend=self.place.rank == 0)
+        if config.optimization.max_update and updates >= config.optimization.max_update:
+            return updates, True
         if self.place.rank == 0:
-            if not begun:
+            if run is None:
                 self._check_average(config, average)
                 (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
                 start = next(iter(step.inputs[1:]), None)
                 run = runs.describe(self.recipe, step.command, config, self.place.devices, start)
             runs.begin(self.folder, run, step.where)
-        say(f"\n== {self.recipe.name}: train")
-        self._stamp(step, stamps, execute(step, lock))
+        return updates, False
 
     def _check_average(self, config: Any, average: bool) -> None:
         try:

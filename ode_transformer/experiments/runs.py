@@ -7,14 +7,17 @@ hardware and versions of every start. Records, comparisons and the runner read i
 torch and fairseq are imported by the functions that need them.
 """
 
+import contextlib
 import importlib.metadata
 import json
+import logging
 import math
 import os
 import platform
 import re
 import subprocess
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -99,6 +102,19 @@ def read(run_dir: str | Path) -> Optional[dict[str, Any]]:
         return None
     except (OSError, ValueError) as error:
         raise RunError(f"{folder / 'run.json'}: {error}") from error
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what fairseq and hydra say at every start; the program that is started says it once more."""
+    before = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def configuration(words: Sequence[str]) -> "DictConfig":

@@ -100,9 +100,11 @@ def compare(
 
 
 def _precision(one: System) -> str:
-    """That of a run; of one without ``run.json``, which an older version made, fp32."""
-    path = one.folder / "run.json"
-    return runs.read(one.folder)["precision"] if path.is_file() else "fp32"
+    """That of a run, which its ``run.json`` says."""
+    run = runs.read(one.folder)
+    if run is None:
+        raise SignificanceError(f"{one.folder}: no run is there; ode-transformer run {one.recipe.given} makes it")
+    return run["precision"]
 
 
 def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:

@@ -219,26 +219,24 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
         runs: recipes, each with its seed, and the folders that they were run in.
     """
     rows: dict[str, Row] = {}
-    systems: dict[str, list[significance.System]] = {}
+    systems: dict[str, dict[int, significance.System]] = {}
     for recipe, folder in runs:
         record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
         row = rows.setdefault(recipe.name, Row(recipe.name, recipe.name, {}, (recipe.paper or [None])[0]))
         row.records.append(record)
         row.cells = _cells(row.paper, row.records, {}, recipe)
-        systems.setdefault(recipe.name, []).append(significance.System(recipe, folder))
+        (seed,) = record["seeds"]
+        systems.setdefault(recipe.name, {})[seed] = significance.System(recipe, folder)
     lines = [markdown("Runs", list(rows.values()))]
-    baseline, *others = systems.values()
-    for other in others:
-        for first, second in zip(baseline, other, strict=False):
-            if significance.comparable(first, second):
-                found = significance.compare(first, [second])
-                seed = "" if second.recipe.seed is None else f", seed {second.recipe.seed}"
-                for test_set, named in found["test_sets"].items():
-                    p_value = named[second.recipe.name]["p_value"]
-                    lines.append(
-                        f"{second.recipe.name} against {first.recipe.name}{seed}, {test_set}: p = {p_value:.4f} "
-                        f"(paired {found['test']} of sacreBLEU)"
-                    )
+    (baseline, first), *others = systems.items()
+    for name, its in others:
+        for seed, system in its.items():
+            if seed not in first or not significance.comparable(first[seed], system):
+                continue
+            found = significance.compare(first[seed], [system])
+            for test_set, values in found["test_sets"].items():
+                p_value = f"p = {values[name]['p_value']:.4f} (paired {found['test']} of sacreBLEU)"
+                lines.append(f"{name} against {baseline}, seed {seed}, {test_set}: {p_value}")
     return "\n".join(lines)
 
 

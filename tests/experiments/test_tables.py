@@ -141,6 +141,7 @@ def runs(tmp_path, monkeypatch):
         lines = []
         for i, (hyp, ref) in enumerate(zip(translate(references, errors, seed), references, strict=True)):
             lines += [f"S-{i}\tx", f"T-{i}\t{ref}", f"H-{i}\t-0.1\t{hyp}"]
+        (folder.parent / "run.json").write_text(json.dumps({"precision": "fp32"}))
         (folder / "generate-test.txt").write_text("\n".join([*lines, "Generate test with beam=5: BLEU4 = 1"]) + "\n")
     return tmp_path
 
@@ -233,7 +234,7 @@ def test_systems_of_other_training_data_are_compared_on_the_same_references(runs
 def test_what_cannot_be_compared_is_named(runs, capsys):
     assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/floater-tiny"]) == 1
     error = capsys.readouterr().err
-    assert "floater-tiny/generate/generate-test.txt: not there; ode-transformer run" in error
+    assert "floater-tiny: no run is there; ode-transformer run quickstart/floater-tiny makes it" in error
     assert cli.main(["compare", "quickstart/transformer-tiny", "multi30k-short/rk2-tiny"]) == 1
     assert "has other test sets, or another case, than quickstart/transformer-tiny" in capsys.readouterr().err
     assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/rk2-tiny", "--samples", "0"]) == 1
