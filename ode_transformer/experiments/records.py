@@ -191,8 +191,15 @@ def curve_main(args: argparse.Namespace) -> int:
 
 
 def write(output: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file whole or not at all, and print where it is."""
-    write_json(output, content)
+    """Write a JSON file whole or not at all, and print where it is.
+
+    Raises:
+        RecordError: it cannot be written, for instance on a full disk; an older file is as it was.
+    """
+    try:
+        write_json(output, content)
+    except OSError as error:
+        raise RecordError(f"{output}: cannot be written: {error.strerror or error}") from error
     print(output)
 
 

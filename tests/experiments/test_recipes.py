@@ -46,10 +46,10 @@ def test_a_recipe_is_what_fairseq_understands(name, monkeypatch):
     assert args.arch == recipe.train.arch
     if recipe.average.last_epochs:
         assert args.keep_last_epochs == -1 or args.keep_last_epochs >= recipe.average.last_epochs
-    for words in commands(recipe, "generate"):
+    for words in commands(recipe, "generate")[:1]:  # the others differ in the subset alone
         args = options.parse_args_and_arch(options.get_generation_parser(), words[1:])
         assert (args.beam, args.lenpen) == (recipe.generate.beam, recipe.generate.lenpen)
-    for words in commands(recipe, "validate"):
+    for words in commands(recipe, "validate")[:1]:
         args = options.parse_args_and_arch(options.get_validation_parser(), words[1:])
         assert args.valid_subset in recipe.subsets and (args.max_tokens or args.batch_size)
     (prepare,) = commands(recipe, "prepare")
