@@ -112,8 +112,8 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
 
     def plain(text: str) -> str:
         for folder, name in folders.items():
-            for path in {str(folder.absolute()), str(folder.resolve())}:
-                text = re.sub(rf"{re.escape(path)}(?![^/\s])", lambda _, name=name: name, text)
+            for path in {str(folder), str(folder.absolute()), str(folder.resolve())} - {"."}:
+                text = re.sub(rf"(?<![\w./-]){re.escape(path)}(?![^/\s])", lambda _, name=name: name, text)
         return text
 
     log = read_log(run_dir / "train.log")
