@@ -6,6 +6,7 @@ configuration, each option a plain value within bounds that the file's own size 
 """
 
 import argparse
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -169,8 +170,8 @@ def open_model(path: str | Path) -> nn.Module:
 def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:
     """Refuse dictionaries other than those that the run of a checkpoint was trained with.
 
-    Another one of the same size fits, and decodes to garbage. ``scripts/train.sh`` leaves ``dictionaries.sha256`` in
-    the folder of the run; without it nothing is known, and nothing checked.
+    Another one of the same size fits, and decodes to garbage. ``ode-transformer run`` notes the dictionaries in
+    ``run.json``, in the folder of the run; without it nothing is known, and nothing checked.
 
     Args:
         checkpoint: in the folder of its run.
@@ -179,11 +180,11 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:
     Raises:
         CheckpointError: a dictionary is missing or another; names it.
     """
-    data, listed = Path(data), Path(checkpoint).parent / "dictionaries.sha256"
-    if not listed.is_file():
+    data, run = Path(data), Path(checkpoint).parent / "run.json"
+    if not run.is_file():
         return
-    with named(f"{listed}: cannot be read"):
-        trained = {name: digest for digest, name in re.findall(r"^([0-9a-f]{64}) [ *](.+)$", listed.read_text(), re.M)}
+    with named(f"{run}: does not say the dictionaries of its training"):
+        trained = dict(json.loads(run.read_text(encoding="utf-8"))["dictionaries"])
     files = [data / name for name in trained] if data.is_dir() else [data]
     for file in files:
         if not file.is_file():

@@ -53,9 +53,14 @@ updates=$(python -m ode_transformer resume "$save_dir")
 if [[ $updates -eq 0 ]]; then
     report=$(run "${start[@]}")
     echo "$report"
-    write_whole "$save_dir/start.flags" "$(sed -n 's/^fairseq-train needs: //p' <<<"$report")"
+    sed -n 's/^fairseq-train needs: //p' <<<"$report" >"$save_dir/start.flags.part"
+    mv "$save_dir/start.flags.part" "$save_dir/start.flags"
 fi
 needed=()
-if [[ -e $save_dir/start.flags ]]; then eval "needed=($(cat "$save_dir/start.flags"))"; fi
-if [[ " $* " == *" --cpu "* ]]; then keep_freed_memory; fi
+# xargs reads the quotes that keep a word together.
+if [[ -e $save_dir/start.flags ]]; then mapfile -d '' needed < <(xargs -r printf '%s\0' <"$save_dir/start.flags"); fi
+# glibc then keeps freed memory, which makes training on a CPU 1.5 times faster or more.
+if [[ " $* " == *" --cpu "* ]]; then
+    export MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=4294967296 MALLOC_TOP_PAD_=268435456
+fi
 run "${train[@]}" "${needed[@]}" "$@"

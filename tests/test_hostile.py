@@ -11,10 +11,10 @@ from fairseq.data import Dictionary
 
 from ode_transformer import checkpoints, standalone
 from ode_transformer.checkpoints import CheckpointError
-from ode_transformer.experiments import cli, plain_yaml, recipes, results
-from ode_transformer.experiments.scoring import ScoringError, read_generate_output, read_lines
+from ode_transformer.experiments import cli, plain_yaml, recipes, records, runs
+from ode_transformer.experiments.metrics.translations import ScoringError, read_generate_output, read_lines
 from ode_transformer.experiments.text import read_lines as text_lines
-from ode_transformer.files import sha256
+from ode_transformer.files import sha256, write_json
 from tests.helpers import SMALL, model, parse, small, task
 from tests.test_warm_start import SIZES, stock, words
 
@@ -237,7 +237,7 @@ def test_another_dictionary_of_the_same_size_is_refused(tmp_path, whole, capsys)
     for language in ("xx", "yy"):
         (data / f"dict.{language}.txt").write_text((whole / "dict.xx.txt").read_text())
     digest = sha256(data / "dict.xx.txt")
-    (run / "dictionaries.sha256").write_text(f"{digest}  dict.xx.txt\n{digest}  dict.yy.txt\n")
+    write_json(run / "run.json", {"dictionaries": {"dict.xx.txt": digest, "dict.yy.txt": digest}})
     path, output, dictionary = str(run / "stock.pt"), str(tmp_path / "out.pt"), str(data / "dict.xx.txt")
     start = ["warm-start", path, "--arch", "floater_tiny", "--output", output, "--data", str(data), "--", *words(SIZES)]
     commands = [
@@ -369,18 +369,21 @@ def test_chains_have_an_end(tmp_path):
 # Records
 
 
-def test_a_record_of_a_checkpoint_without_cfg_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("[1]", "is not what ode-transformer run writes"), ('{"seed": 1}', "it lacks command"), ("{", "Expecting")],
+)
+def test_a_record_of_a_damaged_run_is_named(tmp_path, content, message):
     (tmp_path / "scores").mkdir()
     (tmp_path / "scores" / "test.json").write_text("{}")
-    (tmp_path / "train.command").write_text("fairseq-train x")
+    (tmp_path / "run.json").write_text(content)
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(RECIPE))
-    write(tmp_path / "average.pt", 1)
-    with pytest.raises(results.RecordError, match=r"average\.pt: does not say the distributed_world_size and seed"):
-        results.record(recipes.load(str(tmp_path / "recipe.yaml")), tmp_path)
+    with pytest.raises(runs.RunError, match=rf"run\.json: .*{message}"):
+        records.record(recipes.load(str(tmp_path / "recipe.yaml")), tmp_path)
 
 
 def test_a_curve_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(results, "curve", lambda run_dir: {"a": 1})
+    monkeypatch.setattr(records, "curve", lambda run_dir: {"a": 1})
     output = tmp_path / "curve.json"
     output.write_text("the old one")
 
@@ -391,13 +394,6 @@ def test_a_curve_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypa
     assert cli.main(["curve", str(tmp_path), "--output", str(output)]) == 1
     assert capsys.readouterr().err == f"error: {output}: cannot be written: No space left on device\n"
     assert output.read_text() == "the old one" and [p.name for p in tmp_path.iterdir()] == ["curve.json"]
-
-
-def test_a_command_with_an_open_quote_is_no_command(tmp_path, monkeypatch):
-    monkeypatch.setattr(results, "read_log", lambda path: {})
-    (tmp_path / "train.command").write_text("fairseq-train 'x")
-    with pytest.raises(results.RecordError, match=r"train\.command: no command: No closing quotation"):
-        results.curve(tmp_path)
 
 
 # Architectures

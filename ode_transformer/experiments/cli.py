@@ -23,6 +23,15 @@ class Command(NamedTuple):
 COMMANDS = {
     "path": Command(".locate", "print the folder to give to fairseq's --user-dir"),
     "recipe": Command(".recipes", "list, check and show recipes"),
+    "run": Command(".runner", "run recipes, from data to a record; several end in a table", takes_flags=True),
+    "generate": Command(
+        ".runner",
+        "translate with other checkpoints or flags than a recipe's",
+        "add_generate_arguments",
+        "generate_main",
+        takes_flags=True,
+    ),
+    "quickstart": Command(".quickstart", "train a small system on a generated corpus and show what it translates"),
     "average": Command(".folders", "average checkpoints", "add_average_arguments", "average_main"),
     "resume": Command(
         ".folders",
@@ -39,21 +48,22 @@ COMMANDS = {
     "warm-start": Command(
         "..warm_start", "turn a Transformer's checkpoint into one of ours that goes on from there", takes_flags=True
     ),
-    "score": Command(".scoring", "score translations"),
+    "score": Command(".metrics.translations", "score translations, or read the score of a validation"),
     "text": Command(".text", "tokenise, clean, segment and check parallel text"),
     "corpus": Command(".corpus", "write the generated German-English corpus"),
     "listops": Command(".listops", "write generated ListOps expressions"),
     "bench": Command(".bench", "measure speed and memory, several systems in one run", takes_flags=True),
-    "lab": Command(".lab", "measure orders of convergence, and steps inside trained models; Table 5"),
+    "lab": Command(".lab", "measure orders of convergence, and steps inside trained models"),
     "plot": Command(".plots", "draw pictures"),
-    "record": Command(".results", "write the record of a finished run"),
-    "where": Command(".results", "print hardware and versions", "add_where_arguments", "where_main"),
+    "record": Command(".records", "write the record of a finished run"),
+    "where": Command(".records", "print hardware and versions", "add_where_arguments", "where_main"),
     "table": Command(".tables", "set what was measured beside what the papers print"),
-    "compare": Command(
-        ".tables", "test whether systems differ from a baseline", "add_compare_arguments", "compare_main"
+    "compare": Command(".significance", "test whether systems differ from a baseline"),
+    "rehearsal": Command(".rehearsal", "rehearse recipes on a CPU, and summarise what came of it"),
+    "gpu-suite": Command(
+        ".gpu_suite", "what only a GPU can show: checks, the benchmark, real training", takes_flags=True
     ),
-    "rehearsal": Command(".results", "summarise rehearsals of recipes", "add_rehearsal_arguments", "rehearsal_main"),
-    "curve": Command(".results", "write the curve of a training without a recipe", "add_curve_arguments", "curve_main"),
+    "curve": Command(".records", "write the curve of a training without a recipe", "add_curve_arguments", "curve_main"),
 }
 
 

@@ -1,4 +1,4 @@
-"""``ode-transformer lab``: orders of convergence, measured; the error of a step inside a trained model; and Table 5.
+"""``ode-transformer lab``: orders of convergence, measured, and the error of a step inside a trained model.
 
 The problem is y' = F(y) + G(y) in three dimensions, with F(y) = c A asinh(y), G(y) = c B asinh(y), c = sqrt(1 + y^2) by
 components: it is nonlinear, A and B do not commute, and with y = sinh(z) it reads z' = (A + B) z, so that the solution
@@ -9,20 +9,14 @@ The exponents are slopes of the logarithm of the error against that of h, in dou
 
 In a trained model nobody knows the solution. What one can ask a layer is how far a step of size 1 is from two of size
 1/2: for a method of order p that is the error of the step but for a factor of 1 - 2^-p (Richardson).
-
-Table 5 of the ODE Transformer's paper takes the perplexity of a language model of one layer for the truncation error
-of its step; ``scripts/ptb.sh`` trains its cells, ``lab perplexity`` sets them beside the paper's.
 """
 
 import argparse
-import json
 import math
-import shlex
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +27,7 @@ from ..numerics.coefficients import weighted_sum
 from ..numerics.integrators import HEUN, INTEGRATORS, ButcherTableau, Multistep, Polynomial, polynomial_step, rk_step
 from ..numerics.splitting import SPLITTINGS, euler, split_step
 from ..standalone import check_dictionaries, named, open_model, source_of
-from . import plots, recipes, results
+from . import plots, records, runs
 
 _A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=torch.float64)
 _B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=torch.float64)
@@ -228,112 +222,6 @@ def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], ou
     plots.save(figure, output)
 
 
-TABLE_5 = {
-    "residual": (142.33, 136.07),
-    "rk2": (131.80, 123.12),
-    "rk2-unit": (132.67, 123.90),
-    "rk2-learnable": (128.48, 121.02),
-    "rk4": (126.89, 119.46),
-}
-"""Perplexities of the paper's Table 5, with one layer and with two, by the names of ``scripts/ptb.sh``."""
-
-_SYSTEMS = {
-    ("euler", "fixed"): "residual",
-    ("heun", "fixed"): "rk2",
-    ("heun", "ones"): "rk2-unit",
-    ("heun", "sigmoid"): "rk2-learnable",
-    ("rk4", "fixed"): "rk4",
-}
-
-
-class Cell(NamedTuple):
-    """A column and a row of Table 5."""
-
-    system: str
-    form: str
-    layers: int
-
-
-def cell(command: str) -> tuple[str, str, Cell]:
-    """What a cell of Table 5 was trained with: the protocol in a few words, the whole of it, and the cell.
-
-    Raises:
-        ValueError: it is of none.
-    """
-    if not isinstance(command, str):
-        raise ValueError(f"command: must be a string, got {command!r}")
-    flags = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
-    for name, default in (("arch", ""), ("decoder-integrator", "euler"), ("coefficients", "fixed")):
-        flags.add_argument(f"--{name}", default=default)
-    flags.add_argument("--ode-residual", default="paper")
-    flags.add_argument("--seed")
-    found, protocol = flags.parse_known_args(shlex.split(command))
-    for name, default in (("decoder-embed-dim", 512), ("max-epoch", 20)):
-        flags.add_argument(f"--{name}", default=default)
-    halves = recipes.PRECISIONS[1:]
-    for name in halves:
-        flags.add_argument(f"--{name}", action="store_true")
-    more, _ = flags.parse_known_args(protocol)
-    system = _SYSTEMS.get((found.decoder_integrator, found.coefficients))
-    layers = found.arch.removeprefix("ode_transformer_lm_ptb_")
-    if system is None or layers not in ("1l", "2l"):
-        raise ValueError(f"{found.arch} of {found.decoder_integrator} steps, {found.coefficients}")
-    precision = next((name for name in halves if getattr(more, name)), "fp32")
-    words = f"{more.decoder_embed_dim} wide, {more.max_epoch} epochs, {precision}"
-    return words, shlex.join(protocol), Cell(system, found.ode_residual, int(layers[0]))
-
-
-Perplexities = dict[tuple[str, str], dict[Cell, list[float]]]
-"""One a seed, by protocol and by cell."""
-
-
-def perplexities(paths: Sequence[str | Path], split: str = "test") -> Perplexities:
-    """What records of ``scripts/ptb.sh`` say.
-
-    Raises:
-        CheckpointError: a file that is no record of a cell of Table 5, two of the same run.
-    """
-    found: Perplexities = {}
-    seen: dict[str, str | Path] = {}
-    for path in paths:
-        try:
-            record = json.loads(Path(path).read_text(encoding="utf-8"))
-            *protocol, where = cell(record["command"])
-            value = float(record["perplexity"][split])
-        except (OSError, ValueError, KeyError, TypeError, argparse.ArgumentError) as error:
-            raise CheckpointError(f"{path}: no record of a cell of Table 5 ({error})") from error
-        if record["command"] in seen:
-            raise CheckpointError(f"{path}: of the same run as {seen[record['command']]}")
-        seen[record["command"]] = path
-        found.setdefault(tuple(protocol), {}).setdefault(where, []).append(value)
-    return found
-
-
-def table_5(protocol: str, cells: dict[Cell, list[float]], split: str) -> str:
-    """A protocol's cells beside the paper's, as Markdown."""
-
-    def text(values: Sequence[float]) -> str:
-        spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-        return f"{statistics.mean(values):.2f}{spread}" if values else ""
-
-    columns = [(form, layers) for form in ("paper", "released") for layers in (1, 2)]
-    columns = [column for column in columns if any(key[1:] == column for key in cells)]
-    counts = [len(values) for values in cells.values()]
-    seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
-    head = ["system", "printed: 1 layer", "2 layers"]
-    head += [f"{form} form: {layers} layer{'s' * (layers - 1)}" for form, layers in columns]
-    lines = [
-        f"Perplexity of the {split} set, {protocol}; seeds a cell: {seeds}",
-        "",
-        f"| {' | '.join(head)} |",
-        f"|{'---|' * len(head)}",
-    ]
-    for system, paper in TABLE_5.items():
-        ours = [text(cells.get(Cell(system, *column), [])) for column in columns]
-        lines.append(f"| {' | '.join([system, *map('{:.2f}'.format, paper), *ours])} |")
-    return "\n".join(lines)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer lab``."""
     kinds = parser.add_subparsers(dest="kind", required=True)
@@ -346,25 +234,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--output", help="write the record there, as JSON")
     kind.add_argument("--picture", help=f"draw it there, {', '.join(plots.FORMATS)}")
     kind.set_defaults(measure=_orders)
-    help_ = "perplexities of one and two layers on the Penn Treebank, beside those of the ODE Transformer's Table 5"
-    kind = kinds.add_parser("perplexity", help=help_, description=help_)
-    kind.add_argument("records", nargs="*", help="of scripts/ptb.sh (default: all of results/ptb)")
-    kind.add_argument("--split", choices=("valid", "test"), default="test", help="(default: %(default)s)")
-    kind.set_defaults(measure=_perplexity)
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer lab``."""
     return args.measure(args)
-
-
-def _perplexity(args: argparse.Namespace) -> int:
-    paths = args.records or sorted((recipes.ROOT / "results" / "ptb").glob("*.json"))
-    if not paths:
-        raise SystemExit("error: no records in results/ptb; scripts/ptb.sh SYSTEM --record FILE makes them")
-    for (words, protocol), cells in sorted(perplexities(paths, args.split).items()):
-        print(f"{table_5(words, cells, args.split)}\n\n    {protocol}\n")
-    return 0
 
 
 def _orders(args: argparse.Namespace) -> int:
@@ -391,10 +265,10 @@ def _orders(args: argparse.Namespace) -> int:
             for row in layers[label]:
                 print(f"  {row['layer']:12s} {row['increment']:.4f}  {row['difference']:.4f}")
     if args.output:
-        record = {"what": "orders", "versions": results.versions(), "methods": rows, "layers": layers}
+        record = {"what": "orders", "versions": runs.versions(), "methods": rows, "layers": layers}
         if args.checkpoints:
             record |= {"text": args.text, "sentences": len(net_input["src_tokens"])}
-        results.write(Path(args.output), record)
+        records.write(Path(args.output), record)
     if args.picture:
         draw(rows, layers, args.picture)
         print(args.picture)

@@ -20,7 +20,7 @@ from ..files import whole
 from ..models.ode import SIZES
 from ..modules.positions import BiasPositions
 from ..standalone import check_dictionaries, named, open_model, source_of
-from . import results
+from . import records
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -198,12 +198,16 @@ CURVES = {"train_ppl": "training perplexity", "valid_ppl": "validation perplexit
 
 def _curve(path: Path) -> list[dict[str, Any]]:
     if path.suffix != ".json":
-        return results.read_log(path)["curve"]
+        return records.read_log(path)["curve"]
     record = json.loads(path.read_text(encoding="utf-8"))
     if isinstance(record["training"], dict):
-        return record["training"]["curve"]
-    parts = (("train", record["training"]), ("valid", record["validation"]))  # of ode-transformer curve
-    return [
+        found, parts = (
+            record["training"]["curve"],
+            (("train", record["training"].get("progress", [])), ("valid", record["training"].get("validation", []))),
+        )
+    else:
+        found, parts = [], (("train", record["training"]), ("valid", record["validation"]))  # of ode-transformer curve
+    return found + [
         {key if key == "num_updates" else f"{part}_{key}": value for key, value in entry.items()}
         for part, entries in parts
         for entry in entries
@@ -234,7 +238,7 @@ def training(paths: list[str], output: str | Path) -> None:
                 raise ValueError("no perplexity")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             message = (
-                error if isinstance(error, results.RecordError) else f"{path}: no curve of a training in it ({error!r})"
+                error if isinstance(error, records.RecordError) else f"{path}: no curve of a training in it ({error!r})"
             )
             raise CheckpointError(str(message)) from error
         name = path.stem if path.suffix == ".json" else path.parent.name or path.stem

@@ -1,10 +1,12 @@
-"""Recipes: a YAML file that says how a number is made, and the plain commands it stands for.
+"""Recipes: YAML files that say how a number is made.
 
-A recipe names data, training, averaging, decoding, scoring and the numbers that the paper prints. A file holds one, or
-with ``rows`` one a row, as a table of a paper does: each row is what the file says and, key by key, what the row says
-besides. ``extends``, in a file or a row, names one or more files to start from (relative to the file); what is said
-later wins. Files whose name begins with an underscore are such beginnings and no recipes. ``quoted`` lists rows of the
-paper's tables that it took from others.
+A recipe names its task, data, training, averaging, evaluation and the numbers that the paper prints. A file holds one
+recipe or, with ``rows``, one per row, as a table of a paper does: each row is what the file says and, key by key, what
+the row says besides. ``extends``, in a file or a row, names one or more files to start from (relative to the file);
+what is said later wins, and replaces a mapping of ``ALTERNATIVES`` as a whole. Files whose name begins with an
+underscore are such beginnings and no recipes. ``quoted`` lists rows of the paper's tables that it took from others.
+
+The schema is the dataclasses below; :mod:`.runner` makes the steps of a recipe.
 
 A recipe is code, like a Makefile: ``data.prepare`` is a command, flags name files to read and folders to write, and
 ``scripts/reproduce.sh`` runs them all. Read a stranger's before you run it; to list, check or show one runs nothing.
@@ -19,20 +21,22 @@ import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from ..errors import OdeTransformerError
 from . import plain_yaml
 
+if TYPE_CHECKING:
+    from . import runner
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
-STEPS = ("prepare", "start", "train", "average", "generate", "score")
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 SCALES = ("full", "small")
-METRICS = ("tokenised", "compound_split", "sacrebleu")
 MOST_BATCHES = 100_000  # of an update
 LONGEST_CHAIN = 8  # of recipes that start from each other, and of files that extend each other
 MOST_FILES = 1000  # that a recipe is read from
+ALTERNATIVES = ("average",)  # mappings of which one key is said, so that another cannot be added to it
 
 
 class RecipeError(OdeTransformerError):
@@ -45,8 +49,8 @@ class Data:
 
     prepare: str  # the command, from the top of the repository
     directory: str
-    source: str
-    target: str
+    source: str = ""  # languages, of translation
+    target: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,16 @@ class Generate:
 
 
 @dataclass(frozen=True)
+class Validate:
+    """``fairseq-validate``: subsets with the test set each of them is, and flags."""
+
+    subsets: dict[str, str]
+    flags: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Score:
-    """How the score is taken."""
+    """How the score of translations is taken."""
 
     lowercase: bool = False  # of sacreBLEU
     compound_split: bool = False
@@ -100,7 +112,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Paper:
-    """A row of a paper's table, as printed; a name of ``METRICS`` and BLEU for each test set."""
+    """A row of a paper's table, as printed: for each test set the value of a metric by the metric's name."""
 
     table: str
     row: str
@@ -118,13 +130,28 @@ class Recipe:
     data: Data
     train: Train
     average: Average
-    generate: Generate
+    task: str = "translation"
+    generate: Optional[Generate] = None  # of translation
+    validate: Optional[Validate] = None  # of all other tasks
     score: Score = Score()
     paper: list[Paper] = field(default_factory=list)
     hardware: str = ""  # what the paper used
+    devices: Optional[int] = None  # on how many GPUs the paper trained, where they fit the batches of an update
     note: str = ""  # what the paper leaves open and what we chose
+    seeds: list[int] = field(default_factory=list)  # that a run takes unless it is told others; else the flags' one
+    given: str = ""  # what it is loaded by: its name, or the path of a file elsewhere
     scale: str = "full"
-    seed: Optional[int] = None  # instead of the flags'
+    seed: Optional[int] = None  # of this run, instead of the flags'
+
+    @property
+    def subsets(self) -> dict[str, str]:
+        """What is evaluated: the test set that each subset of the data is."""
+        return (self.generate or self.validate).subsets
+
+    @property
+    def own_seed(self) -> int:
+        """The seed of training if nobody says otherwise."""
+        return self.train.flags.get("seed", 1)
 
 
 def groups() -> dict[str, dict]:
@@ -169,12 +196,13 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     tree = _merge(tree, rows[row] | said)
     if scale == "small":
         tree = _small(tree)
-    recipe = _build(Recipe, {"name": title, **tree, "scale": scale, "seed": seed}, str(path), "")
+    given = title if path.is_relative_to(CONFIGS) else f"{path}/{row}".rstrip("/")
+    recipe = _build(Recipe, {"name": title, **tree, "given": given, "scale": scale, "seed": seed}, str(path), "")
     if recipe.train.start and "/" not in recipe.train.start.recipe:
-        start = replace(recipe.train.start, recipe=f"{name.rpartition('/')[0]}/{recipe.train.start.recipe}")
+        start = replace(recipe.train.start, recipe=f"{given.rpartition('/')[0]}/{recipe.train.start.recipe}")
         recipe = replace(recipe, train=replace(recipe.train, start=start))
-    _check(recipe, str(path), (*_before, name))
-    return recipe
+    _check(recipe, str(path), (*_before, given))
+    return replace(recipe, seed=None) if seed == recipe.own_seed else recipe
 
 
 def _find(name: str) -> tuple[Path, str, str]:
@@ -196,7 +224,25 @@ def _find(name: str) -> tuple[Path, str, str]:
 
 
 def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
-    files = {"name": recipe.name.split("/"), "generate.subsets": recipe.generate.subsets}
+    from .metrics import METRICS
+    from .tasks import TASKS
+
+    def must(option: str, value: Any, valid: Any) -> None:
+        if value not in valid:
+            raise RecipeError(f"{path}: {option} {value!r}: must be one of {', '.join(map(str, valid))}")
+
+    must("task", recipe.task, TASKS)
+    must("train.precision", recipe.train.precision, PRECISIONS)
+    for section in ("generate", "validate"):
+        wanted = section == TASKS[recipe.task].section
+        if wanted != (getattr(recipe, section) is not None):
+            is_ = "is missing" if wanted else f"is of another task than {recipe.task}"
+            raise RecipeError(f"{path}: {section} {is_}")
+    if recipe.task == "translation":
+        for key in ("source", "target"):
+            if not getattr(recipe.data, key):
+                raise RecipeError(f"{path}: data.{key} is missing")
+    files = {"name": recipe.name.split("/"), "subsets": recipe.subsets}
     files |= {"train.start.checkpoint": [recipe.train.start.checkpoint]} if recipe.train.start else {}
     for key, found in files.items():  # files are called after them
         for part in found:
@@ -209,12 +255,12 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
     chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(recipe.average, k) is not None]
     if len(chosen) != 1 or getattr(recipe.average, chosen[0]) < 1:
         raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {chosen}")
-    if recipe.train.precision not in PRECISIONS:
-        raise RecipeError(f"{path}: train.precision {recipe.train.precision!r}: must be one of {', '.join(PRECISIONS)}")
     if not 1 <= recipe.train.batches <= MOST_BATCHES:
         raise RecipeError(
             f"{path}: train.batches must be at least 1 and at most {MOST_BATCHES}, got {recipe.train.batches}"
         )
+    if recipe.devices is not None and recipe.scale == "full":
+        must("devices", recipe.devices, divisors(recipe))
     if recipe.score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
     start = recipe.train.start
@@ -226,16 +272,17 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} has other data")
     for paper in recipe.paper if recipe.scale == "full" else []:
         for test_set, scores in paper.scores.items():
-            if test_set not in recipe.generate.subsets.values():
-                raise RecipeError(
-                    f"{path}: paper.scores {test_set!r}: none of {list(recipe.generate.subsets.values())}"
-                )
-            if unknown := [metric for metric in scores if metric not in METRICS]:
-                raise RecipeError(f"{path}: paper.scores {unknown[0]!r}: must be one of {', '.join(METRICS)}")
+            if test_set not in recipe.subsets.values():
+                raise RecipeError(f"{path}: paper.scores {test_set!r}: none of {list(recipe.subsets.values())}")
+            for metric in scores:
+                must("paper.scores", metric, METRICS)
 
 
 def _small(tree: dict) -> dict:
-    """The rehearsal of a recipe, as ``_small.yaml`` describes it."""
+    """The rehearsal of a recipe, as the file ``_small-TASK.yaml`` describes it, or ``_small.yaml`` for translation."""
+    task = tree.get("task", "translation")
+    if task != "translation":
+        return _merge(tree, _read(CONFIGS / f"_small-{task}.yaml"))
     small = _read(CONFIGS / "_small.yaml")
     data = tree.get("data", {})
     if not isinstance(data, dict):
@@ -281,8 +328,11 @@ def _extended(tree: dict, path: Path, seen: tuple[Path, ...], files: list[Path])
 
 
 def _merge(old: Mapping, new: Mapping) -> dict:
-    both = {k: _merge(old[k], v) if isinstance(v, dict) and isinstance(old.get(k), dict) else v for k, v in new.items()}
-    return {**old, **both}
+    def merged(key: str, value: Any) -> Any:
+        both = isinstance(value, dict) and isinstance(old.get(key), dict) and key not in ALTERNATIVES
+        return _merge(old[key], value) if both else value
+
+    return {**old, **{key: merged(key, value) for key, value in new.items()}}
 
 
 def _build(type_: Any, value: Any, path: str, key: str) -> Any:
@@ -327,155 +377,43 @@ def default_run_dir(recipe: Recipe) -> str:
     return f"runs/{scale}{recipe.name}" + (f".seed-{recipe.seed}" if recipe.seed is not None else "")
 
 
-def _variant(recipe: Recipe) -> list[str]:
-    """The options of the scripts that say which run of a recipe is meant."""
+def variant(recipe: Recipe) -> list[str]:
+    """The options of commands that say which run of a recipe is meant."""
     scale = ["--scale", recipe.scale] if recipe.scale != "full" else []
-    return scale + (["--seed", str(recipe.seed)] if recipe.seed is not None else [])
+    seed = recipe.own_seed if recipe.seed is None and recipe.seeds else recipe.seed  # one of its several
+    return scale + (["--seed", str(seed)] if seed is not None else [])
 
 
-def _flags(values: Mapping[str, Any]) -> list[str]:
-    out = []
-    for key, value in values.items():
-        if value is True:
-            out.append(f"--{key}")
-        elif value is not False and value is not None:
-            out += [f"--{key}", str(value)]
-    return out
+def show(recipe: Recipe, devices: Optional[int], precision: Optional[str], run_dir: str = "") -> str:
+    """The recipe as a person reads it: what it is, the paper's numbers, and the commands of every step."""
+    from . import runner
 
-
-def commands(
-    recipe: Recipe, step: str, *, run_dir: str = "", devices: int = 1, precision: str = "fp32"
-) -> list[list[str]]:
-    """The plain commands of one step, to be run from the top of the repository.
-
-    Args:
-        recipe: what to do.
-        step: one of ``STEPS``.
-        run_dir: where checkpoints, translations and scores go; by default ``default_run_dir``.
-        devices: the number of devices that train together; the update frequency follows from it.
-        precision: one of ``PRECISIONS``.
-
-    Raises:
-        RecipeError: unknown step or precision; a number of devices that does not divide the recipe's.
-    """
-    run_dir = run_dir or default_run_dir(recipe)
-    average = f"{run_dir}/average.pt"
-    if step not in STEPS:
-        raise RecipeError(f"step {step!r}: must be one of {', '.join(STEPS)}")
-    if step == "prepare":
-        return [shlex.split(recipe.data.prepare)]
-    if step == "start":
-        return _start_commands(recipe, run_dir)
-    if step == "train":
-        return [_train_command(recipe, run_dir, devices, precision)]
-    if step == "average":
-        ((key, count),) = [(k, v) for k, v in vars(recipe.average).items() if v is not None]
-        which = [f"--{key.replace('_', '-')}", str(count)]
-        return [["python", "-m", "ode_transformer", "average", run_dir, *which, "--output", average]]
-    if step == "generate":
-        return [
-            [
-                *("fairseq-generate", *_data(recipe), "--gen-subset", subset, "--path", average),
-                *("--beam", str(recipe.generate.beam), "--lenpen", str(recipe.generate.lenpen)),
-                # With its default of 8, fairseq leaves out up to seven sentences at the end (fairseq issue 5036).
-                *("--required-batch-size-multiple", "1"),
-                *_flags(recipe.generate.flags),
-                *("--results-path", f"{run_dir}/generate"),
-            ]
-            for subset in recipe.generate.subsets
-        ]
-    return [
-        [
-            *("scripts/score.sh", "--generate-output", f"{run_dir}/generate/generate-{subset}.txt"),
-            *("--target-lang", recipe.data.target),
-            *(["--lowercase"] if recipe.score.lowercase else []),
-            *(["--compound-split"] if recipe.score.compound_split else []),
-            *(["--join-hyphens"] if recipe.score.join_hyphens else []),
-            *_reference("--ref", recipe, "tok", subset),
-            *_reference("--reference", recipe, "raw", subset),
-        ]
-        for subset in recipe.generate.subsets
-    ]
-
-
-def _start_commands(recipe: Recipe, run_dir: str) -> list[list[str]]:
-    start = recipe.train.start
-    if start is None:
-        return []
-    train = ["scripts/train.sh", start.recipe, *_variant(recipe)]
-    if not start.warm_start:
-        return [train]
-    source, output = _start_files(recipe, run_dir)
-    warm_start = ["python", "-m", "ode_transformer", "warm-start", source, "--arch", recipe.train.arch]
-    warm_start += ["--approximate"] if start.approximate else []
-    flags = _flags(recipe.train.flags)
-    return [train, [*warm_start, "--output", output, "--data", recipe.data.directory, "--", *flags]]
-
-
-def _start_files(recipe: Recipe, run_dir: str) -> tuple[str, str]:
-    """The checkpoint of the other recipe, and the one that training begins from."""
-    start = recipe.train.start
-    other = load(start.recipe, scale=recipe.scale, seed=recipe.seed)
-    source = f"{default_run_dir(other)}/{start.checkpoint}"
-    return source, f"{run_dir}/start.pt" if start.warm_start else source
-
-
-def _train_command(recipe: Recipe, run_dir: str, devices: int, precision: str) -> list[str]:
-    if precision not in PRECISIONS:
-        raise RecipeError(f"precision {precision!r}: must be one of {', '.join(PRECISIONS)}")
-    if devices not in divisors(recipe):
-        raise RecipeError(
-            f"{recipe.name}: {devices} devices do not divide the {recipe.train.batches} batches of an update; "
-            f"take one of {divisors(recipe)}"
-        )
-    if precision == "bf16" and recipe.train.arch.startswith("transformer"):
-        raise RecipeError(f"bf16: with --arch {recipe.train.arch} fairseq takes it for a TPU; take fp16 or amp")
-    return [
-        *("fairseq-train", *_data(recipe), "--arch", recipe.train.arch),
-        *_flags({**recipe.train.flags, **({} if recipe.seed is None else {"seed": recipe.seed})}),
-        *(["--finetune-from-model", _start_files(recipe, run_dir)[1]] if recipe.train.start else []),
-        *("--distributed-world-size", str(devices), "--update-freq", str(recipe.train.batches // devices)),
-        *("--save-dir", run_dir),
-        # Batches anew for each epoch: else they depend on the epoch that the process began with, and a run that was
-        # stopped learns from others than one that was not.
-        *("--update-epoch-batch-itr", "True"),
-        *("--log-format", "json", "--log-interval", "50", "--no-progress-bar"),
-        *([f"--{precision}"] if precision != "fp32" else []),
-    ]
-
-
-def _data(recipe: Recipe) -> list[str]:
-    data = recipe.data
-    languages = ["--source-lang", data.source, "--target-lang", data.target]
-    return [data.directory, "--user-dir", "ode_transformer", "--task", "translation", *languages]
-
-
-def _reference(option: str, recipe: Recipe, kind: str, subset: str) -> list[str]:
-    # Left beside the binarised data by its preparation: fairseq's own references have <<unk>> for unknown words.
-    path = f"{recipe.data.directory}/{kind}/{subset}.{recipe.data.target}"
-    return [option, path] if (ROOT / path).is_file() else []
-
-
-def show(recipe: Recipe, **options: Any) -> str:
-    """The recipe as a person reads it: what it is, the paper's number, and the commands of every step."""
+    place = _place(recipe, devices, precision)
     lines = [f"# {recipe.name}: {recipe.description}"]
     if recipe.scale == "small":
         lines.append(
             "# A rehearsal on little text, of the same architecture and depth but narrow: no result of the paper."
         )
     else:
-        lines += _about(recipe)
-    for step in STEPS:
-        if found := commands(recipe, step, **options):
-            lines += [f"\n# {step}", *map(shlex.join, found)]
+        lines += _about(recipe, place.devices, place.precision)
+    for step in runner.steps(recipe, place, run_dir):
+        lines += ([] if f"\n# {step.name}" in lines else [f"\n# {step.name}"]) + [step.line()]
     return "\n".join(lines)
 
 
-def _about(recipe: Recipe) -> list[str]:
+def _place(recipe: Recipe, devices: Optional[int], precision: Optional[str]) -> "runner.Place":
+    """On the paper's GPUs, unless others are asked for."""
+    from . import runner
+
+    devices = devices or (recipe.devices if recipe.scale == "full" else None) or 1
+    return runner.Place(devices=devices, precision=precision or recipe.train.precision)
+
+
+def _about(recipe: Recipe, devices: int, precision: str) -> list[str]:
     """The paper's numbers and hardware, the size of an update, and what we chose."""
     lines = []
     for paper in recipe.paper:
-        scores = [f"{bleu} {metric} on {t}" for t, found in paper.scores.items() for metric, bleu in found.items()]
+        scores = [f"{value} {metric} on {t}" for t, found in paper.scores.items() for metric, value in found.items()]
         details = [
             paper.parameters and f"{paper.parameters} parameters",
             paper.updates and f"trained for {paper.updates}",
@@ -483,8 +421,14 @@ def _about(recipe: Recipe) -> list[str]:
         lines.append(f"# paper: {', '.join(filter(None, [*scores, *details]))} ({paper.table}, {paper.row})")
     if recipe.hardware:
         lines.append(f"# hardware: {recipe.hardware}")
-    if tokens := recipe.train.flags.get("max-tokens"):
-        lines.append(f"# an update: {recipe.train.batches} batches of up to {tokens:,} tokens")
+    size = [f"up to {recipe.train.flags[k]:,} {unit}" for k, unit in
+            (("max-tokens", "tokens"), ("batch-size", "examples")) if k in recipe.train.flags]  # fmt: skip
+    lines.append(
+        f"# an update: {recipe.train.batches} batches of {' and '.join(size)}; "
+        f"on {devices} GPU{'s' * (devices > 1)} each takes {recipe.train.batches / devices:g}, in {precision}"
+    )
+    if recipe.seeds:
+        lines.append(f"# seeds: {', '.join(map(str, recipe.seeds))}")
     return lines + [f"# note: {line}" for line in recipe.note.splitlines()]
 
 
@@ -501,43 +445,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed.add_argument("--paper", action="store_true", help="of those that reproduce a row of a paper")
     actions.add_parser("check", help="read every recipe; the exit status says whether all are sound")
     shown = actions.add_parser("show", help="print what a recipe is and the commands of its steps")
-    shown.add_argument("name")
-    command = actions.add_parser("command", help="print the commands of one step, one a line")
-    command.add_argument("name")
-    command.add_argument("step", choices=STEPS)
-    devices = actions.add_parser("devices", help="print how many of N devices a recipe can use")
-    devices.add_argument("name")
-    devices.add_argument("available", type=int, metavar="N")
-    run_dir = actions.add_parser("run-dir", help="print where a recipe's run goes by default")
-    run_dir.add_argument("name")
-    for sub in (shown, command, devices, run_dir):
-        add_variant(sub)
+    command = actions.add_parser("command", help="print the commands of one step, one per line")
     for sub in (shown, command):
+        sub.add_argument("name")
+        if sub is command:
+            sub.add_argument("step")
+        add_variant(sub)
         sub.add_argument("--run-dir", default="", help="where the run's files go (default: runs/<recipe>)")
-        sub.add_argument("--devices", type=int, default=1, help="devices that train together (default: 1)")
-        sub.add_argument("--precision", choices=PRECISIONS, default="fp32")
-
-
-def _print(recipe: Recipe, args: argparse.Namespace) -> None:
-    if args.action == "devices":
-        print(max(n for n in divisors(recipe) if n <= max(args.available, 1)))
-    elif args.action == "run-dir":
-        print(default_run_dir(recipe))
-    else:
-        options = {"run_dir": args.run_dir, "devices": args.devices, "precision": args.precision}
-        if args.action == "show":
-            print(show(recipe, **options))
-        else:
-            print("\n".join(map(shlex.join, commands(recipe, args.step, **options))))
+        sub.add_argument("--devices", type=int, help="devices that train together (default: as many as the paper's)")
+        sub.add_argument("--precision", choices=PRECISIONS, help="(default: the paper's)")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer recipe``; the exit status."""
     if args.action == "list":
         print("\n".join(name for name in names() if not args.paper or load(name).paper))
-    elif args.action == "check":
+        return 0
+    if args.action == "check":
         for name in names():
             print(load(name).name)
-    else:
-        _print(load(args.name, scale=args.scale, seed=args.seed), args)
+        return 0
+    recipe = load(args.name, scale=args.scale, seed=args.seed)
+    if args.action == "show":
+        print(show(recipe, args.devices, args.precision, args.run_dir))
+        return 0
+    from . import runner
+
+    place = runner.Place(
+        devices=args.devices or recipe.devices or 1, precision=args.precision or recipe.train.precision
+    )
+    found = runner.steps(recipe, place, args.run_dir)
+    chosen = [step for step in found if step.name == args.step]
+    if not chosen and args.step != "start":  # most recipes start from nothing
+        raise RecipeError(f"step {args.step!r}: must be one of {', '.join(dict.fromkeys(s.name for s in found))}")
+    print("\n".join(step.line() for step in chosen), end="\n" if chosen else "")
     return 0

@@ -35,25 +35,17 @@ if [[ $quick -eq 1 ]]; then
 fi
 run "${bench[@]}" suite --missing --device "$device" --precision "$precision" --directory "$directory" "${contests[@]}"
 if [[ ${#contests[@]} -gt 0 ]]; then exit; fi
-kind=$device
+kind=$device suffix=.json
 if [[ $device-$precision != cpu-fp32 ]]; then kind+=-$precision; fi
+if [[ $kind != cpu ]]; then suffix=.$kind.json; fi
 lengths=$directory/lengths-$kind.json
 if [[ $precision != amp && ! -e $lengths ]]; then
     run "${bench[@]}" lengths --device "$device" --dtype "$precision" --output "$lengths"
 fi
-suffix=.json
-if [[ $kind != cpu ]]; then suffix=.$kind.json; fi
 costs=()
 for record in "$lengths" "$directory/depth$suffix" "$directory/vocabulary$suffix"; do
     if [[ -e $record ]]; then costs+=("$record"); fi
 done
 run python -m ode_transformer plot costs "${costs[@]}" --output "$directory/costs-$kind.png"
-records=()
-for record in "$directory"/*.json; do
-    case $(basename "$record") in
-    lengths-*) ;;
-    *) records+=("$record") ;;
-    esac
-done
-run "${bench[@]}" table "${records[@]}" >"$directory/tables.md.part"
+run "${bench[@]}" table "$directory"/!(lengths-*).json >"$directory/tables.md.part"
 mv "$directory/tables.md.part" "$directory/tables.md"

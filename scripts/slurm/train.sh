@@ -8,7 +8,7 @@
 #SBATCH --output=slurm-%j.log
 # Train a recipe under Slurm, on one machine or several, then average, translate and score on one GPU.
 #
-# Usage: scripts/slurm/train.sh RECIPE [options of scripts/train.sh] [-- more flags of fairseq-train]
+# Usage: scripts/slurm/train.sh RECIPE [options of `ode-transformer run`] [-- more flags of fairseq-train]
 #   to be given to sbatch, with options of its own before it: sbatch --nodes 2 scripts/slurm/train.sh ode/wmt14-en-de/rk2
 #   RECIPE             a name that `ode-transformer recipe list` prints
 #
@@ -25,18 +25,17 @@ esac
 [[ -n ${SLURM_JOB_ID:-} ]] || { echo "error: to be run with sbatch; scripts/reproduce.sh runs without Slurm" >&2; exit 1; }
 cd "${SLURM_SUBMIT_DIR:-.}"
 
-# One task a machine, which starts a process a GPU; fairseq reads the job's machines from Slurm's variables.
+# One task per machine, which starts a process per GPU; fairseq reads the job's machines from Slurm's variables.
 port=$((20000 + SLURM_JOB_ID % 20000))
-options=() flags=()
-recipe=$1
-shift
-while [[ $# -gt 0 ]]; do
-    if [[ $1 == -- ]]; then shift; flags=("$@"); break; fi
-    options+=("$1")
-    shift
+options=("$@") flags=()
+for i in "${!options[@]}"; do
+    if [[ ${options[i]} == -- ]]; then
+        flags=("${options[@]:i+1}") options=("${options[@]:0:i}")
+        break
+    fi
 done
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-}
-srun scripts/train.sh "$recipe" "${options[@]}" -- --distributed-port "$port" "${flags[@]}"
+srun scripts/train.sh "${options[@]}" -- --distributed-port "$port" "${flags[@]}"
 
 # scripts/reproduce.sh finds the training done, and does the rest.
-srun --nodes=1 --ntasks=1 scripts/reproduce.sh "$recipe" "${options[@]}" --trained
+srun --nodes=1 --ntasks=1 scripts/reproduce.sh "${options[@]}" --trained

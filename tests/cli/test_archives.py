@@ -573,7 +573,7 @@ def test_the_stand_in_writes_what_fairseq_preprocess_writes(tmp_path):
 
 def count(path: Path, tokeniser: text.Tokeniser) -> tuple[int, int, int]:
     """Lines, tokens, and tokens after compound splitting."""
-    from ode_transformer.experiments.scoring import split_compounds
+    from ode_transformer.experiments.metrics.bleu import split_compounds
 
     found = list(tokeniser.sacremoses(text.read_lines(path)))
     return len(found), *(sum(len(line.split()) for line in x) for x in (found, split_compounds(found)))

@@ -1,8 +1,6 @@
 """The laboratory: orders as theory has them, steps inside models that are what a layer computes, bad input."""
 
 import json
-import re
-import subprocess
 
 import pytest
 import torch
@@ -13,7 +11,7 @@ from ode_transformer.experiments import cli, lab
 from ode_transformer.modules.layers import Sublayer
 from ode_transformer.numerics.integrators import INTEGRATORS, Multistep
 from tests.experiments.test_plots import write
-from tests.helpers import ROOT, batch, environment, small
+from tests.helpers import batch, small
 
 ORDERS = {row["method"]: row for row in lab.orders()}
 
@@ -157,70 +155,3 @@ def test_bad_files_are_named(tmp_path, sentences, capsys):
     (tmp_path / "text").write_text("s899\n")
     assert cli.main(["lab", "orders", path, *sentences]) == 1
     assert "rk2.pt: cannot read the sentences" in capsys.readouterr().err
-
-
-ASK_ALL = 'for cell; do read -ra words <<<"$cell"; scripts/ptb.sh --dry-run "${words[@]}"; done'
-
-
-def records(folder, cells):
-    """Records as scripts/ptb.sh makes them, of trainings that were not: by name the perplexity and a cell's words."""
-    words = ["bash", "-c", ASK_ALL, "ask-all", *(cell for _, cell in cells.values())]
-    done = subprocess.run(words, cwd=ROOT, env=environment(), check=True, capture_output=True, text=True)
-    commands = [line for line in done.stdout.splitlines() if line.startswith("fairseq-train")]
-    for (name, (perplexity, _)), command in zip(cells.items(), commands, strict=True):
-        command = re.sub(r"--save-dir \S+", "--save-dir RUN", command)
-        scores = {"test": perplexity, "valid": perplexity + 1}
-        (folder / name).write_text(json.dumps({"command": command, "perplexity": scores}))
-    return [str(folder / name) for name in cells]
-
-
-def test_table_5(tmp_path, capsys):
-    cells = {f"{name}.json": (100 + i, f"{name} --layers {1 + i % 2}") for i, name in enumerate(lab.TABLE_5)}
-    cells |= {
-        "seed.json": (103, "residual --seed 2"),
-        "small.json": (250, "rk4 --small --form released"),
-        "other.json": (260, "rk4 --fp16 -- --max-update 10"),
-    }
-    paths = records(tmp_path, cells)
-    assert cli.main(["lab", "perplexity", *paths]) == 0
-    small, half, full = sorted(f"Perplexity{shown}" for shown in capsys.readouterr().out.split("Perplexity")[1:])
-    assert small.startswith("Perplexity of the test set, 128 wide, 3 epochs, fp32; seeds a cell: 1\n")
-    assert "| rk4 | 126.89 | 119.46 | 250.00 |\n" in small and "| rk2 | 131.80 | 123.12 |  |\n" in small
-    assert "512 wide, 20 epochs, fp16; seeds a cell: 1\n" in half and "| rk4 | 126.89 | 119.46 | 260.00 |\n" in half
-    assert "--fp16 --max-update 10" in half
-    assert "512 wide, 20 epochs, fp32; seeds a cell: 1 to 2\n" in full
-    for row in (
-        "| residual | 142.33 | 136.07 | 101.50 ± 2.12 |  |",
-        "| rk2 | 131.80 | 123.12 |  | 101.00 |",
-        "| rk2-unit | 132.67 | 123.90 | 102.00 |  |",
-        "| rk2-learnable | 128.48 | 121.02 |  | 103.00 |",
-        "| rk4 | 126.89 | 119.46 | 104.00 |  |",
-    ):
-        assert f"{row}\n" in full
-    assert cli.main(["lab", "perplexity", paths[-1], "--split", "valid"]) == 0
-    assert "261.00" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("no json", "no record of a cell"),
-        (
-            '{"command": "fairseq-train x --arch macaron_tiny", "perplexity": {"test": 1}}',
-            "macaron_tiny of euler steps",
-        ),
-        ('{"command": "fairseq-train x --arch ode_transformer_lm_ptb_1l"}', "'perplexity'"),
-        ('{"command": null}', "must be a string"),
-    ],
-)
-def test_records_of_other_things_are_named(tmp_path, content, message, capsys):
-    (tmp_path / "x.json").write_text(content)
-    assert cli.main(["lab", "perplexity", str(tmp_path / "x.json")]) == 1
-    shown = capsys.readouterr().err
-    assert "x.json" in shown and message in shown
-
-
-def test_a_run_counts_once(tmp_path, capsys):
-    (record,) = records(tmp_path, {"x.json": (9, "rk2")})
-    assert cli.main(["lab", "perplexity", record, record]) == 1
-    assert "of the same run as" in capsys.readouterr().err

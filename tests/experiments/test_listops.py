@@ -1,4 +1,4 @@
-"""ListOps: the grammar, the values, the sets; and training on them through the script."""
+"""ListOps: the grammar, the values, the sets; and training on them."""
 
 import itertools
 import json
@@ -6,10 +6,11 @@ import subprocess
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.experiments import listops
+from ode_transformer.experiments import cli, listops, recipes
 from tests.helpers import ROOT, environment
 
 DIGITS = st.integers(0, 9)
@@ -109,34 +110,42 @@ def data(tmp_path_factory):
     return out
 
 
-def test_from_expressions_to_a_curve(data, tmp_path):
-    words = ["transevolve_small_randomff_1", "--data", data, "--run-dir", tmp_path, "--cpu"]
-    words += ["--updates", 2, "--interval", 1]
-    size = ["--encoder-embed-dim", 16, "--encoder-ffn-embed-dim", 32, "--encoder-attention-heads", 2]
-    done = run("scripts/listops.sh", *words, "--", *size, "--batch-size", 16, "--num-workers", 0)
-    assert done.returncode == 0, done.stdout + done.stderr
-    record = json.loads((tmp_path / "record.json").read_text())
-    assert [entry["num_updates"] for entry in record["validation"]] == [1, 2]
-    assert 0 <= record["validation"][-1]["accuracy"] <= 100
-    assert record["parameters"]["trained"] < record["parameters"]["all"]
-    assert str(tmp_path) not in record["command"]
-    log = (tmp_path / "train.log").read_text()
-    again = run("scripts/listops.sh", *words, "--", *size, "--batch-size", 16, "--num-workers", 0)
-    assert again.returncode == 0 and (tmp_path / "train.log").read_text() == log, "no update too many"
-    (tmp_path / ".trained").unlink()
-    again = run("scripts/listops.sh", *words, "--", *size, "--batch-size", 16, "--num-workers", 0)
-    assert "has its 2 updates" in again.stderr and (tmp_path / "train.log").read_text() == log
-    other = run("scripts/listops.sh", *words, "--", *size, "--batch-size", 8, "--num-workers", 0)
-    assert other.returncode == 1 and "holds another run; take another --run-dir" in other.stderr
+@pytest.mark.full
+def test_from_expressions_to_the_accuracy_of_the_best_model(data, tmp_path):
+    size = {"encoder-embed-dim": 16, "encoder-ffn-embed-dim": 32, "encoder-attention-heads": 2, "num-workers": 0}
+    length = {"max-update": 4, "validate-interval-updates": 1, "save-interval-updates": 1, "batch-size": 16}
+    tree = {
+        "extends": str(ROOT / "configs" / "listops.yaml"),
+        "data": {"prepare": "true", "directory": str(data)},
+        "train": {"flags": size | length},
+        "rows": {"randomff-1": {}},
+    }
+    (tmp_path / "l.yaml").write_text(yaml.safe_dump(tree))
+    words = ["run", f"{tmp_path}/l.yaml/randomff-1", "--run-dir", str(tmp_path / "run"), "--seed", "1", "--cpu"]
+    assert cli.main(words) == 0
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    validation = record["training"]["validation"]
+    assert [entry["num_updates"] for entry in validation] == [1, 2, 3, 4]
+    valid, test = (record["scores"][f"listops_{split}"]["accuracy"]["value"] for split in ("valid", "test"))
+    assert valid == max(entry["accuracy"] for entry in validation) and 0 <= test <= 100
+    assert record["averaged"] == ["checkpoint_best.pt"]
+    assert record["training"]["trained_parameters"] < record["training"]["parameters"]
+
+
+def test_the_papers_protocol_is_the_recipes():
+    """Width 256, 8 heads, a peak of .5 d^-1/2 8000^-1/2 after 8,000 updates; five runs' best on the test set."""
+    recipe = recipes.load("listops/fullff-1")
+    flags = recipe.train.flags
+    assert flags["warmup-updates"] == 8000 < flags["max-update"] and recipe.seeds == [1, 2, 3, 4, 5]
+    assert flags["lr"] == pytest.approx(0.5 * 256**-0.5 * 8000**-0.5, rel=2e-3)
+    assert recipe.average.best == 1 and flags["best-checkpoint-metric"] == "accuracy"
+    assert "listops_test" in recipe.subsets.values()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["scripts/listops.sh"], "an ARCH is needed"),
-        (["scripts/listops.sh", "a", "--updates", "0"], "--updates 0: must be a positive number"),
         (["data-prep/prepare-listops.sh", "--train", "0"], "--train 0: must be a positive number"),
-        (["python", "-m", "ode_transformer", "listops", "x", "--shortest", "9", "--longest", "5"], "--shortest 9"),
     ],
 )
 def test_bad_input_is_named(words, message):
@@ -144,7 +153,9 @@ def test_bad_input_is_named(words, message):
     assert done.returncode == 1 and message in done.stderr
 
 
-def test_too_few_expressions_are_named(tmp_path):
-    done = run("python", "-m", "ode_transformer", "listops", tmp_path / "x", "--shortest", "2", "--longest", "3")
-    assert done.returncode == 1
-    assert "--test 2000: there are too few expressions of --shortest 2 to --longest 3 symbols" in done.stderr
+def test_expressions_that_cannot_be_are_named(tmp_path):
+    words = ["listops", str(tmp_path / "x"), "--longest"]
+    with pytest.raises(SystemExit, match="--test 2000: there are too few expressions of --shortest 2 to --longest 3"):
+        cli.main([*words, "3", "--shortest", "2"])
+    with pytest.raises(SystemExit, match="--shortest 9"):
+        cli.main([*words, "5", "--shortest", "9"])

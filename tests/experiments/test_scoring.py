@@ -14,8 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ode_transformer.experiments import cli, scoring
-from ode_transformer.experiments.scoring import ScoringError
+from ode_transformer.experiments import cli
+from ode_transformer.experiments.metrics import bleu, validation
+from ode_transformer.experiments.metrics import translations as scoring
+from ode_transformer.experiments.metrics.translations import ScoringError
+from ode_transformer.experiments.metrics.validation import ValidationError
 
 ROOT = Path(__file__).resolve().parents[2]
 # All that Python takes for a blank and multi-bleu.perl, which reads bytes, does not.
@@ -53,14 +56,14 @@ lines = st.lists(st.tuples(words, blanks), max_size=12).map(lambda pairs: "".joi
 @given(st.lists(st.tuples(lines, lines), min_size=1, max_size=6))
 def test_tokenised_bleu_is_that_of_multi_bleu(pairs):
     hyps, refs = map(list, zip(*pairs, strict=True))
-    assert scoring.multi_bleu(hyps, refs)["line"] == oracle(*([x.encode() for x in side] for side in (hyps, refs)))
+    assert bleu.multi_bleu(hyps, refs)["line"] == oracle(*([x.encode() for x in side] for side in (hyps, refs)))
 
 
 def test_tokenised_bleu_of_a_thousand_sentences():
     rng = random.Random(1)
     refs = [" ".join(rng.choice("abcdefghij") for _ in range(rng.randint(1, 25))) for _ in range(1000)]
     hyps = [" ".join(w if rng.random() < 0.8 else "z" for w in r.split() if rng.random() < 0.95) for r in refs]
-    assert scoring.multi_bleu(hyps, refs)["line"] == oracle(*([x.encode() for x in side] for side in (hyps, refs)))
+    assert bleu.multi_bleu(hyps, refs)["line"] == oracle(*([x.encode() for x in side] for side in (hyps, refs)))
 
 
 @pytest.mark.parametrize(
@@ -83,16 +86,16 @@ def test_tokenised_bleu_of_a_thousand_sentences():
     ],
 )
 def test_printed_line(hyp, ref, line):
-    assert scoring.multi_bleu([hyp], [ref])["line"] == line == oracle([hyp.encode()], [ref.encode()])
+    assert bleu.multi_bleu([hyp], [ref])["line"] == line == oracle([hyp.encode()], [ref.encode()])
 
 
 def test_blanks_are_protected_by_characters_that_the_text_lacks():
     # U+100000 in the text must not be taken for the no-break space of another token.
-    assert scoring.multi_bleu(["a\U00100000b"], ["a\xa0b"])["precisions"][0] == 0
+    assert bleu.multi_bleu(["a\U00100000b"], ["a\xa0b"])["precisions"][0] == 0
 
 
 def test_compound_splitting():
-    split = scoring.split_compounds
+    split = bleu.split_compounds
     assert split(["ein T-Shirt - rot"]) == ["ein T ##AT##-##AT## Shirt - rot"]
     assert split(["a-b-c"]) == ["a ##AT##-##AT## b-c"]  # a match ends where the next could begin, as in the original
     assert split(["aa-bb-cc"]) == ["aa ##AT##-##AT## bb ##AT##-##AT## cc"]
@@ -130,6 +133,32 @@ def test_the_reference_is_the_longer_one():
     assert (found["sacrebleu"]["hyp_len"], found["sacrebleu"]["ref_len"]) == (4, 7)
     assert found["sacrebleu"]["bleu"] == pytest.approx(100 * math.exp(1 - 7 / 4))
     assert found["chrf"]["score"] < scoring.score(["a b c d e f g"], ["a b c d"], "en")["chrf"]["score"]
+
+
+def test_transevolves_own_score():
+    """Plain text, lower-cased, split at blanks alone, smoothed: a number of its own."""
+    smoothed = scoring.score(["a b c x e"], ["a b c d e"], "en")
+    precisions = [4 / 5, 2 / 4, 1 / 3, 1 / (2 * 2)]  # none of the two 4-grams is right
+    assert smoothed["transevolve"]["bleu"] == pytest.approx(100 * math.prod(precisions) ** 0.25)
+    assert smoothed["tokenised"]["bleu"] == 0
+    found = scoring.score(["Das Haus , gut ."], ["das haus , gut ."], "de")["transevolve"]
+    assert (found["bleu"], found["hyp_len"]) == (0, 3), "three words, since commas are parts of them in plain text"
+    assert {"case:lc", "tok:none", "smooth:exp"} <= set(found["signature"].split("|"))
+
+
+def test_the_scores_of_a_validation(tmp_path, capsys):
+    log, output = tmp_path / "test.log", tmp_path / "scores" / "test.json"
+    head = "2026-01-01 00:00:00 | INFO | test | "
+    log.write_text(head + json.dumps({"test_loss": "6.1", "test_ppl": "68.59", "test_accuracy": "40.1"}) + "\n")
+    words = ["score", "--validation-log", str(log)]
+    assert cli.main([*words, "--metric", "perplexity", "--output", str(output)]) == 0
+    assert "68.59" in capsys.readouterr().out
+    assert json.loads(output.read_text())["perplexity"]["value"] == 68.59
+    assert validation.score(log, "test", "accuracy")["accuracy"]["value"] == 40.1
+    with pytest.raises(ValidationError, match="no entry of subset valid"):
+        validation.score(log, "valid", "accuracy")
+    log.write_text(head + json.dumps({"test_loss": "6.1"}) + "\n")
+    assert cli.main(words) == 1 and "no perplexity of subset test" in capsys.readouterr().err
 
 
 def test_french_and_english_detokenisation():
@@ -306,7 +335,8 @@ def test_lower_case_against_a_cased_reference_is_noticed(tmp_path, capsys):
 def test_scoring_needs_neither_torch_nor_fairseq():
     code = """
 import sys
-from ode_transformer.experiments import cli, recipes, scoring, tables, text
+from ode_transformer.experiments import cli, recipes, runner, tables, text
+from ode_transformer.experiments.metrics import translations
 sys.exit(any(m in sys.modules for m in ("torch", "fairseq")))
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

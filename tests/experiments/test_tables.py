@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from ode_transformer.experiments import cli, recipes, scoring, tables
+from ode_transformer.experiments import cli, recipes, significance, tables
+from ode_transformer.experiments.metrics import translations
+from ode_transformer.experiments.significance import SignificanceError
 from ode_transformer.experiments.tables import TableError
 from tests.helpers import ROOT
 
@@ -102,6 +104,15 @@ def test_an_unknown_group_is_named(folder, capsys):
     assert "no group of recipes 'multi30'; there are: " in capsys.readouterr().err
 
 
+def test_perplexities_stand_in_a_table_like_any_other(capsys):
+    assert cli.main(["table", "ptb-short", "ptb", "listops"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("| rk2-unit-2 | 233.71 |") for line in lines)
+    assert "| RK2, released form | 123.12 |  |  |  |" in lines and "| Residual | 142.33 |  |  |  |" in lines
+    assert any(line.startswith("perplexity: `") for line in lines)
+    assert "| fullFF-1 | 42.2 |  |  |  |" in lines and "| Reformer | 37.3 |  |  |  |" in lines
+
+
 # Comparisons
 
 
@@ -130,18 +141,19 @@ def runs(tmp_path, monkeypatch):
         lines = []
         for i, (hyp, ref) in enumerate(zip(translate(references, errors, seed), references, strict=True)):
             lines += [f"S-{i}\tx", f"T-{i}\t{ref}", f"H-{i}\t-0.1\t{hyp}"]
+        (folder.parent / "run.json").write_text(json.dumps({"precision": "fp32"}))
         (folder / "generate-test.txt").write_text("\n".join([*lines, "Generate test with beam=5: BLEU4 = 1"]) + "\n")
     return tmp_path
 
 
 def load(*names):
-    return [recipes.load(f"quickstart/{name}-tiny") for name in names]
+    return [significance.system(recipes.load(f"quickstart/{name}-tiny")) for name in names]
 
 
-@pytest.mark.parametrize("test", tables.TESTS)
+@pytest.mark.parametrize("test", significance.TESTS)
 def test_what_differs_is_found(runs, test):
     baseline, *others = load("transformer", "macaron", "rk2", "rk4")
-    found = tables.compare(baseline, others, test, 300)["test_sets"]["generated"]
+    found = significance.compare(baseline, others, test, 300)["test_sets"]["generated"]
     p = {name.split("/")[1]: values["p_value"] for name, values in found.items()}
     assert p["transformer-tiny"] is None
     assert p["rk4-tiny"] < 0.01 and p["rk2-tiny"] > 0.05
@@ -158,11 +170,11 @@ def test_what_is_compared_are_the_scores(runs):
         (data / kind / "test.en").write_text("\n".join(lines) + "\n")
     for lowercase in (False, True):
         score = recipes.Score(lowercase=lowercase)
-        systems = [replace(system, score=score) for system in load("transformer", "rk2")]
-        found = tables.compare(systems[0], systems[1:], "bootstrap", 10)["test_sets"]["generated"]
+        systems = [system._replace(recipe=replace(system.recipe, score=score)) for system in load("transformer", "rk2")]
+        found = significance.compare(systems[0], systems[1:], "bootstrap", 10)["test_sets"]["generated"]
         for name in found:
-            hyps, refs = scoring.read_generate_output(runs / f"runs/{name}/generate/generate-test.txt")
-            expected = scoring.score(hyps, refs, "en", raw_ref=raw, lowercase=lowercase)["sacrebleu"]["bleu"]
+            hyps, refs = translations.read_generate_output(runs / f"runs/{name}/generate/generate-test.txt")
+            expected = translations.score(hyps, refs, "en", raw_ref=raw, lowercase=lowercase)["sacrebleu"]["bleu"]
             assert found[name]["bleu"] == pytest.approx(expected)
 
 
@@ -190,38 +202,42 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     found = tables.tables("quickstart", folder)
     for label, starred in (("rk4-tiny", True), ("rk4-tiny, fp16", False)):
         assert any(cell.differs() for cell in row(found, label).cells.values()) == starred
-    (runs / "runs/quickstart/rk4-tiny/train.command").write_text("fairseq-train data --fp16 --seed 1 \n")
+    (runs / "runs/quickstart/rk4-tiny/run.json").write_text(json.dumps({"precision": "fp16"}))
     assert cli.main(["compare", *names, "--samples", "300"]) == 1
     assert "were run in several precisions, fp16, fp32" in capsys.readouterr().err
 
 
 def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):
     baseline, system = load("transformer", "rk4")
-    elsewhere = replace(
-        system,
-        data=replace(system.data, directory="data-bin/other"),
-        generate=replace(system.generate, subsets={"test1": "generated"}),
+    other = system.recipe
+    elsewhere = system._replace(
+        recipe=replace(
+            other,
+            data=replace(other.data, directory="data-bin/other"),
+            generate=replace(other.generate, subsets={"test1": "generated"}),
+        )
     )
     output = runs / "runs/quickstart/rk4-tiny/generate/generate-test.txt"
     output.rename(output.with_name("generate-test1.txt"))
     assert (
-        tables.compare(baseline, [elsewhere], "bootstrap", 100)["test_sets"]["generated"][system.name]["p_value"] < 0.05
+        significance.compare(baseline, [elsewhere], "bootstrap", 100)["test_sets"]["generated"][other.name]["p_value"]
+        < 0.05
     )
     (runs / "data-bin/other/raw").mkdir(parents=True)
     (runs / "data-bin/other/raw/test1.en").write_text("other\n" * 400)
     with pytest.raises(
-        TableError, match="rk4-tiny: has other references of generated than quickstart/transformer-tiny"
+        SignificanceError, match="rk4-tiny: has other references of generated than quickstart/transformer-tiny"
     ):
-        tables.compare(baseline, [elsewhere])
+        significance.compare(baseline, [elsewhere])
 
 
 def test_what_cannot_be_compared_is_named(runs, capsys):
     assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/floater-tiny"]) == 1
     error = capsys.readouterr().err
-    assert "floater-tiny/generate/generate-test.txt: not there; scripts/reproduce.sh" in error
+    assert "floater-tiny: no run is there; ode-transformer run quickstart/floater-tiny makes it" in error
     assert cli.main(["compare", "quickstart/transformer-tiny", "multi30k-short/rk2-tiny"]) == 1
     assert "has other test sets, or another case, than quickstart/transformer-tiny" in capsys.readouterr().err
     assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/rk2-tiny", "--samples", "0"]) == 1
     assert "--samples 0: must be 1 or more" in capsys.readouterr().err
-    with pytest.raises(TableError, match="--test t: must be one of bootstrap, randomisation"):
-        tables.compare(*(lambda a, b: (a, [b]))(*load("transformer", "rk2")), "t")
+    with pytest.raises(SignificanceError, match="--test t: must be one of bootstrap, randomisation"):
+        significance.compare(*(lambda a, b: (a, [b]))(*load("transformer", "rk2")), "t")

@@ -2,11 +2,11 @@
 
 import json
 import random
-import re
 import subprocess
 
 import pytest
 import torch
+import yaml
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import FairseqLanguageModel, build_model
@@ -16,6 +16,7 @@ from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import train as train_cli
 
 from ode_transformer import checkpoints
+from ode_transformer.experiments import cli
 from ode_transformer.models.language_model import OdeLanguageModel
 from tests.helpers import ROOT, USER_DIR, architectures, configure, dictionary, environment, flags, parse
 
@@ -164,35 +165,24 @@ def test_evaluation_has_the_loss_of_training(data, tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("more", [["rk2-learnable"], ["rk4", "--form", "released", "--layers", "2"]])
-def test_the_script_trains_and_its_perplexity_is_that_of_training(data, tmp_path, more):
+@pytest.mark.parametrize("row", ["rk2-learnable-1", "rk4-2-released"])
+def test_a_recipe_trains_and_its_perplexity_is_that_of_training(data, tmp_path, row):
     run_dir = tmp_path / "run"
-    words = ["scripts/ptb.sh", *more, "--small", "--cpu", "--data", str(data), "--run-dir", str(run_dir), "--"]
-    words += ["--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "16", "--max-tokens", "600", "--lr", "0.01"]
-    for _ in range(2):  # the second trains no more
-        done = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    log = (run_dir / "train.log").read_text()
-    assert log.count("num. shared model params") == 1
+    tree = {
+        "extends": str(ROOT / "configs" / "ptb-short.yaml"),
+        "data": {"prepare": "true", "directory": str(data)},
+        "train": {"flags": {"max-tokens": 600, "lr": 0.01, "num-workers": 0}},
+        "rows": {row: {"train": {"flags": {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 16}}}},
+    }
+    (tmp_path / "lm.yaml").write_text(yaml.safe_dump(tree))
+    assert cli.main(["run", f"{tmp_path}/lm.yaml/{row}", "--cpu", "--run-dir", str(run_dir)]) == 0
     record = json.loads((run_dir / "record.json").read_text())
-    losses = [entry["loss"] for entry in record["validation"]]
+    losses = [entry["valid_loss"] for entry in record["training"]["curve"]]
     assert len(losses) == 3 and losses[-1] < losses[0]
-    assert record["perplexity"]["valid"] == pytest.approx(2 ** min(losses), rel=1e-3)  # three digits are logged
-    assert record["perplexity"]["test"] == pytest.approx(record["perplexity"]["valid"], rel=0.3)
-    assert re.match(r"fairseq-train bin .*--save-dir RUN", record["command"])
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["rk3"], "SYSTEM 'rk3': must be one of residual, rk2,"),
-        pytest.param(["rk2", "--layers", "3"], "--layers 3: must be 1 or 2", marks=pytest.mark.full),
-        pytest.param(["rk2", "--form", "new"], "--form new: must be paper or released", marks=pytest.mark.full),
-    ],
-)
-def test_bad_cells_are_named(words, message):
-    done = subprocess.run(["scripts/ptb.sh", *words], cwd=ROOT, env=environment(), capture_output=True, text=True)
-    assert done.returncode == 1 and message in done.stderr
+    test, valid = (record["scores"][f"ptb_{split}"]["perplexity"]["value"] for split in ("test", "valid"))
+    assert valid == pytest.approx(2 ** min(losses), rel=1e-3)  # three digits are logged
+    assert test == pytest.approx(valid, rel=0.3)
+    assert record["averaged"] == ["checkpoint_best.pt"]
 
 
 # The data

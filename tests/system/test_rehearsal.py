@@ -1,4 +1,4 @@
-"""Rows of the papers, rehearsed whole on a miniature of Multi30k's raw text: `scripts/rehearse.sh` has the rest."""
+"""Rows of the papers, rehearsed whole on a miniature of Multi30k's raw text: `scripts/rehearse.sh` does the rest."""
 
 import json
 import shutil
@@ -10,6 +10,7 @@ from tests.cli.test_data_prep import write_raw
 from tests.helpers import ROOT, environment
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("row", ["ode/wmt16-en-ro/rk2-learnable", "floater/wmt14-en-de/floater-base"])
 def test_a_row_of_a_paper_from_raw_text_to_a_record(tmp_path, row):
     """The second is warm-started from a Transformer, which is trained before."""

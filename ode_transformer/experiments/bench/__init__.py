@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .. import recipes, results
+from .. import recipes, records, runs
 from . import contest, lengths, suite
 from .contest import STOCK, Setting, System
 
@@ -76,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _record(what: str, measured: dict[str, Any]) -> dict[str, Any]:
-    hardware = {**results.hardware(), "threads": torch.get_num_threads()}
-    return {"what": what, "hardware": hardware, "versions": results.versions(), **measured}
+    hardware = {**runs.hardware(), "threads": torch.get_num_threads()}
+    return {"what": what, "hardware": hardware, "versions": runs.versions(), **measured}
 
 
 def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _suite(args: argparse.Namespace) -> int:
         memory = args.memory and not args.quick and setting.what == "training"
         record = _measure(suite.SUITE[name].systems(), setting, memory)
         if not args.quick:
-            results.write(output, record)
+            records.write(output, record)
         print(suite.table(name, record), end="\n\n", flush=True)
     return 1 if left else 0
 
@@ -157,5 +157,5 @@ def main(args: argparse.Namespace) -> int:
         record = _measure(systems, setting, args.memory)
         print(suite.table("-", record))
     if args.output:
-        results.write(Path(args.output), record)
+        records.write(Path(args.output), record)
     return 0

@@ -1,12 +1,7 @@
-"""Scores of a translation, side by side and labelled, so that no number can be taken for another.
+"""Scores of translations, side by side and labelled, so that no number can be taken for another.
 
-- Tokenised BLEU, which papers print: the tokens as they are, the numbers those of Moses' ``multi-bleu.perl``.
-- The same after compound splitting, which papers on English-German print: ``a-b`` becomes ``a ##AT##-##AT## b``.
-- sacreBLEU and chrF of the detokenised text, with their signatures: the ones to compare with anybody's.
-
-The first two are sacreBLEU's BLEU without its tokeniser and without smoothing. What differs from ``multi-bleu.perl``
-is taken care of here: that program reads bytes, so it ends a line at a line feed only and a token at ASCII blanks
-only, where Python also knows U+0085, U+00A0, U+2028, U+3000 and others.
+Tokenised BLEU, the same after compound splitting, sacreBLEU, TransEvolve's BLEU and chrF: see :mod:`.bleu` and
+:mod:`.chrf`. Here are the texts that they are taken of, and the command ``ode-transformer score``.
 
 Imports neither torch nor fairseq.
 """
@@ -20,16 +15,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sacrebleu.metrics import BLEU, CHRF
 from sacremoses import MosesDetokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
-from ..errors import OdeTransformerError
+from ...errors import OdeTransformerError
+from ...files import write_json
+from . import chrf, validation
+from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_bleu
 
 LANGUAGES = tuple(sorted(set(NonbreakingPrefixes().available_langs.values())))
 COMPOUND_LANGUAGES = ("de",)
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
-ASCII_BLANKS = frozenset(" \t\n\r\f\v")
 SHOWN = 5  # sentences named in a message
 _ID = r"\d{1,18}"  # of a sentence
 
@@ -60,8 +56,8 @@ def score(
 
     Returns:
         ``tokenised``, ``compound_split`` (or None), ``sacrebleu`` (each with ``bleu``, ``precisions``, ``bp``,
-        ``ratio``, ``hyp_len``, ``ref_len`` and the printed ``line``), ``chrf``, signatures of the last two,
-        ``reference`` (``raw`` or ``detokenised``), ``sentences``, ``target_lang`` and ``lowercase``.
+        ``ratio``, ``hyp_len``, ``ref_len`` and the printed ``line``), ``transevolve`` likewise, ``chrf``, signatures of
+        the last three, ``reference`` (``raw`` or ``detokenised``), ``sentences``, ``target_lang`` and ``lowercase``.
 
     Raises:
         ScoringError: unequal or no lines, an unknown language, compound splitting of another language.
@@ -83,10 +79,6 @@ def score(
     reference = "raw" if raw_ref is not None else "detokenised"
     if raw_ref is None:
         raw_ref = detokenise(ref_tok, target_lang)
-    bleu = BLEU(lowercase=lowercase, trg_lang=target_lang)
-    chrf = CHRF(lowercase=lowercase)
-    detokenised = bleu.corpus_score(hyp_raw, [raw_ref])
-    characters = chrf.corpus_score(hyp_raw, [raw_ref])
     return {
         "target_lang": target_lang,
         "sentences": len(hyp_tok),
@@ -94,63 +86,10 @@ def score(
         "tokenised": multi_bleu(hyp_tok, ref_tok),
         "compound_split": multi_bleu(*map(split_compounds, (hyp_tok, ref_tok))) if compound_split else None,
         "reference": reference,
-        "sacrebleu": {
-            "bleu": detokenised.score,
-            "precisions": detokenised.precisions,
-            "bp": detokenised.bp,
-            "ratio": detokenised.ratio,
-            "hyp_len": detokenised.sys_len,
-            "ref_len": detokenised.ref_len,
-            "signature": str(bleu.get_signature()),
-            "line": detokenised.format(width=2),
-        },
-        "chrf": {"score": characters.score, "signature": str(chrf.get_signature())},
+        "sacrebleu": detokenised_bleu(hyp_raw, raw_ref, target_lang, lowercase=lowercase),
+        "transevolve": transevolve_bleu(hyp_raw, raw_ref),
+        "chrf": chrf.take(hyp_raw, raw_ref, lowercase=lowercase),
     }
-
-
-def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """BLEU of tokens as they are, equal to ``multi-bleu.perl`` in all that it prints.
-
-    An empty hypothesis corpus, where that program divides by zero, scores 0.
-    """
-    both = _protect_blanks([*hypotheses, *references])
-    metric = BLEU(tokenize="none", smooth_method="none", force=True)
-    result = metric.corpus_score(both[: len(hypotheses)], [both[len(hypotheses) :]])
-    # 100 * (c / t) and not 100 * c / t: the order of operations decides the last printed digit now and then.
-    precisions = [100 * (c / t) if t else 0.0 for c, t in zip(result.counts, result.totals, strict=True)]
-    if result.ref_len:
-        line = (
-            f"BLEU = {result.score:.2f}, {'/'.join(f'{p:.1f}' for p in precisions)} (BP={result.bp:.3f}, "
-            f"ratio={result.ratio:.3f}, hyp_len={result.sys_len}, ref_len={result.ref_len})"
-        )
-    else:
-        line = "BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"
-    return {
-        "bleu": result.score,
-        "precisions": precisions,
-        "bp": result.bp,
-        "ratio": result.ratio,
-        "hyp_len": result.sys_len,
-        "ref_len": result.ref_len,
-        "line": line,
-    }
-
-
-def _protect_blanks(lines: Sequence[str]) -> list[str]:
-    """Put private-use characters that the text does not hold for its blanks beyond ASCII, which end no token."""
-    used = set().union(*lines)
-    free = (chr(c) for c in range(0x100000, 0x10FFFE) if chr(c) not in used)
-    table = {ord(c): next(free) for c in sorted(used) if c.isspace() and c not in ASCII_BLANKS}
-    return [line.translate(table) for line in lines] if table else list(lines)
-
-
-def split_compounds(lines: Sequence[str]) -> list[str]:
-    """Split tokens at hyphens, ``a-b`` to ``a ##AT##-##AT## b``, as the script that papers used does.
-
-    On bytes as there, which matters where a single letter beyond ASCII stands between two hyphens.
-    """
-    split = re.compile(rb"(\S)-(\S)")
-    return [split.sub(rb"\1 ##AT##-##AT## \2", line.encode()).decode() for line in lines]
 
 
 def detokenise(lines: Sequence[str], lang: str) -> list[str]:
@@ -258,6 +197,8 @@ def report(result: dict[str, Any]) -> str:
     rows += [
         ("sacreBLEU (detokenised)", result["sacrebleu"]["line"]),
         ("  signature", result["sacrebleu"]["signature"]),
+        ("TransEvolve's BLEU", result["transevolve"]["line"]),
+        ("  signature", result["transevolve"]["signature"]),
         ("chrF (detokenised)", f"chrF2 = {result['chrf']['score']:.2f}"),
         ("  signature", result["chrf"]["signature"]),
         ("  their reference", reference),
@@ -267,11 +208,11 @@ def report(result: dict[str, Any]) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``scripts/score.sh`` and ``ode-transformer score``."""
+    """The flags of ``ode-transformer score``."""
     parser.add_argument("--generate-output", metavar="FILE", help="output of fairseq-generate")
     parser.add_argument("--hyp", metavar="FILE", help="tokenised translations, instead of --generate-output")
     parser.add_argument("--ref", metavar="FILE", help="tokenised references; wins over those in --generate-output")
-    parser.add_argument("--target-lang", required=True, metavar="LANG", help="such as de")
+    parser.add_argument("--target-lang", metavar="LANG", help="such as de; needed for translations")
     parser.add_argument("--reference", metavar="FILE", help="raw references, for sacreBLEU and chrF")
     parser.add_argument("--lowercase", action="store_true", help="sacreBLEU and chrF ignore case")
     parser.add_argument("--compound-split", action="store_true", help="add BLEU after compound splitting (de only)")
@@ -283,17 +224,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="|".join(SEGMENTATIONS),
         help="join subword units (default: there must be none; bare: subword_nmt)",
     )
+    validation.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--output", metavar="FILE", help="write the JSON object there, too")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer score``; the exit status."""
-    result = _score_files(args)
-    print(json.dumps(result) if args.json else report(result))
+    if args.validation_log:
+        result = validation.score(args.validation_log, args.subset, args.metric)
+        text = validation.report(result)
+    else:
+        result = _score_files(args)
+        text = report(result)
+    if args.output:
+        write_json(args.output, result)
+    print(json.dumps(result) if args.json else text)
     return 0
 
 
 def _score_files(args: argparse.Namespace) -> dict[str, Any]:
+    if args.target_lang is None:
+        raise ScoringError(f"--target-lang is needed; it must be one of {', '.join(LANGUAGES)}")
     if bool(args.generate_output) == bool(args.hyp) or (args.hyp and not args.ref):
         raise ScoringError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
     if args.generate_output:

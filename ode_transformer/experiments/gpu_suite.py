@@ -1,0 +1,257 @@
+"""What only a GPU can show: checks in every precision, the benchmark, then real training, several runs at once.
+
+By default the tiny systems at full budget on Multi30k, and Table 5 of the ODE Transformer on the Penn Treebank, three
+seeds. Needs no network; needs Multi30k in the folder that ``ODE_TRANSFORMER_DATA`` names, and leaves Table 5 out where
+there is no ptb in it.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import cli, recipes, runner
+from .runs import RunError
+
+TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
+LEAST = 20  # seconds for which nothing is begun any more
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that the suite makes: a recipe with its seed, in a precision."""
+
+    recipe: recipes.Recipe
+    precision: str
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        seed = "" if self.recipe.seed is None else f" --seed {self.recipe.seed}"
+        return f"{self.recipe.given}{seed} {self.precision}"
+
+    def files(self, runs: Path, out: Path) -> tuple[Path, Path]:
+        """Its folder, and its record: NAME.json, with seed and precision before the suffix where they are not usual."""
+        seed = "" if self.recipe.seed is None else f".seed-{self.recipe.seed}"
+        precision = "" if self.precision == "fp32" else f".{self.precision}"
+        folder = f"{self.recipe.name.replace('/', '.')}{seed}.{self.precision}"
+        return runs / folder, out / f"{self.recipe.name}{seed}{precision}.json"
+
+    def fits(self) -> bool:
+        """Whether it can be trained in this precision: fairseq takes bf16 for a TPU with its own models."""
+        return self.precision != "bf16" or not self.recipe.train.arch.startswith("transformer")
+
+    def command(self, runs: Path, out: Path, args: argparse.Namespace) -> list[str]:
+        """The command that makes it."""
+        folder, record = self.files(runs, out)
+        place = ["--cpu"] if args.cpu else ["--devices", "1"]
+        words = [*runner.OURS, "run", self.recipe.given, "--run-dir", str(folder), "--record", str(record)]
+        return [*words, *recipes.variant(self.recipe), f"--{self.precision}", *place, "--", *args.flags]
+
+
+def jobs_of(args: argparse.Namespace) -> list[Job]:
+    """What is to be run, in its order."""
+    names = args.systems
+    if names is None:
+        names = [n for n in recipes.names() if n.startswith("multi30k-full/") and not re.search("-warm-|-longer-", n)]
+        data = Path(os.environ.get("ODE_TRANSFORMER_DATA") or os.devnull)
+        if any(path.exists() for path in (recipes.ROOT / "data-bin" / "ptb", data / "ptb", data / "ptb.tar.xz")):
+            names += [n for n in recipes.names() if n.startswith("ptb/")]
+    found = []
+    for precision in args.precisions:
+        for name in names:
+            seeds = recipes.load(name).seeds or [None]
+            found += [Job(recipes.load(name, seed=seed), precision) for seed in seeds]
+    return [job for job in found if job.fits()]
+
+
+class Suite:
+    """The suite within its time."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.runs, self.out = Path(args.runs).absolute(), Path(args.out).absolute()
+        self.deadline = time.monotonic() + 60 * args.minutes
+        self.jobs = jobs_of(args)
+        self.failed = False
+        self.checks = self.out / "gpu-checks.txt"
+
+    def left(self) -> float:
+        """The seconds that are left."""
+        return self.deadline - time.monotonic()
+
+    def done(self, job: Job) -> bool:
+        """Whether there is a record of a job."""
+        return job.files(self.runs, self.out)[1].is_file()
+
+    def timed(self, words: Sequence[str], output: Path | None = None) -> int:
+        """Run a command until the time is over; its exit status."""
+        with contextlib.ExitStack() as stack:
+            where = stack.enter_context(open(output, "wb")) if output else None
+            try:
+                done = subprocess.run(
+                    words,
+                    cwd=recipes.ROOT,
+                    env=runner.environment({}),
+                    stdout=where,
+                    stderr=where and subprocess.STDOUT,
+                    timeout=max(self.left(), 1),
+                )
+            except subprocess.TimeoutExpired:
+                return TIMED_OUT
+        return done.returncode
+
+    def check(self) -> None:
+        """The tests that need a GPU; what they print is kept, under another name if one failed."""
+        if self.checks.is_file():
+            return
+        runner.say("== checks")
+        failed = self.out / "gpu-checks.failed.txt"
+        status = self.timed([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/gpu"], failed)
+        if status == 0:
+            failed.replace(self.checks)
+        elif status != TIMED_OUT:
+            runner.say("\n".join(failed.read_text(errors="replace").splitlines()[-40:]))
+            self.failed = True
+
+    def bench(self) -> None:
+        """The contests of the benchmark that have no record yet."""
+        for precision in self.args.bench:
+            if self.left() > LEAST:
+                runner.say(f"== benchmark, {precision}")
+                words = [sys.executable, "-m", "ode_transformer", "bench", "suite", "--device", "cuda", "--missing"]
+                words += ["--precision", precision, "--directory", str(self.out / "bench")]
+                self.failed |= self.timed(words) not in (0, TIMED_OUT)
+
+    def train(self) -> None:
+        """All runs, some at a time, one GPU each in turn."""
+        place = runner.Place(cpu=self.args.cpu)
+        # The data once, before several runs want them.
+        prepare = [runner.steps(job.recipe, place)[0] for job in self.jobs]
+        for step in {tuple(step.command): step for step in prepare}.values():
+            runner.execute(step)
+        count = max(runner.gpu_count(), 1)
+        devices = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")
+        running: list[tuple[Job, subprocess.Popen]] = []
+        waiting = [job for job in self.jobs if not self.done(job)]
+        begun = 0
+        try:
+            while running or (waiting and self.left() > LEAST):
+                while waiting and len(running) < self.args.jobs and self.left() > LEAST:
+                    job = waiting.pop(0)
+                    running.append((job, self.start(job, devices[begun % len(devices)])))
+                    begun += 1
+                time.sleep(1)
+                for job, process in [pair for pair in running if pair[1].poll() is not None]:
+                    running.remove((job, process))
+                    if process.returncode:
+                        self.failed = True
+                        log = job.files(self.runs, self.out)[0] / "suite.log"
+                        runner.say(f"failed: {job.name}")
+                        runner.say("\n".join(log.read_text(errors="replace").splitlines()[-20:]))
+                if self.left() <= 0:
+                    break
+        finally:  # each runner ends its training; the next call goes on there
+            for _, process in running:
+                process.terminate()
+            for _, process in running:
+                process.wait()
+
+    def start(self, job: Job, device: str) -> subprocess.Popen:
+        """Start a run on a device; its output goes to ``suite.log`` in its folder."""
+        runner.say(f"== {job.name}")
+        folder = job.files(self.runs, self.out)[0]
+        folder.mkdir(parents=True, exist_ok=True)
+        words = [sys.executable, *job.command(self.runs, self.out, self.args)[1:]]
+        environment = runner.environment({"CUDA_VISIBLE_DEVICES": device})
+        with open(folder / "suite.log", "ab") as log:
+            return subprocess.Popen(
+                words,
+                cwd=recipes.ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def report(self) -> int:
+        """Say what is done and what is left; how much that is."""
+        left = 0
+        if not self.args.cpu:
+            if not self.checks.is_file():
+                left += 1
+                print(f"left: the checks (see {self.out / 'gpu-checks.failed.txt'})")
+            for precision in self.args.bench:
+                words = ["bench", "suite", "--device", "cuda", "--precision", precision, "--missing", "--list"]
+                left += bool(cli.main([*words, "--directory", str(self.out / "bench")]))
+        for job in self.jobs:
+            if self.done(job):
+                print(f"done: {job.name}")
+            else:
+                left += 1
+                print(f"left: {job.name} (log: {job.files(self.runs, self.out)[0] / 'suite.log'})")
+        return left
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer gpu-suite``."""
+    precisions = recipes.PRECISIONS
+    add = parser.add_argument
+    add("--minutes", type=int, default=9, metavar="N", help="stop after so long; the next call goes on (default: 9)")
+    add("--jobs", type=int, default=4, metavar="N", help="systems that train at once (default: 4)")
+    add("--runs", help="where checkpoints go (default: runs/gpu)")
+    add("--out", help="where the small result files go (default: results)")
+    add(
+        "--systems",
+        nargs="+",
+        metavar="RECIPE",
+        help="(default: all of multi30k-full that start from nothing, and ptb)",
+    )
+    add(
+        "--precisions", nargs="+", choices=precisions, default=["fp32", "fp16"], help="to train in (default: fp32 fp16)"
+    )
+    add("--bench", nargs="*", choices=precisions, default=["fp16"], help="to benchmark in (default: fp16)")
+    add("--cpu", action="store_true", help="rehearse without a GPU, with more flags")
+    add("--dry-run", action="store_true", help="print what would be run")
+    parser.epilog = (
+        "Words behind -- are more flags of fairseq-train, to rehearse: `-- --max-update 20`, with --runs and --out "
+        "of its own. --out gets gpu-checks.txt, bench/CONTEST.cuda-PRECISION.json and a record of every finished run; "
+        "what is there is not done again."
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer gpu-suite``; the exit status is 1 if something failed."""
+    for option in ("minutes", "jobs"):
+        if getattr(args, option) < 1:
+            raise RunError(f"--{option} {getattr(args, option)}: must be a positive number")
+    if args.flags and not (args.runs and args.out):
+        raise RunError("flags behind -- need --runs and --out: a rehearsal is no result")
+    args.runs, args.out = args.runs or recipes.ROOT / "runs" / "gpu", args.out or recipes.ROOT / "results"
+    if not args.cpu and not args.dry_run and runner.gpu_count() == 0:
+        raise RunError("no GPU is there; rehearse with --cpu")
+    suite = Suite(args)
+    if args.dry_run:
+        for job in suite.jobs:
+            if not suite.done(job):
+                print(shlex.join(job.command(suite.runs, suite.out, args)))
+        return 0
+    suite.out.mkdir(parents=True, exist_ok=True)
+    with contextlib.chdir(recipes.ROOT):
+        if not args.cpu:
+            suite.check()
+            suite.bench()
+        suite.train()
+        left = suite.report()
+    if not left:
+        print("all done")
+    elif not suite.failed:
+        print(f"{left} left; call again")
+    return int(suite.failed)

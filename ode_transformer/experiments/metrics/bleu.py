@@ -1,0 +1,86 @@
+"""BLEU (Papineni et al. 2002) in four kinds, none of which can be set beside another.
+
+- ``tokenised``, which most papers print: the tokens as they are, the numbers those of Moses' ``multi-bleu.perl``.
+- ``compound_split``, which papers on English-German print: the same after ``a-b`` became ``a ##AT##-##AT## b``.
+- ``sacrebleu``: of the detokenised text, with its signature; the one to compare with anybody's.
+- ``transevolve``: what TransEvolve's released code computes, tensor2tensor's BLEU of detokenised text that is
+  lower-cased and split at blanks, with exponential smoothing.
+
+The first two are sacreBLEU's BLEU without its tokeniser and without smoothing. What differs from ``multi-bleu.perl``
+is taken care of here: that program reads bytes, so it ends a line at a line feed only and a token at ASCII blanks
+only, where Python also knows U+0085, U+00A0, U+2028, U+3000 and others.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.bleu import BLEUScore
+
+ASCII_BLANKS = frozenset(" \t\n\r\f\v")
+
+
+def detokenised_bleu(
+    hypotheses: Sequence[str], references: Sequence[str], target_lang: str, *, lowercase: bool = False
+) -> dict[str, Any]:
+    """sacreBLEU of plain text, one string per sentence."""
+    metric = BLEU(lowercase=lowercase, trg_lang=target_lang)
+    result = metric.corpus_score(hypotheses, [references])
+    return _parts(result, result.precisions, result.format(width=2)) | {"signature": str(metric.get_signature())}
+
+
+def transevolve_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+    """TransEvolve's own score of plain text: lower-cased, split at blanks, smoothed."""
+    metric = BLEU(lowercase=True, tokenize="none", smooth_method="exp", force=True)
+    result = metric.corpus_score(hypotheses, [references])
+    return _parts(result, result.precisions, result.format(width=2)) | {"signature": str(metric.get_signature())}
+
+
+def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+    """BLEU of tokens as they are, equal to ``multi-bleu.perl`` in all that it prints.
+
+    An empty hypothesis corpus, where that program divides by zero, scores 0.
+    """
+    both = _protect_blanks([*hypotheses, *references])
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    result = metric.corpus_score(both[: len(hypotheses)], [both[len(hypotheses) :]])
+    # 100 * (c / t) and not 100 * c / t: the order of operations decides the last printed digit now and then.
+    precisions = [100 * (c / t) if t else 0.0 for c, t in zip(result.counts, result.totals, strict=True)]
+    if result.ref_len:
+        line = (
+            f"BLEU = {result.score:.2f}, {'/'.join(f'{p:.1f}' for p in precisions)} (BP={result.bp:.3f}, "
+            f"ratio={result.ratio:.3f}, hyp_len={result.sys_len}, ref_len={result.ref_len})"
+        )
+    else:
+        line = "BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)"
+    return _parts(result, precisions, line)
+
+
+def _parts(result: BLEUScore, precisions: list[float], line: str) -> dict[str, Any]:
+    return {
+        "bleu": result.score,
+        "precisions": precisions,
+        "bp": result.bp,
+        "ratio": result.ratio,
+        "hyp_len": result.sys_len,
+        "ref_len": result.ref_len,
+        "line": line,
+    }
+
+
+def _protect_blanks(lines: Sequence[str]) -> list[str]:
+    """Put private-use characters that the text does not hold for its blanks beyond ASCII, which end no token."""
+    used = set().union(*lines)
+    free = (chr(c) for c in range(0x100000, 0x10FFFE) if chr(c) not in used)
+    table = {ord(c): next(free) for c in sorted(used) if c.isspace() and c not in ASCII_BLANKS}
+    return [line.translate(table) for line in lines] if table else list(lines)
+
+
+def split_compounds(lines: Sequence[str]) -> list[str]:
+    """Split tokens at hyphens, ``a-b`` to ``a ##AT##-##AT## b``, as the script that papers used does.
+
+    On bytes as there, which matters where a single letter beyond ASCII stands between two hyphens.
+    """
+    split = re.compile(rb"(\S)-(\S)")
+    return [split.sub(rb"\1 ##AT##-##AT## \2", line.encode()).decode() for line in lines]

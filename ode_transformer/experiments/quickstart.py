@@ -1,0 +1,41 @@
+"""The quickstart: a recipe from nothing to its BLEU, and ten of its translations."""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from . import cli, recipes, runner
+from .metrics.translations import read_generate_output, read_lines
+from .tasks.translation import translations
+
+RECIPE = "quickstart/macaron-tiny"
+SHOWN = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer quickstart``."""
+    parser.add_argument("--run-dir", help=f"where the files go (default: runs/{RECIPE})")
+    parser.add_argument("--seed", type=int, help="of training (default: 1)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer quickstart``; the exit status."""
+    began = time.monotonic()
+    recipe = recipes.load(RECIPE, seed=args.seed)
+    folder = Path(args.run_dir).absolute() if args.run_dir else recipes.ROOT / recipes.default_run_dir(recipe)
+    seed = ["--seed", str(args.seed)] if args.seed is not None else []
+    cpu = [] if runner.gpu_count() else ["--cpu"]  # where it is meant to run, too
+    if status := cli.main(["run", RECIPE, "--run-dir", str(folder), *seed, *cpu]):
+        return status
+    output = translations(str(folder), "test")
+    ours, right = read_generate_output(output)
+    sources = dict(line.split("\t", 1) for line in read_lines(output) if line.startswith("S-"))
+    print("\nTen held-out sentences, their translations, and what is right:")
+    for i in range(SHOWN):
+        print(f"\nsource  {sources[f'S-{i}']}\nours    {ours[i]}\nright   {right[i]}")
+    score = json.loads((folder / "scores" / "test.json").read_text(encoding="utf-8"))
+    seconds = round(time.monotonic() - began)
+    bleu = score["tokenised"]["bleu"]
+    print(f"\nBLEU {bleu:.2f} on {score['sentences']} held-out sentences; this call took {seconds} seconds")
+    return 0

@@ -1,0 +1,213 @@
+"""Records of runs: what was run, on what, with which versions, and what came out.
+
+A record is a small JSON file that is written from the files of a finished run: its log, its scores, its data's
+manifest. Nothing in it is typed by hand.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import OdeTransformerError
+from ..files import sha256, write_json
+from . import recipes, runs
+
+FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR")  # variables that name one
+
+
+class RecordError(OdeTransformerError):
+    """A run without what a record needs; the message names the file and what it lacks."""
+
+
+def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a log has of some kinds; without the kind before each key. An entry that a kill cut short is none."""
+    for kind, body in re.findall(rf"\| INFO \| ({'|'.join(kinds)}) \| (\{{[^{{}}\n]*\}})", text):
+        yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
+
+
+def read_log(path: Path) -> dict[str, Any]:
+    """Read fairseq's JSON lines of progress from a log of ``fairseq-train --log-format json``.
+
+    Returns:
+        ``curve``, a list with an entry per epoch (training and validation loss, perplexity or accuracy, gradient norm,
+        words per second, updates, wall seconds since the process began); ``training`` and ``validation``, the same by
+        updates, each time that it was logged; ``seconds``, the processes' wall time in all.
+
+    Raises:
+        RecordError: it is no such log, or no epoch ended.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror}") from error
+    curve: dict[int, dict[str, Any]] = {}
+    steps: dict[str, dict[int, dict[str, float]]] = {"train_inner": {}, "valid": {}}
+    seconds, wall, last = 0.0, 0.0, 0
+    for kind, values in entries(text, "train_inner", "train", "valid"):
+        updates = int(values["num_updates"])
+        if "wall" in values:
+            if float(values["wall"]) < wall or updates < last:  # a resumed run counts from zero again
+                seconds += wall
+            wall, last = float(values["wall"]), updates
+        kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps", "wall") if k in values}
+        if kind in steps:
+            steps[kind][updates] = {"num_updates": updates, **{k: v for k, v in kept.items() if k != "wps"}}
+        if kind != "train_inner":
+            entry = curve.setdefault(int(values["epoch"]), {"epoch": int(values["epoch"])})
+            if kind == "train":
+                entry["num_updates"] = updates
+            entry |= {f"{kind}_{k}": v for k, v in kept.items() if kind == "train" or k != "wps"}
+    curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # others did not end
+    if not curve:
+        raise RecordError(f"{path}: no log of fairseq-train --log-format json with a finished epoch")
+    return {
+        "curve": [curve[epoch] for epoch in sorted(curve)],
+        "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],
+        "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
+        "seconds": seconds + wall,
+    }
+
+
+def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
+    """Gather the record of a finished run.
+
+    What was run is read from what it left, not from the recipe, which the command line may have overridden.
+
+    Args:
+        recipe: what was run.
+        run_dir: its folder, with ``run.json``, ``steps.json``, ``train.log``, ``average.pt`` and
+            ``scores/SUBSET.json``.
+
+    Raises:
+        RecordError: a score is missing, or a file cannot be read.
+        RunError: ``run.json`` cannot be read.
+        CheckpointError: the averaged checkpoint cannot be read.
+    """
+    from .. import checkpoints
+    from .runner import read_stamps
+
+    scores = {}
+    for subset, test_set in recipe.subsets.items():
+        path = run_dir / "scores" / f"{subset}.json"
+        try:
+            scores[test_set] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RecordError(f"{path}: no score of subset {subset}: {error}") from error
+    run = runs.read(run_dir)
+    if run is None:
+        raise RecordError(f"{run_dir / 'run.json'}: not there; ode-transformer run writes it when training begins")
+    manifest = recipes.ROOT / recipe.data.directory / "manifest.json"
+    averaged = checkpoints.load(run_dir / "average.pt")
+    hashes = {"average.pt": sha256(run_dir / "average.pt")}
+    if run["start"]:
+        hashes["start"] = run["start"]["sha256"]
+    # Folders are a machine's own affair.
+    folders = {run_dir: recipes.default_run_dir(recipe), recipes.ROOT: "."}
+    folders |= {Path(os.environ[name]): f"${name}" for name in FOLDERS if os.environ.get(name)}
+
+    def plain(text: str) -> str:
+        for folder, name in folders.items():
+            for path in {str(folder), str(folder.absolute()), str(folder.resolve())} - {"."}:
+                text = re.sub(rf"(?<![\w./-]){re.escape(path)}(?![^/\s])", lambda _, name=name: name, text)
+        return text
+
+    log = read_log(run_dir / "train.log")
+    several = len(log["validation"]) > len(log["curve"])
+    stamps = read_stamps(run_dir)
+    places = [{key: place[key] for key in ("hardware", "versions")} for place in run["places"]]
+    return {
+        "recipe": recipe.name,
+        "task": recipe.task,
+        "scale": recipe.scale,
+        "description": recipe.description,
+        "seeds": [run["seed"]],
+        "precision": run["precision"],
+        "devices": run["devices"],
+        "scores": scores,
+        "paper": [vars(paper) for paper in recipe.paper],
+        "averaged": averaged.get("averaged_from", []),
+        "training": {
+            "parameters": run["parameters"]["all"],
+            "trained_parameters": run["parameters"]["trained"],
+            "curve": log["curve"],
+            **({"progress": log["training"], "validation": log["validation"]} if several else {}),
+            "seconds": log["seconds"],
+            "trained_on": [place for i, place in enumerate(places) if place not in places[:i]],
+        },
+        "command": plain(shlex.join([*run["command"], *run["places"][-1]["where"]])),
+        "commands": [
+            {"command": plain(stamp["line"]), "seconds": stamp["seconds"]}
+            for key, stamp in stamps.items()
+            if key not in ("train", "record")  # the former is above, its time in the log whatever stopped it
+        ],
+        "model": run["model"],
+        "sha256": hashes,
+        "data": json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else None,
+        **runs.where(),
+    }
+
+
+def curve(run_dir: Path) -> dict[str, Any]:
+    """What a training without a recipe left: its curve by updates, and where this was written.
+
+    Raises:
+        RecordError: there is no log of a training.
+    """
+    log = read_log(run_dir / "train.log")
+    return {key: log[key] for key in ("seconds", "training", "validation")} | runs.where()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer record``."""
+    parser.add_argument("recipe")
+    recipes.add_variant(parser)
+    parser.add_argument("--run-dir", help="the run's folder (default: runs/<recipe>)")
+    parser.add_argument("--output", required=True, help="the JSON file to write")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer record``; the exit status."""
+    recipe = recipes.load(args.recipe, scale=args.scale, seed=args.seed)
+    run_dir = Path(args.run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
+    write(Path(args.output), record(recipe, run_dir))
+    return 0
+
+
+def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer curve``."""
+    parser.add_argument("run_dir", help="the --save-dir of fairseq-train, with its output in train.log")
+    parser.add_argument("--output", required=True, help="the JSON file to write")
+
+
+def curve_main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer curve``; the exit status."""
+    write(Path(args.output), curve(Path(args.run_dir)))
+    return 0
+
+
+def write(output: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file whole or not at all, and print where it is.
+
+    Raises:
+        RecordError: it cannot be written, for instance on a full disk; an older file is as it was.
+    """
+    try:
+        write_json(output, content)
+    except OSError as error:
+        raise RecordError(f"{output}: cannot be written: {error.strerror or error}") from error
+    print(output)
+
+
+def add_where_arguments(parser: argparse.ArgumentParser) -> None:
+    """``ode-transformer where`` has no arguments."""
+
+
+def where_main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer where``; the exit status."""
+    print(json.dumps(runs.where()))
+    return 0

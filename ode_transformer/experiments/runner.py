@@ -1,0 +1,665 @@
+"""The runner: a recipe is a list of steps; each is printed as a line to copy, run, and stamped when it is done.
+
+A run has a folder. ``run.json`` there says what it is (:mod:`.runs`), ``steps.json`` holds a stamp for every finished
+step, and ``.lock`` is locked while anything works there. A run that was stopped, in whatever way, goes on where it was:
+stamped steps are not done again, training goes on from its last checkpoint, and everything else writes files whole or
+not at all, or is begun anew. Steps are processes of their own, or commands of this package that are called right here.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Optional
+
+from ..files import write_json
+from . import recipes, runs
+from .recipes import RecipeError
+from .runs import RunError
+from .tasks import TASKS
+from .tasks.task import Step, flags
+
+# Training on a CPU: glibc gives every freed tensor back to the system and faults it in again; keeping them makes it 1.5
+# times faster or more. Child processes inherit it.
+KEEP_FREED_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": "4294967296",
+    "MALLOC_TOP_PAD_": "268435456",
+    "MALLOC_TRIM_THRESHOLD_": "4294967296",
+}
+OURS = ("python", "-m", "ode_transformer")
+PLACE_FLAGS = ("--distributed-port", "--distributed-world-size", "--update-freq")  # of fairseq-train, with a value
+BEFORE_TRAINING = ("prepare", "start")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run's training goes on, in which precision, and with which more flags."""
+
+    devices: int = 1
+    precision: str = "fp32"
+    cpu: bool = False
+    torchrun: bool = False
+    nodes: int = 1
+    rank: int = 0
+    alone: bool = True  # or one of several tasks of a job, which begin the same training
+    flags: tuple[str, ...] = ()  # of fairseq-train
+
+    @property
+    def options(self) -> list[str]:
+        """The options of ``ode-transformer run`` that put another run in the same place."""
+        devices = ["--devices", str(self.devices)] if self.devices > 1 else []
+        return [*devices, *(["--cpu"] if self.cpu else []), f"--{self.precision}", *["--torchrun"] * self.torchrun]
+
+
+def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "") -> list[Step]:
+    """The steps of a recipe, to be run from the top of the repository.
+
+    Args:
+        recipe: what to do.
+        place: where training goes on.
+        run_dir: the folder of the run; by default ``recipes.default_run_dir``.
+
+    Raises:
+        RecipeError: an unknown precision; a number of devices that does not divide the recipe's batches.
+    """
+    run_dir = run_dir or recipes.default_run_dir(recipe)
+    environment = KEEP_FREED_MEMORY if place.cpu else {}
+    ((kind, count),) = [(k, v) for k, v in vars(recipe.average).items() if v is not None]
+    averaged, record = f"{run_dir}/average.pt", f"{run_dir}/record.json"
+    average = [*OURS, "average", run_dir, f"--{kind.replace('_', '-')}", str(count), "--output", averaged]
+    write = [*OURS, "record", recipe.given, *recipes.variant(recipe), "--run-dir", run_dir, "--output", record]
+    evaluation = TASKS[recipe.task].evaluation(recipe, run_dir, ["--cpu"] if place.cpu else [])
+    return [
+        Step("prepare", shlex.split(recipe.data.prepare), outputs=[recipe.data.directory]),
+        *_start_steps(recipe, place, run_dir),
+        _train_step(recipe, place, run_dir, environment),
+        Step("average", average, [f"{run_dir}/checkpoint_last.pt"], [averaged]),
+        *(replace(step, environment=environment if step.where else {}) for step in evaluation),
+        Step("record", write, [f"{run_dir}/run.json", f"{run_dir}/scores"], [record]),
+    ]
+
+
+def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Step]:
+    """Train the recipe that this one starts from, in its usual place; turn its checkpoint into this architecture."""
+    start = recipe.train.start
+    if start is None:
+        return []
+    source, output = _start_files(recipe, run_dir)
+    other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.seed)
+    train = [*OURS, "run", start.recipe, *recipes.variant(other), "--until", "train"]
+    found = [Step("start", train, outputs=[source], part="train", where=place.options)]
+    if start.warm_start:
+        command = [*OURS, "warm-start", source, "--arch", recipe.train.arch, *["--approximate"] * start.approximate]
+        command += ["--output", output, "--data", recipe.data.directory, "--", *flags(recipe.train.flags)]
+        found.append(Step("start", command, [source], [output], part="warm-start"))
+    return found
+
+
+def _start_files(recipe: recipes.Recipe, run_dir: str) -> tuple[str, str]:
+    """The checkpoint of the other recipe, and the one that training begins from."""
+    start = recipe.train.start
+    other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.seed)
+    source = f"{recipes.default_run_dir(other)}/{start.checkpoint}"
+    return source, f"{run_dir}/start.pt" if start.warm_start else source
+
+
+def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment: Mapping[str, str]) -> Step:
+    train, devices, precision = recipe.train, place.devices, place.precision
+    if precision not in recipes.PRECISIONS:
+        raise RecipeError(f"precision {precision!r}: must be one of {', '.join(recipes.PRECISIONS)}")
+    if devices not in recipes.divisors(recipe):
+        raise RecipeError(
+            f"{recipe.name}: {devices} devices do not divide the {train.batches} batches of an update; "
+            f"take one of {recipes.divisors(recipe)}"
+        )
+    if precision == "bf16" and train.arch.startswith("transformer"):
+        raise RecipeError(f"bf16: with --arch {train.arch} fairseq takes it for a TPU; take fp16 or amp")
+    placed, more = _split(place.flags)
+    command = [
+        *("fairseq-train", recipe.data.directory, "--user-dir", "ode_transformer"),
+        *(*TASKS[recipe.task].flags(recipe), "--arch", train.arch),
+        *flags({**train.flags, **({} if recipe.seed is None else {"seed": recipe.seed})}),
+        # Batches anew for each epoch: else they depend on the epoch that the process began with, and a run that was
+        # stopped learns from others than one that was not.
+        *("--update-epoch-batch-itr", "True"),
+        *("--log-format", "json", "--log-interval", "50", "--no-progress-bar"),
+        *([f"--{precision}"] if precision != "fp32" else []),
+        *more,
+    ]
+    start = _start_files(recipe, run_dir)[1] if train.start else ""
+    where = [
+        *(["--finetune-from-model", start] if start else []),
+        *("--distributed-world-size", str(devices), "--update-freq", str(train.batches // devices)),
+        *("--save-dir", run_dir, *placed, *["--cpu"] * place.cpu),
+    ]
+    outputs = [f"{run_dir}/run.json", f"{run_dir}/checkpoint_last.pt"]
+    return Step(
+        *("train", command, [recipe.data.directory, *([start] if start else [])], outputs),
+        where=where,
+        launcher=_torchrun(place) if place.torchrun else [],
+        environment=environment,
+        log=f"{run_dir}/train.log",
+    )
+
+
+def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Flags of fairseq-train that say where it runs, and the others."""
+    placed, others, rest = [], [], iter(words)
+    for word in rest:
+        if word in PLACE_FLAGS:
+            placed += [word, next(rest, "")]
+        elif word == "--cpu":
+            placed.append(word)
+        else:
+            others.append(word)
+    return placed, others
+
+
+def _torchrun(place: Place) -> list[str]:
+    return [
+        *("torchrun", "--nnodes", str(place.nodes)),
+        *("--node_rank", os.environ.get("SLURM_NODEID") or os.environ.get("NODE_RANK") or "0"),
+        *("--nproc_per_node", str(place.devices // place.nodes)),
+        *("--master_addr", os.environ.get("MASTER_ADDR", "127.0.0.1")),
+        *("--master_port", os.environ.get("MASTER_PORT", "29500"), "--no_python"),
+    ]
+
+
+# What is there: stamps and the lock.
+
+
+def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
+    """The stamps of a run's finished steps, in the order in which they were finished."""
+    path = Path(run_dir) / "steps.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: {error}") from error
+
+
+@contextlib.contextmanager
+def alone_in(run_dir: Path) -> Iterator[int]:
+    """Wait until nothing else works in a folder, then keep it locked; the file descriptor of the lock.
+
+    Child processes are given the descriptor, so that the training of a runner that was killed keeps the folder.
+    """
+    with open(run_dir / ".lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another process in {run_dir}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
+
+
+def say(text: str) -> None:
+    """A line for the user, apart from what commands print on standard output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@dataclass
+class Run:
+    """A run of a recipe in a folder.
+
+    Args:
+        recipe: what to do.
+        place: where training goes on.
+        run_dir: the folder, absolute or from the top of the repository.
+        record: the record's file, if it is not ``record.json`` in the folder.
+    """
+
+    recipe: recipes.Recipe
+    place: Place
+    run_dir: str
+    record: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder as a path."""
+        return recipes.ROOT / self.run_dir
+
+    def steps(self) -> list[Step]:
+        """The steps, as they are now: references are scored against where the preparation has left them."""
+        found = steps(self.recipe, self.place, self.run_dir)
+        if self.record:
+            command = [*found[-1].command[:-1], self.record]
+            found[-1] = replace(found[-1], command=command, outputs=[self.record])
+        return found
+
+    def chosen(self, first: Optional[str], last: Optional[str]) -> set[str]:
+        """The names of steps from one to another.
+
+        Raises:
+            RunError: there is no such step, or the last is before the first.
+        """
+        names = list(dict.fromkeys(step.name for step in self.steps()))
+        for option, name in (("--from", first), ("--until", last)):
+            if name is not None and name not in names:
+                raise RunError(f"{option} {name}: must be one of {', '.join(names)}")
+        found = names[names.index(first or names[0]) : names.index(last or names[-1]) + 1]
+        if not found:
+            raise RunError(f"--from {first} --until {last}: there is no step in between")
+        return set(found)
+
+    def go(self, first: Optional[str] = None, last: Optional[str] = None, trained: bool = False) -> None:
+        """Do the steps that are not done yet.
+
+        Args:
+            first: the step to begin with; it and those behind it are done anew, those before it not looked at.
+            last: the step to end with.
+            trained: take the training that is there, whatever its command was.
+
+        Raises:
+            RunError: a step failed, or the folder holds another run.
+        """
+        chosen = self.chosen(first, last)
+        if not self.place.alone and "average" in chosen:
+            raise RunError("several tasks of a job can but train: give --until train, then run once with --trained")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with alone_in(self.folder) if self.place.alone else contextlib.nullcontext(-1) as lock:
+            stamps = read_stamps(self.folder)
+            if first:
+                keys = [step.key for step in self.steps() if step.name in chosen]
+                stamps = {key: stamp for key, stamp in stamps.items() if key not in keys}
+                write_json(self.folder / "steps.json", stamps)
+            for i in range(len(self.steps())):
+                step = self.steps()[i]
+                if step.name not in chosen or (not self.place.alone and step.name != "train"):
+                    continue
+                if step.name == "train":
+                    self._train(step, stamps, trained, "average" in chosen, lock)
+                elif not self._is_done(step, stamps):
+                    if step.name not in BEFORE_TRAINING:
+                        self._check_dictionaries()
+                    say(f"\n== {self.recipe.name}: {step.key}")
+                    self._stamp(step, stamps, execute(step, lock))
+
+    def _is_done(self, step: Step, stamps: Mapping[str, Any]) -> bool:
+        if step.name == "start" and _begun(self.folder):
+            return True
+        stamp = stamps.get(step.key)
+        there = all((recipes.ROOT / path).exists() for path in step.outputs)
+        return stamp is not None and there and stamp["command"] == self._identity(step)
+
+    def _identity(self, step: Step) -> list[str]:
+        """The command, whatever the name of the folder."""
+        return [word.replace(self.run_dir, "RUN") for word in step.command]
+
+    def _stamp(self, step: Step, stamps: dict[str, Any], seconds: float) -> None:
+        """Note that a step is done; those behind it are to be done anew."""
+        keys = [other.key for other in self.steps()]
+        stale = [step.key] if step.name in BEFORE_TRAINING else keys[keys.index(step.key) :]
+        for key in stale:
+            stamps.pop(key, None)
+        stamps[step.key] = {"command": self._identity(step), "line": step.line(), "seconds": round(seconds, 1)}
+        if self.place.rank == 0:
+            write_json(self.folder / "steps.json", stamps)
+
+    def _train(self, step: Step, stamps: dict[str, Any], trained: bool, average: bool, lock: int) -> None:
+        """Train, once; where it was stopped it goes on."""
+        name, data = self.run_dir, recipes.ROOT / self.recipe.data.directory
+        run, begun = runs.read(self.folder), _begun(self.folder)
+        if trained and "train" not in stamps:
+            raise RunError(f"--trained: {name} holds no finished training")
+        if begun and run is None:
+            raise RunError(f"{name} holds checkpoints and no run.json: another run; take another --run-dir")
+        if begun and not trained and run["command"] != list(step.command):
+            line = shlex.join(run["command"])
+            raise RunError(f"{name} holds another run; take another --run-dir. It was made by:\n{line}")
+        if (data / "manifest.json").is_file() and self.place.rank == 0:
+            _call(["text", "intact", str(data)])
+        if begun:
+            self._check_dictionaries()
+        if "train" in stamps:
+            say(f"{name} is trained")
+            return
+        for start in step.inputs[1:]:
+            if not begun and not (recipes.ROOT / start).is_file():
+                lines = "\n".join(s.line() for s in self.steps() if s.name == "start")
+                raise RunError(f"{start}: not there; on several nodes it has to be made before, by:\n{lines}")
+        with runs.quiet():
+            updates, enough = self._begin(step, run if begun else None, average)
+        if enough:
+            say(f"{name} has its {updates} updates")
+            self._stamp(step, stamps, 0)
+            return
+        say(f"\n== {self.recipe.name}: train")
+        self._stamp(step, stamps, execute(step, lock))
+
+    def _begin(self, step: Step, run: Optional[dict[str, Any]], average: bool) -> tuple[int, bool]:
+        """See that training can begin, or go on, and note it; the updates that are done, and whether they are all."""
+        from .. import checkpoints
+
+        config = runs.configuration([*step.command[1:], *step.where])
+        updates = checkpoints.resume_point(self.folder, mend=self.place.rank == 0)
+        if config.optimization.max_update and updates >= config.optimization.max_update:
+            return updates, True
+        if self.place.rank == 0:
+            if run is None:
+                self._check_average(config, average)
+                (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
+                start = next(iter(step.inputs[1:]), None)
+                run = runs.describe(self.recipe, step.command, config, self.place.devices, start)
+            runs.begin(self.folder, run, step.where)
+        return updates, False
+
+    def _check_dictionaries(self) -> None:
+        """Refuse data with other dictionaries: others of the same size fit, and decode to garbage."""
+        run, data = runs.read(self.folder), recipes.ROOT / self.recipe.data.directory
+        if run is not None and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
+            raise RunError(
+                f"{self.run_dir} was trained with other dictionaries than {data} holds now; take another --run-dir"
+            )
+
+    def _check_average(self, config: Any, average: bool) -> None:
+        try:
+            runs.check_average(self.recipe, config)
+        except RunError as error:
+            if average:
+                raise
+            say(f"warning: {error}")
+
+
+def _begun(folder: Path) -> bool:
+    """Whether a training left something there that must not be mixed with another's."""
+    return any(folder.glob("checkpoint*.pt")) or "train" in read_stamps(folder)
+
+
+def execute(step: Step, lock: int = -1) -> float:
+    """Print the line of a step, run it, and give the seconds that it took.
+
+    Raises:
+        RunError: what it reads is not there, or it failed.
+    """
+    for path in step.inputs:
+        if not (recipes.ROOT / path).exists():
+            raise RunError(f"{step.key}: needs {path}, which is not there")
+    say(f"+ {step.line()}")
+    for path in step.outputs:
+        (recipes.ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    if tuple(step.words[: len(OURS)]) == OURS:
+        _call(step.words[len(OURS) :])
+    else:
+        path = recipes.ROOT / step.log if step.log else None
+        status = launch(step.words, environment(step.environment), path, lock)
+        if status:
+            more = f"; what it said is in {step.log}" if step.log else ""
+            raise RunError(f"{step.key}: {step.words[0]} ended with status {status}{more}")
+    return time.monotonic() - began
+
+
+def _call(words: Sequence[str]) -> None:
+    """Run a command of this package in this process, which has imported most of what it needs."""
+    from . import cli
+
+    if cli.main(words):
+        raise RunError(f"ode-transformer {words[0]} failed")
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child process: this Python's programs first, this package found from anywhere."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    python_path = os.pathsep.join(filter(None, [str(recipes.ROOT), os.environ.get("PYTHONPATH", "")]))
+    # fairseq and hydra warn about each other at every start.
+    warnings = os.environ.get("PYTHONWARNINGS", "ignore")
+    return {**os.environ, "PATH": path, "PYTHONPATH": python_path, "PYTHONWARNINGS": warnings, **more}
+
+
+def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[Path], lock: int) -> int:
+    """Run a program from the top of the repository; its exit status.
+
+    It writes to its log itself, which is shown as it grows: where this process is killed, the program goes on, and so
+    does its log.
+    """
+    fds = (lock,) if lock >= 0 else ()
+    options: dict[str, Any] = {"cwd": recipes.ROOT, "env": environment, "pass_fds": fds, "stdin": subprocess.DEVNULL}
+    # a path is one from the top of the repository; which() would look from here
+    program = words[0] if "/" in words[0] else shutil.which(words[0], path=environment["PATH"]) or words[0]
+    with contextlib.ExitStack() as stack:
+        shown = None
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            options["stdout"] = stack.enter_context(open(log, "ab"))
+            options["stderr"] = subprocess.STDOUT
+            shown = stack.enter_context(open(log, "rb"))
+            shown.seek(0, os.SEEK_END)
+        try:
+            process = subprocess.Popen([program, *words[1:]], **options)
+        except OSError as error:
+            raise RunError(f"{words[0]}: {error.strerror}") from error
+        try:
+            while True:
+                ended = process.poll() is not None
+                if shown is not None:
+                    sys.stderr.write(shown.read().decode(errors="replace"))
+                    sys.stderr.flush()
+                if ended:
+                    return process.returncode
+                if shown is None:
+                    process.wait()
+                else:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(timeout=0.2)
+        except BaseException:  # an interrupt, or the end of the time that a scheduler gave
+            process.terminate()
+            process.wait()
+            raise
+
+
+# The command.
+
+
+def gpu_count() -> int:
+    """How many GPUs are here."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> Place:
+    """Where a run is to go on, from the command line, the job's variables and the machine.
+
+    Args:
+        args: of ``ode-transformer run``.
+        recipe: what is run.
+        trains: whether training is among the steps.
+
+    Raises:
+        RunError: a number of devices that is not here, half precision without a GPU.
+    """
+    nodes = int(os.environ.get("SLURM_NNODES") or os.environ.get("NNODES") or 1)
+    tasks = int(os.environ.get("SLURM_NTASKS") or 1)
+    gpus, cpu = 0 if args.cpu else gpu_count(), args.cpu
+    if not gpus and not cpu and not args.dry_run:
+        cpu = True
+        wanted = args.precision or recipe.train.precision
+        if trains and wanted != "fp32":
+            whose = f"--{wanted}" if args.precision else f"{recipe.name} trains in {wanted}"
+            raise RunError(f"{whose}: no GPU is here; give --cpu to train on the CPU, in fp32 unless you say otherwise")
+        if trains:
+            say("warning: NO GPU IS HERE: training on the CPU, as with --cpu")
+    if args.torchrun and not gpus:
+        raise RunError("--torchrun needs GPUs: fairseq divides by their number")
+    if args.devices is not None and args.devices < 1:
+        raise RunError(f"--devices {args.devices}: must be a positive number")
+    if args.cpu and (args.devices or 1) > 1:
+        raise RunError(f"--devices {args.devices}: with --cpu one process trains")
+    devices = args.devices
+    if devices is None and (nodes > 1 or tasks > 1):
+        devices = tasks if tasks > nodes else nodes * max(gpus, 1)
+    if devices is None:
+        devices = max(n for n in recipes.divisors(recipe) if n <= max(gpus, 1))
+    if devices % nodes:
+        raise RunError(f"--devices {devices}: cannot be dealt evenly to {nodes} nodes")
+    # With a port, fairseq takes all GPUs of a job of a task per node, whatever it is told.
+    if "--distributed-port" in args.flags and tasks <= nodes and gpus and devices != nodes * gpus:
+        raise RunError(
+            f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for as many"
+        )
+    return Place(
+        devices=devices,
+        precision=args.precision or ("fp32" if cpu else recipe.train.precision),
+        cpu=cpu,
+        torchrun=args.torchrun,
+        nodes=nodes,
+        rank=int(os.environ.get("SLURM_PROCID") or os.environ.get("NODE_RANK") or 0),
+        alone=nodes == 1 and tasks == 1,
+        flags=tuple(args.flags),
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer run``."""
+    parser.add_argument(
+        "recipe",
+        nargs="+",
+        help="a name that `ode-transformer recipe list` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW",
+    )
+    parser.add_argument("--from", dest="first", metavar="STEP", help="begin there, and do it and what follows anew")
+    parser.add_argument("--until", dest="last", metavar="STEP", help="end there")
+    parser.add_argument("--trained", action="store_true", help="take the training that is there, whatever its flags")
+    parser.add_argument("--scale", type=str.lower, choices=recipes.SCALES, default="full", help="small: a rehearsal")
+    parser.add_argument(
+        "--seeds", "--seed", nargs="+", type=int, metavar="N", help="of training, a run each (default: the recipe's)"
+    )
+    parser.add_argument("--run-dir", help="where the files of a single run go (default: runs/RECIPE)")
+    parser.add_argument("--record", help="where the record of a single run goes (default: record.json in its folder)")
+    parser.add_argument(
+        "--devices",
+        type=int,
+        metavar="N",
+        help="GPUs that train together; the update frequency follows from it, so that an update sees as much text on "
+        "any number (default: as many of those here as divide it; under Slurm or with NNODES all of the job's)",
+    )
+    parser.add_argument("--cpu", action="store_true", help="do not use GPUs")
+    precisions = parser.add_mutually_exclusive_group()
+    for name in recipes.PRECISIONS:
+        help_ = "(default: the paper's precision, on a CPU fp32)" if name == "fp32" else argparse.SUPPRESS
+        precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
+    parser.add_argument(
+        "--torchrun",
+        action="store_true",
+        help="start the processes with torchrun instead of fairseq; for several machines, variables NNODES, NODE_RANK "
+        "(or Slurm's), MASTER_ADDR and MASTER_PORT",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the commands only")
+    parser.epilog = "Words behind -- are more flags of fairseq-train. Several recipes or seeds end in a table."
+
+
+def folder_of(path: str) -> str:
+    """A folder as the commands of a run name it: from the top of the repository if it lies there, else absolute."""
+    absolute = Path(path).absolute()
+    return str(absolute.relative_to(recipes.ROOT)) if absolute.is_relative_to(recipes.ROOT) else str(absolute)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer run``; the exit status."""
+    chosen = []
+    for name in args.recipe:
+        recipe = recipes.load(name, scale=args.scale)
+        seeds = args.seeds or (recipe.seeds if args.scale == "full" else []) or [None]
+        chosen += [recipes.load(name, scale=args.scale, seed=seed) for seed in seeds]
+    if len(chosen) > 1 and (args.run_dir or args.record):
+        raise RunError(
+            f"--run-dir and --record: are of a single run, here are {len(chosen)}; give one recipe and --seed"
+        )
+    record = str(Path(args.record).absolute()) if args.record else ""
+    found = []
+    for recipe in chosen:
+        run_dir = folder_of(args.run_dir) if args.run_dir else recipes.default_run_dir(recipe)
+        run = Run(recipe, Place(), run_dir, record)
+        trains = "train" in run.chosen(args.first, args.last) and not args.trained
+        run.place = place_of(args, recipe, trains)
+        found.append(run)
+    with contextlib.chdir(recipes.ROOT), _terminable():
+        for run in found:
+            if args.dry_run:
+                _print(run, args)
+                continue
+            try:
+                run.go(args.first, args.last, args.trained)
+            except OSError as error:  # a full disk, a folder that is not the user's
+                raise RunError(f"{run.run_dir}: {error}") from error
+        if len(found) > 1 and not args.dry_run and all("record" in run.chosen(args.first, args.last) for run in found):
+            from . import tables
+
+            print(tables.sweep([(run.recipe, run.folder) for run in found]))
+    return 0
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM, which schedulers send, end the program of a step too."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _print(run: Run, args: argparse.Namespace) -> None:
+    chosen = run.chosen(args.first, args.last)
+    last = ""
+    for step in run.steps():
+        if step.name in chosen:
+            if step.name != last:
+                print(f"\n# {run.recipe.name}: {step.name}")
+            print(step.line())
+            last = step.name
+
+
+def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer generate``."""
+    parser.add_argument("recipe", help="of translation")
+    recipes.add_variant(parser)
+    parser.add_argument("--run-dir", help="where average.pt is (default: runs/RECIPE)")
+    parser.add_argument("--checkpoint", help="another checkpoint, or an ensemble a.pt:b.pt")
+    parser.add_argument("--output", required=True, help="the folder that translations go to; it must not be there yet")
+    parser.epilog = "Words behind -- are more flags of fairseq-generate."
+
+
+def generate_main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer generate``: translate with other checkpoints or flags than the recipe's own."""
+    recipe = recipes.load(args.recipe, scale=args.scale, seed=args.seed)
+    if recipe.generate is None:
+        raise RunError(f"{args.recipe}: is of task {recipe.task}, and has nothing to translate")
+    run_dir = folder_of(args.run_dir) if args.run_dir else recipes.default_run_dir(recipe)
+    output = Path(args.output).absolute()
+    if output.exists():
+        raise RunError(f"--output {args.output}: is there already")
+    paths = [Path(path).absolute() for path in (args.checkpoint or "").split(":") if path]
+    for path in paths or [recipes.ROOT / run_dir / "average.pt"]:
+        if not path.is_file():
+            raise RunError(f"--checkpoint {args.checkpoint}: no file {path}" if paths else f"{path}: not there")
+    # Whole, of an architecture that is known here, and of these dictionaries.
+    _call(
+        [
+            "check",
+            *map(str, paths or [recipes.ROOT / run_dir / "average.pt"]),
+            "--data",
+            str(recipes.ROOT / recipe.data.directory),
+        ]
+    )
+    more = ["--path", ":".join(map(str, paths))] if paths else []
+    part = output.with_name(f"{output.name}.part")  # fairseq writes as it goes; what is in the folder is whole
+    shutil.rmtree(part, ignore_errors=True)
+    for step in steps(recipe, Place(), run_dir):
+        if step.name == "generate":
+            where = [*more, "--results-path", str(part), *args.flags]
+            execute(replace(step, where=where, inputs=[], outputs=[]))
+    part.replace(output)
+    print("\n".join(str(path) for path in sorted(output.iterdir())))
+    return 0

@@ -1,0 +1,256 @@
+"""What a run is: ``run.json`` in its folder, written when its training begins.
+
+It holds the recipe, seed, precision and devices, the command without the words that say where it runs, the model as
+fairseq resolved it, the checkpoint that training starts from, hashes of the dictionaries, and under ``places`` the
+hardware and versions of every start. Records, comparisons and the runner read it; nothing else says what a run is.
+
+torch and fairseq are imported by the functions that need them.
+"""
+
+import contextlib
+import importlib.metadata
+import json
+import logging
+import math
+import os
+import platform
+import re
+import subprocess
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+from ..errors import OdeTransformerError
+from ..files import sha256, write_json
+from ..version import __version__
+from . import recipes
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+KEYS = ("command", "seed", "precision", "devices", "start", "dictionaries", "parameters", "model", "places")
+PACKAGES = ("torch", "fairseq-fixed", "numpy", "sacrebleu", "sacremoses", "subword-nmt", "sentencepiece")
+
+
+class RunError(OdeTransformerError):
+    """A run that cannot begin or go on; the message names the folder and the reason."""
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores, memory in GiB, and GPUs of this machine."""
+    import torch
+
+    model = re.search(r"model name\s*: (.*)", _text("/proc/cpuinfo"))
+    memory = re.search(r"MemTotal:\s*(\d+)", _text("/proc/meminfo"))
+    return {
+        "processor": model[1] if model else platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(int(memory[1]) / 2**20) if memory else None,
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+    }
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def versions() -> dict[str, str]:
+    """Python, this package (with its commit, ``+`` if the tree differs from it) and what numbers depend on."""
+
+    def git(*command):
+        try:
+            done = subprocess.run(["git", "-C", recipes.ROOT, *command], capture_output=True, text=True)
+        except OSError:  # no git here
+            return ""
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    dirty = "+" if git("status", "--porcelain", "--untracked-files=no") else ""
+    found = {"python": platform.python_version(), "ode_transformer": __version__}
+    if commit := git("rev-parse", "--short", "HEAD"):
+        found["commit"] = commit + dirty
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def where() -> dict[str, Any]:
+    """``hardware`` and ``versions`` of here and now."""
+    return {"hardware": hardware(), "versions": versions()}
+
+
+def read(run_dir: str | Path) -> Optional[dict[str, Any]]:
+    """What ``run.json`` says, or None where no training began.
+
+    Raises:
+        RunError: it cannot be read, or an older version of this package trained there.
+    """
+    folder = Path(run_dir)
+    try:
+        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if (folder / "train.command").exists():
+            raise RunError(
+                f"{run_dir} was made by an older version of this package: it has train.command and no run.json. Finish "
+                "it with that version, or take another --run-dir"
+            ) from None
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{folder / 'run.json'}: {error}") from error
+    missing = [key for key in KEYS if key not in run] if isinstance(run, dict) else KEYS
+    if missing:
+        raise RunError(f"{folder / 'run.json'}: is not what ode-transformer run writes, it lacks {', '.join(missing)}")
+    return run
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what fairseq and hydra say at every start; the program that is started says it once more."""
+    before = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def configuration(words: Sequence[str]) -> "DictConfig":
+    """What fairseq makes of the flags of ``fairseq-train``, to be called from the top of the repository.
+
+    Raises:
+        RunError: it refuses them; what it says stands above the message.
+    """
+    from fairseq import options
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    from .. import models  # noqa: F401  registers the architectures
+
+    parser = options.get_training_parser()
+    try:
+        return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, list(words)))
+    except SystemExit as error:
+        raise RunError("fairseq-train refuses its flags, see above") from error
+
+
+def dictionaries(data: str | Path) -> dict[str, str]:
+    """The SHA-256 of every dictionary of a folder of binarised data, those of its parts included."""
+    folder = Path(data)
+    return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("dict*.txt"))}
+
+
+def describe(
+    recipe: "recipes.Recipe", command: Sequence[str], config: "DictConfig", devices: int, start: Optional[str]
+) -> dict[str, Any]:
+    """What ``run.json`` is to say of a training that begins.
+
+    Args:
+        recipe: what is trained.
+        command: without the words that say where it runs.
+        config: the command as fairseq resolved it.
+        devices: that train together.
+        start: the checkpoint that training starts from, if it does.
+    """
+    from omegaconf import OmegaConf
+
+    precision = next((name for name in recipes.PRECISIONS[1:] if config.common.get(name)), "fp32")
+    return {
+        "recipe": recipe.name,
+        "task": recipe.task,
+        "scale": recipe.scale,
+        "seed": config.common.seed,
+        "precision": precision,
+        "devices": devices,
+        "command": list(command),
+        "start": start and {"file": start, "sha256": sha256(recipes.ROOT / start)},
+        "dictionaries": dictionaries(recipes.ROOT / recipe.data.directory),
+        # through JSON, since fairseq's enumerations are strings of its own
+        "parameters": parameters(config),
+        "model": json.loads(json.dumps(OmegaConf.to_container(config.model), default=str)),
+        "places": [],
+    }
+
+
+def parameters(config: "DictConfig") -> dict[str, int]:
+    """How many parameters the model has, and how many of them are trained."""
+    from fairseq import tasks
+
+    model = tasks.setup_task(config.task).build_model(config.model)
+    counts = [(p.numel(), p.requires_grad) for p in model.parameters()]
+    return {"all": sum(n for n, _ in counts), "trained": sum(n for n, trained in counts if trained)}
+
+
+def begin(run_dir: str | Path, run: dict[str, Any], where_words: Sequence[str]) -> None:
+    """Note a start of the training, here and now, and write ``run.json``."""
+    run["places"].append({"where": list(where_words), **where()})
+    write_json(Path(run_dir) / "run.json", run)
+
+
+def check_average(recipe: "recipes.Recipe", config: "DictConfig") -> None:
+    """Whether training will leave the checkpoints that are to be averaged, before it begins.
+
+    Raises:
+        RunError: it will not; the message names the flags.
+    """
+    wanted, checkpoint, optimization = recipe.average, config.checkpoint, config.optimization
+    epochs, updates = optimization.max_epoch or math.inf, optimization.max_update or math.inf
+
+    def enough(kind: str, wanted: int, comes: float, why: str) -> None:
+        if comes < wanted:
+            raise RunError(f"average.{kind} {wanted}: training would leave {comes:g} of these checkpoints, by {why}")
+
+    def kept(limit: int) -> float:
+        return math.inf if limit < 0 else limit
+
+    if wanted.best and wanted.best > 1:
+        enough("best", wanted.best, max(checkpoint.keep_best_checkpoints, 0), "--keep-best-checkpoints")
+    if wanted.last_epochs:
+        enough("last_epochs", wanted.last_epochs, kept(checkpoint.keep_last_epochs), "--keep-last-epochs")
+        enough("last_epochs", wanted.last_epochs, epochs // checkpoint.save_interval, "--max-epoch")
+        if checkpoint.no_epoch_checkpoints:
+            enough("last_epochs", wanted.last_epochs, 0, "--no-epoch-checkpoints")
+        if updates < math.inf:
+            per_epoch = updates_per_epoch(config)
+            why = f"--max-update {updates} with {per_epoch} updates per epoch"
+            enough("last_epochs", wanted.last_epochs, updates // per_epoch // checkpoint.save_interval, why)
+    if wanted.last_updates:
+        interval = checkpoint.save_interval_updates
+        enough("last_updates", wanted.last_updates, kept(checkpoint.keep_interval_updates), "--keep-interval-updates")
+        enough("last_updates", wanted.last_updates, math.inf if interval else 0, "--save-interval-updates")
+        if updates == math.inf and epochs < math.inf:
+            updates = epochs * updates_per_epoch(config)
+        # At the end of an epoch fairseq writes the epoch's checkpoint instead: an upper bound.
+        enough("last_updates", wanted.last_updates, updates // interval, f"{updates:g} updates in all")
+
+
+def updates_per_epoch(config: "DictConfig") -> int:
+    """How many updates an epoch of training has, from the lengths of its sentences."""
+    from fairseq import tasks
+    from fairseq.data import data_utils
+
+    task = tasks.setup_task(config.task)
+    data = config.dataset
+    task.load_dataset(data.train_subset, epoch=1, combine=data.combine_valid_subsets or False)
+    dataset = task.dataset(data.train_subset)
+    with data_utils.numpy_seed(config.common.seed):
+        indices = dataset.ordered_indices()
+    longest = task.max_positions()
+    if longest is not None:
+        indices = task.filter_indices_by_size(
+            indices, dataset, longest, data.skip_invalid_size_inputs_valid_test or True
+        )
+    batches = dataset.batch_by_size(
+        indices,
+        max_tokens=data.max_tokens,
+        max_sentences=data.batch_size,
+        required_batch_size_multiple=data.required_batch_size_multiple,
+    )
+    per_update = config.distributed_training.distributed_world_size * config.optimization.update_freq[0]
+    return math.ceil(len(batches) / per_update)

@@ -1,0 +1,11 @@
+"""Language modelling: perplexity of the next token."""
+
+from .task import Task, validation
+
+TASK = Task(
+    name="language_modeling",
+    section="validate",
+    flags=lambda recipe: ["--task", "language_modeling"],
+    evaluation=validation("perplexity", "language_modeling"),
+    metrics=lambda recipe: ["perplexity"],
+)

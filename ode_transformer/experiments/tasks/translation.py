@@ -1,0 +1,57 @@
+"""Translation: ``fairseq-generate`` translates every test set, and what comes out is scored."""
+
+from collections.abc import Sequence
+
+from .. import recipes
+from .task import Step, Task, flags
+
+
+def _flags(recipe: "recipes.Recipe") -> list[str]:
+    return ["--task", "translation", "--source-lang", recipe.data.source, "--target-lang", recipe.data.target]
+
+
+def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+    model = f"{run_dir}/average.pt"
+    data = [recipe.data.directory, "--user-dir", "ode_transformer", *_flags(recipe)]
+    found = []
+    for subset in recipe.subsets:
+        command = [
+            *("fairseq-generate", *data, "--gen-subset", subset),
+            *("--beam", str(recipe.generate.beam), "--lenpen", str(recipe.generate.lenpen)),
+            # With its default of 8, fairseq leaves out up to seven sentences at the end (fairseq issue 5036).
+            *("--required-batch-size-multiple", "1", *flags(recipe.generate.flags)),
+            *("--path", model, "--results-path", f"{run_dir}/generate"),
+        ]
+        found.append(Step("generate", command, [model], [translations(run_dir, subset)], subset, where))
+    for subset in recipe.subsets:
+        output = f"{run_dir}/scores/{subset}.json"
+        command = [
+            *("python", "-m", "ode_transformer", "score", "--generate-output", translations(run_dir, subset)),
+            *("--target-lang", recipe.data.target),
+            *(["--lowercase"] if recipe.score.lowercase else []),
+            *(["--compound-split"] if recipe.score.compound_split else []),
+            *(["--join-hyphens"] if recipe.score.join_hyphens else []),
+            *_reference("--ref", recipe, "tok", subset),
+            *_reference("--reference", recipe, "raw", subset),
+            *("--output", output),
+        ]
+        found.append(Step("score", command, [translations(run_dir, subset)], [output], subset))
+    return found
+
+
+def translations(run_dir: str, subset: str) -> str:
+    """The file that ``fairseq-generate`` leaves of a subset."""
+    return f"{run_dir}/generate/generate-{subset}.txt"
+
+
+def _reference(option: str, recipe: "recipes.Recipe", kind: str, subset: str) -> list[str]:
+    # Left beside the binarised data by its preparation: fairseq's own references have <<unk>> for unknown words.
+    path = f"{recipe.data.directory}/{kind}/{subset}.{recipe.data.target}"
+    return [option, path] if (recipes.ROOT / path).is_file() else []
+
+
+def _metrics(recipe: "recipes.Recipe") -> list[str]:
+    return ["compound_split" if recipe.score.compound_split else "tokenised", "sacrebleu"]
+
+
+TASK = Task("translation", "generate", _flags, _evaluation, _metrics)
