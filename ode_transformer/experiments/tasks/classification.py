@@ -6,6 +6,7 @@ TASK = Task(
     name="classification",
     section="validate",
     flags=lambda recipe: ["--task", "sentence_prediction"],
-    evaluation=validation("accuracy", "sentence_prediction"),
+    # Without the criterion, fairseq does not know the name of the head.
+    evaluation=validation("accuracy", "sentence_prediction", "--criterion", "sentence_prediction"),
     metrics=lambda recipe: ["accuracy"],
 )
