@@ -337,7 +337,7 @@ RECIPE = {
         ({"train": {"arch": "x", "batches": 99_999_999_999}}, "train.batches must be at least 1 and at most 100000"),
         ({"data": RECIPE["data"] | {"prepare": "echo 'x"}}, "data.prepare .* No closing quotation"),
         ({"name": "../../x"}, r"name '\.\.'"),
-        ({"generate": RECIPE["generate"] | {"subsets": {"../test": "t"}}}, r"generate.subsets '\.\./test'"),
+        ({"generate": RECIPE["generate"] | {"subsets": {"../test": "t"}}}, r"subsets '\.\./test'"),
         ({"train": {"arch": "x", "batches": 1, "start": {"recipe": "a", "checkpoint": "../x.pt"}}}, "start.checkpoint"),
         ({"data": 5}, "data must be a mapping"),
         ({"description": 5}, "description must be str"),

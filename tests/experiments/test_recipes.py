@@ -219,6 +219,7 @@ def test_every_row_with_stages_is_there_in_both_forms(monkeypatch):
         assert released == replace(
             recipe,
             name=released.name,
+            given=released.given,
             description=released.description,
             train=replace(recipe.train, flags=released.train.flags),
         )
@@ -247,7 +248,7 @@ def test_rows_that_no_table_prints():
     deep = recipes.load("ode/wmt14-en-de/rk4-30").train
     assert deep.flags["encoder-layers"] == 30 and deep.arch == "rk4"
     assert recipes.load("floater/wmt14-en-de/floater-base-larger-lr").train.flags["flow-lr-scale"] > 1
-    (prepare,) = recipes.commands(recipes.load("floater/wmt14-en-de-short-to-long/floater-base"), "prepare")
+    (prepare,) = commands(recipes.load("floater/wmt14-en-de-short-to-long/floater-base"), "prepare")
     assert prepare[-1] == "data-prep/prepare-wmt14-en-de.sh --validation held-out"
 
 

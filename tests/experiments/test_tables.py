@@ -10,6 +10,7 @@ import pytest
 
 from ode_transformer.experiments import cli, recipes, significance, tables
 from ode_transformer.experiments.metrics import translations
+from ode_transformer.experiments.runs import KEYS
 from ode_transformer.experiments.significance import SignificanceError
 from ode_transformer.experiments.tables import TableError
 from tests.helpers import ROOT
@@ -141,7 +142,7 @@ def runs(tmp_path, monkeypatch):
         lines = []
         for i, (hyp, ref) in enumerate(zip(translate(references, errors, seed), references, strict=True)):
             lines += [f"S-{i}\tx", f"T-{i}\t{ref}", f"H-{i}\t-0.1\t{hyp}"]
-        (folder.parent / "run.json").write_text(json.dumps({"precision": "fp32"}))
+        (folder.parent / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp32"}))
         (folder / "generate-test.txt").write_text("\n".join([*lines, "Generate test with beam=5: BLEU4 = 1"]) + "\n")
     return tmp_path
 
@@ -202,7 +203,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     found = tables.tables("quickstart", folder)
     for label, starred in (("rk4-tiny", True), ("rk4-tiny, fp16", False)):
         assert any(cell.differs() for cell in row(found, label).cells.values()) == starred
-    (runs / "runs/quickstart/rk4-tiny/run.json").write_text(json.dumps({"precision": "fp16"}))
+    (runs / "runs/quickstart/rk4-tiny/run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp16"}))
     assert cli.main(["compare", *names, "--samples", "300"]) == 1
     assert "were run in several precisions, fp16, fp32" in capsys.readouterr().err
 
