@@ -1,6 +1,8 @@
 """The command ``ode-transformer``. Each sub-command is a module that is imported when it is called, and not before."""
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -93,7 +95,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
     try:
         args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
-        return args.run(args)
+        status = args.run(args)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever read our output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except OdeTransformerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

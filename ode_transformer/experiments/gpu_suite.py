@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -95,18 +96,21 @@ class Suite:
         """Run a command until the time is over; its exit status."""
         with contextlib.ExitStack() as stack:
             where = stack.enter_context(open(output, "wb")) if output else None
+            process = subprocess.Popen(
+                words,
+                cwd=recipes.ROOT,
+                env=runner.environment({}),
+                stdout=where,
+                stderr=where and subprocess.STDOUT,
+                start_new_session=True,
+            )
             try:
-                done = subprocess.run(
-                    words,
-                    cwd=recipes.ROOT,
-                    env=runner.environment({}),
-                    stdout=where,
-                    stderr=where and subprocess.STDOUT,
-                    timeout=max(self.left(), 1),
-                )
+                return process.wait(timeout=max(self.left(), 1))
             except subprocess.TimeoutExpired:
                 return TIMED_OUT
-        return done.returncode
+            finally:  # with the processes that it started
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
     def check(self) -> None:
         """The tests that need a GPU; what they print is kept, under another name if one failed."""
@@ -205,7 +209,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     precisions = recipes.PRECISIONS
     add = parser.add_argument
     add("--minutes", type=int, default=9, metavar="N", help="stop after so long; the next call goes on (default: 9)")
-    add("--jobs", type=int, default=4, metavar="N", help="systems that train at once (default: 4)")
+    add("--jobs", type=int, default=4, metavar="N", help="number of systems that train at the same time (default: 4)")
     add("--runs", help="where checkpoints go (default: runs/gpu)")
     add("--out", help="where the small result files go (default: results)")
     add(
@@ -218,7 +222,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--precisions", nargs="+", choices=precisions, default=["fp32", "fp16"], help="to train in (default: fp32 fp16)"
     )
     add("--bench", nargs="*", choices=precisions, default=["fp16"], help="to benchmark in (default: fp16)")
-    add("--cpu", action="store_true", help="rehearse without a GPU, with more flags")
+    add("--cpu", action="store_true", help="rehearse the suite without a GPU")
     add("--dry-run", action="store_true", help="print what would be run")
     parser.epilog = (
         "Words behind -- are more flags of fairseq-train, to rehearse: `-- --max-update 20`, with --runs and --out "
@@ -244,7 +248,7 @@ def main(args: argparse.Namespace) -> int:
                 print(shlex.join(job.command(suite.runs, suite.out, args)))
         return 0
     suite.out.mkdir(parents=True, exist_ok=True)
-    with contextlib.chdir(recipes.ROOT):
+    with contextlib.chdir(recipes.ROOT), runner.terminable():
         if not args.cpu:
             suite.check()
             suite.bench()

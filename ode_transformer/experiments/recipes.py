@@ -15,6 +15,7 @@ Imports neither torch nor fairseq.
 """
 
 import argparse
+import difflib
 import re
 import shlex
 import typing
@@ -219,8 +220,13 @@ def _find(name: str) -> tuple[Path, str, str]:
     for path, row in ((CONFIGS / f"{name}.yaml", ""), (CONFIGS / f"{group}.yaml", last)):
         if path.is_file() and not path.name.startswith("_"):
             return path, name, row
-    there = ", ".join(names()) or f"none in {CONFIGS}, recipes need a clone of the repository"
-    raise RecipeError(f"no recipe {name!r}; there are: {there}")
+    there = names()
+    near = [other for other in there if other.startswith(name)] or difflib.get_close_matches(name, there, 5, 0.4)
+    if not there:
+        near = [f"none in {CONFIGS}, recipes need a clone of the repository"]
+    raise RecipeError(
+        f"no recipe {name!r}; the nearest are: {', '.join(near) or 'none'}. `ode-transformer recipe list` prints all"
+    )
 
 
 def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
@@ -249,7 +255,8 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
             if not isinstance(part, str) or not re.fullmatch(r"\w[\w .,=+-]*", part):
                 raise RecipeError(f"{path}: {key} {part!r}: must be letters, digits and .,=+-_, and no folders")
     try:
-        shlex.split(recipe.data.prepare)
+        if not shlex.split(recipe.data.prepare):
+            raise ValueError("it is empty")
     except ValueError as error:
         raise RecipeError(f"{path}: data.prepare {recipe.data.prepare!r}: no command: {error}") from error
     chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(recipe.average, k) is not None]

@@ -5,6 +5,7 @@ manifest. Nothing in it is typed by hand.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -27,7 +28,8 @@ class RecordError(OdeTransformerError):
 def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a log has of some kinds; without the kind before each key. An entry that a kill cut short is none."""
     for kind, body in re.findall(rf"\| INFO \| ({'|'.join(kinds)}) \| (\{{[^{{}}\n]*\}})", text):
-        yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
+        with contextlib.suppress(ValueError):
+            yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
 
 
 def read_log(path: Path) -> dict[str, Any]:

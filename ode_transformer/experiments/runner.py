@@ -39,6 +39,7 @@ KEEP_FREED_MEMORY = {
 OURS = ("python", "-m", "ode_transformer")
 PLACE_FLAGS = ("--distributed-port", "--distributed-world-size", "--update-freq")  # of fairseq-train, with a value
 BEFORE_TRAINING = ("prepare", "start")
+OPENING = ("generate", "validate")  # steps in which fairseq opens a checkpoint, which is looked at before
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Place:
     @property
     def options(self) -> list[str]:
         """The options of ``ode-transformer run`` that put another run in the same place."""
-        devices = ["--devices", str(self.devices)] if self.devices > 1 else []
+        devices = [] if self.cpu else ["--devices", str(self.devices)]
         return [*devices, *(["--cpu"] if self.cpu else []), f"--{self.precision}", *["--torchrun"] * self.torchrun]
 
 
@@ -97,7 +98,9 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     source, output = _start_files(recipe, run_dir)
     other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.seed)
     train = [*OURS, "run", start.recipe, *recipes.variant(other), "--until", "train"]
-    found = [Step("start", train, outputs=[source], part="train", where=place.options)]
+    # Trained already, on whatever devices and in whatever precision, it serves.
+    trained = ["--trained"] if "train" in read_stamps(recipes.ROOT / Path(source).parent) else []
+    found = [Step("start", train, outputs=[source], part="train", where=[*place.options, *trained])]
     if start.warm_start:
         command = [*OURS, "warm-start", source, "--arch", recipe.train.arch, *["--approximate"] * start.approximate]
         command += ["--output", output, "--data", recipe.data.directory, "--", *flags(recipe.train.flags)]
@@ -156,8 +159,9 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Flags of fairseq-train that say where it runs, and the others."""
     placed, others, rest = [], [], iter(words)
     for word in rest:
-        if word in PLACE_FLAGS:
-            placed += [word, next(rest, "")]
+        flag, equals, value = word.partition("=")
+        if flag in PLACE_FLAGS:
+            placed += [flag, value if equals else next(rest, "")]
         elif word == "--cpu":
             placed.append(word)
         else:
@@ -182,11 +186,16 @@ def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
     """The stamps of a run's finished steps, in the order in which they were finished."""
     path = Path(run_dir) / "steps.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        stamps = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise RunError(f"{path}: {error}") from error
+    if not isinstance(stamps, dict) or not all(
+        isinstance(stamp, dict) and {"command", "line", "seconds"} <= set(stamp) for stamp in stamps.values()
+    ):
+        raise RunError(f"{path}: is not what ode-transformer run writes")
+    return stamps
 
 
 @contextlib.contextmanager
@@ -257,7 +266,8 @@ class Run:
         """Do the steps that are not done yet.
 
         Args:
-            first: the step to begin with; it and those behind it are done anew, those before it not looked at.
+            first: the step to begin with; it and those behind it are done anew, those before it not looked at. A
+                training that is there is kept, since another one belongs into another folder.
             last: the step to end with.
             trained: take the training that is there, whatever its command was.
 
@@ -265,13 +275,15 @@ class Run:
             RunError: a step failed, or the folder holds another run.
         """
         chosen = self.chosen(first, last)
-        if not self.place.alone and "average" in chosen:
-            raise RunError("several tasks of a job can but train: give --until train, then run once with --trained")
+        if not self.place.alone and ("average" in chosen or "train" not in chosen):
+            raise RunError(
+                "several tasks of one job can only train: give them --until train, then run once, alone, with --trained"
+            )
         self.folder.mkdir(parents=True, exist_ok=True)
         with alone_in(self.folder) if self.place.alone else contextlib.nullcontext(-1) as lock:
             stamps = read_stamps(self.folder)
             if first:
-                keys = [step.key for step in self.steps() if step.name in chosen]
+                keys = [step.key for step in self.steps() if step.name in chosen and step.name != "train"]
                 stamps = {key: stamp for key, stamp in stamps.items() if key not in keys}
                 write_json(self.folder / "steps.json", stamps)
             for i in range(len(self.steps())):
@@ -281,8 +293,9 @@ class Run:
                 if step.name == "train":
                     self._train(step, stamps, trained, "average" in chosen, lock)
                 elif not self._is_done(step, stamps):
-                    if step.name not in BEFORE_TRAINING:
-                        self._check_dictionaries()
+                    if step.name in OPENING:
+                        data = recipes.ROOT / self.recipe.data.directory
+                        _call(["check", str(self.folder / "average.pt"), "--data", str(data)])
                     say(f"\n== {self.recipe.name}: {step.key}")
                     self._stamp(step, stamps, execute(step, lock))
 
@@ -398,6 +411,10 @@ def execute(step: Step, lock: int = -1) -> float:
         if status:
             more = f"; what it said is in {step.log}" if step.log else ""
             raise RunError(f"{step.key}: {step.words[0]} ended with status {status}{more}")
+    for source, target in step.moves:
+        (recipes.ROOT / source).replace(recipes.ROOT / target)
+        with contextlib.suppress(OSError):  # there are others
+            (recipes.ROOT / source).parent.rmdir()
     return time.monotonic() - began
 
 
@@ -469,6 +486,13 @@ def gpu_count() -> int:
     return torch.cuda.device_count()
 
 
+def _count(variable: str) -> int:
+    value = os.environ.get(variable) or "1"
+    if not value.isdecimal() or int(value) < 1:
+        raise RunError(f"{variable}={value}: must be a positive number")
+    return int(value)
+
+
 def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> Place:
     """Where a run is to go on, from the command line, the job's variables and the machine.
 
@@ -480,8 +504,9 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
     Raises:
         RunError: a number of devices that is not here, half precision without a GPU.
     """
-    nodes = int(os.environ.get("SLURM_NNODES") or os.environ.get("NNODES") or 1)
-    tasks = int(os.environ.get("SLURM_NTASKS") or 1)
+    slurm = "SLURM_STEP_ID" in os.environ  # started by srun; in a batch script or salloc's shell it is not
+    nodes = _count("SLURM_NNODES" if slurm else "NNODES")
+    tasks = _count("SLURM_NTASKS") if slurm else 1
     gpus, cpu = 0 if args.cpu else gpu_count(), args.cpu
     if not gpus and not cpu and not args.dry_run:
         cpu = True
@@ -528,9 +553,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="a name that `ode-transformer recipe list` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW",
     )
-    parser.add_argument("--from", dest="first", metavar="STEP", help="begin there, and do it and what follows anew")
+    parser.add_argument(
+        "--from",
+        dest="first",
+        metavar="STEP",
+        help="begin there: that step and those after it are done anew, but for a training",
+    )
     parser.add_argument("--until", dest="last", metavar="STEP", help="end there")
-    parser.add_argument("--trained", action="store_true", help="take the training that is there, whatever its flags")
+    parser.add_argument(
+        "--trained",
+        action="store_true",
+        help="use the finished training in the folder, with whatever flags it was trained",
+    )
     parser.add_argument("--scale", type=str.lower, choices=recipes.SCALES, default="full", help="small: a rehearsal")
     parser.add_argument(
         "--seeds", "--seed", nargs="+", type=int, metavar="N", help="of training, a run each (default: the recipe's)"
@@ -547,7 +581,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpu", action="store_true", help="do not use GPUs")
     precisions = parser.add_mutually_exclusive_group()
     for name in recipes.PRECISIONS:
-        help_ = "(default: the paper's precision, on a CPU fp32)" if name == "fp32" else argparse.SUPPRESS
+        help_ = f"train in {name}" + (
+            " (on a CPU the default; on GPUs it is the precision of the paper)" * (name == "fp32")
+        )
         precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
     parser.add_argument(
         "--torchrun",
@@ -584,7 +620,7 @@ def main(args: argparse.Namespace) -> int:
         trains = "train" in run.chosen(args.first, args.last) and not args.trained
         run.place = place_of(args, recipe, trains)
         found.append(run)
-    with contextlib.chdir(recipes.ROOT), _terminable():
+    with contextlib.chdir(recipes.ROOT), terminable():
         for run in found:
             if args.dry_run:
                 _print(run, args)
@@ -601,8 +637,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM, which schedulers send, end the program of a step too."""
+def terminable() -> Iterator[None]:
+    """Let SIGTERM, which schedulers send, end the programs that were started too."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield
@@ -623,7 +659,7 @@ def _print(run: Run, args: argparse.Namespace) -> None:
 
 def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer generate``."""
-    parser.add_argument("recipe", help="of translation")
+    parser.add_argument("recipe", help="a translation recipe")
     recipes.add_variant(parser)
     parser.add_argument("--run-dir", help="where average.pt is (default: runs/RECIPE)")
     parser.add_argument("--checkpoint", help="another checkpoint, or an ensemble a.pt:b.pt")
@@ -659,7 +695,7 @@ def generate_main(args: argparse.Namespace) -> int:
     for step in steps(recipe, Place(), run_dir):
         if step.name == "generate":
             where = [*more, "--results-path", str(part), *args.flags]
-            execute(replace(step, where=where, inputs=[], outputs=[]))
+            execute(replace(step, where=where, inputs=[], outputs=[], moves=[]))
     part.replace(output)
     print("\n".join(str(path) for path in sorted(output.iterdir())))
     return 0

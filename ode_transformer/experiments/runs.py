@@ -103,7 +103,10 @@ def read(run_dir: str | Path) -> Optional[dict[str, Any]]:
         return None
     except (OSError, ValueError) as error:
         raise RunError(f"{folder / 'run.json'}: {error}") from error
-    missing = [key for key in KEYS if key not in run] if isinstance(run, dict) else KEYS
+    missing = [key for key in KEYS if key not in run] if isinstance(run, dict) else list(KEYS)
+    for key, kind in (("command", list), ("dictionaries", dict), ("parameters", dict), ("places", list)):
+        if not missing and run[key] is not None and not isinstance(run[key], kind):
+            missing.append(f"a {kind.__name__} of {key}")
     if missing:
         raise RunError(f"{folder / 'run.json'}: is not what ode-transformer run writes, it lacks {', '.join(missing)}")
     return run
@@ -207,7 +210,7 @@ def check_average(recipe: "recipes.Recipe", config: "DictConfig") -> None:
             raise RunError(f"average.{kind} {wanted}: training would leave {comes:g} of these checkpoints, by {why}")
 
     def kept(limit: int) -> float:
-        return math.inf if limit < 0 else limit
+        return math.inf if limit <= 0 else limit
 
     if wanted.best and wanted.best > 1:
         enough("best", wanted.best, max(checkpoint.keep_best_checkpoints, 0), "--keep-best-checkpoints")
@@ -243,9 +246,7 @@ def updates_per_epoch(config: "DictConfig") -> int:
         indices = dataset.ordered_indices()
     longest = task.max_positions()
     if longest is not None:
-        indices = task.filter_indices_by_size(
-            indices, dataset, longest, data.skip_invalid_size_inputs_valid_test or True
-        )
+        indices = task.filter_indices_by_size(indices, dataset, longest, True)
     batches = dataset.batch_by_size(
         indices,
         max_tokens=data.max_tokens,

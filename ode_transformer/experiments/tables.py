@@ -82,7 +82,7 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
         TableError: a file that is no record.
     """
     found: dict[str, dict[tuple, dict]] = {}
-    for path in sorted(folder.rglob("*.json")):
+    for path in sorted(path for path in folder.rglob("*.json") if path.name not in ("run.json", "steps.json")):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:

@@ -24,11 +24,13 @@ Where paper and released code disagree:
   faster and the default.
 - "Sequences of any length": the code stops at 255; ours does not. Positions are the token's own, where the code's are
   the column's, which left padding shifts.
-- Beyond the lengths of training the flow is an extrapolation that nothing bounds, and grows exponentially. Ours solves
-  the equation up to the longest sentence that training would take (``--max-source-positions``,
-  ``--max-target-positions``), or to ``--flow-horizon``, and goes on along the tangent. Released checkpoints, of 255
-  positions, and whatever was trained compute what they did. For sentences longer than in training, give the longest of
-  training as the horizon: ``--model-overrides "{'max_source_positions': 5000, 'flow_horizon': 200}"``.
+- Beyond the lengths of training the flow is an extrapolation that nothing bounds, and grows exponentially, often from
+  a few times the longest training sentence on. Ours solves the equation up to ``--flow-horizon``, by default the
+  largest length that the model takes (``--max-source-positions``, ``--max-target-positions``; 1,024 each), and goes on
+  along the tangent; up to the horizon nothing changes. That default bounds very long sentences, and not those between
+  the longest training sentence and 1,024 tokens: for these give the length of the longest training sentence as the
+  horizon, in training or later: ``--max-source-positions 5000 --model-overrides "{'max_source_positions': 5000,
+  'flow_horizon': 200}"``. Where the biases are too large to compute with, evaluation ends in an error.
 - In decoding the code gives all keys of cross-attention the bias of the last source position; ours are as in training.
 - The code computes biases, and gradients of the flow, every 400 forward calls, validation and parts of a batch
   included, and saves them; ours counts the optimiser's updates (``--flow-update-interval``), by default every one, and

@@ -205,9 +205,9 @@ class RelativeAttention(StagedAttention):
         if max_relative_length < 1:
             raise ValueError(f"--max-relative-length {max_relative_length}: must be 1 or more")
         if not self.self_attention:
-            raise ValueError("relative positions: have no meaning together with --cross-self-attention")
+            raise ValueError("--relative-positions: cannot be combined with --cross-self-attention")
         if self.use_xformers:
-            raise ValueError("relative positions: do not go with xformers' attention")
+            raise ValueError("--relative-positions: cannot be combined with the attention of xformers")
         self.max_relative_length = max_relative_length
         size = (2 * max_relative_length + 1, self.head_dim)
         self.relative_position_keys = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size)))

@@ -178,7 +178,7 @@ class SplitLayer(nn.Module):
             return Field(self, sublayers, context)(y)
         combine = context.coefficients if self.coefficients is None else self.coefficients
         if integrator == EULER and combine is None:
-            flows = ""
+            flows = ""  # none is integrated as a field: each sub-layer takes its Euler step, bit for bit as in fairseq
         if flows is None:
             return integrator.step(Field(self, sublayers, context), y, h, combine)
         for sublayer in sublayers:

@@ -1,7 +1,7 @@
 """What the encoder or the decoder of a model is made of, and which options go with which.
 
 A configuration holds names, as users write them. ``Options.of`` turns those of one side into the objects that they
-name, and refuses what does not go together; no other code reads these names.
+name, and refuses what does not go together.
 """
 
 from dataclasses import dataclass
@@ -112,18 +112,20 @@ class Options:
         multistep, part = isinstance(self.integrator, Multistep), getattr(cfg, side)
         if multistep and self.history != "none":
             raise OdeTransformerError(
-                f"--{side}-history {self.history}: must be none with the integrator {integrator}, itself a history"
+                f"--{side}-history {self.history}: must be none with the integrator {integrator}, which already "
+                "combines earlier layers"
             )
         if not multistep and self.history == "none":
             return
         if part.layers_to_keep:
             raise OdeTransformerError(
-                f"--{side}-layers-to-keep {part.layers_to_keep}: a history of all layers does not fit a part"
+                f"--{side}-layers-to-keep {part.layers_to_keep}: must not be given with a history, which needs "
+                "all layers"
             )
         if part.layerdrop > 0:
             raise OdeTransformerError(
-                f"--{side}-layerdrop: layer drop {part.layerdrop}: must be 0 with a history or a multistep scheme of "
-                f"fixed depth"
+                f"--{side}-layerdrop {part.layerdrop}: must be 0 with a history or a multistep scheme, which need all "
+                "layers"
             )
 
     def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[nn.Module]:

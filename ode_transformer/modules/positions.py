@@ -446,14 +446,22 @@ class BiasPositions(PositionEncoder):
     def _remembered(self, length: int, weights: Any) -> Solution:
         longer = max(64, 2 ** (length - 1).bit_length())
         tables = self._solve(torch.arange(longer))
-        finite = torch.stack([piece.isfinite().flatten(1).all(1) for pieces in tables.values() for piece in pieces])
+        # A score holds the product of two biases: where that overflows, attention is NaN although the biases are not.
+        finite = torch.stack(
+            [
+                piece.float().square().sum(-1).isfinite().flatten(1).all(1)
+                for pieces in tables.values()
+                for piece in pieces
+            ]
+        )
         if not finite.all():
             longer = int(finite.all(0).long().argmin())
             if longer < length:
                 kind = next(self.solvers.parameters()).dtype
                 raise OdeTransformerError(
-                    f"{length} positions: their biases are finite in {kind} up to position {longer - 1} only; wider "
-                    "numbers can hold them, or a --flow-horizon of the longest sentence of training bounds them"
+                    f"{length} positions: attention can compute with their biases in {kind} up to position "
+                    f"{longer - 1} only. Set --flow-horizon to the length of the longest training sentence"
+                    + ("" if kind == torch.float32 else ", or use float32")
                 )
         return Solution(longer, weights, tables)
 

@@ -32,7 +32,7 @@ def recompute(forward: Callable, *args: Any, offload: bool = False, **kwargs: An
 
     Args:
         forward: a layer's.
-        offload: keep the inputs on the host; but for those that all layers have, which stay where they are.
+        offload: keep the inputs in the host's memory. Tensors inside the context stay on the device.
         args, kwargs: its inputs.
     """
     if not torch.is_grad_enabled():
@@ -127,12 +127,13 @@ class Encoder(SplitStack, TransformerEncoderBase):
         if padded:
             x = x * (1 - padding.unsqueeze(-1).type_as(x))
         x = x.transpose(0, 1)  # (S, B, C)
-        states, past = [x], []
+        states, past = [x] if return_all_hiddens else [], []
         x = self.history.begin(past, x)
         for layer, place in self._layers(places):
             context = EncoderContext(padding if padded else None, self.coefficients, place.biases)
             x = self.history.follow(past, layer(place.add(x), context))
-            states.append(x)
+            if return_all_hiddens:
+                states.append(x)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
 
@@ -140,8 +141,8 @@ class Encoder(SplitStack, TransformerEncoderBase):
             "encoder_out": [x],
             "encoder_padding_mask": [padding],
             "encoder_embedding": [embedding],
-            "encoder_states": states if return_all_hiddens else [],
-            "fc_results": [None] * (len(states) - 1) if return_all_hiddens else [],  # of fairseq's own layers
+            "encoder_states": states,
+            "fc_results": [None] * (len(states) - 1),  # of fairseq's own layers
             "src_tokens": [],
             "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
         }

@@ -1,7 +1,8 @@
 """Splitting: how two sub-flows take turns within one step of dy/dt = F(y) + G(y).
 
 F is the interaction of positions (attention), G acts on each position alone (feed-forward). A splitting is data:
-the order of the flows and the fraction of the step that each of them gets. One loop, ``split_step``, runs all.
+the order of the flows and the fraction of the step that each of them gets. ``split_step`` runs any of them; a network
+layer walks the same data with its norms and dropout in between (``modules/layers.py``).
 
 Orders, local error (measured in the tests): with exact sub-flows Lie-Trotter 2 and Strang-Marchuk 3; with Euler
 sub-steps, which is what a network takes, both 2; Strang-Marchuk with second-order sub-steps 3.

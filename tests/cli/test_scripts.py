@@ -447,7 +447,7 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("multi30k",), "there are: "),
+        (("multi30k",), "the nearest are: "),
         (("multi30k-full/macaron-tiny", "--devices", "3", "--dry-run"), "[1, 2]"),
         (("multi30k-full/macaron-tiny", "--devices", "0"), "--devices 0: must be a positive number"),
         (("multi30k-full/macaron-tiny", "--devices", "2", "--cpu"), "with --cpu one process trains"),
@@ -467,7 +467,7 @@ def test_bad_input_is_named(words, message, capsys):
         (("train.sh", "--device"), "a recipe is needed first, got --device"),
         (("average.sh",), "a recipe or a folder is needed"),
         (("score.sh",), "nothing to score"),
-        (("reproduce.sh", "nothing"), "there are: "),
+        (("reproduce.sh", "nothing"), "the nearest are: "),
         (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output"),
         (("quickstart.sh", "--seeds", "1"), "--seeds"),
         (("gpu-suite.sh", "--precisions", "fp8"), "'fp32', 'fp16', 'bf16', 'amp'"),

@@ -263,7 +263,7 @@ def test_translations_are_made_and_scored_as_the_recipe_says(tmp_path, monkeypat
     assert shlex.join(words) == (
         f"fairseq-generate {data} --user-dir ode_transformer --task translation --source-lang en --target-lang de "
         f"--gen-subset test --beam 4 --lenpen 0.6 --required-batch-size-multiple 1 --post-process subword_nmt "
-        f"--batch-size 128 --path {run}/average.pt --results-path {run}/generate"
+        f"--batch-size 128 --path {run}/average.pt --results-path {run}/generate.part"
     )
     (words,) = commands(recipe, "score")
     score = f"python -m ode_transformer score --generate-output {run}/generate/generate-test.txt --target-lang de"
@@ -392,7 +392,7 @@ def test_a_recipe_may_start_from_anothers_checkpoint(tmp_path):
     first, start = commands(warm, "start", run_dir="runs/x")
     (train,) = commands(warm, "train", run_dir="runs/x")
     train_first = "python -m ode_transformer run multi30k-short/transformer-tiny --until train"
-    assert shlex.join(first) == f"{train_first} --fp32"
+    assert shlex.join(first) == f"{train_first} --devices 1 --fp32"
     assert start[start.index("warm-start") + 1] == "runs/multi30k-short/transformer-tiny/checkpoint_best.pt"
     assert start[start.index("--output") + 1] == train[train.index("--finetune-from-model") + 1] == "runs/x/start.pt"
     assert start[start.index("--") + 1 :] == flags(warm.train.flags)

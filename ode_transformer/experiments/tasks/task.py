@@ -23,6 +23,7 @@ class Step:
     launcher: Sequence[str] = ()  # and the first ones
     environment: Mapping[str, str] = field(default_factory=dict)
     log: str = ""  # the file that takes what the command prints; else that goes to the terminal
+    moves: Sequence[tuple[str, str]] = ()  # files that are renamed when the command has ended well, (from, to)
 
     @property
     def key(self) -> str:
@@ -38,7 +39,8 @@ class Step:
         """The command as one could type it, from the top of the repository."""
         variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
         end = f" >>{shlex.quote(self.log)} 2>&1" if self.log else ""
-        return " ".join([*variables, shlex.join(self.words)]) + end
+        moves = "".join(f" && {shlex.join(['mv', *pair])}" for pair in self.moves)
+        return " ".join([*variables, shlex.join(self.words)]) + end + moves
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,11 @@ def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) ->
             *("--beam", str(recipe.generate.beam), "--lenpen", str(recipe.generate.lenpen)),
             # With its default of 8, fairseq leaves out up to seven sentences at the end (fairseq issue 5036).
             *("--required-batch-size-multiple", "1", *flags(recipe.generate.flags)),
-            *("--path", model, "--results-path", f"{run_dir}/generate"),
+            *("--path", model, "--results-path", f"{run_dir}/generate.part"),
         ]
-        found.append(Step("generate", command, [model], [translations(run_dir, subset)], subset, where))
+        output = translations(run_dir, subset)
+        moves = [(f"{run_dir}/generate.part/generate-{subset}.txt", output)]  # fairseq writes as it goes
+        found.append(Step("generate", command, [model], [output], subset, where, moves=moves))
     for subset in recipe.subsets:
         output = f"{run_dir}/scores/{subset}.json"
         command = [
