@@ -125,29 +125,29 @@ class Rule:
     """How the stages of a step are weighed.
 
     Args:
-        build: (gamma at the start, a number per stage; C) -> a ``Combine``, with parameters where something is learned;
-            None for the method's own weights.
+        build: (stages; gamma at the start, a number per stage; C) -> a ``Combine``, with parameters where something is
+            learned; None for the method's own weights.
         stages: how many stages the rule can weigh; None for any number.
     """
 
-    build: Callable[[Sequence[float], int], Optional[nn.Module]]
+    build: Callable[[int, Sequence[float], int], Optional[nn.Module]]
     stages: Optional[int] = None
 
 
 def _gates(gates: int, activation: Callable[[Tensor], Tensor]) -> Rule:
-    return Rule(lambda initial, embed_dim: Gates(embed_dim, gates, activation), stages=2)
+    return Rule(lambda stages, initial, embed_dim: Gates(embed_dim, gates, activation), stages=2)
 
 
 COEFFICIENTS: Table[Rule] = Table(
     "coefficients",
     {
-        "fixed": Rule(lambda initial, embed_dim: None),
-        "ones": Rule(lambda initial, embed_dim: Ones() if len(initial) > 1 else None),
-        "scalars": Rule(lambda initial, embed_dim: Scalars(initial)),
+        "fixed": Rule(lambda stages, initial, embed_dim: None),
+        "ones": Rule(lambda stages, initial, embed_dim: Ones() if stages > 1 else None),
+        "scalars": Rule(lambda stages, initial, embed_dim: Scalars(initial)),
         "sigmoid": _gates(1, torch.sigmoid),
         "two-sigmoids": _gates(2, torch.sigmoid),
         "two-tanh": _gates(2, torch.tanh),
-        "ema": Rule(lambda initial, embed_dim: MovingAverage()),
+        "ema": Rule(lambda stages, initial, embed_dim: MovingAverage()),
     },
 )
 
@@ -184,4 +184,4 @@ def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_d
         ValueError: as of ``check_coefficients``.
     """
     check_coefficients(name, stages)
-    return COEFFICIENTS[name].build(initial, embed_dim)
+    return COEFFICIENTS[name].build(stages, initial, embed_dim)
