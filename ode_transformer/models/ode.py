@@ -114,15 +114,16 @@ class Size(NamedTuple):
 
 
 _TABLE_1 = ("ode_residual", "rk2", "rk2_learnable", "rk4")
-_TABLE_10 = ("rk2_unit", "rk2_scalars", "rk2_two_sigmoids", "rk2_two_tanh", "ode_weight_sharing")
+_TABLE_7 = ("ode_leapfrog", "ode_multistep", "ode_dlcl", "ode_polynet")
+_TABLE_10 = ("rk2_unit", "rk2_scalars", "rk2_two_sigmoids", "rk2_two_tanh")
 
 # A new system comes in the first two sizes. The others name what a table of the paper or the benchmark has in them; any
 # other system has them by flags (--encoder-layers, --encoder-embed-dim and so on).
 SIZES = {
     "": Size(_size(512, 8, 6)),
     "_tiny": Size(size(128, 256, 4, 4, dropout=0.3)),
-    "_deep": Size(_size(512, 8, 24), _TABLE_1 + _TABLE_10),
-    "_big": Size(_size(1024, 16, 6, dropout=0.3), [name for name in SYSTEMS if name != "ode_weight_sharing"]),
+    "_deep": Size(_size(512, 8, 24), (*_TABLE_1, *_TABLE_10, "ode_weight_sharing")),
+    "_big": Size(_size(1024, 16, 6, dropout=0.3), (*_TABLE_1, *_TABLE_10, *_TABLE_7, "macaron_rk2")),
     "_big_deep": Size(_size(1024, 16, 12, dropout=0.3), _TABLE_1),
     "_h256_l28": Size(_size(256, 4, 28), ("rk2_learnable",)),
     "_h256_l18": Size(_size(256, 4, 18), ("rk2_learnable",)),

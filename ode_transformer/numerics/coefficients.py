@@ -160,11 +160,11 @@ def check_coefficients(name: str, stages: int) -> None:
     """
     if name not in COEFFICIENTS:
         raise ValueError(f"coefficients {name!r}: must be one of {', '.join(COEFFICIENTS)}")
-    if COEFFICIENTS[name].stages not in (None, stages):
+    if (needed := COEFFICIENTS[name].stages) not in (None, stages):
         others = ", ".join(other for other, rule in COEFFICIENTS.items() if rule.stages in (None, stages))
         raise ValueError(
-            f"coefficients {name!r} weigh {COEFFICIENTS[name].stages} stages, and the integrator has {stages}: must be "
-            f"one of {others}; or the integrator one of {COEFFICIENTS[name].stages} stages, such as heun"
+            f"coefficients {name!r} weigh {needed} stages, and the integrator has {stages}: must be one of {others}; "
+            f"or the integrator one of {needed} stages{', such as heun' if needed == 2 else ''}"
         )
 
 
