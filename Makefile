@@ -1,7 +1,7 @@
 # make demo    install, then train a Macaron Net on a generated corpus and score it
 # make test    install if needed, then run the tests, some minutes; `make test-all` runs more of them
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint hydra
+.PHONY: help install demo test test-all lint
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
@@ -37,8 +37,3 @@ test-all: install
 # lint         what the tests check of the sources' form
 lint: install
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/shellcheck -x scripts/*.sh scripts/*/*.sh data-prep/*.sh
-
-# hydra        write hydra's presets from the tables of architectures
-hydra: install
-	$(BIN)/python -c 'from pathlib import Path; import ode_transformer.models; from ode_transformer import config; \
-	    config.write_hydra_presets(Path("ode_transformer/hydra/model"))'

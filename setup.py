@@ -15,7 +15,6 @@ setup(
     license="MIT",
     python_requires=">=3.11,<3.13",
     packages=find_packages(include=["ode_transformer", "ode_transformer.*"]),
-    package_data={"ode_transformer": ["hydra/model/*.yaml"]},
     install_requires=[
         "fairseq-fixed==0.12.3.1",
         "torch>=2.6",

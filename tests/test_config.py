@@ -15,8 +15,9 @@ from omegaconf import OmegaConf
 
 import ode_transformer
 from ode_transformer import config
+from ode_transformer.experiments import cli
 from ode_transformer.models import macaron, ode, transevolve
-from tests.helpers import ROOT, USER_DIR, model, parse, task
+from tests.helpers import ROOT, model, parse, task
 
 
 def test_every_stock_flag_is_there():
@@ -70,17 +71,42 @@ def test_the_defaults_are_macaron_base():
     assert resolved == {f.name: getattr(macaron.MacaronConfig(), f.name) for f in fields(macaron.MacaronConfig)}
 
 
-def test_hydras_files_are_up_to_date():
-    files = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "ode_transformer/hydra/model").iterdir()}
-    assert files == config.hydra_presets(), "run `make hydra`"
+@pytest.fixture(scope="module")
+def presets(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("hydra")
+    assert cli.main(["hydra", str(directory)]) == 0
+    return directory
+
+
+def test_the_command_writes_every_preset_and_writes_over_its_own(presets):
+    outdated = presets / "model" / "macaron_tiny.yaml"
+    outdated.write_text(config.GENERATED + "dropout: 0.9\n", encoding="utf-8")
+    assert cli.main(["hydra", str(presets)]) == 0
+    files = {path.stem: path.read_text(encoding="utf-8") for path in (presets / "model").iterdir()}
+    assert files == config.hydra_presets()
+
+
+def test_the_command_writes_over_no_file_of_others(tmp_path, capsys):
+    mine = tmp_path / "model" / "rk2_tiny.yaml"
+    mine.parent.mkdir()
+    mine.write_text("dropout: 0.9\n", encoding="utf-8")
+    assert cli.main(["hydra", str(tmp_path)]) == 1
+    assert f"error: {mine}: not written by" in capsys.readouterr().err
+    assert [*mine.parent.iterdir()] == [mine] and mine.read_text(encoding="utf-8") == "dropout: 0.9\n"
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert cli.main(["hydra", str(tmp_path / "file")]) == 1
+    assert f"error: {tmp_path / 'file'}: Not a directory" in capsys.readouterr().err
 
 
 ONE_OF_EVERY_MODEL = {model: arch for arch, (model, _, _) in config.PRESETS.items()}.values()
 
 
 @pytest.mark.parametrize("arch", ONE_OF_EVERY_MODEL)
-def test_hydra_composes_what_the_command_line_builds(arch):
-    with initialize_config_dir(f"{USER_DIR}/hydra", version_base="1.1"):
+def test_hydra_composes_what_the_command_line_builds(arch, presets):
+    with initialize_config_dir(str(presets), version_base="1.1"):
         composed = compose(overrides=[f"+model={arch}"]).model
     on_the_command_line = OmegaConf.to_container(parse(arch).model)
     model_name, _, _ = config.PRESETS[arch]

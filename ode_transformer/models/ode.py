@@ -41,8 +41,9 @@ order where Euler sub-steps leave Macaron's at second. Sizes are Macaron's: an F
 neither history nor relative positions, so that the integrator is its one difference.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from fairseq.models import register_model
 
@@ -105,14 +106,27 @@ def _size(embed_dim: int, heads: int, encoder_layers: int, dropout: float = 0.1)
     return size(embed_dim, 4 * embed_dim, heads, encoder_layers, decoder_layers=6, dropout=dropout)
 
 
+class Size(NamedTuple):
+    """The suffix of an architecture's name: the fields that it stands for, and the systems that come in it."""
+
+    fields: dict[str, Any]
+    systems: Collection[str] = SYSTEMS
+
+
+_TABLE_1 = ("ode_residual", "rk2", "rk2_learnable", "rk4")
+_TABLE_7 = ("ode_leapfrog", "ode_multistep", "ode_dlcl", "ode_polynet")
+_TABLE_10 = ("rk2_unit", "rk2_scalars", "rk2_two_sigmoids", "rk2_two_tanh")
+
+# A new system comes in the first two sizes. The others name what a table of the paper or the benchmark has in them; any
+# other system has them by flags (--encoder-layers, --encoder-embed-dim and so on).
 SIZES = {
-    "": _size(512, 8, 6),
-    "_tiny": size(128, 256, 4, 4, dropout=0.3),
-    "_deep": _size(512, 8, 24),
-    "_big": _size(1024, 16, 6, dropout=0.3),
-    "_big_deep": _size(1024, 16, 12, dropout=0.3),
-    "_h256_l28": _size(256, 4, 28),
-    "_h256_l18": _size(256, 4, 18),
+    "": Size(_size(512, 8, 6)),
+    "_tiny": Size(size(128, 256, 4, 4, dropout=0.3)),
+    "_deep": Size(_size(512, 8, 24), (*_TABLE_1, *_TABLE_10, "ode_weight_sharing")),
+    "_big": Size(_size(1024, 16, 6, dropout=0.3), (*_TABLE_1, *_TABLE_10, *_TABLE_7, "macaron_rk2")),
+    "_big_deep": Size(_size(1024, 16, 12, dropout=0.3), _TABLE_1),
+    "_h256_l28": Size(_size(256, 4, 28), ("rk2_learnable",)),
+    "_h256_l18": Size(_size(256, 4, 18), ("rk2_learnable",)),
 }
 
 
@@ -123,7 +137,7 @@ def _row(system: dict, fields: dict) -> dict:
 
 
 ARCHITECTURES = {
-    name + suffix: _row(system, fields) for name, system in SYSTEMS.items() for suffix, fields in SIZES.items()
+    name + suffix: _row(SYSTEMS[name], fields) for suffix, (fields, names) in SIZES.items() for name in names
 }
 
 register_architectures("ode", OdeConfig, ARCHITECTURES)

@@ -24,15 +24,15 @@ from ..numerics.integrators import INTEGRATORS
 from ..numerics.splitting import SPLITTINGS
 
 # Enumerations of the names that an option may have, for fields of configurations.
-SplittingName = ChoiceEnum(list(SPLITTINGS))
-IntegratorName = ChoiceEnum(list(INTEGRATORS))
-CoefficientsName = ChoiceEnum(list(COEFFICIENTS))
+SplittingName = ChoiceEnum(SPLITTINGS.choices())
+IntegratorName = ChoiceEnum(INTEGRATORS.choices())
+CoefficientsName = ChoiceEnum(COEFFICIENTS.choices())
 GateSharingName = ChoiceEnum(list(GATE_SHARING))
 OdeFunctionName = ChoiceEnum(list(ODE_FUNCTIONS))
 OdeResidualName = ChoiceEnum(list(ODE_RESIDUALS))
 RelativePositionsName = ChoiceEnum(list(RELATIVE_POSITIONS))
-HistoryName = ChoiceEnum(list(HISTORIES))
-PositionEncoderName = ChoiceEnum(list(POSITION_ENCODERS))
+HistoryName = ChoiceEnum(HISTORIES.choices())
+PositionEncoderName = ChoiceEnum(POSITION_ENCODERS.choices())
 PositionBlocksName = ChoiceEnum(list(POSITION_BLOCKS))
 FlowSharingName = ChoiceEnum(list(FLOW_SHARING))
 FlowMethodName = ChoiceEnum(list(FLOW_METHODS))

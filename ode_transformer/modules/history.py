@@ -13,12 +13,16 @@ The names of parameters are those of the released code: ``history.weight`` (all 
 is never used), ``history.layer_norms``.
 """
 
+from collections.abc import Callable
+from typing import Optional
+
 import torch
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
 
 from ..numerics.coefficients import weighted_sum
 from ..numerics.integrators import Multistep, multistep_step
+from ..numerics.table import Table
 from .options import Options
 
 
@@ -110,7 +114,10 @@ class LearnableDense(History):
         return weighted_sum(list(self.weight[len(past) - 1, : len(past)]), past)
 
 
-HISTORIES = {"none": None, "residual": Residual, "dense": Dense, "learnable_dense": LearnableDense}
+HISTORIES: Table[Optional[Callable[[int, int, bool], Connection]]] = Table(
+    "history", {"none": None, "residual": Residual, "dense": Dense, "learnable_dense": LearnableDense}
+)
+"""(layers, C, pre-norm) -> what stands between the layers."""
 
 
 class MultistepConnection(Connection):

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -22,17 +23,8 @@ from torch.nn import functional as F
 
 from ..errors import OdeTransformerError
 from ..numerics.flow import Flow, Recurrence, check_positions
+from ..numerics.table import Table
 
-POSITION_ENCODERS = (
-    "none",
-    "sinusoidal",
-    "learned",
-    "floater",
-    "rnn-scalar-1",
-    "rnn-scalar-2",
-    "rnn-vector-1",
-    "rnn-vector-2",
-)
 POSITION_BLOCKS = ("all", "input")
 FLOW_SHARING = ("all", "stack")
 
@@ -544,6 +536,48 @@ def _reset_biases(attention: nn.Module, layers: int, side: str, memory: str) -> 
         nn.init.uniform_(bias, -bound, bound)
 
 
+def _blocks(learned: bool) -> Callable[[TransformerConfig, Mapping[str, Any]], Optional[PositionEncoder]]:
+    def build(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
+        return BlockPositions(cfg, learned, sides) if str(cfg.position_blocks) == "all" else None
+
+    return build
+
+
+def _biases(
+    solver: Callable[[TransformerConfig, int], nn.Module],
+) -> Callable[[TransformerConfig, Mapping[str, Any]], Optional[PositionEncoder]]:
+    def build(cfg: TransformerConfig, sides: Mapping[str, Any]) -> PositionEncoder:
+        sharing, blocks = str(cfg.flow_sharing), str(cfg.position_blocks)
+        return BiasPositions(partial(solver, cfg), sides, sharing, blocks, cfg.flow_update_interval)
+
+    return build
+
+
+def _flow(cfg: TransformerConfig, dim: int) -> nn.Module:
+    horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
+    return Flow(dim, str(cfg.flow_method), cfg.flow_step, str(cfg.flow_gradient), horizon)
+
+
+def _recurrence(input_: str, layers: int) -> Callable[[TransformerConfig, int], nn.Module]:
+    return lambda cfg, dim: Recurrence(dim, layers, input_)
+
+
+POSITION_ENCODERS: Table[Callable[[TransformerConfig, Mapping[str, Any]], Optional[PositionEncoder]]] = Table(
+    "position encoder",
+    {
+        "none": lambda cfg, sides: None,
+        "sinusoidal": _blocks(learned=False),
+        "learned": _blocks(learned=True),
+        "floater": _biases(_flow),
+        "rnn-scalar-1": _biases(_recurrence("scalar", 1)),
+        "rnn-scalar-2": _biases(_recurrence("scalar", 2)),
+        "rnn-vector-1": _biases(_recurrence("vector", 1)),
+        "rnn-vector-2": _biases(_recurrence("vector", 2)),
+    },
+)
+"""(the configuration, the stacks by name) -> the position encoder; None where the stock input encoding is all."""
+
+
 def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
     """The position encoder that a configuration asks for, None where the stock input encoding is all.
 
@@ -551,17 +585,4 @@ def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> 
         cfg: the configuration.
         sides: the stacks by name, encoder and decoder.
     """
-    name, blocks = str(cfg.position_encoder), str(cfg.position_blocks)
-    if name in ("sinusoidal", "learned"):
-        return BlockPositions(cfg, name == "learned", sides) if blocks == "all" else None
-    if name == "none":
-        return None
-
-    def build(dim: int) -> nn.Module:
-        if name == "floater":
-            horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
-            return Flow(dim, str(cfg.flow_method), cfg.flow_step, str(cfg.flow_gradient), horizon)
-        _, input_, layers = name.split("-")
-        return Recurrence(dim, int(layers), input_)
-
-    return BiasPositions(build, sides, str(cfg.flow_sharing), blocks, cfg.flow_update_interval)
+    return POSITION_ENCODERS[str(cfg.position_encoder)](cfg, sides)

@@ -5,11 +5,14 @@ Source: Li et al. 2022, "ODE Transformer", section 3.2 and Table 10; ``ema`` is 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Optional, Union
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from .table import Table
 
 Combine = Callable[[Sequence[Tensor]], Tensor]
 """Turns the stages of a step into its increment: [F_1, ..., F_n] -> sum_i gamma_i F_i."""
@@ -117,23 +120,51 @@ class Gates(nn.Module):
         return weighted_sum(self.weights(stages), stages)
 
 
-_GATES = {"sigmoid": (1, torch.sigmoid), "two-sigmoids": (2, torch.sigmoid), "two-tanh": (2, torch.tanh)}
+@dataclass(frozen=True)
+class Rule:
+    """How the stages of a step are weighed.
 
-COEFFICIENTS = ("fixed", "ones", "scalars", *_GATES, "ema")
+    Args:
+        build: (stages; gamma at the start, a number per stage; C) -> a ``Combine``, with parameters where something is
+            learned; None for the method's own weights.
+        stages: how many stages the rule can weigh; None for any number.
+    """
+
+    build: Callable[[int, Sequence[float], int], Optional[nn.Module]]
+    stages: Optional[int] = None
+
+
+def _gates(gates: int, activation: Callable[[Tensor], Tensor]) -> Rule:
+    return Rule(lambda stages, initial, embed_dim: Gates(embed_dim, gates, activation), stages=2)
+
+
+COEFFICIENTS: Table[Rule] = Table(
+    "coefficients",
+    {
+        "fixed": Rule(lambda stages, initial, embed_dim: None),
+        "ones": Rule(lambda stages, initial, embed_dim: Ones() if stages > 1 else None),
+        "scalars": Rule(lambda stages, initial, embed_dim: Scalars(initial)),
+        "sigmoid": _gates(1, torch.sigmoid),
+        "two-sigmoids": _gates(2, torch.sigmoid),
+        "two-tanh": _gates(2, torch.tanh),
+        "ema": Rule(lambda stages, initial, embed_dim: MovingAverage()),
+    },
+)
 
 
 def check_coefficients(name: str, stages: int) -> None:
     """Whether coefficients of that name can weigh so many stages.
 
     Raises:
-        ValueError: no such name, or a gate of two stages for a method of another number.
+        ValueError: no such name, or a rule for another number of stages.
     """
     if name not in COEFFICIENTS:
         raise ValueError(f"coefficients {name!r}: must be one of {', '.join(COEFFICIENTS)}")
-    if name in _GATES and stages != 2:
+    if (needed := COEFFICIENTS[name].stages) not in (None, stages):
+        others = ", ".join(other for other, rule in COEFFICIENTS.items() if rule.stages in (None, stages))
         raise ValueError(
-            f"coefficients {name!r} weigh two stages, and the integrator has {stages}: must be one of fixed, ones, "
-            f"scalars, ema; or the integrator one of two stages, such as heun"
+            f"coefficients {name!r} weigh {needed} stages, and the integrator has {stages}: must be one of {others}; "
+            f"or the integrator one of {needed} stages{', such as heun' if needed == 2 else ''}"
         )
 
 
@@ -153,12 +184,4 @@ def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_d
         ValueError: as of ``check_coefficients``.
     """
     check_coefficients(name, stages)
-    if name in _GATES:
-        return Gates(embed_dim, *_GATES[name])
-    if name == "ones" and stages > 1:
-        return Ones()
-    if name == "scalars":
-        return Scalars(initial)
-    if name == "ema":
-        return MovingAverage()
-    return None
+    return COEFFICIENTS[name].build(stages, initial, embed_dim)

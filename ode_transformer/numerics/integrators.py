@@ -22,6 +22,7 @@ from torch import Tensor
 
 from .coefficients import Combine, weighted_sum
 from .splitting import Field
+from .table import Table
 
 
 @dataclass(frozen=True)
@@ -289,19 +290,22 @@ def multistep_step(
 
 Integrator = Union[ButcherTableau, Polynomial, Multistep]
 
-INTEGRATORS: dict[str, Integrator] = {
-    "euler": EULER,
-    "heun": HEUN,
-    "midpoint": MIDPOINT,
-    "ralston": RALSTON,
-    "kutta3": KUTTA3,
-    "rk4": RK4,
-    "three-eighths": THREE_EIGHTHS,
-    "polynet": POLYNET,
-    "leapfrog": LEAPFROG,
-    "multistep": LINEAR_MULTISTEP,
-    "dlcl": DLCL,
-}
+INTEGRATORS: Table[Integrator] = Table(
+    "integrator",
+    {
+        "euler": EULER,
+        "heun": HEUN,
+        "midpoint": MIDPOINT,
+        "ralston": RALSTON,
+        "kutta3": KUTTA3,
+        "rk4": RK4,
+        "three-eighths": THREE_EIGHTHS,
+        "polynet": POLYNET,
+        "leapfrog": LEAPFROG,
+        "multistep": LINEAR_MULTISTEP,
+        "dlcl": DLCL,
+    },
+)
 
 
 def get_integrator(name: str) -> Integrator:

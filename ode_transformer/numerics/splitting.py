@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from .table import Table
+
 Field = Callable[[Any], Any]
 """A vector field f: y -> f(y)."""
 
@@ -70,7 +72,9 @@ STRANG = Splitting("GFG", (0.5, 1.0, 0.5))
 STRANG_SWAPPED = Splitting("FGF", (0.5, 1.0, 0.5))
 """Strang-Marchuk with the roles of F and G exchanged: two attentions around one feed-forward (Table 3)."""
 
-SPLITTINGS = {"lie-trotter": LIE_TROTTER, "strang": STRANG, "strang-swapped": STRANG_SWAPPED}
+SPLITTINGS: Table[Splitting] = Table(
+    "splitting", {"lie-trotter": LIE_TROTTER, "strang": STRANG, "strang-swapped": STRANG_SWAPPED}
+)
 
 
 def get_splitting(name: str) -> Splitting:

@@ -22,6 +22,7 @@ from fairseq_cli import train as train_cli
 from fairseq_cli import validate as validate_cli
 
 from ode_transformer import checkpoints
+from ode_transformer.experiments import cli
 from ode_transformer.models.macaron import MacaronModel
 from tests.helpers import ROOT, SMALL, USER_DIR, VARIANTS, batch, environment, flags, write_parallel
 
@@ -258,8 +259,15 @@ def test_bf16_on_the_command_line_is_not_taken_for_a_tpu(data, tmp_path):
     assert all(torch.isfinite(t).all() for t in model.values())
 
 
+@pytest.fixture(scope="module")
+def presets(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("hydra")
+    assert cli.main(["hydra", str(directory)]) == 0
+    return directory
+
+
 @pytest.fixture
-def hydra_train(monkeypatch, tmp_path):
+def hydra_train(monkeypatch, tmp_path, presets):
     """fairseq-hydra-train in this process; what it does to logging is undone."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
@@ -267,7 +275,7 @@ def hydra_train(monkeypatch, tmp_path):
 
     def run(**overrides):
         words = [f"{k}={v}" for k, v in overrides.items()]
-        monkeypatch.setattr(sys, "argv", ["fairseq-hydra-train", "--config-dir", f"{USER_DIR}/hydra", *words])
+        monkeypatch.setattr(sys, "argv", ["fairseq-hydra-train", "--config-dir", str(presets), *words])
         hydra_cli.cli_main()
 
     yield run
@@ -310,12 +318,12 @@ def test_hydra(data, tmp_path, hydra_train, capsys, preset, option, parameter):
 
 
 @pytest.mark.full
-def test_hydra_in_a_process_of_its_own(data, tmp_path):
+def test_hydra_in_a_process_of_its_own(data, tmp_path, presets):
     words = ["common.cpu=true", f"common.user_dir={USER_DIR}", "task=translation", f"task.data={data}",
              "task.source_lang=xx", "task.target_lang=yy", "model=macaron_tiny", "optimizer=adam",
              "criterion=cross_entropy", "lr_scheduler=inverse_sqrt", "optimization.lr=[0.01]",
              "optimization.max_update=1", "dataset.max_tokens=200", "checkpoint.save_dir=out"]  # fmt: skip
-    command = ["fairseq-hydra-train", "--config-dir", f"{USER_DIR}/hydra", *words]
+    command = ["fairseq-hydra-train", "--config-dir", str(presets), *words]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

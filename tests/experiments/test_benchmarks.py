@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from ode_transformer import config
-from ode_transformer.experiments import bench, cli
+from ode_transformer.experiments import bench, cli, recipes
 from ode_transformer.experiments.bench import contest, lengths, suite
 from ode_transformer.experiments.bench.contest import STOCK, Setting, System
+from ode_transformer.models import ode
 from tests.helpers import USER_DIR, Kernels, without_hydra
 
 
@@ -282,6 +283,16 @@ def test_every_family_is_measured_at_every_size():
     without = ("ode_weight_sharing", "_deep", "_h256", "macaron_iwslt", "_lm", "_small")
     missing = [arch for arch in config.PRESETS if arch not in measured and not any(x in arch for x in without)]
     assert not missing
+
+
+def test_no_architecture_is_a_mere_product_of_system_and_size():
+    """Beyond base and tiny there is what a recipe trains or the benchmark measures."""
+    used = {system.arch for systems in contests().values() for system in systems.values()}
+    used |= {recipes.load(name).train.arch for name in recipes.names() if name.startswith("ode/")}
+    beyond = [
+        name + suffix for suffix, size in ode.SIZES.items() if suffix not in ("", "_tiny") for name in size.systems
+    ]
+    assert set(beyond) <= used
 
 
 def test_a_bar_is_met_or_missed(tmp_path, capsys):

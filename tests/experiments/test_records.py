@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from ode_transformer.experiments import recipes, records, tables
+from ode_transformer.experiments import cli, recipes, records, rehearsal, tables
 from ode_transformer.experiments.bench import suite
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.records import RecordError
@@ -115,7 +115,20 @@ def test_rehearsals_are_of_rows_that_there_are():
     outcome = json.loads((ROOT / "results" / "rehearsal.json").read_text(encoding="utf-8"))
     rows = {name for name in recipes.names() if recipes.load(name).paper}
     assert set(outcome["rehearsed"]) <= rows
+    assert set(outcome) == {"rehearsed", "missing", "hardware", "versions"}
     assert all(row["updates"] > 0 and row["parameters"] > 0 for row in outcome["rehearsed"].values())
+
+
+def test_a_row_that_was_not_rehearsed_is_reported(tmp_path, monkeypatch, capsys):
+    """In a folder without runs; nothing is prepared or trained."""
+    monkeypatch.setattr(rehearsal.runner, "execute", lambda step: None)
+    monkeypatch.setattr(rehearsal, "rehearse", lambda name: None)
+    monkeypatch.setattr(rehearsal, "folder", lambda name: tmp_path / name)
+    names = ["ode/wmt14-en-de/rk2", "macaron/wmt14-en-de/macaron-base"]
+    assert cli.main(["rehearsal", *names, "--output", str(tmp_path / "outcome.json")]) == 1
+    assert f"not rehearsed to their end: {', '.join(names)}" in capsys.readouterr().err
+    outcome = json.loads((tmp_path / "outcome.json").read_text(encoding="utf-8"))
+    assert (outcome["rehearsed"], outcome["missing"]) == ({}, names)
 
 
 @pytest.mark.parametrize("path", [f for f in FILES if f.parent.name in ("lab", "bench")], ids=str)

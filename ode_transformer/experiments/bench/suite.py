@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Optional
 
+from ...models import ode, transevolve
 from .contest import STOCK, Setting, System, stock_like
 
 
@@ -108,12 +109,28 @@ _BASE_DECODING = Setting("decoding", sentences=8, tokens=32, shortest=16, symbol
 _TINY_ARCHS = (
     ("macaron_tiny", "floater_tiny", "rk2_tiny", "rk4_tiny"),
     ("ode_residual_tiny", "rk2_learnable_tiny", "macaron_rk2_tiny"),
-    ("transevolve_fullff_1_tiny", "transevolve_fullff_2_tiny", "transevolve_randomff_1_tiny",
-     "transevolve_randomff_2_tiny"),
-)  # fmt: skip
-# The other systems of Tables 7 and 10, and one of ours.
-_OTHERS = ("rk2_unit", "rk2_scalars", "rk2_two_sigmoids", "rk2_two_tanh", "ode_leapfrog", "ode_multistep", "ode_dlcl",
-           "ode_polynet", "macaron_rk2")  # fmt: skip
+    tuple(arch for arch in transevolve.ARCHITECTURES if arch.endswith("_tiny")),
+)
+
+
+# What the contests below name, and rk2_unit by another name.
+_NAMED = ("ode_residual", "rk2", "rk2_learnable", "rk4", "ode_weight_sharing")
+
+
+def _others(size: str, *but: str) -> dict[str, str]:
+    """The architectures of a size that no contest names: FLOATER in the input block alone, and the other ODE systems.
+
+    Args:
+        size: tiny, base or big.
+        but: systems to leave out.
+
+    Returns:
+        System -> architecture.
+    """
+    suffix = "" if size == "base" else f"_{size}"
+    systems = [name for name in ode.SIZES[suffix].systems if name not in (*_NAMED, *but)]
+    return {"floater_input": f"floater_input_{size}", **{name: name + suffix for name in systems}}
+
 
 SUITE = {
     "quick": Contest(
@@ -149,7 +166,7 @@ SUITE = {
     "tiny-transevolve": Contest("training, tiny", _beside_stock(*_TINY_ARCHS[2], like="floater_tiny"), _TINY),
     "tiny-others": Contest(
         "training, tiny",
-        _ours("floater_input_tiny", *(f"{arch}_tiny" for arch in _OTHERS[:-1])),
+        _ours(*_others("tiny", "macaron_rk2").values()),
         _TINY,
     ),
     "base-macaron": Contest(
@@ -194,18 +211,15 @@ SUITE = {
     },
     **{
         f"{size}-{name.replace('_', '-')}": Contest(f"training, {size}", _ours(arch), setting)
-        for size, setting, archs in (
-            ("base", _BASE, {name: name for name in _OTHERS} | {"floater_input": "floater_input_base"}),
-            ("big", _BIG, {name: f"{name}_big" for name in (*_OTHERS, "floater_input")}),
-        )
-        for name, arch in archs.items()
+        for size, setting in (("base", _BASE), ("big", _BIG))
+        for name, arch in _others(size).items()
     },
     "decoding-tiny": Contest(
         "decoding, tiny, beam 4", _ours(*itertools.chain(*_TINY_ARCHS), like="floater_tiny"), _TINY_DECODING
     ),
     "decoding-tiny-others": Contest(
         "decoding, tiny, beam 4",
-        _ours("floater_input_tiny", *(f"{arch}_tiny" for arch in _OTHERS[:-1])),
+        _ours(*_others("tiny", "macaron_rk2").values()),
         _TINY_DECODING,
     ),
     "decoding-base": Contest(
@@ -222,9 +236,8 @@ SUITE = {
         _ours(
             "ode_residual",
             "macaron_wmt_en_de",
-            "floater_input_base",
             "rk2_learnable",
-            *_OTHERS,
+            *_others("base").values(),
             *(arch.removesuffix("_tiny") for arch in _TINY_ARCHS[2]),
         ),
         replace(_BASE_DECODING, beam=5),
@@ -236,7 +249,7 @@ SUITE = {
     ),
     "decoding-big-others": Contest(
         "decoding, big, beam 4",
-        _ours(*(f"{arch}_big" for arch in (*_OTHERS, "floater_input"))),
+        _ours(*_others("big").values(), like="rk2_unit_big"),
         replace(_BASE_DECODING, rounds=3),
     ),
     "depth": Contest("training, against the encoder's depth", _depths, replace(_TINY, rounds=3)),

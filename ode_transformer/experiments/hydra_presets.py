@@ -1,0 +1,49 @@
+"""Presets of the named architectures for ``fairseq-hydra-train``, which knows no ``--arch``."""
+
+import argparse
+from pathlib import Path
+
+from .. import models  # noqa: F401 (fills the table of presets)
+from ..config import GENERATED, hydra_presets
+from ..errors import OdeTransformerError
+from ..files import write_text
+
+
+def write(directory: Path) -> list[Path]:
+    """Write ``model/NAME.yaml`` for every model and every named architecture.
+
+    Args:
+        directory: the folder to give to fairseq-hydra-train's ``--config-dir``.
+
+    Returns:
+        The files.
+
+    Raises:
+        OdeTransformerError: one of the files is there and was not written by this function, or cannot be read or
+            written. In the first case none is written.
+    """
+    files = {directory / "model" / f"{name}.yaml": text for name, text in hydra_presets().items()}
+    try:
+        others = [path for path in files if path.exists() and not path.read_bytes().startswith(GENERATED.encode())]
+        if others:
+            raise OdeTransformerError(
+                f"{', '.join(map(str, others))}: not written by `ode-transformer hydra`; must be moved away, or the "
+                f"presets be written to another folder"
+            )
+        for path, text in files.items():
+            write_text(path, text)
+    except OSError as error:
+        raise OdeTransformerError(f"{directory}: {error.strerror or error}") from error
+    return list(files)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer hydra``."""
+    parser.add_argument("directory", type=Path, help="the folder to give to fairseq-hydra-train's --config-dir")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer hydra``; the exit status."""
+    files = write(args.directory)
+    print(f"{len(files)} presets written to {files[0].parent}")
+    return 0
