@@ -293,7 +293,7 @@ class Run:
                 if step.name == "train":
                     self._train(step, stamps, trained, "average" in chosen, lock)
                 elif not self._is_done(step, stamps):
-                    if step.name in OPENING:
+                    if step.name in OPENING and (self.folder / "average.pt").is_file():
                         data = recipes.ROOT / self.recipe.data.directory
                         _call(["check", str(self.folder / "average.pt"), "--data", str(data)])
                     say(f"\n== {self.recipe.name}: {step.key}")

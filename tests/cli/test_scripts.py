@@ -304,7 +304,7 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
     assert names(programs) == ["fairseq-train"] and not (tmp_path / "steps.json").exists()
     assert not (tmp_path / "run.json").exists()
     assert run(*words) == 0
-    with pytest.raises(RunError, match="several tasks of a job can but train: give --until train"):
+    with pytest.raises(RunError, match="several tasks of one job can only train: give them --until train"):
         runner.Run(recipes.load(str(recipe)), place, str(tmp_path)).go()
 
 
