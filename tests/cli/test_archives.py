@@ -142,7 +142,12 @@ def from_folder(archives: Path) -> dict[str, Path]:
             {"train": 159, "valid": 1, "test": 9, "test1": 6},
             marks=pytest.mark.full,
         ),
-        ("wmt14-en-de", ["--version", "wmt16"], {"train": 48, "valid": 6, "test": 9, "test1": 6}),
+        pytest.param(
+            "wmt14-en-de",
+            ["--version", "wmt16"],
+            {"train": 48, "valid": 6, "test": 9, "test1": 6},
+            marks=pytest.mark.full,
+        ),
         pytest.param("wmt14-en-fr", [], {"train": 1489, "valid": 1, "test": 7}, marks=pytest.mark.full),
         pytest.param(
             "wmt16-en-ro",
@@ -195,6 +200,7 @@ def copies(archives: Path, folder: Path, without: str) -> dict[str, Path]:
     return {"RAW_DIR": folder, "ARCHIVES_SHA256": archives / "none.sha256"}
 
 
+@pytest.mark.full
 def test_the_text_of_scaling_nmt_without_its_archive(archives, tmp_path):
     """Made anew of WMT16's corpora: tokenised alone, 1 to 80 tokens. What is there stays of the kind that it is."""
     out, raw = tmp_path / "out", copies(archives, tmp_path / "raw", "wmt16_en_de.tar.gz")
@@ -220,6 +226,7 @@ def test_the_archive_of_scaling_nmt_where_it_is(answers):
         assert ("nc-v11" in done.stdout) != taken
 
 
+@pytest.mark.full
 def test_the_text_of_delight(archives, tmp_path):
     """Binarised text becomes text, and the same binarised text, with the dictionaries that it came with."""
     published, out = tmp_path / "wmt16_en_ro", tmp_path / "out"
@@ -544,7 +551,7 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
     assert "a.en: line 2 is not UTF-8 (byte 0xe9" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])
 def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     """The same codes from counts of words as from the text, and the same units, whatever the number of processes."""
     from subword_nmt.apply_bpe import BPE

@@ -208,7 +208,9 @@ WRONG_LIMITS = [
 
 @pytest.fixture(scope="module")
 def refused(own, tmp_path_factory):
-    """What is answered, by names, to what cannot be done; one shell has asked for all of it. And where it was asked."""
+    """What is answered, by names, to what cannot be done, or is only to be shown; one shell has asked for all of it.
+    And where that was.
+    """
     finished, raw, *_ = own
     base = tmp_path_factory.mktemp("refused")
     asked = {
@@ -220,6 +222,9 @@ def refused(own, tmp_path_factory):
         "no folder": command(*OWN, "--out", base / "out", RAW_DIR=base / "none"),
         "download": command(*OWN, "--out", base / "out", URL_MULTI30K=f"file://{write_raw(base / 'zip', zipped=True)}"),
     }
+    dry_run = ("--pair", "en-fr", "--segmentation", "own", "--dry-run", "--out", base / "dry" / "out")
+    asked["dry run"] = command(*dry_run, RAW_DIR=write_raw(base / "dry" / "raw"))
+    asked["dry run without text"] = command(*dry_run)
     for folder in ("mine", "data"):
         (base / folder).mkdir()
     for name, damage in DAMAGES.items():
@@ -263,6 +268,7 @@ def test_french_with_sentencepiece_from_gz(tmp_path):
     )
 
 
+@pytest.mark.full
 def test_published_segmentation(tmp_path):
     """Taken as it is, with raw references only where they fit."""
     raw = write_raw(tmp_path / "set" / "raw", ("en", "de"))
@@ -287,17 +293,16 @@ def test_published_segmentation(tmp_path):
     assert "another number of lines" in done.stderr and "no raw text of test_2017_flickr.de" in done.stderr
 
 
-def test_dry_run_prints_the_commands_and_does_nothing(tmp_path):
-    raw, out = write_raw(tmp_path / "set" / "raw"), tmp_path / "set" / "out"
-    before = times(tmp_path / "set")
-    words = ("--pair", "en-fr", "--segmentation", "own", "--dry-run", "--out", out)
-    with_text, without = ask(tmp_path / "answers", [command(*words, RAW_DIR=raw), command(*words)], clean())
-    assert with_text.returncode == 0, with_text.stderr
+def test_dry_run_prints_the_commands_and_does_nothing(refused):
+    base, answers = refused
+    done = answers["dry run"]
+    assert done.returncode == 0, done.stderr
     for word in ("text tokenise", "learn-subword-nmt", "fairseq-preprocess", "test_2018_flickr"):
-        assert word in with_text.stdout
+        assert word in done.stdout
     # Without any text, the downloads are printed.
-    assert without.returncode == 0 and "file:///nonexistent/train.fr.gz" in without.stdout
-    assert times(tmp_path / "set") == before and not (tmp_path / "set" / "out.text").exists()
+    done = answers["dry run without text"]
+    assert done.returncode == 0 and "file:///nonexistent/train.fr.gz" in done.stdout
+    assert [path.name for path in (base / "dry").iterdir()] == ["raw"]
 
 
 @pytest.mark.parametrize(
@@ -359,13 +364,14 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])
 @pytest.mark.parametrize("stderr", [Terminal, io.StringIO])  # a progress bar is shown, or none
-def test_every_chunk_of_lines_is_tokenised(tmp_path, monkeypatch, stderr):
+def test_every_chunk_of_lines_is_tokenised(tmp_path, monkeypatch, stderr, workers):
     monkeypatch.setattr(text, "CHUNK", 3)
     monkeypatch.setattr(sys, "stderr", stderr())
     for lang in ("en", "de"):
         text.write_lines(tmp_path / f"train.{lang}", (f"{i}!" for i in range(11)))
-    command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", "2"]
+    command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", workers]
     assert cli.main(["text", *command, "--output-dir", str(tmp_path / "tok")]) == 0
     for lang in ("en", "de"):
         assert lines(tmp_path / "tok" / f"train.{lang}") == [f"{i} !" for i in range(11)]

@@ -355,6 +355,7 @@ def test_a_program_that_fails_is_named(tmp_path, capsys):
         runner.execute(runner.Step("train", ["nosuchprogram"]))
 
 
+@pytest.mark.full
 def test_what_interrupts_the_runner_ends_its_program(tmp_path):
     code = """
 import signal, sys
