@@ -217,10 +217,12 @@ def refused(own, tmp_path_factory):
         "settings": command(*OWN, "--cased", "--out", finished / "out", RAW_DIR=raw),
         "text": command(*OWN, "--out", finished / "out", RAW_DIR=write_raw(base / "other", ("en", "de"))),
         "mine": command(*OWN, "--out", base / "mine", RAW_DIR=raw),
-        "no set": command(*OWN, "--out", base / "out", ODE_TRANSFORMER_DATA=base / "data"),
-        "not published": command("--pair", "en-de", "--segmentation", "published", "--out", base / "out"),
-        "no folder": command(*OWN, "--out", base / "out", RAW_DIR=base / "none"),
-        "download": command(*OWN, "--out", base / "out", URL_MULTI30K=f"file://{write_raw(base / 'zip', zipped=True)}"),
+        "no set": command(*OWN, "--out", base / "no set", ODE_TRANSFORMER_DATA=base / "data"),
+        "not published": command("--pair", "en-de", "--segmentation", "published", "--out", base / "not published"),
+        "no folder": command(*OWN, "--out", base / "no set", RAW_DIR=base / "none"),
+        "download": command(
+            *OWN, "--out", base / "fetched", URL_MULTI30K=f"file://{write_raw(base / 'zip', zipped=True)}"
+        ),
     }
     dry_run = ("--pair", "en-fr", "--segmentation", "own", "--dry-run", "--out", base / "dry" / "out")
     asked["dry run"] = command(*dry_run, RAW_DIR=write_raw(base / "dry" / "raw"))
@@ -229,11 +231,11 @@ def refused(own, tmp_path_factory):
         (base / folder).mkdir()
     for name, damage in DAMAGES.items():
         damage(write_raw(base / name / "raw", ("en", "de")))
-        asked[name] = command(*OWN, "--out", base / "out", RAW_DIR=base / name / "raw")
+        asked[name] = command(*OWN, "--out", base / name / "out", RAW_DIR=base / name / "raw")
     for words, message in WRONG_OPTIONS:
         asked[message] = command(*words)
     for words, message in WRONG_LIMITS:
-        asked[message] = [S2L, finished / "out", "--out", base / "s2l", *words]
+        asked[message] = [S2L, finished / "out", "--out", base / f"s2l {message}", *words]
     return base, dict(zip(asked, ask(base / "answers", asked.values(), clean()), strict=True))
 
 
@@ -319,7 +321,7 @@ def test_text_that_cannot_be_used(refused, damage, message):
     done = answers[damage]
     assert done.returncode == 1
     assert re.search(message, done.stderr), done.stderr
-    assert not (base / "out").exists() and "fairseq-preprocess" not in done.stderr
+    assert not (base / damage / "out").exists() and "fairseq-preprocess" not in done.stderr
 
 
 def test_no_text_at_all(refused):
@@ -565,4 +567,4 @@ def test_short_to_long_errors(refused, message):
     base, answers = refused
     assert answers[message].returncode != 0
     assert message in answers[message].stderr
-    assert not (base / "s2l").exists()
+    assert not (base / f"s2l {message}").exists()
