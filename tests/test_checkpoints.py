@@ -121,7 +121,7 @@ class Evil:
         self.path = path
 
     def __reduce__(self):
-        return os.system, (f"touch {self.path}",)
+        return os.mkdir, (str(self.path),)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -134,7 +134,7 @@ def test_a_pickle_that_would_run_code_is_refused_and_nothing_runs(tmp_path, zipp
         path.write_bytes(pickle.dumps({"extra_state": Evil(marker)}, protocol=2))
     with pytest.raises(CheckpointError, match=r"evil\.pt") as error:
         checkpoints.average([path], tmp_path / "average.pt")
-    assert "system" in str(error.value) or not zipped
+    assert "mkdir" in str(error.value) or not zipped
     assert not marker.exists()
     pickle.loads(pickle.dumps(Evil(marker)))
     assert marker.exists(), "the attack itself works"

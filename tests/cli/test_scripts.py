@@ -361,7 +361,8 @@ def test_what_interrupts_the_runner_ends_its_program(tmp_path):
 import signal, sys
 from ode_transformer.experiments import runner
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-runner.launch(["sh", "-c", "echo $$ >$0; exec sleep 60", sys.argv[1]], runner.environment({}), None, -1)
+# Slow to say that it is there: by then the runner waits for it.
+runner.launch(["sh", "-c", "sleep 1; echo $$ >$0; exec sleep 60", sys.argv[1]], runner.environment({}), None, -1)
 """
     pid = tmp_path / "pid"
     process = subprocess.Popen([sys.executable, "-c", code, pid], cwd=ROOT, env=environment())
