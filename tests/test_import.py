@@ -9,6 +9,7 @@ import types
 import pytest
 
 from ode_transformer import requirements
+from ode_transformer.experiments import cli
 from tests.helpers import ROOT, USER_DIR, environment
 
 CHECK = """
@@ -77,6 +78,9 @@ def test_by_import_alone_without_printing(tmp_path):
 import sys
 import ode_transformer, ode_transformer.experiments.cli
 assert not {"torch", "fairseq", "numpy"} & set(sys.modules)
+from ode_transformer.experiments import cli, recipes, runner, tables, text
+from ode_transformer.experiments.metrics import translations
+assert not {"torch", "fairseq"} & set(sys.modules), "scoring needs neither"
 import ode_transformer.models
 from fairseq.models import ARCH_MODEL_REGISTRY
 assert "macaron_tiny" in ARCH_MODEL_REGISTRY
@@ -85,6 +89,12 @@ assert "macaron_tiny" in ARCH_MODEL_REGISTRY
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
+def test_the_command_prints_the_path(capsys):
+    assert cli.main(["path"]) == 0
+    assert capsys.readouterr().out.strip() == os.path.realpath(USER_DIR)
+
+
+@full
 def test_by_the_path_that_the_command_prints(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "ode_transformer", "path"],

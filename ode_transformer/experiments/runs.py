@@ -8,6 +8,7 @@ torch and fairseq are imported by the functions that need them.
 """
 
 import contextlib
+import functools
 import importlib.metadata
 import json
 import logging
@@ -58,20 +59,22 @@ def _text(path: str) -> str:
         return ""
 
 
+@functools.cache
+def commit() -> str:
+    """The commit of the code that this process runs, ``+`` if the tree differs from it; empty where that is unknown."""
+    words = ["git", "-C", recipes.ROOT, "describe", "--always", "--exclude=*", "--dirty=+"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True)
+    except OSError:  # no git here
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
 def versions() -> dict[str, str]:
-    """Python, this package (with its commit, ``+`` if the tree differs from it) and what numbers depend on."""
-
-    def git(*command):
-        try:
-            done = subprocess.run(["git", "-C", recipes.ROOT, *command], capture_output=True, text=True)
-        except OSError:  # no git here
-            return ""
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    dirty = "+" if git("status", "--porcelain", "--untracked-files=no") else ""
+    """Python, this package with its commit, and what numbers depend on."""
     found = {"python": platform.python_version(), "ode_transformer": __version__}
-    if commit := git("rev-parse", "--short", "HEAD"):
-        found["commit"] = commit + dirty
+    if commit():
+        found["commit"] = commit()
     for package in PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from xml.sax.saxutils import escape
 import pytest
 
 from ode_transformer.experiments import cli, text
-from tests.cli.test_data_prep import ROOT, lines, search_path, sentences, times
+from tests.cli.test_data_prep import lines, search_path, sentences, times
+from tests.helpers import ROOT, ask
 
 ROMANIAN = [
     "Un bărbat stă în parc.",
@@ -104,27 +106,25 @@ def archives(tmp_path_factory) -> Path:
     return folder
 
 
-def run(script: str, *arguments, limit: int | None = None, **variables) -> subprocess.CompletedProcess:
-    """Run a script on nothing but what is given here; no test is to reach the network."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("URL_") and k != "RAW_DIR"}
+def clean() -> dict[str, str]:
+    """An environment that says nothing of the text; no test is to reach the network."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("URL_") and k != "RAW_DIR"}
     names = ("IWSLT14", "EUROPARL", "COMMONCRAWL", "NEWS_COMMENTARY", "DEV", "TEST", "MOSES")
     nowhere = {f"URL_{name}": "file:///nonexistent/x" for name in names}
+    return {**kept, "PATH": search_path(), "OMP_NUM_THREADS": "1", **nowhere}
+
+
+def command(script: str, *arguments, **variables) -> list:
+    """A script on nothing but what is given here."""
     merges = [] if "wmt16" in arguments else ["--merges", 60]
     words = [ROOT / "data-prep" / f"prepare-{script}.sh", "--workers", 1, *merges, *arguments]
-    command = " ".join(["exec", *(f"'{word}'" for word in words)])
-    return subprocess.run(
-        ["bash", "-c", f"ulimit -f {limit}; {command}" if limit else command],
-        env={
-            **clean,
-            "PATH": search_path(),
-            "OMP_NUM_THREADS": "1",
-            **nowhere,
-            **{k: str(v) for k, v in variables.items()},
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    return ["env", *(f"{k}={v}" for k, v in variables.items()), *words]
+
+
+def run(script: str, *arguments, limit: int | None = None, **variables) -> subprocess.CompletedProcess:
+    words = shlex.join(map(str, command(script, *arguments, **variables)))
+    words = ["bash", "-c", f"ulimit -f {limit}; exec {words}" if limit else f"exec {words}"]
+    return subprocess.run(words, env=clean(), capture_output=True, text=True, timeout=300)
 
 
 def from_folder(archives: Path) -> dict[str, Path]:
@@ -142,7 +142,12 @@ def from_folder(archives: Path) -> dict[str, Path]:
             {"train": 159, "valid": 1, "test": 9, "test1": 6},
             marks=pytest.mark.full,
         ),
-        ("wmt14-en-de", ["--version", "wmt16"], {"train": 48, "valid": 6, "test": 9, "test1": 6}),
+        pytest.param(
+            "wmt14-en-de",
+            ["--version", "wmt16"],
+            {"train": 48, "valid": 6, "test": 9, "test1": 6},
+            marks=pytest.mark.full,
+        ),
         pytest.param("wmt14-en-fr", [], {"train": 1489, "valid": 1, "test": 7}, marks=pytest.mark.full),
         pytest.param(
             "wmt16-en-ro",
@@ -154,8 +159,11 @@ def from_folder(archives: Path) -> dict[str, Path]:
     ids=["iwslt14", "v9", "v12", "wmt16", "en-fr", "en-ro"],
 )
 def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
-    out = tmp_path / "out"
-    done = run(script, *options, "--out", out, **from_folder(archives))
+    out, first = tmp_path / "out", tmp_path / "first"
+    once = command(script, *options, "--out", out, **from_folder(archives))
+    other = command(script, *options, "--merges", 61, "--out", out, **from_folder(archives))
+    keep = ["cp", "-a", out, f"{out}.text", first]
+    done, _, _, again, other = ask(tmp_path / "answers", [once, ["mkdir", first], keep, once, other], clean())
     assert done.returncode == 0, done.stderr
     manifest = json.loads((out / "manifest.json").read_text())
     dropped = sum(int(n) for n in re.findall(r"/train\.\{.*: (\d+) pairs .* dropped", done.stderr))
@@ -174,11 +182,9 @@ def test_end_to_end_and_again(archives, tmp_path, script, options, counts):
     assert "published" in done.stderr
     names = {line.split("  ")[1] for line in lines(out / "archives.sha256")}
     assert names and all((archives / name).is_file() for name in names)
-    before = times(tmp_path)
-    again = run(script, *options, "--out", out, **from_folder(archives))
     assert again.returncode == 0 and "is complete" in again.stderr and "+ " not in again.stderr
-    assert times(tmp_path) == before
-    other = run(script, *options, "--merges", 61, "--out", out, **from_folder(archives))
+    for name in ("out", "out.text"):
+        assert times(tmp_path / name) == times(first / name)
     published = "wmt16" in options
     assert other.returncode == 1
     assert ("--merges: have no meaning for --version wmt16" if published else "merges 60 there, 61 now") in other.stderr
@@ -194,6 +200,7 @@ def copies(archives: Path, folder: Path, without: str) -> dict[str, Path]:
     return {"RAW_DIR": folder, "ARCHIVES_SHA256": archives / "none.sha256"}
 
 
+@pytest.mark.full
 def test_the_text_of_scaling_nmt_without_its_archive(archives, tmp_path):
     """Made anew of WMT16's corpora: tokenised alone, 1 to 80 tokens. What is there stays of the kind that it is."""
     out, raw = tmp_path / "out", copies(archives, tmp_path / "raw", "wmt16_en_de.tar.gz")
@@ -211,18 +218,15 @@ def test_the_text_of_scaling_nmt_without_its_archive(archives, tmp_path):
     assert again.returncode == 0 and "is complete" in again.stderr
 
 
-def test_the_archive_of_scaling_nmt_where_it_is(archives, tmp_path):
+def test_the_archive_of_scaling_nmt_where_it_is(answers):
     """Found in RAW_DIR; what was begun with it goes on with it."""
-    done = run("wmt14-en-de", "--version", "wmt16", "--dry-run", "--out", tmp_path / "out", **from_folder(archives))
-    assert done.returncode == 0 and "wmt16_en_de.tar.gz" in done.stdout and "nc-v11" not in done.stdout
-    done = run("wmt14-en-de", "--version", "wmt16", "--dry-run", "--out", tmp_path / "out")
-    assert done.returncode == 0 and "wmt16_en_de.tar.gz" not in done.stdout and "nc-v11" in done.stdout
-    (tmp_path / "out.text").mkdir()
-    (tmp_path / "out.text" / "settings.json").write_text('{"tokeniser": "published"}')
-    done = run("wmt14-en-de", "--version", "wmt16", "--dry-run", "--out", tmp_path / "out")
-    assert done.returncode == 0 and "wmt16_en_de.tar.gz" in done.stdout
+    for name, taken in (("wmt16 here", True), ("wmt16 nowhere", False), ("wmt16 begun", True)):
+        done = answers[name]
+        assert done.returncode == 0 and ("wmt16_en_de.tar.gz" in done.stdout) == taken
+        assert ("nc-v11" in done.stdout) != taken
 
 
+@pytest.mark.full
 def test_the_text_of_delight(archives, tmp_path):
     """Binarised text becomes text, and the same binarised text, with the dictionaries that it came with."""
     published, out = tmp_path / "wmt16_en_ro", tmp_path / "out"
@@ -381,45 +385,73 @@ def test_a_full_disk(archives, tmp_path):
     assert len(lines(tmp_path / "out.text" / "raw" / "train.fr")) == 1490
 
 
-def test_missing_tools_and_archives(archives, tmp_path):
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in ("bash", "sed", "realpath", "nproc", "dirname", "cat", "tar", "gzip", "python3", "mkdir", "flock"):
-        (tools / name).symlink_to(shutil.which(name))
-    done = run("iwslt14-de-en", "--out", tmp_path / "out", **from_folder(archives), PATH=tools, VIRTUAL_ENV="none")
-    assert done.returncode == 1 and "sha256sum is needed and not installed" in done.stderr
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    done = run("wmt16-en-ro", "--out", tmp_path / "out", RAW_DIR=empty)
-    assert done.returncode == 1 and "holds no training-parallel-ep-v8.tgz" in done.stderr
+WRONG_OPTIONS = [
+    ("wmt14-en-de", ["--version", "x"], "--version x: must be one of news-commentary-v9"),
+    ("wmt14-en-de", ["--version", "wmt16", "--tokeniser", "moses"], "makes another text than the earlier Moses"),
+    ("wmt16-en-ro", ["x"], "unknown option x"),
+    ("wmt16-en-ro", ["--delight", "none"], "none: holds no dict.ro.txt"),
+    ("wmt14-en-de", ["--validation", "x"], "--validation x: must be one of newstest2013 held-out"),
+    ("wmt14-en-de", ["--clean", "x"], "--clean x: must be one of units tokens"),
+    ("wmt16-en-ro", ["--romanian", "x"], "--romanian x: must be one of raw normalised stripped"),
+    ("iwslt14-de-en", ["--tokeniser", "x"], "--tokeniser x: must be one of sacremoses moses"),
+    ("iwslt14-de-en", ["--merges", "0"], "--merges 0: must be a positive number"),
+    ("wmt14-en-fr", ["--out", "a,b"], "must hold no comma"),
+]
+TOOLS = ("bash", "sed", "realpath", "nproc", "dirname", "cat", "tar", "gzip", "python3", "mkdir", "flock")
 
 
-@pytest.mark.parametrize(
-    ("script", "arguments", "message"),
-    [
-        ("wmt14-en-de", ["--version", "x"], "--version x: must be one of news-commentary-v9"),
-        ("wmt14-en-de", ["--version", "wmt16", "--tokeniser", "moses"], "makes another text than the earlier Moses"),
-        ("wmt16-en-ro", ["x"], "unknown option x"),
-        ("wmt16-en-ro", ["--delight", "none"], "none: holds no dict.ro.txt"),
-        ("wmt14-en-de", ["--validation", "x"], "--validation x: must be one of newstest2013 held-out"),
-        ("wmt14-en-de", ["--clean", "x"], "--clean x: must be one of units tokens"),
-        ("wmt16-en-ro", ["--romanian", "x"], "--romanian x: must be one of raw normalised stripped"),
-        ("iwslt14-de-en", ["--tokeniser", "x"], "--tokeniser x: must be one of sacremoses moses"),
-        ("iwslt14-de-en", ["--merges", "0"], "--merges 0: must be a positive number"),
-        ("wmt14-en-fr", ["--out", "a,b"], "must hold no comma"),
-    ],
-)
-def test_wrong_options(script, arguments, message):
-    done = run(script, *arguments)
-    assert done.returncode == 1 and message in done.stderr
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return tmp_path_factory.mktemp("base")
 
 
-def test_dry_run(tmp_path):
-    done = run("wmt14-en-de", "--tokeniser", "moses", "--dry-run", "--out", tmp_path / "out")
+@pytest.fixture(scope="module")
+def answers(archives, base):
+    """What is answered, by names, where nothing is prepared; one shell has asked for all of it."""
+    for name in ("tools", "empty", "dry", "begun.text"):
+        (base / name).mkdir()
+    for name in TOOLS:
+        (base / "tools" / name).symlink_to(shutil.which(name))
+    (base / "begun.text" / "settings.json").write_text('{"tokeniser": "published"}')
+    wmt16 = ("wmt14-en-de", "--version", "wmt16", "--dry-run", "--out")
+    few = {"PATH": base / "tools", "VIRTUAL_ENV": "none"}
+    asked = {
+        "tool": command("iwslt14-de-en", "--out", base / "out", **from_folder(archives), **few),
+        "archive": command("wmt16-en-ro", "--out", base / "out", RAW_DIR=base / "empty"),
+        "dry run": command("wmt14-en-de", "--tokeniser", "moses", "--dry-run", "--out", base / "dry" / "out"),
+        "moses": command("iwslt14-de-en", "--dry-run", "--out", base / "dry" / "out", TOKENISER="moses"),
+        "x": command("iwslt14-de-en", "--dry-run", "--out", base / "dry" / "out", TOKENISER="x"),
+        "wmt16 here": command(*wmt16, base / "dry" / "out", **from_folder(archives)),
+        "wmt16 nowhere": command(*wmt16, base / "dry" / "out"),
+        "wmt16 begun": command(*wmt16, base / "begun"),
+    }
+    for script, words, message in WRONG_OPTIONS:
+        asked[message] = command(script, *words)
+    for published in (3, 4):
+        words = f"source {ROOT}/data-prep/archives.sh; compare x {base}/x {published}"
+        asked[published] = ["bash", "-c", words]
+    (base / "x").write_text("a\nb\nc\n")
+    return dict(zip(asked, ask(base / "answers", asked.values(), clean()), strict=True))
+
+
+def test_missing_tools_and_archives(answers):
+    assert answers["tool"].returncode == 1
+    assert "sha256sum is needed and not installed" in answers["tool"].stderr
+    assert answers["archive"].returncode == 1
+    assert "holds no training-parallel-ep-v8.tgz" in answers["archive"].stderr
+
+
+@pytest.mark.parametrize("message", [message for *_, message in WRONG_OPTIONS])
+def test_wrong_options(answers, message):
+    assert answers[message].returncode == 1 and message in answers[message].stderr
+
+
+def test_dry_run(answers, base):
+    done = answers["dry run"]
     assert done.returncode == 0, done.stderr
     for word in ("nonexistent", "tar -xf", "gather", "--moses", "learn-subword-nmt", "fairseq-preprocess", "manifest"):
         assert word in done.stdout
-    assert list(tmp_path.iterdir()) == []
+    assert list((base / "dry").iterdir()) == []
 
 
 def data(name: str, tmp_path: Path) -> Path:
@@ -519,7 +551,7 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
     assert "a.en: line 2 is not UTF-8 (byte 0xe9" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])
 def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     """The same codes from counts of words as from the text, and the same units, whatever the number of processes."""
     from subword_nmt.apply_bpe import BPE
@@ -617,19 +649,15 @@ def test_a_mixture_of_sets(tmp_path):
 @pytest.mark.parametrize(
     ("published", "said"), [(3, "x: 3 lines, as published"), (4, "warning: x: 3 lines, published 4")]
 )
-def test_numbers_are_compared_with_published_ones(tmp_path, published, said):
-    (tmp_path / "x").write_text("a\nb\nc\n")
-    words = f"source {ROOT}/data-prep/archives.sh; compare x {tmp_path}/x {published}"
-    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True)
-    assert done.returncode == 0 and done.stderr.strip() == said
+def test_numbers_are_compared_with_published_ones(answers, published, said):
+    assert answers[published].returncode == 0 and answers[published].stderr.strip() == said
 
 
-def test_moses_by_a_variable(tmp_path):
+def test_moses_by_a_variable(answers):
     """So that a whole recipe can be asked for it."""
-    done = run("iwslt14-de-en", "--dry-run", "--out", tmp_path / "out", TOKENISER="moses")
-    assert done.returncode == 0 and "--moses" in done.stdout
-    done = run("iwslt14-de-en", "--dry-run", "--out", tmp_path / "out", TOKENISER="x")
-    assert done.returncode == 1 and "TOKENISER x: must be one of sacremoses moses" in done.stderr
+    assert answers["moses"].returncode == 0 and "--moses" in answers["moses"].stdout
+    assert answers["x"].returncode == 1
+    assert "TOKENISER x: must be one of sacremoses moses" in answers["x"].stderr
 
 
 @pytest.mark.full

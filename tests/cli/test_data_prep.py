@@ -19,9 +19,10 @@ import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
 
 from ode_transformer.experiments import cli, text
+from tests.helpers import ROOT, ask
 
-ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "data-prep" / "prepare-multi30k.sh"
+S2L = ROOT / "data-prep" / "prepare-short-to-long.sh"
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco")
 
 WHO = {
@@ -64,18 +65,20 @@ def search_path() -> str:
     return os.pathsep.join(map(str, places))
 
 
+def clean() -> dict[str, str]:
+    """An environment that says nothing of the text; no test is to reach the network."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("RAW_DIR", "ODE_TRANSFORMER_DATA", "URL_MULTI30K")}
+    return {**kept, "PATH": search_path(), "URL_MULTI30K": "file:///nonexistent", "OMP_NUM_THREADS": "1"}
+
+
+def command(*arguments, **variables) -> list:
+    """The script on nothing but what is given here."""
+    return ["env", *(f"{k}={v}" for k, v in variables.items()), SCRIPT, *arguments]
+
+
 def run(*arguments, **variables) -> subprocess.CompletedProcess:
-    """Run the script on nothing but what is given here."""
-    clean = {k: v for k, v in os.environ.items() if k not in ("RAW_DIR", "ODE_TRANSFORMER_DATA", "URL_MULTI30K")}
-    # No test is to reach the network.
-    environment = {**clean, "PATH": search_path(), "URL_MULTI30K": "file:///nonexistent", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [str(SCRIPT), *map(str, arguments)],
-        env={**environment, **{k: str(v) for k, v in variables.items()}},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    words = list(map(str, command(*arguments, **variables)))
+    return subprocess.run(words, env=clean(), capture_output=True, text=True, timeout=300)
 
 
 def lines(path: Path) -> list[str]:
@@ -91,20 +94,24 @@ OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers"
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory):
-    """A finished run of own segmentation, on text with an empty and an over-long pair in training and validation."""
+    """Two runs of own segmentation, on text with an empty and an over-long pair in training and validation; what the
+    first left is kept beside what the second did."""
     base = tmp_path_factory.mktemp("own")
     raw = write_raw(base / "raw", ("en", "de"))
     for split in ("train", "val"):
         with (raw / f"{split}.en").open("a") as en, (raw / f"{split}.de").open("a") as de:
             en.write("Nothing here.\n" + "word " * 30 + "\n")
             de.write(" \nWort\n")
-    done = run(*OWN, "--out", base / "out", RAW_DIR=raw)
+    once = command(*OWN, "--out", base / "out", RAW_DIR=raw)
+    places = [base / "out", base / "out.text"]
+    commands = [once, ["mkdir", base / "first"], ["cp", "-a", *places, base / "first"], once]
+    done, *_, again = ask(base / "answers", commands, clean())
     assert done.returncode == 0, done.stderr
-    return base, raw, done
+    return base, raw, done, again
 
 
 def test_own_segmentation(own):
-    base, _, _ = own
+    base, *_ = own
     out, work = base / "out", base / "out.text"
     for i, split in enumerate((*TESTS, "test_2018_flickr")):
         name = f"test{i or ''}"
@@ -125,7 +132,7 @@ def test_own_segmentation(own):
 
 
 def test_odd_lines_are_reported_and_dropped_from_training_only(own):
-    base, _, done = own
+    base, _, done, _ = own
     work = base / "out.text"
     assert "tok/train.{en,de}: 1 pairs with an empty side (lines 49): dropped" in done.stderr
     assert "tok/train.{en,de}: 1 pairs with more than 20 tokens on a side (lines 50): dropped" in done.stderr
@@ -135,7 +142,7 @@ def test_odd_lines_are_reported_and_dropped_from_training_only(own):
 
 
 def test_manifest(own):
-    base, _, _ = own
+    base, *_ = own
     manifest = json.loads((base / "out" / "manifest.json").read_text())
     assert manifest["splits"] == {
         "train": "train",
@@ -155,16 +162,15 @@ def test_manifest(own):
 
 
 def test_second_run_does_nothing(own):
-    base, raw, _ = own
-    before = times(base)
-    done = run(*OWN, "--out", base / "out", RAW_DIR=raw)
-    assert done.returncode == 0 and "is complete" in done.stderr and "tokenise" not in done.stderr
-    assert times(base) == before
+    base, *_, again = own
+    assert again.returncode == 0 and "is complete" in again.stderr and "tokenise" not in again.stderr
+    for name in ("out", "out.text"):
+        assert times(base / name) == times(base / "first" / name)
 
 
 @pytest.mark.full
 def test_stopped_run_goes_on(own):
-    base, raw, _ = own
+    base, raw, *_ = own
     before = times(base / "out.text")
     (base / "out").rename(base / "kept")
     (base / "out.part").mkdir()  # what a stopped binarisation leaves
@@ -175,16 +181,72 @@ def test_stopped_run_goes_on(own):
     assert (base / "out" / "manifest.json").read_bytes() == (base / "kept" / "manifest.json").read_bytes()
 
 
-def test_other_settings_and_other_text_are_refused(own):
-    base, raw, _ = own
-    done = run(*OWN, "--cased", "--out", base / "out", RAW_DIR=raw)
-    assert done.returncode == 1 and "other settings (cased no there, yes now)" in done.stderr
-    other = write_raw(base / "other", ("en", "de"))
-    done = run(*OWN, "--out", base / "out", RAW_DIR=other)
-    assert done.returncode == 1 and "train.en is not what it was" in done.stderr
-    (base / "mine").mkdir()
-    done = run(*OWN, "--out", base / "mine", RAW_DIR=raw)
-    assert done.returncode == 1 and "was not made, or not finished, by this script" in done.stderr
+DAMAGES = {
+    "absent": lambda raw: (raw / "val.de").unlink(),
+    "short": lambda raw: (raw / "val.de").write_text("eine Zeile\n"),
+    "bytes": lambda raw: (raw / "val.de").write_bytes(b"gut\n\xfc\n"),
+    "empty": lambda raw: [(raw / f"val.{x}").write_text("") for x in ("en", "de")],
+}
+WRONG_OPTIONS = [
+    (["--pair", "de-fr", "--segmentation", "own"], "--pair de-fr: must be one of en-de de-en en-fr"),
+    (["--pair", "en-de", "--segmentation", "other"], "--segmentation other: must be one of own published"),
+    (["--pair", "en-de", "--segmentation", "own", "--bpe", "x"], "--bpe x: must be one of subword-nmt"),
+    (["--pair", "en-de", "--segmentation", "own", "--merges", "0"], "--merges 0: must be a positive number"),
+    (["--pair", "en-de", "--segmentation", "published", "--cased"], "--cased are for --segmentation own"),
+    (["--pair", "en-de", "--segmentation", "own", "--out", "a,b"], "must hold no comma"),
+    (["--bogus"], "unknown option --bogus"),
+]
+WRONG_LIMITS = [
+    (["--limit", "12", "--bins", "8 10"], "--limit 12"),
+    (["--limit", "8", "--bins", "10 9"], "must increase"),
+    (["--limit", "8", "--bins", "8 900"], "no pairs for test1"),
+    (["--limit", "0"], "--limit 0"),
+    (["--bins", "x"], "--bins x"),
+    (["--source", "fr"], "dict.fr.txt"),
+]
+
+
+@pytest.fixture(scope="module")
+def refused(own, tmp_path_factory):
+    """What is answered, by names, to what cannot be done, or is only to be shown; one shell has asked for all of it.
+    And where that was.
+    """
+    finished, raw, *_ = own
+    base = tmp_path_factory.mktemp("refused")
+    asked = {
+        "settings": command(*OWN, "--cased", "--out", finished / "out", RAW_DIR=raw),
+        "text": command(*OWN, "--out", finished / "out", RAW_DIR=write_raw(base / "other", ("en", "de"))),
+        "mine": command(*OWN, "--out", base / "mine", RAW_DIR=raw),
+        "no set": command(*OWN, "--out", base / "no set", ODE_TRANSFORMER_DATA=base / "data"),
+        "not published": command("--pair", "en-de", "--segmentation", "published", "--out", base / "not published"),
+        "no folder": command(*OWN, "--out", base / "no set", RAW_DIR=base / "none"),
+        "download": command(
+            *OWN, "--out", base / "fetched", URL_MULTI30K=f"file://{write_raw(base / 'zip', zipped=True)}"
+        ),
+    }
+    dry_run = ("--pair", "en-fr", "--segmentation", "own", "--dry-run", "--out", base / "dry" / "out")
+    asked["dry run"] = command(*dry_run, RAW_DIR=write_raw(base / "dry" / "raw"))
+    asked["dry run without text"] = command(*dry_run)
+    for folder in ("mine", "data"):
+        (base / folder).mkdir()
+    for name, damage in DAMAGES.items():
+        damage(write_raw(base / name / "raw", ("en", "de")))
+        asked[name] = command(*OWN, "--out", base / name / "out", RAW_DIR=base / name / "raw")
+    for words, message in WRONG_OPTIONS:
+        asked[message] = command(*words)
+    for words, message in WRONG_LIMITS:
+        asked[message] = [S2L, finished / "out", "--out", base / f"s2l {message}", *words]
+    return base, dict(zip(asked, ask(base / "answers", asked.values(), clean()), strict=True))
+
+
+def test_other_settings_and_other_text_are_refused(refused):
+    _, answers = refused
+    for name, message in (
+        ("settings", "other settings (cased no there, yes now)"),
+        ("text", "train.en is not what it was"),
+        ("mine", "was not made, or not finished, by this script"),
+    ):
+        assert answers[name].returncode == 1 and message in answers[name].stderr
 
 
 @pytest.mark.full
@@ -208,6 +270,7 @@ def test_french_with_sentencepiece_from_gz(tmp_path):
     )
 
 
+@pytest.mark.full
 def test_published_segmentation(tmp_path):
     """Taken as it is, with raw references only where they fit."""
     raw = write_raw(tmp_path / "set" / "raw", ("en", "de"))
@@ -232,79 +295,61 @@ def test_published_segmentation(tmp_path):
     assert "another number of lines" in done.stderr and "no raw text of test_2017_flickr.de" in done.stderr
 
 
-def test_dry_run_prints_the_commands_and_does_nothing(tmp_path):
-    raw = write_raw(tmp_path / "raw")
-    before = times(tmp_path)
-    done = run("--pair", "en-fr", "--segmentation", "own", "--dry-run", "--out", tmp_path / "out", RAW_DIR=raw)
+def test_dry_run_prints_the_commands_and_does_nothing(refused):
+    base, answers = refused
+    done = answers["dry run"]
     assert done.returncode == 0, done.stderr
     for word in ("text tokenise", "learn-subword-nmt", "fairseq-preprocess", "test_2018_flickr"):
         assert word in done.stdout
-    assert times(tmp_path) == before and not (tmp_path / "out.text").exists()
     # Without any text, the downloads are printed.
-    done = run("--pair", "en-fr", "--segmentation", "own", "--dry-run", "--out", tmp_path / "out")
+    done = answers["dry run without text"]
     assert done.returncode == 0 and "file:///nonexistent/train.fr.gz" in done.stdout
+    assert [path.name for path in (base / "dry").iterdir()] == ["raw"]
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda raw: (raw / "val.de").unlink(), "raw/val.de: no such file, nor .*val.de.gz"),
-        pytest.param(
-            lambda raw: (raw / "val.de").write_text("eine Zeile\n"),
-            "val.en has 8 lines, .*val.de has 1: must be parallel",
-            marks=pytest.mark.full,
-        ),
-        (lambda raw: (raw / "val.de").write_bytes(b"gut\n\xfc\n"), "val.de: line 2 is not UTF-8"),
-        pytest.param(
-            lambda raw: [(raw / f"val.{x}").write_text("") for x in ("en", "de")],
-            "val.de are empty",
-            marks=pytest.mark.full,
-        ),
+        ("absent", "raw/val.de: no such file, nor .*val.de.gz"),
+        ("short", "val.en has 8 lines, .*val.de has 1: must be parallel"),
+        ("bytes", "val.de: line 2 is not UTF-8"),
+        ("empty", "val.de are empty"),
     ],
 )
-def test_text_that_cannot_be_used(tmp_path, damage, message):
-    raw = write_raw(tmp_path / "raw", ("en", "de"))
-    damage(raw)
-    done = run(*OWN, "--out", tmp_path / "out", RAW_DIR=raw)
+def test_text_that_cannot_be_used(refused, damage, message):
+    base, answers = refused
+    done = answers[damage]
     assert done.returncode == 1
     assert re.search(message, done.stderr), done.stderr
-    assert not (tmp_path / "out").exists() and "fairseq-preprocess" not in done.stderr
+    assert not (base / damage / "out").exists() and "fairseq-preprocess" not in done.stderr
 
 
-def test_no_text_at_all(tmp_path):
-    (tmp_path / "data").mkdir()
-    done = run(*OWN, "--out", tmp_path / "out", ODE_TRANSFORMER_DATA=tmp_path / "data")
-    assert done.returncode == 1
-    assert "RAW_DIR is not set, neither " in done.stderr and "multi30k.tar.xz is there" in done.stderr
-    assert "the download from file:///nonexistent/train.en.gz failed" in done.stderr
-    done = run("--pair", "en-de", "--segmentation", "published", "--out", tmp_path / "out2")
-    assert done.returncode == 1 and "ODE_TRANSFORMER_DATA is not set" in done.stderr
-    done = run(*OWN, "--out", tmp_path / "out", RAW_DIR=tmp_path / "none")
-    assert done.returncode == 1 and "none: no such folder" in done.stderr
+def test_no_text_at_all(refused):
+    _, answers = refused
+    for name, *messages in (
+        (
+            "no set",
+            "RAW_DIR is not set, neither ",
+            "multi30k.tar.xz is there",
+            "the download from file:///nonexistent/train.en.gz failed",
+        ),
+        ("not published", "ODE_TRANSFORMER_DATA is not set"),
+        ("no folder", "none: no such folder"),
+    ):
+        assert answers[name].returncode == 1 and all(message in answers[name].stderr for message in messages)
 
 
-def test_download_that_is_not_the_published_file(tmp_path):
-    raw = write_raw(tmp_path / "raw", zipped=True)
-    done = run(*OWN, "--out", tmp_path / "out", URL_MULTI30K=f"file://{raw}")
+def test_download_that_is_not_the_published_file(refused):
+    _, answers = refused
+    done = answers["download"]
     assert done.returncode == 1
     assert "the published raw/train.en" in done.stderr and "is not the published file; move it away" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--pair", "de-fr", "--segmentation", "own"], "--pair de-fr: must be one of en-de de-en en-fr"),
-        (["--pair", "en-de", "--segmentation", "other"], "--segmentation other: must be one of own published"),
-        (["--pair", "en-de", "--segmentation", "own", "--bpe", "x"], "--bpe x: must be one of subword-nmt"),
-        (["--pair", "en-de", "--segmentation", "own", "--merges", "0"], "--merges 0: must be a positive number"),
-        (["--pair", "en-de", "--segmentation", "published", "--cased"], "--cased are for --segmentation own"),
-        (["--pair", "en-de", "--segmentation", "own", "--out", "a,b"], "must hold no comma"),
-        (["--bogus"], "unknown option --bogus"),
-    ],
-)
-def test_wrong_options(arguments, message):
-    done = run(*arguments)
-    assert done.returncode == 1 and message in done.stderr
+@pytest.mark.parametrize("message", [message for _, message in WRONG_OPTIONS])
+def test_wrong_options(refused, message):
+    _, answers = refused
+    assert answers[message].returncode == 1 and message in answers[message].stderr
 
 
 def test_tokenised_text_holds_plain_spaces_only():
@@ -321,13 +366,14 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])
 @pytest.mark.parametrize("stderr", [Terminal, io.StringIO])  # a progress bar is shown, or none
-def test_every_chunk_of_lines_is_tokenised(tmp_path, monkeypatch, stderr):
+def test_every_chunk_of_lines_is_tokenised(tmp_path, monkeypatch, stderr, workers):
     monkeypatch.setattr(text, "CHUNK", 3)
     monkeypatch.setattr(sys, "stderr", stderr())
     for lang in ("en", "de"):
         text.write_lines(tmp_path / f"train.{lang}", (f"{i}!" for i in range(11)))
-    command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", "2"]
+    command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", workers]
     assert cli.main(["text", *command, "--output-dir", str(tmp_path / "tok")]) == 0
     for lang in ("en", "de"):
         assert lines(tmp_path / "tok" / f"train.{lang}") == [f"{i} !" for i in range(11)]
@@ -486,20 +532,14 @@ def test_raw_text_becomes_the_published_text(tmp_path):
 
 # Short to long (FLOATER, Figure 2)
 
-S2L = ROOT / "data-prep" / "prepare-short-to-long.sh"
-
-
-def short_to_long(*arguments) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PATH": search_path()}
-    return subprocess.run(
-        [str(S2L), *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=300
-    )
-
 
 def test_short_to_long(own, tmp_path):
-    base, _, _ = own
-    arguments = (base / "out", "--out", tmp_path / "s2l", "--limit", 8, "--bins", "8 10 13")
-    done = short_to_long(*arguments)
+    base, *_ = own
+    words = [S2L, base / "out", "--out", tmp_path / "s2l"]
+    once = [*words, "--limit", 8, "--bins", "8 10 13"]
+    commands = [once, ["cp", "-a", tmp_path / "s2l", tmp_path / "first"], once]
+    commands.append([*words, "--limit", 9, "--bins", "9 10 13"])
+    done, _, again, other = ask(tmp_path / "answers", commands, clean())
     assert done.returncode == 0, done.stderr
     text_ = tmp_path / "s2l.text" / "bpe"
     lengths = {p.stem: [len(line.split()) for line in lines(p)] for p in text_.glob("*.en")}
@@ -517,28 +557,14 @@ def test_short_to_long(own, tmp_path):
     assert (tmp_path / "s2l/dict.en.txt").read_bytes() == (base / "out/dict.en.txt").read_bytes()
     assert (tmp_path / "s2l/test2.en-de.en.bin").is_file()
     assert "@@" not in (tmp_path / "s2l/tok/test.de").read_text()
-    before = times(tmp_path / "s2l")
-    again = short_to_long(*arguments)
     assert again.returncode == 0 and "is complete" in again.stderr
-    assert times(tmp_path / "s2l") == before
-    other = short_to_long(base / "out", "--out", tmp_path / "s2l", "--limit", 9, "--bins", "9 10 13")
+    assert times(tmp_path / "s2l") == times(tmp_path / "first")
     assert other.returncode != 0 and "limit" in other.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--limit", "12", "--bins", "8 10"], "--limit 12"),
-        (["--limit", "8", "--bins", "10 9"], "must increase"),
-        (["--limit", "8", "--bins", "8 900"], "no pairs for test1"),
-        (["--limit", "0"], "--limit 0"),
-        (["--bins", "x"], "--bins x"),
-        (["--source", "fr"], "dict.fr.txt"),
-    ],
-)
-def test_short_to_long_errors(own, tmp_path, arguments, message):
-    base, _, _ = own
-    done = short_to_long(base / "out", "--out", tmp_path / "s2l", *arguments)
-    assert done.returncode != 0
-    assert message in done.stderr
-    assert not (tmp_path / "s2l").exists()
+@pytest.mark.parametrize("message", [message for _, message in WRONG_LIMITS])
+def test_short_to_long_errors(refused, message):
+    base, answers = refused
+    assert answers[message].returncode != 0
+    assert message in answers[message].stderr
+    assert not (base / f"s2l {message}").exists()

@@ -21,14 +21,7 @@ from ode_transformer import checkpoints
 from ode_transformer.experiments import cli, recipes, runner, runs
 from ode_transformer.experiments.runs import RunError
 from ode_transformer.files import sha256
-from tests.helpers import ROOT, SMALL, environment, write_parallel
-
-
-def script(*words, **more):
-    """A script in a process of its own; only for what is over before torch is imported."""
-    words = [str(w) for w in words]
-    return subprocess.run([f"scripts/{words[0]}", *words[1:]], cwd=ROOT, env=environment() | more,
-                          capture_output=True, text=True)  # fmt: skip
+from tests.helpers import ROOT, SMALL, ask, environment, write_parallel
 
 
 def run(*words) -> int:
@@ -362,12 +355,14 @@ def test_a_program_that_fails_is_named(tmp_path, capsys):
         runner.execute(runner.Step("train", ["nosuchprogram"]))
 
 
+@pytest.mark.full
 def test_what_interrupts_the_runner_ends_its_program(tmp_path):
     code = """
 import signal, sys
 from ode_transformer.experiments import runner
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-runner.launch(["sh", "-c", "echo $$ >$0; exec sleep 60", sys.argv[1]], runner.environment({}), None, -1)
+# Slow to say that it is there: by then the runner waits for it.
+runner.launch(["sh", "-c", "sleep 1; echo $$ >$0; exec sleep 60", sys.argv[1]], runner.environment({}), None, -1)
 """
     pid = tmp_path / "pid"
     process = subprocess.Popen([sys.executable, "-c", code, pid], cwd=ROOT, env=environment())
@@ -460,41 +455,59 @@ def test_bad_input_is_named(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("train.sh",), "a recipe is needed"),
-        (("train.sh", "--device"), "a recipe is needed first, got --device"),
-        (("average.sh",), "a recipe or a folder is needed"),
-        (("score.sh",), "nothing to score"),
-        (("reproduce.sh", "nothing"), "the nearest are: "),
-        (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output"),
-        (("quickstart.sh", "--seeds", "1"), "--seeds"),
-        (("gpu-suite.sh", "--precisions", "fp8"), "'fp32', 'fp16', 'bf16', 'amp'"),
-        (("gpu-suite.sh", "--minutes", "0"), "--minutes 0"),
-        (("gpu-suite.sh", "--", "--max-update", "1"), "need --runs and --out"),
-    ],
-)
-def test_the_scripts_name_bad_input(words, message):
-    done = script(*words)
+BAD_INPUT = [
+    (("train.sh",), "a recipe is needed"),
+    (("train.sh", "--device"), "a recipe is needed first, got --device"),
+    (("average.sh",), "a recipe or a folder is needed"),
+    (("score.sh",), "nothing to score"),
+    (("reproduce.sh", "nothing"), "the nearest are: "),
+    (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output"),
+    (("quickstart.sh", "--seeds", "1"), "--seeds"),
+    (("gpu-suite.sh", "--precisions", "fp8"), "'fp32', 'fp16', 'bf16', 'amp'"),
+    (("gpu-suite.sh", "--minutes", "0"), "--minutes 0"),
+    (("gpu-suite.sh", "--", "--max-update", "1"), "need --runs and --out"),
+]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """What scripts answer; one shell has asked them all. Slurm's srun prints what it is asked."""
+    base = tmp_path_factory.mktemp("asked")
+    (base / "srun").write_text('#!/bin/sh\necho "srun $*"\n')
+    (base / "srun").chmod(0o755)
+    asked = {words: [f"scripts/{words[0]}", *words[1:]] for words, _ in BAD_INPUT}
+    job = ["env", f"PATH={base}:{environment()['PATH']}", "SLURM_JOB_ID=12", f"SLURM_SUBMIT_DIR={ROOT}"]
+    asked["job"] = [
+        *job,
+        "scripts/slurm/train.sh",
+        "ode/wmt14-en-de/rk2",
+        "--fp16",
+        "--seed",
+        "3",
+        "--",
+        "--max-update",
+        "7",
+    ]
+    asked["no job"] = ["env", "SLURM_JOB_ID=", "scripts/slurm/train.sh", "ode/wmt14-en-de/rk2"]
+    return dict(zip(asked, ask(base, asked.values(), environment()), strict=True))
+
+
+@pytest.mark.parametrize(("words", "message"), BAD_INPUT)
+def test_the_scripts_name_bad_input(answers, words, message):
+    done = answers[words]
     assert done.returncode != 0
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_slurm_starts_the_training_and_then_the_rest(tmp_path):
-    """With programs of Slurm's names that print what they are asked."""
-    (tmp_path / "srun").write_text('#!/bin/sh\necho "srun $*"\n')
-    (tmp_path / "srun").chmod(0o755)
-    path = f"{tmp_path}:{environment()['PATH']}"
-    words = ("slurm/train.sh", "ode/wmt14-en-de/rk2", "--fp16", "--seed", "3", "--", "--max-update", "7")
-    done = script(*words, PATH=path, SLURM_JOB_ID="12", SLURM_SUBMIT_DIR=str(ROOT))
+def test_slurm_starts_the_training_and_then_the_rest(answers):
+    done = answers["job"]
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "srun scripts/train.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 -- --distributed-port 20012 --max-update 7",
         "srun --nodes=1 --ntasks=1 scripts/reproduce.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 --trained",
     ]
-    done = script("slurm/train.sh", "ode/wmt14-en-de/rk2", SLURM_JOB_ID="")
+    done = answers["no job"]
     assert done.returncode == 1 and "to be run with sbatch" in done.stderr
 
 
