@@ -44,8 +44,8 @@ def outcome(names: Sequence[str]) -> dict[str, Any]:
     """What came of rehearsing recipes.
 
     Returns:
-        ``rehearsed``, by recipe: updates, parameters, sentences that were scored, seconds of training; ``missing``, the
-        names of those without a record; where.
+        ``rehearsed``, by recipe: updates, parameters, sentences that were scored, seconds of training, commit;
+        ``missing``, the names of those without a record; where.
     """
     rehearsed, missing = {}, []
     for name in names:
@@ -59,6 +59,7 @@ def outcome(names: Sequence[str]) -> dict[str, Any]:
             "parameters": found["training"]["parameters"],
             "sentences": sum(score.get("sentences", 0) for score in found["scores"].values()),
             "seconds": round(found["training"]["seconds"]),
+            "commit": found["versions"].get("commit", ""),
         }
     return {"rehearsed": rehearsed, "missing": missing, **runs.where()}
 
@@ -67,8 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer rehearsal``."""
     parser.add_argument("recipe", nargs="*", help="(default: all that reproduce a row of a paper)")
     jobs = ((os.cpu_count() or 1) + 1) // 2
-    parser.add_argument("--jobs", type=int, default=jobs, metavar="N", help="so many at a time (default: %(default)s)")
-    parser.add_argument("--output", default="results/rehearsal.json", help="the JSON file (default: %(default)s)")
+    help_ = "how many recipes are rehearsed at the same time (default: %(default)s)"
+    parser.add_argument("--jobs", type=int, default=jobs, metavar="N", help=help_)
+    help_ = "the JSON file; what it says of other recipes stays (default: %(default)s)"
+    parser.add_argument("--output", default="results/rehearsal.json", help=help_)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -89,8 +92,10 @@ def main(args: argparse.Namespace) -> int:
         with ThreadPoolExecutor(args.jobs) as pool:
             list(pool.map(rehearse, names))
         content = outcome(names)
-    records.write(output, content)
     print(f"{len(content['rehearsed'])} of {len(names)} recipes rehearsed to their end")
+    before = json.loads(output.read_text(encoding="utf-8"))["rehearsed"] if output.is_file() else {}
+    rehearsed = {name: row for name, row in before.items() if name not in content["missing"]} | content["rehearsed"]
+    records.write(output, {**content, "rehearsed": rehearsed})
     if content["missing"]:
         print(f"error: not rehearsed to their end: {', '.join(content['missing'])}", file=sys.stderr)
     return 1 if content["missing"] else 0

@@ -129,6 +129,11 @@ def test_a_row_that_was_not_rehearsed_is_reported(tmp_path, monkeypatch, capsys)
     assert f"not rehearsed to their end: {', '.join(names)}" in capsys.readouterr().err
     outcome = json.loads((tmp_path / "outcome.json").read_text(encoding="utf-8"))
     assert (outcome["rehearsed"], outcome["missing"]) == ({}, names)
+    before = {"rehearsed": {names[0]: {"updates": 1}, "other": {"updates": 2}}}
+    (tmp_path / "outcome.json").write_text(json.dumps(before))
+    assert cli.main(["rehearsal", names[0], "--output", str(tmp_path / "outcome.json")]) == 1
+    outcome = json.loads((tmp_path / "outcome.json").read_text(encoding="utf-8"))
+    assert outcome["rehearsed"] == {"other": {"updates": 2}}  # what others came to stays
 
 
 @pytest.mark.parametrize("path", [f for f in FILES if f.parent.name in ("lab", "bench")], ids=str)
