@@ -12,6 +12,8 @@ if ! command -v python >/dev/null; then python() { python3 "$@"; }; fi
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 # From a clone the package is found wherever a command is run.
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+# Another clone that a script is called from must not win.
+export PYTHONSAFEPATH=1
 
 # Leave with a message: the option, the value, the valid set.
 die() {

@@ -152,6 +152,19 @@ def dictionaries(data: str | Path) -> dict[str, str]:
     return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("dict*.txt"))}
 
 
+def model_options(config: "DictConfig") -> dict[str, Any]:
+    """The options of the model of a command that fairseq has resolved.
+
+    Stock architectures are described by a plain namespace of all flags: those of the other sections are left out.
+    """
+    from omegaconf import OmegaConf
+
+    if OmegaConf.is_config(config.model):
+        return OmegaConf.to_container(config.model)
+    others = {key for name in config if name != "model" and config[name] for key in config[name]}
+    return {key: value for key, value in vars(config.model).items() if key not in others}
+
+
 def describe(
     recipe: "recipes.Recipe", command: Sequence[str], config: "DictConfig", devices: int, start: Optional[str]
 ) -> dict[str, Any]:
@@ -164,8 +177,6 @@ def describe(
         devices: that train together.
         start: the checkpoint that training starts from, if it does.
     """
-    from omegaconf import OmegaConf
-
     precision = next((name for name in recipes.PRECISIONS[1:] if config.common.get(name)), "fp32")
     return {
         "recipe": recipe.name,
@@ -179,7 +190,7 @@ def describe(
         "dictionaries": dictionaries(recipes.ROOT / recipe.data.directory),
         # through JSON, since fairseq's enumerations are strings of its own
         "parameters": parameters(config),
-        "model": json.loads(json.dumps(OmegaConf.to_container(config.model), default=str)),
+        "model": json.loads(json.dumps(model_options(config), default=str)),
         "places": [],
     }
 

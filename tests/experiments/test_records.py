@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from ode_transformer.experiments import cli, recipes, records, rehearsal, tables
+from ode_transformer.experiments import cli, recipes, records, rehearsal, runs, tables
 from ode_transformer.experiments.bench import suite
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.records import RecordError
@@ -165,3 +165,11 @@ def test_no_comparison_without_the_records_it_compares(path):
         for name, values in systems.items():
             found = [r["scores"][test_set]["sacrebleu"]["bleu"] for r in found_records[name]]
             assert any(abs(bleu - values["bleu"]) < 1e-6 for bleu in found), (name, test_set)
+
+
+@pytest.mark.parametrize(("arch", "width"), [("transformer", 24), ("macaron_tiny", 24)])
+def test_a_run_says_the_model_of_stock_architectures_too(arch, width):
+    flags = ["--task", "translation", "--source-lang", "a", "--target-lang", "b", "--encoder-embed-dim", str(width)]
+    options = runs.model_options(runs.configuration(["data", *flags, "--arch", arch, "--save-dir", "/somewhere"]))
+    assert options["encoder_embed_dim"] == width and options["encoder_layers"]
+    assert not {"save_dir", "data", "lr", "max_update"} & set(options)
