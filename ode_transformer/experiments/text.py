@@ -762,8 +762,9 @@ def _manifest(args: argparse.Namespace) -> None:
 def _intact(args: argparse.Namespace) -> None:
     """Check that the dictionaries and codes of binarised data are those that its manifest names."""
     held = _read_json(args.dir / "manifest.json")
-    if not isinstance(held.get("sha256"), dict):
-        raise TextError(f"{args.dir / 'manifest.json'}: is no manifest: it has no sha256")
+    held.setdefault("sha256", {})  # of generated data, which the settings alone describe
+    if not isinstance(held["sha256"], dict):
+        raise TextError(f"{args.dir / 'manifest.json'}: is no manifest: its sha256 is no mapping")
     for name, digest in held["sha256"].items():
         if re.fullmatch(r"dict\..+\.txt|codes|sentencepiece\.model", name) and sha256(args.dir / name) != digest:
             raise TextError(f"{args.dir / name} is not what it was when the data was binarised: prepare it anew")
