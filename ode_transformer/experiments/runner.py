@@ -333,8 +333,8 @@ class Run:
             raise RunError(f"{name} holds another run; take another --run-dir. It was made by:\n{line}")
         if (data / "manifest.json").is_file() and self.place.rank == 0:
             _call(["text", "intact", str(data)])
-        if begun:
-            self._check_dictionaries()
+        if begun and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
+            raise RunError(f"{name} was trained with other dictionaries than {data} holds now; take another --run-dir")
         if "train" in stamps:
             say(f"{name} is trained")
             return
@@ -367,14 +367,6 @@ class Run:
                 run = runs.describe(self.recipe, step.command, config, self.place.devices, start)
             runs.begin(self.folder, run, step.where)
         return updates, False
-
-    def _check_dictionaries(self) -> None:
-        """Refuse data with other dictionaries: others of the same size fit, and decode to garbage."""
-        run, data = runs.read(self.folder), recipes.ROOT / self.recipe.data.directory
-        if run is not None and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
-            raise RunError(
-                f"{self.run_dir} was trained with other dictionaries than {data} holds now; take another --run-dir"
-            )
 
     def _check_average(self, config: Any, average: bool) -> None:
         try:

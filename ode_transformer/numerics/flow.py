@@ -51,7 +51,7 @@ FLOW_METHODS = {
 FLOW_GRADIENTS = ("direct", "adjoint")
 
 SMALLEST_STEP = 0.01
-"""Tokens of a solver's step, at least: a hundred steps a token."""
+"""The smallest step of a solver, in tokens: a hundred steps per token."""
 
 
 def check_positions(positions: Tensor) -> Tensor:
