@@ -28,7 +28,7 @@ demo: install
 	scripts/quickstart.sh
 
 test: install
-	$(PYTEST) -m 'not full and not slow' --most-processes 36
+	$(PYTEST) -m 'not full and not slow' --most-processes 30
 
 # test-all     every variant, every script in processes of its own, and training to a score (half an hour)
 test-all: install
