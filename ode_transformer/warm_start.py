@@ -133,16 +133,21 @@ def warm_start(
         difference = _difference(before, after, sizes)
     checkpoints.save(_state(state, model_name, values, after, source), output)
     unused = [name for name in state["model"] if name.endswith("_float_tensor")]
-    return Report(rows, unused, difference, _needed(arch, values))
+    return Report(rows, unused, difference, needed(arch, values))
 
 
-def _needed(arch: str, values: Mapping[str, Any]) -> list[str]:
-    """The flags that fairseq-train needs beside the architecture's name to build the same model, dropout included."""
+def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
+    """The flags that fairseq-train needs besides the architecture's name to build the same model, dropout included.
+
+    Args:
+        arch: one of our architectures.
+        values: the options of the model, as a checkpoint of a warm start holds them under ``cfg.model``.
+    """
     _, config_class, preset = PRESETS[arch]
     usual = resolve(preset, config_class)
     flags = []
     for name, value in values.items():
-        if name == "arch" or value is None or value == usual[name] or str(value) == str(usual[name]):
+        if name in ("arch", "_name") or value is None or value == usual[name] or str(value) == str(usual[name]):
             continue
         if name in ("decoder_input_dim", "decoder_output_dim") and value == values["decoder_embed_dim"]:
             continue

@@ -50,6 +50,9 @@ COMMANDS = {
     "warm-start": Command(
         "..warm_start", "turn a Transformer's checkpoint into one of ours that goes on from there", takes_flags=True
     ),
+    "train-from": Command(
+        ".train_from", "go on from a trained Transformer as one of ours: warm start, then training", takes_flags=True
+    ),
     "score": Command(".metrics.translations", "score translations, or read the score of a validation"),
     "text": Command(".text", "tokenise, clean, segment and check parallel text"),
     "corpus": Command(".corpus", "write the generated German-English corpus"),

@@ -445,11 +445,10 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
             options["stderr"] = subprocess.STDOUT
             shown = stack.enter_context(open(log, "rb"))
             shown.seek(0, os.SEEK_END)
+        process = None
         try:
-            process = subprocess.Popen([program, *words[1:]], **options)
-        except OSError as error:
-            raise RunError(f"{words[0]}: {error.strerror}") from error
-        try:
+            with _signals_wait():  # until it is known which process to end
+                process = subprocess.Popen([program, *words[1:]], **options)
             while True:
                 ended = process.poll() is not None
                 if shown is not None:
@@ -462,10 +461,30 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
                 else:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(timeout=0.2)
-        except BaseException:  # an interrupt, or the end of the time that a scheduler gave
-            process.terminate()
-            process.wait()
+        except BaseException as error:  # an interrupt, or the end of the time that a scheduler gave
+            if process is None and isinstance(error, OSError):
+                raise RunError(f"{words[0]}: {error.strerror}") from error
+            if process is not None:
+                process.terminate()
+                process.wait()
             raise
+
+
+@contextlib.contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back, and deliver them at the end."""
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}  # a child inherits others
+    for number in handlers:
+        signal.signal(number, lambda n, _: came.append(n))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for number in came:
+        signal.raise_signal(number)
 
 
 # The command.

@@ -375,6 +375,25 @@ runner.launch(["sh", "-c", "sleep 1; echo $$ >$0; exec sleep 60", sys.argv[1]], 
         os.kill(int(pid.read_text()), 0)
 
 
+def test_a_signal_that_comes_while_a_program_is_started_ends_it_too(monkeypatch):
+    ended = []
+
+    class Program:
+        def __init__(self, *_, **__):
+            os.kill(os.getpid(), signal.SIGTERM)  # before anybody knows of the program
+
+        def terminate(self):
+            ended.append("told")
+
+        def wait(self):
+            ended.append("waited for")
+
+    monkeypatch.setattr(subprocess, "Popen", Program)
+    with runner.terminable(), pytest.raises(SystemExit):
+        runner.launch(["sleep", "60"], runner.environment({}), None, -1)
+    assert ended == ["told", "waited for"]
+
+
 def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, capsys):
     """The dictionary that a run was trained with, and the one that the data was binarised with."""
     data = shutil.copytree(recipe.parent / "bin", tmp_path / "bin")

@@ -1,0 +1,67 @@
+"""Go on from a trained Transformer of stock fairseq as one of our architectures: the warm start, then training.
+
+The paper of FLOATER trains so (section 3.3 and appendix B.2): from the Transformer's best checkpoint, ten more epochs
+at half the peak learning rate, and the average of the last five checkpoints.
+"""
+
+import argparse
+import contextlib
+from pathlib import Path
+
+from . import recipes, runner
+from .recipes import RecipeError
+from .tasks.task import Step
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer train-from``; what follows ``--`` are flags of fairseq-train."""
+    parser.usage = "%(prog)s CHECKPOINT DATA --save-dir DIR [--arch ARCH] [--dry-run] -- flags of fairseq-train"
+    parser.add_argument(
+        "checkpoint", help="of stock fairseq's Transformer, of any age; the paper takes the best on the validation set"
+    )
+    parser.add_argument("data", help="the binarised data that it was trained with; several folders with colons between")
+    parser.add_argument("--save-dir", required=True, help="where checkpoints go; start.pt there equals the Transformer")
+    parser.add_argument("--arch", default="floater_base", help="one of our architectures (default: %(default)s)")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
+    parser.epilog = (
+        "The flags name criterion, optimizer, batch and schedule. What the model needs besides --arch (shared "
+        "embeddings, activation, dropout and so on) is taken from CHECKPOINT; the flags come after it, and win. "
+        "A training that was stopped goes on from its last checkpoint when the command is given again."
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer train-from``; the exit status."""
+    checkpoint, folder = Path(args.checkpoint).absolute(), Path(args.save_dir).absolute()
+    if not checkpoint.is_file():
+        raise RecipeError(f"{args.checkpoint}: no such file")
+    data = ":".join(str(Path(part).absolute()) for part in args.data.split(":"))
+    start = folder / "start.pt"
+    warm_start = Step(
+        "start",
+        [
+            *(*runner.OURS, "warm-start", str(checkpoint), "--arch", args.arch),
+            *("--data", data, "--output", str(start), "--", *args.flags),
+        ],
+        outputs=[str(start)],
+    )
+    train = ["fairseq-train", data, "--user-dir", "ode_transformer", "--arch", args.arch]
+    where = ["--finetune-from-model", str(start), "--save-dir", str(folder)]
+    environment = runner.KEEP_FREED_MEMORY if "--cpu" in args.flags else {}
+    if args.dry_run:
+        print(warm_start.line())
+        print(Step("train", [*train, *args.flags], where=where, environment=environment).line())
+        print("# and the flags that the first command says the model needs besides")
+        return 0
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.chdir(recipes.ROOT), runner.terminable(), runner.alone_in(folder) as lock:
+        from .. import checkpoints
+        from ..warm_start import needed
+
+        # The start is behind a training that has done updates; it is made anew until then, since the flags may differ.
+        if checkpoints.resume_point(folder) == 0:
+            runner.execute(warm_start, lock)
+        flags = needed(args.arch, checkpoints.load(start)["cfg"]["model"])
+        step = Step("train", [*train, *flags, *args.flags], [str(start)], where=where, environment=environment)
+        runner.execute(step, lock)
+    return 0
