@@ -22,6 +22,7 @@ setup(
         "numpy",
         "sacrebleu",
         "sacremoses",
+        "safetensors",
         "sentencepiece",
         "subword-nmt",
         "torchdiffeq",

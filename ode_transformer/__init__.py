@@ -8,10 +8,22 @@ architectures with fairseq, and so does ``--user-dir``: fairseq imports the fold
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from .experiments.translate import Translator
+
+__all__ = ["__version__", "load"]
+
+
+def load(path: Any, *more: Any, **options: Any) -> "Translator":
+    """A trained model that translates raw text; see :func:`ode_transformer.experiments.translate.load`.
+
+    ``load("runs/quickstart/macaron-tiny").translate(["Guten Morgen."])`` gives a list of one sentence.
+    """
+    return import_module(f"{__name__}.experiments.translate").load(path, *more, **options)
 
 
 class _Folders(list):

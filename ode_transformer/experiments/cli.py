@@ -24,6 +24,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "path": Command(".locate", "print the folder to give to fairseq's --user-dir"),
+    "prepare": Command(".prepare", "make data and a recipe of parallel text of one's own"),
     "recipe": Command(".recipes", "list, check and show recipes"),
     "run": Command(".runner", "run recipes, from data to a record; several end in a table", takes_flags=True),
     "generate": Command(
@@ -34,6 +35,8 @@ COMMANDS = {
         takes_flags=True,
     ),
     "quickstart": Command(".quickstart", "train a small system on a generated corpus and show what it translates"),
+    "translate": Command(".translate", "translate raw text with a trained model"),
+    "bundle": Command(".bundle", "put a trained model and all that it needs to translate into a folder"),
     "average": Command(".folders", "average checkpoints", "add_average_arguments", "average_main"),
     "resume": Command(
         ".folders",

@@ -177,6 +177,11 @@ def describe(
         devices: that train together.
         start: the checkpoint that training starts from, if it does.
     """
+    search = recipe.generate and {
+        **recipe.generate.flags,
+        "beam": recipe.generate.beam,
+        "lenpen": recipe.generate.lenpen,
+    }
     precision = next((name for name in recipes.PRECISIONS[1:] if config.common.get(name)), "fp32")
     return {
         "recipe": recipe.name,
@@ -187,6 +192,8 @@ def describe(
         "devices": devices,
         "command": list(command),
         "start": start and {"file": start, "sha256": sha256(recipes.ROOT / start)},
+        "data": recipe.data.directory,  # from the top of the repository
+        "generate": search,  # flags of fairseq-generate, as `ode-transformer translate` takes them
         "dictionaries": dictionaries(recipes.ROOT / recipe.data.directory),
         # through JSON, since fairseq's enumerations are strings of its own
         "parameters": parameters(config),

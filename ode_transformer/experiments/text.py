@@ -465,7 +465,7 @@ def _short_to_long(args: argparse.Namespace) -> None:
             name: [stack.enter_context(_create(args.output_dir / f"{name}.{lang}")) for lang in args.langs]
             for name in counts
         }
-        splits = _read_json(args.dir / "manifest.json")["splits"]
+        splits = read_json(args.dir / "manifest.json")["splits"]
         text = args.text_dir / "bpe" if (args.text_dir / "bpe").is_dir() else args.text_dir
         for split in ("train", "valid"):
             for pair in read_pair(text / splits[split], args.langs):
@@ -557,6 +557,13 @@ def _bpe(codes: Path) -> Any:
         return BPE(file)
 
 
+def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:
+    """Words as units, by ``subword-nmt`` or ``sentencepiece`` and what it learned, or by ``none``."""
+    if segmentation == "none":
+        return lines
+    return {"subword-nmt": _units, "sentencepiece": _sentencepieces}[segmentation](model, lines)
+
+
 def _verify(args: argparse.Namespace) -> None:
     """Compare files with a list of SHA-256 sums; a difference is an error, or with --warn a warning."""
     _compare(args, [(args.dir / file, name, sha256(args.dir / file)) for file, name in _pairs(args.names).items()])
@@ -618,7 +625,12 @@ def _with_version(settings: Sequence[str]) -> dict[str, str]:
     return {"text_version": VERSION, **_pairs(settings)}
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """What a JSON file of a preparation holds.
+
+    Raises:
+        TextError: it is none.
+    """
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
@@ -641,7 +653,7 @@ def check_settings(file: Path, settings: dict[str, str]) -> None:
     """
     if not file.exists():
         raise TextError(f"{file.parent} was not made, or not finished, by this script; take another --out")
-    wanted, held = {"text_version": VERSION, **settings}, _read_json(file)
+    wanted, held = {"text_version": VERSION, **settings}, read_json(file)
     held = held.get("settings", held)
     differ = [
         f"{k} {held.get(k)} there, {wanted.get(k)} now" for k in {**held, **wanted} if held.get(k) != wanted.get(k)
@@ -810,13 +822,24 @@ def _manifest(args: argparse.Namespace) -> None:
 
 def _intact(args: argparse.Namespace) -> None:
     """Check that the dictionaries and codes of binarised data are those that its manifest names."""
-    held = _read_json(args.dir / "manifest.json")
+    read_manifest(args.dir)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of binarised data.
+
+    Raises:
+        TextError: there is none, or the dictionaries and codes beside it are not those that it names.
+        OSError: one of these cannot be read.
+    """
+    held = read_json(folder / "manifest.json")
     held.setdefault("sha256", {})  # of generated data, which the settings alone describe
     if not isinstance(held["sha256"], dict):
-        raise TextError(f"{args.dir / 'manifest.json'}: is no manifest: its sha256 is no mapping")
+        raise TextError(f"{folder / 'manifest.json'}: is no manifest: its sha256 is no mapping")
     for name, digest in held["sha256"].items():
-        if re.fullmatch(r"dict\..+\.txt|codes|sentencepiece\.model", name) and sha256(args.dir / name) != digest:
-            raise TextError(f"{args.dir / name} is not what it was when the data was binarised: prepare it anew")
+        if re.fullmatch(r"dict\..+\.txt|codes|sentencepiece\.model", name) and sha256(folder / name) != digest:
+            raise TextError(f"{folder / name} is not what it was when the data was binarised: prepare it anew")
+    return held
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
