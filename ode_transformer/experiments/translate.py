@@ -33,10 +33,9 @@ from .pipeline import Pipeline
 BUFFER = 10_000  # lines that are sorted by their lengths at a time
 BATCH_SIZE, MAX_TOKENS = 128, 12_000
 LONGEST = 20_000  # characters of a line; what is longer is no sentence, and segmenting it could take hours
-CLAUSES = (
-    frozenset(".!?\u3002\uff01\uff1f"),
-    frozenset(",;:\u3001\uff0c\uff1b\uff1a"),
-)  # ends of sentences, of clauses
+ENDS = (frozenset(".!?\u3002\uff01\uff1f"), frozenset(",;:\u3001\uff0c\uff1b\uff1a"))
+"""Units that end a sentence, and those that end a clause."""
+
 INPUT = "standard input"
 
 
@@ -144,7 +143,7 @@ class Opened:
         kind = "transformer (fairseq's own)" if self.name == standalone.STOCK else self.name
         parameters = sum(p.numel() for p in self.model.parameters())
         for side in ("encoder", "decoder"):
-            stack = getattr(self.model, side)
+            stack, width = getattr(self.model, side), options.get(f"{side}_embed_dim")
             norm = "pre-norm" if options.get(f"{side}_normalize_before") else "post-norm"
             parts.append(f"{side} {len(stack.layers)} layers of width {options[f'{side}_embed_dim']}, {norm}")
         lines = [f"{kind}, {parameters:,} parameters; {'; '.join(parts)}"]
