@@ -23,7 +23,11 @@ def load(path: Any, *more: Any, **options: Any) -> "Translator":
 
     ``load("runs/quickstart/macaron-tiny").translate(["Guten Morgen."])`` gives a list of one sentence.
     """
-    return import_module(f"{__name__}.experiments.translate").load(path, *more, **options)
+    from .experiments.runs import quiet
+
+    with quiet():
+        translate = import_module(f"{__name__}.experiments.translate")
+    return translate.load(path, *more, **options)
 
 
 class _Folders(list):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..errors import OdeTransformerError
 from ..version import __version__
+from .runs import quiet
 
 
 class Command(NamedTuple):
@@ -84,7 +85,8 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         sub = commands.add_parser(name, help=command.help, description=command.help)
         if name == chosen:
-            module = import_module(command.module, __package__)
+            with quiet():  # fairseq's import says what else could be installed
+                module = import_module(command.module, __package__)
             getattr(module, command.arguments)(sub)
             sub.set_defaults(run=getattr(module, command.run))
     return top

@@ -133,11 +133,11 @@ class Preparation:
 
     def _check(self) -> None:
         args = self.args
+        if {",", ":"} & set(str(self.out)):
+            raise TextError(f"--out {args.out}: must hold no comma and no colon, at which fairseq splits it")
         for name in (self.out.name, self.recipe.stem):
             if not re.fullmatch(NAME, name):
                 raise TextError(f"--out {args.out}: its name must be letters, digits and .=+-_, {name!r} is not")
-        if {",", ":"} & set(str(self.out)):
-            raise TextError(f"--out {args.out}: must hold no comma and no colon, at which fairseq splits it")
         if self.recipe.suffix != ".yaml":
             raise TextError(f"--recipe {args.recipe}: must end in .yaml")
         for option in ("hold_out", "size", "max_tokens", "max_ratio", "workers"):

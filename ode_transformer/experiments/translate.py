@@ -145,7 +145,7 @@ class Opened:
         for side in ("encoder", "decoder"):
             stack, width = getattr(self.model, side), options.get(f"{side}_embed_dim")
             norm = "pre-norm" if options.get(f"{side}_normalize_before") else "post-norm"
-            parts.append(f"{side} {len(stack.layers)} layers of width {options[f'{side}_embed_dim']}, {norm}")
+            parts.append(f"{side} {len(stack.layers)} layers of width {width}, {norm}")
         lines = [f"{kind}, {parameters:,} parameters; {'; '.join(parts)}"]
         known = {
             "splitting": options.get("splitting", "lie-trotter"),
