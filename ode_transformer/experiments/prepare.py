@@ -23,6 +23,7 @@ from typing import Any
 
 from ..files import sha256, write_json, write_text
 from . import recipes, text
+from .metrics.bleu import check_language
 from .pipeline import MODELS
 from .runner import folder_of
 from .text import TextError
@@ -150,6 +151,7 @@ class Preparation:
                 raise TextError(f"--langs {lang}: must be letters, digits, - and _")
         if self.plain and args.normalise:
             raise TextError("--normalise: does not go with --tokeniser none, which takes text as it is")
+        check_language(args.langs[1])  # before hours of training
         if not self.plain:
             from .moses import LANGUAGES
 

@@ -394,11 +394,8 @@ class Translator:
         try:
             return Opened.of(state, f"{origin.model} with {asked}")
         except CheckpointError as error:
-            lost = [k for k in weights if ".coefficients." in k or ".history." in k]
-            more = (
-                f". Without its {options.get('coefficients', 'learned')} coefficients and histories (" if lost else ""
-            )
-            more += f"{', '.join(lost)}) it would be another model" if lost else ""
+            lost = [k for k in weights if ".coefficients." in k]
+            more = f"; what weighs its stages was learned, and would be lost: {', '.join(lost)}" if lost else ""
             raise TranslationError(f"{error}{more}") from error
 
     @torch.no_grad()
