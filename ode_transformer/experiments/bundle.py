@@ -46,6 +46,13 @@ are {weights}, in `model.safetensors`.
 """
 
 
+RECORD = (
+    *("recipe", "description", "seeds", "precision", "devices", "scores", "paper", "averaged", "training"),
+    *("sha256", "hardware", "versions"),
+)
+"""What a bundle keeps of a record: its commands name folders of the machine that it was made on."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer bundle``."""
     translate.add_model_arguments(parser)
@@ -108,7 +115,9 @@ def _record(origin: translate.Origin) -> Optional[dict[str, Any]]:
         return None
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        return record if record["sha256"]["average.pt"] == sha256(origin.model) else None
+        if record["sha256"]["average.pt"] != sha256(origin.model):
+            return None
+        return {key: record[key] for key in RECORD if key in record}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise bundles.BundleError(f"{path}: cannot be read: {error}") from error
 

@@ -394,7 +394,8 @@ class Translator:
         try:
             return Opened.of(state, f"{origin.model} with {asked}")
         except CheckpointError as error:
-            lost = [k for k in weights if ".coefficients." in k]
+            sides = tuple("decoder." if option.startswith("decoder") else "encoder." for option in chosen)
+            lost = [k for k in weights if k.startswith(sides) and ".coefficients." in k]
             more = f"; what weighs its stages was learned, and would be lost: {', '.join(lost)}" if lost else ""
             raise TranslationError(f"{error}{more}") from error
 

@@ -434,7 +434,9 @@ def test_the_same_weights_with_another_integrator(home, tmp_path):
             gated.with_integrator(name)
     with pytest.raises(OdeTransformerError, match="'rk5': must be one of euler"):
         gated.with_integrator("rk5")
-    assert "decoder integrator heun" in repr(gated.with_integrator(decoder="heun"))
+    assert "decoder integrator heun" in repr(residual.with_integrator(decoder="heun"))
+    with pytest.raises(OdeTransformerError, match=r'Missing key.*"decoder\.coefficients\.gate\.weight"'):
+        gated.with_integrator(decoder="heun")
     evolved = ode_transformer.load(saved(home / "mine", tmp_path / "evolved", "transevolve_fullff_1_tiny", **EVOLUTION))
     assert "transevolve" in repr(evolved) and evolved.translate([sentence])
     with pytest.raises(OdeTransformerError, match="transevolve, whose blocks have no integrator"):
