@@ -3,6 +3,7 @@
 Imports neither torch nor fairseq.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -56,7 +57,7 @@ class Pipeline:
             )
         known = {f.name: f.type for f in fields(Tokeniser) if f.name != "lang"}
         source, target = manifest.get("source_lang"), manifest.get("target_lang")
-        if not isinstance(options, dict) or not all(isinstance(lang, str) for lang in (source, target)):
+        if not isinstance(options, dict) or not all(re.fullmatch(r"[\w-]+", str(lang)) for lang in (source, target)):
             raise TextError(f"{path}: is no manifest of ode-transformer")
         for name, value in options.items():
             if type(value) is not known.get(name) or (name == "lowercase" and value not in text.LOWERCASE):

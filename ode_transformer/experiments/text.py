@@ -518,7 +518,10 @@ def _sentencepieces(model: Path, lines: list[str]) -> list[str]:
 def _sentencepiece(model: Path) -> Any:
     import sentencepiece
 
-    return sentencepiece.SentencePieceProcessor(model_file=str(model))
+    try:
+        return sentencepiece.SentencePieceProcessor(model_file=str(model))
+    except (OSError, RuntimeError) as error:
+        raise TextError(f"{model}: is no model of SentencePiece: {error}") from error
 
 
 def _learn_bpe(args: argparse.Namespace) -> None:
@@ -553,8 +556,11 @@ def _units(codes: Path, lines: list[str]) -> list[str]:
 def _bpe(codes: Path) -> Any:
     from subword_nmt.apply_bpe import BPE
 
-    with codes.open(encoding="utf-8") as file:
-        return BPE(file)
+    try:
+        with codes.open(encoding="utf-8") as file:
+            return BPE(file)
+    except (ValueError, SystemExit) as error:  # subword-nmt prints the line that it cannot read, and ends
+        raise TextError(f"{codes}: is no file of subword-nmt's codes") from error
 
 
 def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:

@@ -30,6 +30,10 @@ from ..numerics.integrators import INTEGRATORS
 from . import recipes, runs, text
 from .pipeline import Pipeline
 
+SEARCH = [f.name for f in fields(GenerationConfig) if isinstance(f.default, (bool, int, float))]
+"""Flags of ``fairseq-generate`` that a search may have: numbers and switches."""
+
+MOST_HYPOTHESES = 1_000  # of a sentence
 BUFFER = 10_000  # lines that are sorted by their lengths at a time
 BATCH_SIZE, MAX_TOKENS = 128, 12_000
 LONGEST = 20_000  # characters of a line; what is longer is no sentence, and segmenting it could take hours
@@ -202,10 +206,10 @@ class Translator:
                     f"{len(source)} and {len(target)}: they are another model's"
                 )
             self.opened.append(Opened.of(state, one.model))
-        known = {f.name for f in fields(GenerationConfig)}
         search = {name.replace("-", "_"): value for name, value in origin.search.items()}
-        self.search = {"beam": 5, "lenpen": 1.0, **{k: v for k, v in search.items() if k in known}}
-        self.batch_size = search.get("batch_size") or BATCH_SIZE
+        self.search = {"beam": 5, "lenpen": 1.0, **{k: v for k, v in search.items() if k in SEARCH}}
+        self._config({})
+        self.batch_size = search["batch_size"] if isinstance(search.get("batch_size"), int) else BATCH_SIZE
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def to(self, device: str | torch.device, *, half: bool = False) -> "Translator":
@@ -284,13 +288,18 @@ class Translator:
         return [self._join(found[i]) for i in range(len(sentences))]
 
     def _config(self, search: dict[str, Any]) -> GenerationConfig:
-        known = {f.name for f in fields(GenerationConfig)}
-        if unknown := sorted(set(search) - known):
-            raise TranslationError(f"{unknown[0]}: is no flag of fairseq-generate's search")
-        config = GenerationConfig(**{**self.search, **{k: v for k, v in search.items() if v is not None}})
+        values = {**self.search, **{name: value for name, value in search.items() if value is not None}}
+        for name, value in values.items():
+            if name not in SEARCH:
+                raise TranslationError(f"{name}: is no flag of a search, must be one of {', '.join(SEARCH)}")
+            if not isinstance(value, (bool, int, float)):
+                raise TranslationError(f"{name} {value!r}: must be a number or a switch")
+        config = GenerationConfig(**values)
         for name in ("beam", "nbest"):
-            if getattr(config, name) < 1:
-                raise TranslationError(f"--{name} {getattr(config, name)}: must be a positive number")
+            if not 1 <= getattr(config, name) <= MOST_HYPOTHESES:
+                raise TranslationError(
+                    f"--{name} {getattr(config, name)}: must be at least 1, at most {MOST_HYPOTHESES}"
+                )
         if config.nbest > config.beam:
             raise TranslationError(f"--nbest {config.nbest}: must be at most --beam, {config.beam}")
         return config
@@ -429,7 +438,7 @@ class Translator:
 def _dictionary(path: Path) -> Dictionary:
     try:
         return Dictionary.load(str(path))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise TranslationError(f"{path}: {error}") from error
 
 

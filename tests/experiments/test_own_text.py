@@ -20,7 +20,7 @@ from fairseq_cli import generate, train
 import ode_transformer
 from ode_transformer import bundles
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, prepare, recipes, runner, text
+from ode_transformer.experiments import cli, prepare, recipes, runner, runs, text
 from ode_transformer.experiments.corpus import Grammar
 from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
@@ -97,6 +97,7 @@ def run(home):
     """The recipe, from the prepared data to its record."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "launch", in_process)
+        patch.setattr(runs, "commit", lambda: "")  # which would ask git, in a process
         words = ["run", f"{home}/mine.yaml/macaron-tiny", "--run-dir", f"{home}/run", "--cpu"]
         assert cli.main(words) == 0
     return home / "run"
@@ -342,7 +343,7 @@ def test_what_cannot_be_translated(run, home, tmp_path, capsys):
         ([tmp_path / "none", good], "none: no such file or folder"),
         ([tmp_path, good], "neither a run nor a bundle"),
         ([run, tmp_path / "nofile"], "nofile: no such file"),
-        ([run, good, "--beam", "0"], "--beam 0: must be a positive number"),
+        ([run, good, "--beam", "0"], "--beam 0: must be from 1 to 1000"),
         ([run, good, "--buffer", "0"], "--buffer 0: must be a positive number"),
         ([run, good, "--data", tmp_path], "holds no manifest.json"),
         ([good, good], "holds no manifest.json"),
@@ -402,7 +403,7 @@ def test_a_model_says_what_it_is(translator, run):
         assert word in said
     with pytest.raises(OdeTransformerError, match="a list of sentences"):
         translator.translate("Gut.")
-    with pytest.raises(OdeTransformerError, match="bean: is no flag"):
+    with pytest.raises(OdeTransformerError, match="bean: is no flag of a search"):
         translator.translate(["Gut."], bean=3)
 
 
@@ -523,6 +524,10 @@ def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, t
     assert "is no file of its folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
     assert "format 2, this version reads 1" in forged("d", lambda i, _: i.update(format=2))
     assert "tied to 'x'" in forged("e", lambda _, c: c["tied"].update(y="x"))
+    assert "beam 1000000: must be at least 1, at most 1000" in forged(
+        "g", lambda _, c: c["generate"].update(beam=10**6)
+    )
+    assert "max_len_b [1]: must be a number" in forged("h", lambda _, c: c["generate"].update({"max-len-b": [1]}))
     assert "options must be a dict" in forged("f", lambda _, c: c.update(options=[1]))
 
 
