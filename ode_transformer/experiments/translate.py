@@ -297,9 +297,7 @@ class Translator:
         config = GenerationConfig(**values)
         for name in ("beam", "nbest"):
             if not 1 <= getattr(config, name) <= MOST_HYPOTHESES:
-                raise TranslationError(
-                    f"--{name} {getattr(config, name)}: must be at least 1, at most {MOST_HYPOTHESES}"
-                )
+                raise TranslationError(f"--{name} {getattr(config, name)}: must be from 1 to {MOST_HYPOTHESES}")
         if config.nbest > config.beam:
             raise TranslationError(f"--nbest {config.nbest}: must be at most --beam, {config.beam}")
         return config
