@@ -69,6 +69,7 @@ COMMANDS = {
     "gpu-suite": Command(
         ".gpu_suite", "what only a GPU can show: checks, the benchmark, real training", takes_flags=True
     ),
+    "doctor": Command(".doctor", "print what is installed and found here, and what is missing for what"),
     "hydra": Command(".hydra_presets", "write the architectures as presets for fairseq-hydra-train"),
     "curve": Command(".records", "write the curve of a training without a recipe", "add_curve_arguments", "curve_main"),
 }

@@ -34,6 +34,7 @@ SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
 
 HELD_OUT = 2_000  # pairs of a validation or test set at most, where none is given
 PART = 20  # and at most one pair of so many
+LONGEST = 1_023  # units of a sentence; its end is the last of fairseq's 1,024 positions
 NAME = r"\w[\w .=+-]*"  # of a folder that a recipe is called after, and that fairseq is given
 
 
@@ -237,11 +238,7 @@ class Preparation:
     def make(self) -> None:
         """From raw text to the folder of data."""
         args, work = self.args, self.text
-        settings = {**self.settings(), **self.inputs()}
-        if (work / "settings.json").exists():
-            text.check_settings(work / "settings.json", settings)
-        else:
-            write_json(work / "settings.json", {"text_version": text.VERSION, **settings})
+        self.begin()
         langs, workers = ("--langs", *args.langs), ("--workers", args.workers)
         every = ("--splits", *self.splits)
         once(work / "given", self.gather)
@@ -255,7 +252,37 @@ class Preparation:
         self.segment(folder, units)
         if self.plain:
             self.clean(units, work / "bpe")
+        self.check_lengths()
         once(self.out, self.binarise)
+
+    def begin(self) -> None:
+        """Go on from what a preparation with these settings left; what one with others left is begun anew."""
+        file, settings = self.text / "settings.json", {**self.settings(), **self.inputs()}
+        if self.text.exists() and not file.is_file():
+            raise TextError(f"{self.text}: is there already, and of no preparation; take another --out")
+        if file.is_file():
+            try:
+                text.check_settings(file, settings)
+            except TextError:
+                say(f"{self.text} is of a preparation with other settings or other text, and is begun anew")
+                shutil.rmtree(self.text)
+        if not file.is_file():
+            write_json(file, {"text_version": text.VERSION, **settings})
+
+    def check_lengths(self) -> None:
+        """See that models take every sentence that is evaluated: fairseq stops at one that is too long.
+
+        Raises:
+            TextError: one is; names it.
+        """
+        for split in self.splits[1:]:
+            for lang in self.args.langs:
+                for number, line in enumerate(text.read_lines(self.text / "bpe" / f"{split}.{lang}"), 1):
+                    if (units := len(line.split())) > LONGEST:
+                        raise TextError(
+                            f"{self.text / 'raw' / split}.{lang}: line {number} is of {units:,} units, must be of "
+                            f"{LONGEST:,} at most, which models take by default"
+                        )
 
     def gather(self, part: Path) -> None:
         """Join the files of every split, unpacked, in one encoding."""

@@ -199,7 +199,7 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     assert "lowercase first now" in refused(capsys, *words, "--lowercase")
     with raw.with_suffix(".de").open("a") as file:
         file.write("Noch ein Satz.\n")
-    assert "was made with other settings (train 0 de " in refused(capsys, *words)
+    assert "made with other settings (train 0 de " in refused(capsys, *words)
     for path in raw.parent.iterdir():
         path.unlink()
     assert cli.main(words) == 0, "the text is not needed any more"
@@ -257,6 +257,27 @@ def test_what_cannot_be_prepared(tmp_path, monkeypatch, capsys, words, message):
     write_raw(tmp_path, 30)
     assert message in refused(capsys, "prepare", "--train", "my", "--langs", *LANGS, "--out", "out", *words)
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.yaml").exists()
+
+
+def test_what_is_left_of_another_preparation(tmp_path, capsys):
+    """Begun anew if it is ours; left alone if it is not."""
+    raw = write_raw(tmp_path / "raw", 30)
+    words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x"]
+    assert "too few to hold 20 out" in refused(capsys, *words, "--hold-out", "20")
+    with raw.with_suffix(".de").open("a") as de, raw.with_suffix(".en").open("a") as en:
+        de.write("a b " * 700 + "\n")
+        en.write("c d " * 700 + "\n")
+    assert cli.main([str(word) for word in (*words, "--size", 50, "--hold-out", 2)]) == 0
+    assert "is begun anew" in capsys.readouterr().err
+    assert all("a b" not in line for line in lines(tmp_path / "x.text" / "clean" / "train.de"))
+    theirs = write(tmp_path / "y.text" / "novel", ["Call me Ishmael."])
+    assert "y.text: is there already" in refused(capsys, *words[:-1], tmp_path / "y")
+    assert lines(theirs) == ["Call me Ishmael."]
+    shutil.copy(raw.with_suffix(".de"), tmp_path / "test.de")
+    shutil.copy(raw.with_suffix(".en"), tmp_path / "test.en")
+    long = [*words[:-1], tmp_path / "z", "--test", tmp_path / "test", "--size", 50, "--hold-out", 2]
+    assert "raw/test.de: line 31 is of 1,4" in refused(capsys, *long)
+    assert not (tmp_path / "z").exists()
 
 
 # Translation.
