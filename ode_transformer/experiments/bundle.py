@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from .. import bundles, standalone
 from ..files import sha256
+from ..version import __version__
 from . import runs, translate
 from .metrics import METRICS
 from .pipeline import MODELS
@@ -131,7 +132,7 @@ def _card(translator: translate.Translator, record: Optional[dict[str, Any]], ha
     return CARD.format(
         title=record["recipe"] if record else f"{opened.name}, {pipeline.tokeniser.lang} to {pipeline.target}",
         langs=f"{pipeline.tokeniser.lang} to {pipeline.target}",
-        version=runs.versions()["ode_transformer"],
+        version=__version__,
         model=opened,
         data=data,
         scores=_scores(record) + f"\n\nSearch: {search}." if record else "There is no record of scores.",

@@ -203,10 +203,19 @@ def describe(
 
 
 def parameters(config: "DictConfig") -> dict[str, int]:
-    """How many parameters the model has, and how many of them are trained."""
+    """How many parameters the model has, and how many of them are trained.
+
+    Raises:
+        RunError: it cannot be built with these flags, on these data.
+    """
     from fairseq import tasks
 
-    model = tasks.setup_task(config.task).build_model(config.model)
+    try:
+        model = tasks.setup_task(config.task).build_model(config.model)
+    except OdeTransformerError:
+        raise
+    except (OSError, ValueError, AssertionError) as error:
+        raise RunError(f"the model cannot be built: {error or type(error).__name__}") from error
     counts = [(p.numel(), p.requires_grad) for p in model.parameters()]
     return {"all": sum(n for n, _ in counts), "trained": sum(n for n, trained in counts if trained)}
 

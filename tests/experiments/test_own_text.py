@@ -224,6 +224,8 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
     recipe = recipes.load(f"{out}.yaml/macaron-tiny")
     assert recipe.subsets == {"test": "a", "test1": "b"} and recipe.score.plain
     assert recipe.train.flags["share-decoder-input-output-embed"] and "share-all-embeddings" not in recipe.train.flags
+    words = ["run", f"{out}.yaml/macaron-tiny", "--run-dir", tmp_path / "run", "--cpu"]
+    assert "--share-all-embeddings requires a joined" in refused(capsys, *words, "--", "--share-all-embeddings")
     pipeline = Pipeline.of(out)
     units = pipeline.units(lines(out / "raw" / "test.qaa"))
     assert units == lines(Path(f"{out}.text") / "bpe" / "test.qaa")
