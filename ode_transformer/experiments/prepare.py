@@ -402,7 +402,8 @@ class Preparation:
         preprocess(words if args.separate_dictionaries else [*words, "--joined-dictionary"])
         texts = ("--langs", *args.langs, "--splits", *self.splits, "--data-dir", part)
         text_step("references", *texts, "--text-dir", self.text)
-        settings = {**self.settings(), **self.inputs()}
+        settings = text.read_json(self.text / "settings.json")
+        del settings["text_version"]  # which the manifest has of itself
         text_step("manifest", *texts, "--text-dir", bpe, "--set", self.out.name, "--source", "own text",
                   "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.tokenise}")  # fmt: skip
 
