@@ -38,6 +38,7 @@ COMMANDS = {
     "quickstart": Command(".quickstart", "train a small system on a generated corpus and show what it translates"),
     "translate": Command(".translate", "translate raw text with a trained model"),
     "bundle": Command(".bundle", "put a trained model and all that it needs to translate into a folder"),
+    "doctor": Command(".doctor", "print what is installed and found here, and what is missing for what"),
     "average": Command(".folders", "average checkpoints", "add_average_arguments", "average_main"),
     "resume": Command(
         ".folders",
@@ -69,7 +70,6 @@ COMMANDS = {
     "gpu-suite": Command(
         ".gpu_suite", "what only a GPU can show: checks, the benchmark, real training", takes_flags=True
     ),
-    "doctor": Command(".doctor", "print what is installed and found here, and what is missing for what"),
     "hydra": Command(".hydra_presets", "write the architectures as presets for fairseq-hydra-train"),
     "curve": Command(".records", "write the curve of a training without a recipe", "add_curve_arguments", "curve_main"),
 }

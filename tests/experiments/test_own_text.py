@@ -316,6 +316,25 @@ def test_standard_input_line_by_line(run, home, capsys, monkeypatch):
     assert translate(capsys, run, "--buffer", "1") == [*expected[:2], "", *expected[2:]]
 
 
+def test_at_a_prompt_every_line_is_answered_at_once(run, home, capsys, monkeypatch):
+    class Prompt(io.TextIOWrapper):
+        def isatty(self):
+            return True
+
+    def typed():
+        for sentence in sentences:
+            yield f"{sentence}\n".encode()
+            answered.append(capsys.readouterr().out)
+
+    answered, sentences = [], lines(home / "mine" / "raw" / "test.de")[:3]
+    expected = translate(capsys, run, write(home / "three.de", sentences))
+    prompt = Prompt(io.BytesIO())
+    monkeypatch.setattr(sys, "stdin", prompt)
+    monkeypatch.setattr(text, "decode_lines", lambda file, name: (line.decode().rstrip("\n") for line in typed()))
+    assert cli.main(["translate", str(run), "--cpu"]) == 0
+    assert [line.rstrip("\n") for line in answered] == expected
+
+
 def test_scores_and_several_hypotheses(run, home, capsys):
     file = write(home / "two.de", [lines(home / "mine" / "raw" / "test.de")[0], ""])
     best = translate(capsys, run, file)
