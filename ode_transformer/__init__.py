@@ -18,16 +18,23 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "load"]
 
 
-def load(path: Any, *more: Any, **options: Any) -> "Translator":
-    """A trained model that translates raw text; see :func:`ode_transformer.experiments.translate.load`.
+def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Translator":
+    """A trained model that translates raw text: ``load("runs/mine/macaron-tiny").translate(["Guten Morgen."])``.
 
-    ``load("runs/quickstart/macaron-tiny").translate(["Guten Morgen."])`` gives a list of one sentence.
+    Args:
+        path: the folder of a run, a checkpoint beside its data, or a bundle.
+        more: other models, which make an ensemble with it.
+        data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
+        device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
+
+    Raises:
+        OdeTransformerError: something is missing, changed or another model's; names it.
     """
     from .experiments.runs import quiet
 
     with quiet():
         translate = import_module(f"{__name__}.experiments.translate")
-    return translate.load(path, *more, **options)
+    return translate.load(path, *more, data=data, device=device)
 
 
 class _Folders(list):

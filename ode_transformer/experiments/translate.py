@@ -164,9 +164,7 @@ class Opened:
         idle = ("none", "none / none", "both")
         always = ("splitting", "integrator", "coefficients")
         if self.name == "transevolve":
-            known = {
-                name.replace("_", " "): options[name] for name in options if name.startswith(("evolution", "tran"))
-            }
+            known = {k.replace("_", " "): v for k, v in options.items() if k.startswith(("evolution", "transevolve"))}
         shown = {name: str(value) for name, value in known.items()}
         lines.append(", ".join(f"{k} {v}" for k, v in shown.items() if k in always or v not in idle))
         return "\n".join(lines)
@@ -446,17 +444,7 @@ def load(
     data: str | Path | None = None,
     device: str | torch.device | None = None,
 ) -> Translator:
-    """A trained model that translates: of the folder of a run, a checkpoint beside its data, or a bundle.
-
-    Args:
-        path: the model.
-        more: others, which make an ensemble with it.
-        data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
-        device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
-
-    Raises:
-        OdeTransformerError: something is missing, changed or another model's; names it.
-    """
+    """What :func:`ode_transformer.load` says."""
     with runs.quiet():
         return Translator([find(one, data) for one in (path, *more)], device)
 

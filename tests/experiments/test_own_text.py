@@ -410,8 +410,19 @@ def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsy
     (other / "codes").write_text((other / "codes").read_text() + "x y\n")
     assert "codes is not what it was" in refused(capsys, "translate", run, good, "--data", other, "--cpu")
     with (other / "dict.de.txt").open("a") as file:
-        file.write("x 1\n")
+        file.write("another 1\n")
     assert "dict.de.txt: is another dictionary" in refused(capsys, "translate", run, good, "--data", other, "--cpu")
+    manifest = json.loads((other / "manifest.json").read_text())
+    manifest["sha256"] |= {name: sha256(other / name) for name in ("codes", "dict.de.txt")}
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    shutil.copy(run / "average.pt", other / "model.pt")
+    assert "symbols, the dictionaries in" in refused(capsys, "translate", other / "model.pt", good, "--cpu")
+    more = ["--with", other / "model.pt", "--cpu"]
+    assert f"another dictionary than that of {run}" in refused(capsys, "translate", run, good, *more)
+    shutil.copy(home / "mine" / "dict.de.txt", other)
+    manifest["sha256"]["dict.de.txt"] = sha256(other / "dict.de.txt")
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    assert "its text was made otherwise" in refused(capsys, "translate", run, good, *more)
     old = change(home / "mine", tmp_path / "old", tokenise=None)
     assert "does not say how text was tokenised" in refused(capsys, "translate", run, good, "--data", old, "--cpu")
     odd = change(home / "mine", tmp_path / "odd", tokenise={"lowercase": "upper"})

@@ -12,6 +12,9 @@ from tests.helpers import ROOT, environment
 
 DATA = Path(os.environ.get("ODE_TRANSFORMER_DATA", "/nonexistent"))
 PAIRS = 8_000
+FEW = "--max-epoch 5 --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 32 " + (
+    "--decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --encoder-attention-heads 2 --decoder-attention-heads 2"
+)
 
 
 @pytest.mark.slow
@@ -29,7 +32,7 @@ def test_three_commands(tmp_path):
         return subprocess.run(words, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, check=True, **more)
 
     command("prepare", "--train", tmp_path / "my", "--langs", "de", "en", "--out", tmp_path / "mine")
-    command("run", f"{tmp_path}/mine.yaml/macaron-tiny", "--run-dir", tmp_path / "run", "--cpu", "--", "--max-epoch", 5)
+    command("run", f"{tmp_path}/mine.yaml/macaron-tiny", "--run-dir", tmp_path / "run", "--cpu", "--", *FEW.split())
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     scores = record["scores"]["held-out"]
     assert scores["reference"] == "raw" and scores["sentences"] == PAIRS // 20
