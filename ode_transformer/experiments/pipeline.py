@@ -79,7 +79,10 @@ class Pipeline:
 
     def plain(self, lines: Sequence[str]) -> list[str]:
         """Text to read, of units with blanks between them."""
-        words = remove_segmentation(lines, self.segmentation.replace("-", "_"))
+        if self.segmentation == "sentencepiece":  # whether a piece begins a word or none does
+            words = [line.replace(" ", "").replace("\u2581", " ").strip() for line in lines]
+        else:
+            words = remove_segmentation(lines, self.segmentation.replace("-", "_"))
         return words if self.tokeniser.plain else detokenise(words, self.target)
 
     def ends_word(self, units: Sequence[str], i: int) -> bool:

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import math
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -464,7 +465,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer translate``."""
     add_model_arguments(parser)
     parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="raw text, a sentence a line (default: standard input)"
+        "files", nargs="*", metavar="FILE", help="raw text, one sentence per line (default: standard input)"
     )
     parser.add_argument(
         "--with", dest="more", action="append", default=[], metavar="MODEL", help="another model of an ensemble"
@@ -475,7 +476,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--nbest", type=int, default=1, metavar="N", help="translations of a sentence (default: 1)")
     parser.add_argument("--scores", action="store_true", help="before each translation its score, in base 2, and a tab")
-    parser.add_argument("--json", action="store_true", help="a JSON object a line, with source, texts and scores")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line, with source, texts and scores")
     parser.add_argument("--batch-size", type=int, metavar="N", help="sentences at a time (default: the recipe's)")
     parser.add_argument(
         "--buffer",
@@ -490,31 +491,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer translate``; the exit status."""
+    try:
+        _translate(args)
+    except KeyboardInterrupt:  # at a prompt no mishap
+        return 128 + signal.SIGINT
+    return 0
+
+
+def _translate(args: argparse.Namespace) -> None:
     for name in ("batch_size", "buffer"):
         if (value := getattr(args, name)) is not None and value < 1:
             raise TranslationError(f"--{name.replace('_', '-')} {value}: must be a positive number")
     if args.fp16 and (args.cpu or not torch.cuda.is_available()):
         raise TranslationError("--fp16: needs a GPU")
     for file in args.files:
-        if not Path(file).is_file():
+        if not Path(file).exists():
             raise TranslationError(f"{file}: no such file")
     translator = load(args.model, *args.more, data=args.data, device="cpu" if args.cpu else None)
     translator.to(translator.device, half=args.fp16)
     translator.batch_size = args.batch_size or translator.batch_size
     prompt = not args.files and sys.stdin.isatty()
     if prompt:
-        print(f"{translator!r}\none sentence a line, then Enter; Ctrl-D ends", file=sys.stderr)
+        print(f"{translator!r}\none sentence per line; Ctrl-D ends", file=sys.stderr)
     lines = _numbered(args.files)
     buffer = args.buffer or (1 if prompt else BUFFER)
     search = {"beam": args.beam, "lenpen": args.lenpen, "nbest": args.nbest}
     while chunk := list(itertools.islice(lines, buffer)):
-        names, sentences = zip(*((name, line) for name, line in chunk), strict=True)
+        names, sentences = zip(*chunk, strict=True)
         with _progress(len(sentences), quiet=prompt) as progress:
             found = translator.hypotheses(sentences, names=names, progress=progress, **search)
         for name, sentence, hypotheses in zip(names, sentences, found, strict=True):
             _print(args, name, sentence, hypotheses)
         sys.stdout.flush()
-    return 0
 
 
 @contextlib.contextmanager
