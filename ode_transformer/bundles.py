@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .checkpoints import CheckpointError
-from .files import sha256, write_json, write_text
+from .files import sha256, whole, write_json, write_text
 
 INDEX = "bundle.json"
 WEIGHTS = "model.safetensors"
@@ -129,7 +129,7 @@ def write(
         BundleError: the folder is there, a weight is too large for fp16, or something cannot be written.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     path = Path(path)
     if path.exists():
@@ -147,7 +147,8 @@ def write(
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
-        save_file(tensors, part / WEIGHTS)
+        with whole(part / WEIGHTS, "wb") as file:
+            file.write(save(tensors))
         settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
         write_json(part / CONFIG, settings)
         for name, source in files.items():

@@ -145,6 +145,6 @@ def _scores(record: dict[str, Any]) -> str:
     for test_set, scores in record["scores"].items():
         for metric in METRICS.values():
             if (value := metric.value(scores)) is not None:
-                signature = metric.signature(scores) or "-"
-                rows.append(f"| {test_set} | {metric.label} | {value:.2f} | `{signature.replace('|', ' ')}` |")
+                signature = (metric.signature(scores) or "-").replace("|", r"\|")  # which ends a cell
+                rows.append(f"| {test_set} | {metric.label} | {value:.2f} | `{signature}` |")
     return "\n".join(rows)

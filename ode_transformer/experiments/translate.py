@@ -148,9 +148,9 @@ class Opened:
         kind = "transformer (fairseq's own)" if self.name == standalone.STOCK else self.name
         parameters = sum(p.numel() for p in self.model.parameters())
         for side in ("encoder", "decoder"):
-            stack, width = getattr(self.model, side), options.get(f"{side}_embed_dim")
+            depth, width = len(getattr(self.model, side).layers), options.get(f"{side}_embed_dim")
             norm = "pre-norm" if options.get(f"{side}_normalize_before") else "post-norm"
-            parts.append(f"{side} {len(stack.layers)} layers of width {width}, {norm}")
+            parts.append(f"{side} {depth} layer{'s' * (depth != 1)} of width {width}, {norm}")
         lines = [f"{kind}, {parameters:,} parameters; {'; '.join(parts)}"]
         known = {
             "splitting": options.get("splitting", "lie-trotter"),
