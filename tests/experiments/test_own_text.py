@@ -515,6 +515,32 @@ def test_layer_states_are_those_that_the_translation_came_from(translator, home)
         assert [target.symbols[i] for i in logits.argmax(-1)] == states.target
 
 
+@pytest.mark.parametrize(
+    "arch",
+    [
+        "floater_tiny",
+        *(pytest.param(arch, marks=pytest.mark.full) for arch in ("rk4_tiny", "ode_dlcl_tiny", "macaron_rk2_tiny")),
+    ],
+)
+def test_every_family_translates_as_fairseq_builds_it(home, tmp_path, arch):
+    """A checkpoint's model, and a bundle's, give the translations of the model that fairseq-train would build."""
+    sentences = lines(home / "mine" / "raw" / "test.de")[:4]
+    path = saved(home / "mine", tmp_path / "model", arch)
+    ours = ode_transformer.load(path)
+    built = model(arch, {**SMALL, "share-all-embeddings": True}, len(ours.task.target_dictionary)).eval()
+    built.load_state_dict(torch.load(path, weights_only=True)["model"])
+
+    def found(translator):
+        best = [best for best, *_ in translator.hypotheses(sentences, max_len_b=20)]
+        return [h.units for h in best], [h.score for h in best]
+
+    units, scores = found(ours)
+    assert cli.main(["bundle", str(path), "-o", str(tmp_path / "bundle")]) == 0
+    assert found(ode_transformer.load(tmp_path / "bundle")) == (units, scores)
+    ours.opened[0].model = built
+    assert found(ours)[0] == units and found(ours)[1] == pytest.approx(scores, abs=1e-5) and len(set(scores)) == 4
+
+
 # Bundles.
 
 
