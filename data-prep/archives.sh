@@ -141,6 +141,7 @@ prepare() {
         options+=(--moses "$moses")
     fi
     options+=("${common[@]}")
+    tokenised=(--tokenise="${common[*]} ${held_only[*]}")
     run "${text_tool[@]}" tokenise "$text/raw" "${files[@]}" --splits "${held[@]}" "${options[@]}" "${held_only[@]}"
     run "${text_tool[@]}" tokenise "$text/raw" "${files[@]}" --splits train "${options[@]}" "${train_only[@]}"
     local limits=(--max-tokens "$max_tokens" ${ratio:+--ratio "$ratio"})

@@ -8,6 +8,7 @@ checksums=$root/data-prep/checksums
 dry_run=0
 out='' settings=() needs=(python fairseq-preprocess)
 joined=yes dictionary=() # more flags of fairseq-preprocess
+tokenised=() # --tokenise=FLAGS, where a text's tokenisation is known, for the manifest
 
 # Print the plain commands from here on and run none.
 print_only() {
@@ -176,6 +177,6 @@ binarise() {
         --destdir "$out.part" --workers "$workers"
     run "${text_tool[@]}" references "${texts[@]}" "$text" --data-dir "$out.part"
     run "${text_tool[@]}" manifest "${texts[@]}" "$text/bpe" --data-dir "$out.part" --set "$set" --source "$origin" \
-        --settings "${settings[@]}"
+        --settings "${settings[@]}" "${tokenised[@]}"
     run mv "$out.part" "$out"
 }

@@ -101,4 +101,5 @@ for raw in "$folder/raw" "$folder/../raw"; do
     if [[ ${#names[@]} -gt 0 ]]; then copy_text "$raw" raw "${names[@]}"; fi
 done
 run "${text_tool[@]}" check "$text/bpe" --langs "$source" "$target" --splits "${splits[@]}" --max-tokens "$max_tokens"
+tokenised=(--tokenise="${common[*]}")
 binarise "$name" "$origin" "${splits[@]}"

@@ -18,5 +18,5 @@ run python -m ode_transformer corpus "$text" --seed "$seed"
 run fairseq-preprocess --source-lang de --target-lang en --destdir "$out.part" \
     --trainpref "$text/train" --validpref "$text/valid" --testpref "$text/test"
 run "${text_tool[@]}" manifest --set quickstart --source generated --langs de en --splits train valid test \
-    --text-dir "$text" --data-dir "$out.part" --settings "${settings[@]}"
+    --text-dir "$text" --data-dir "$out.part" --settings "${settings[@]}" --tokenise=
 run mv "$out.part" "$out"

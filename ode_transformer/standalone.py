@@ -20,7 +20,7 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY, M
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor, nn
 
-from . import checkpoints
+from . import bundles, checkpoints
 from .checkpoints import CheckpointError
 from .config import EVALUATED, FlatTransformerConfig, literal
 from .files import sha256
@@ -159,12 +159,18 @@ def open_state(state: dict[str, Any], path: str | Path) -> nn.Module:
 
 
 def open_model(path: str | Path) -> nn.Module:
-    """The encoder-decoder of a checkpoint, in evaluation mode: of ours, or fairseq's own Transformer in our layers.
+    """The encoder-decoder of a checkpoint or bundle, in evaluation mode: of ours, or fairseq's own Transformer in our
+    layers.
 
     Raises:
         CheckpointError: it cannot be read, is of another architecture, or does not fit the options that it holds.
     """
-    return open_state(checkpoints.load(path), path).eval()
+    return open_state(load(path), path).eval()
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """What a checkpoint, or the folder of a bundle, holds; raises as of :func:`.checkpoints.load`."""
+    return bundles.load(path) if bundles.is_bundle(path) else checkpoints.load(path)
 
 
 def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:

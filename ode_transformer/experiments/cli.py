@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..errors import OdeTransformerError
 from ..version import __version__
+from .runs import quiet
 
 
 class Command(NamedTuple):
@@ -24,6 +25,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "path": Command(".locate", "print the folder to give to fairseq's --user-dir"),
+    "prepare": Command(".prepare", "make data and a recipe of parallel text of one's own"),
     "recipe": Command(".recipes", "list, check and show recipes"),
     "run": Command(".runner", "run recipes, from data to a record; several end in a table", takes_flags=True),
     "generate": Command(
@@ -34,6 +36,9 @@ COMMANDS = {
         takes_flags=True,
     ),
     "quickstart": Command(".quickstart", "train a small system on a generated corpus and show what it translates"),
+    "translate": Command(".translate", "translate raw text with a trained model"),
+    "bundle": Command(".bundle", "put a trained model and all that it needs to translate into a folder"),
+    "doctor": Command(".doctor", "print what is installed and found here, and what is missing for what"),
     "average": Command(".folders", "average checkpoints", "add_average_arguments", "average_main"),
     "resume": Command(
         ".folders",
@@ -84,7 +89,8 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         sub = commands.add_parser(name, help=command.help, description=command.help)
         if name == chosen:
-            module = import_module(command.module, __package__)
+            with quiet():  # fairseq's import says what else could be installed
+                module = import_module(command.module, __package__)
             getattr(module, command.arguments)(sub)
             sub.set_defaults(run=getattr(module, command.run))
     return top

@@ -109,6 +109,7 @@ class Score:
     lowercase: bool = False  # of sacreBLEU
     compound_split: bool = False
     join_hyphens: bool = False  # of text that was tokenised with --aggressive
+    plain: bool = False  # of text that was not tokenised
 
 
 @dataclass(frozen=True)
@@ -268,6 +269,8 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         )
     if recipe.devices is not None and recipe.scale == "full":
         must("devices", recipe.devices, divisors(recipe))
+    if recipe.score.plain and (recipe.score.compound_split or recipe.score.join_hyphens):
+        raise RecipeError(f"{path}: score.plain: compound_split and join_hyphens are of tokenised text")
     if recipe.score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
     start = recipe.train.start

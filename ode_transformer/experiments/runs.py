@@ -177,6 +177,11 @@ def describe(
         devices: that train together.
         start: the checkpoint that training starts from, if it does.
     """
+    search = recipe.generate and {
+        **recipe.generate.flags,
+        "beam": recipe.generate.beam,
+        "lenpen": recipe.generate.lenpen,
+    }
     precision = next((name for name in recipes.PRECISIONS[1:] if config.common.get(name)), "fp32")
     return {
         "recipe": recipe.name,
@@ -187,6 +192,8 @@ def describe(
         "devices": devices,
         "command": list(command),
         "start": start and {"file": start, "sha256": sha256(recipes.ROOT / start)},
+        "data": recipe.data.directory,  # from the top of the repository
+        "generate": search,  # flags of fairseq-generate, as `ode-transformer translate` takes them
         "dictionaries": dictionaries(recipes.ROOT / recipe.data.directory),
         # through JSON, since fairseq's enumerations are strings of its own
         "parameters": parameters(config),
@@ -196,10 +203,19 @@ def describe(
 
 
 def parameters(config: "DictConfig") -> dict[str, int]:
-    """How many parameters the model has, and how many of them are trained."""
+    """How many parameters the model has, and how many of them are trained.
+
+    Raises:
+        RunError: it cannot be built with these flags, on these data.
+    """
     from fairseq import tasks
 
-    model = tasks.setup_task(config.task).build_model(config.model)
+    try:
+        model = tasks.setup_task(config.task).build_model(config.model)
+    except OdeTransformerError:
+        raise
+    except (OSError, ValueError, AssertionError) as error:
+        raise RunError(f"the model cannot be built: {error or type(error).__name__}") from error
     counts = [(p.numel(), p.requires_grad) for p in model.parameters()]
     return {"all": sum(n for n, _ in counts), "trained": sum(n for n, trained in counts if trained)}
 

@@ -59,21 +59,27 @@ def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
     Raises:
         TextError: no such file, cut off, damaged, or not UTF-8; names the line.
     """
-    number = 0
     try:
         with _open(path) as file:
-            for line in file:
-                number += 1
-                if number == 1:  # a byte order mark is no text, and would become part of the first word
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                yield line.decode("utf-8", errors).removesuffix("\n")
-    except UnicodeDecodeError as error:
-        found = f"byte {error.object[error.start]:#04x}: {error.reason}"
-        raise TextError(f"{path}: line {number} is not UTF-8 ({found})") from error
-    except (EOFError, zlib.error) as error:
-        raise TextError(f"{path}: cut off or damaged after line {number}") from error
+            yield from decode_lines(file, path, errors)
     except OSError as error:
         raise TextError(f"{path}: {error.strerror or error}") from error
+
+
+def decode_lines(file: Iterable[bytes], name: str | Path, errors: str = "strict") -> Iterator[str]:
+    """As :func:`read_lines`, of a file that is open already, such as the standard input; ``name`` is for messages."""
+    number = 0
+    try:
+        for line in file:
+            number += 1
+            if number == 1:  # a byte order mark is no text, and would become part of the first word
+                line = line.removeprefix(codecs.BOM_UTF8)
+            yield line.decode("utf-8", errors).removesuffix("\n")
+    except UnicodeDecodeError as error:
+        found = f"byte {error.object[error.start]:#04x}: {error.reason}"
+        raise TextError(f"{name}: line {number} is not UTF-8 ({found})") from error
+    except (EOFError, zlib.error) as error:
+        raise TextError(f"{name}: cut off or damaged after line {number}") from error
 
 
 def count_lines(path: Path) -> int:
@@ -161,6 +167,7 @@ class Tokeniser:
         printable: control characters become blanks, as Moses' ``remove-non-printing-char.perl`` does.
         aggressive: ``a-b`` becomes ``a @-@ b``.
         old_full_stop: the full stop of an abbreviation that ends a line stays with it, as in earlier versions of Moses.
+        plain: nothing is split off words, blanks of all kinds become single ones; for text in any language.
     """
 
     lang: str
@@ -170,11 +177,19 @@ class Tokeniser:
     printable: bool = False
     aggressive: bool = False
     old_full_stop: bool = False
+    plain: bool = False
 
     def _before(self, line: str) -> str:
         """What needs no library and comes first."""
         line = line.translate(QUOTES) if self.straight_quotes else line
         return line.lower() if self.lowercase == "first" else line
+
+    def tokenise(self, lines: Iterable[str]) -> Iterator[str]:
+        """Tokenise with sacremoses, or make blanks single; raises as :meth:`sacremoses` does."""
+        if not self.plain:
+            return self.sacremoses(lines)
+        found = (" ".join(self._before(line).split()) for line in lines)
+        return (line.lower() for line in found) if self.lowercase == "last" else found
 
     def sacremoses(self, lines: Iterable[str]) -> Iterator[str]:
         """Tokenise with sacremoses and the rules of Moses that it lacks (:mod:`.moses`).
@@ -199,10 +214,11 @@ class Tokeniser:
         """Tokenise with Moses' own programs, those of a folder ``scripts``.
 
         Raises:
-            TextError: a program failed; or ``old_full_stop``, which they have no option for.
+            TextError: a program failed; or ``old_full_stop`` or ``plain``, which they have no option for.
         """
-        if self.old_full_stop:
-            raise TextError("--old-full-stop: does not go with --moses")
+        for option in ("old_full_stop", "plain"):
+            if getattr(self, option):
+                raise TextError(f"--{option.replace('_', '-')}: does not go with --moses")
         tools = scripts / "tokenizer"
         programs: list[list[Any]] = []
         if self.normalise:
@@ -301,8 +317,31 @@ def _report(files: str, odd: dict[str, list[int]], fate: str) -> None:
 
 def _tokenise(args: argparse.Namespace) -> None:
     """Tokenise the files of a folder into another."""
-    options = {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
+    options = _tokeniser_options(args)
     _process(args, lambda lang: partial(_tokenise_chunk, Tokeniser(lang, **options), args.moses))
+
+
+def _tokeniser_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a ``Tokeniser``, but for its language."""
+    return {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
+
+
+def _add_tokeniser(add_to: Callable[..., Any]) -> None:
+    """The flags that are fields of a ``Tokeniser``."""
+    add_to("--straight-quotes", action="store_true", help="a right single quote becomes an apostrophe")
+    add_to("--lowercase", choices=LOWERCASE, default="no", help="before everything else, or after it")
+    add_to("--normalise", action="store_true", help="normalise punctuation")
+    add_to("--printable", action="store_true", help="control characters become blanks")
+    add_to("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a")
+    add_to("--old-full-stop", action="store_true", help="as earlier versions of Moses at the end of a line")
+    add_to("--plain", action="store_true", help="split nothing off words; blanks become single")
+
+
+def _tokeniser_of(flags: str) -> dict[str, Any]:
+    """What flags of ``text tokenise``, in one string, say of a ``Tokeniser``."""
+    parser = argparse.ArgumentParser(prog="--tokenise", add_help=False)
+    _add_tokeniser(parser.add_argument)
+    return _tokeniser_options(parser.parse_args(shlex.split(flags)))
 
 
 def _process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]], list[str]]]) -> None:
@@ -370,7 +409,7 @@ def _in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int
 
 
 def _tokenise_chunk(tokeniser: Tokeniser, moses: Path | None, lines: list[str]) -> list[str]:
-    return tokeniser.moses(lines, moses) if moses else list(tokeniser.sacremoses(lines))
+    return tokeniser.moses(lines, moses) if moses else list(tokeniser.tokenise(lines))
 
 
 def _clean(args: argparse.Namespace) -> None:
@@ -426,7 +465,7 @@ def _short_to_long(args: argparse.Namespace) -> None:
             name: [stack.enter_context(_create(args.output_dir / f"{name}.{lang}")) for lang in args.langs]
             for name in counts
         }
-        splits = _read_json(args.dir / "manifest.json")["splits"]
+        splits = read_json(args.dir / "manifest.json")["splits"]
         text = args.text_dir / "bpe" if (args.text_dir / "bpe").is_dir() else args.text_dir
         for split in ("train", "valid"):
             for pair in read_pair(text / splits[split], args.langs):
@@ -479,7 +518,10 @@ def _sentencepieces(model: Path, lines: list[str]) -> list[str]:
 def _sentencepiece(model: Path) -> Any:
     import sentencepiece
 
-    return sentencepiece.SentencePieceProcessor(model_file=str(model))
+    try:
+        return sentencepiece.SentencePieceProcessor(model_file=str(model))
+    except (OSError, RuntimeError) as error:
+        raise TextError(f"{model}: is no model of SentencePiece: {error}") from error
 
 
 def _learn_bpe(args: argparse.Namespace) -> None:
@@ -514,8 +556,18 @@ def _units(codes: Path, lines: list[str]) -> list[str]:
 def _bpe(codes: Path) -> Any:
     from subword_nmt.apply_bpe import BPE
 
-    with codes.open(encoding="utf-8") as file:
-        return BPE(file)
+    try:
+        with codes.open(encoding="utf-8") as file:
+            return BPE(file)
+    except (ValueError, SystemExit) as error:  # subword-nmt prints the line that it cannot read, and ends
+        raise TextError(f"{codes}: is no file of subword-nmt's codes") from error
+
+
+def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:
+    """Words as units, by ``subword-nmt`` or ``sentencepiece`` and what it learned, or by ``none``."""
+    if segmentation == "none":
+        return lines
+    return {"subword-nmt": _units, "sentencepiece": _sentencepieces}[segmentation](model, lines)
 
 
 def _verify(args: argparse.Namespace) -> None:
@@ -579,7 +631,12 @@ def _with_version(settings: Sequence[str]) -> dict[str, str]:
     return {"text_version": VERSION, **_pairs(settings)}
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """What a JSON file of a preparation holds.
+
+    Raises:
+        TextError: it is none.
+    """
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
@@ -588,20 +645,28 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _settings(args: argparse.Namespace) -> None:
     """Succeed if the file holds these settings; write them if it is absent; name what differs otherwise."""
-    wanted = _with_version(args.settings)
-    if not args.file.exists():
-        if args.required:
-            raise TextError(f"{args.file.parent} was not made, or not finished, by this script; take another --out")
-        write_json(args.file, wanted)
-        return
-    held = _read_json(args.file)
+    if args.file.exists() or args.required:
+        check_settings(args.file, _pairs(args.settings))
+    else:
+        write_json(args.file, _with_version(args.settings))
+
+
+def check_settings(file: Path, settings: dict[str, str]) -> None:
+    """Compare settings with those that a file holds, ``settings.json`` or a ``manifest.json``.
+
+    Raises:
+        TextError: there is no file, or they differ; names them.
+    """
+    if not file.exists():
+        raise TextError(f"{file.parent} was not made, or not finished, by this script; take another --out")
+    wanted, held = {"text_version": VERSION, **settings}, read_json(file)
     held = held.get("settings", held)
     differ = [
         f"{k} {held.get(k)} there, {wanted.get(k)} now" for k in {**held, **wanted} if held.get(k) != wanted.get(k)
     ]
     if differ:
         raise TextError(
-            f"{args.file.parent} was made with other settings ({'; '.join(differ)}); take another --out, or remove it "
+            f"{file.parent} was made with other settings ({'; '.join(differ)}); take another --out, or remove it "
             "(of a folder DIR.text all but download)"
         )
 
@@ -693,6 +758,8 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
         "counts": counts,  # tokens are subword units
         "symbols": symbols,
         "settings": settings,
+        # What a model's input is made by; null where nobody said.
+        "tokenise": None if args.tokenise is None else _tokeniser_of(args.tokenise),
         "sha256": {
             **{path.relative_to(data).as_posix(): sha256(path) for path in sorted(kept)},
             **{f"segmented/{file}": sha256(args.text_dir / file) for file in segmented},
@@ -761,13 +828,24 @@ def _manifest(args: argparse.Namespace) -> None:
 
 def _intact(args: argparse.Namespace) -> None:
     """Check that the dictionaries and codes of binarised data are those that its manifest names."""
-    held = _read_json(args.dir / "manifest.json")
+    read_manifest(args.dir)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of binarised data.
+
+    Raises:
+        TextError: there is none, or the dictionaries and codes beside it are not those that it names.
+        OSError: one of these cannot be read.
+    """
+    held = read_json(folder / "manifest.json")
     held.setdefault("sha256", {})  # of generated data, which the settings alone describe
     if not isinstance(held["sha256"], dict):
-        raise TextError(f"{args.dir / 'manifest.json'}: is no manifest: its sha256 is no mapping")
+        raise TextError(f"{folder / 'manifest.json'}: is no manifest: its sha256 is no mapping")
     for name, digest in held["sha256"].items():
-        if re.fullmatch(r"dict\..+\.txt|codes|sentencepiece\.model", name) and sha256(args.dir / name) != digest:
-            raise TextError(f"{args.dir / name} is not what it was when the data was binarised: prepare it anew")
+        if re.fullmatch(r"dict\..+\.txt|codes|sentencepiece\.model", name) and sha256(folder / name) != digest:
+            raise TextError(f"{folder / name} is not what it was when the data was binarised: prepare it anew")
+    return held
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -798,12 +876,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("--max-tokens", type=int)
     add_to = add("tokenise", _tokenise)
     add_files(add_to)
-    add_to("--straight-quotes", action="store_true", help="a right single quote becomes an apostrophe")
-    add_to("--lowercase", choices=LOWERCASE, default="no", help="before everything else, or after it")
-    add_to("--normalise", action="store_true", help="normalise punctuation")
-    add_to("--printable", action="store_true", help="control characters become blanks")
-    add_to("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a")
-    add_to("--old-full-stop", action="store_true", help="as earlier versions of Moses at the end of a line")
+    _add_tokeniser(add_to)
     add_to("--moses", type=Path, metavar="DIR", help="Moses' folder scripts (default: sacremoses, no perl)")
     add_output(add_to)
     add_to = add("clean", _clean)
@@ -863,6 +936,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("--set", required=True)
     add_to("--source", required=True, help="where the text came from, in words")
     add_to("--settings", nargs="+", required=True, metavar="KEY=VALUE")
+    add_to("--tokenise", metavar="FLAGS", help="those that the test sets were tokenised with, in one word")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ import torch
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
 
 from ode_transformer.experiments import cli, text
+from ode_transformer.experiments.pipeline import Pipeline
 from tests.helpers import ROOT, ask
 
 SCRIPT = ROOT / "data-prep" / "prepare-multi30k.sh"
@@ -159,6 +160,8 @@ def test_manifest(own):
     assert {"codes", "dict.de.txt", "raw/test.de", "segmented/train.en"} <= manifest["sha256"].keys()
     assert manifest["settings"]["merges"] == "60" and "subword-nmt" in manifest["versions"]
     assert str(base) not in json.dumps(manifest)
+    raw = lines(base / "out" / "raw" / "test.en")
+    assert Pipeline.of(base / "out").units(raw) == lines(base / "out.text" / "bpe" / "test_2016_flickr.en")
 
 
 def test_second_run_does_nothing(own):

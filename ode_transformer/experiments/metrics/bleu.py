@@ -18,13 +18,34 @@ from typing import Any
 from sacrebleu.metrics import BLEU
 from sacrebleu.metrics.bleu import BLEUScore
 
+from ...errors import OdeTransformerError
+
 ASCII_BLANKS = frozenset(" \t\n\r\f\v")
+
+
+class LanguageError(OdeTransformerError):
+    """A language whose text sacreBLEU cannot tokenise here; the message names it and what is missing."""
+
+
+def check_language(lang: str) -> None:
+    """See that sacreBLEU can score text of a target language: some need packages of their own.
+
+    Raises:
+        LanguageError: it cannot.
+    """
+    try:
+        BLEU(trg_lang=lang)
+    except RuntimeError as error:
+        raise LanguageError(
+            f"target language {lang}: sacreBLEU needs more for it, pip install sacrebleu[{lang}]"
+        ) from error
 
 
 def detokenised_bleu(
     hypotheses: Sequence[str], references: Sequence[str], target_lang: str, *, lowercase: bool = False
 ) -> dict[str, Any]:
-    """sacreBLEU of plain text, one string per sentence."""
+    """sacreBLEU of plain text, one string per sentence; raises as :func:`check_language` does."""
+    check_language(target_lang)
     metric = BLEU(lowercase=lowercase, trg_lang=target_lang)
     result = metric.corpus_score(hypotheses, [references])
     return _parts(result, result.precisions, result.format(width=2)) | {"signature": str(metric.get_signature())}

@@ -42,28 +42,35 @@ def score(
     raw_ref: Sequence[str] | None = None,
     lowercase: bool = False,
     compound_split: bool = False,
+    plain: bool = False,
 ) -> dict[str, Any]:
-    """Score tokenised translations.
+    """Score translations.
 
     Args:
         hyp_tok: the translations, tokenised as Moses does, without subword units; one string a sentence.
         ref_tok: the references, tokenised the same way.
-        target_lang: the language of both; one of ``LANGUAGES``.
+        target_lang: the language of both; one of ``LANGUAGES``, or any with ``plain``.
         raw_ref: the references as they were before tokenisation, for sacreBLEU and chrF; without them, ``ref_tok``
             is detokenised.
         lowercase: let sacreBLEU and chrF ignore case. The tokenised scores take tokens as they are.
         compound_split: add the score after compound splitting, for German only.
+        plain: neither is tokenised, but text as it is to be read: nothing is detokenised, and there are no tokens to
+            score.
 
     Returns:
-        ``tokenised``, ``compound_split`` (or None), ``sacrebleu`` (each with ``bleu``, ``precisions``, ``bp``,
-        ``ratio``, ``hyp_len``, ``ref_len`` and the printed ``line``), ``transevolve`` likewise, ``chrf``, signatures of
-        the last three, ``reference`` (``raw`` or ``detokenised``), ``sentences``, ``target_lang`` and ``lowercase``.
+        ``tokenised`` (None with ``plain``), ``compound_split`` (or None), ``sacrebleu`` (each with ``bleu``,
+        ``precisions``, ``bp``, ``ratio``, ``hyp_len``, ``ref_len`` and the printed ``line``), ``transevolve`` likewise,
+        ``chrf``, signatures of the last three, ``reference`` (``raw`` or ``detokenised``), ``sentences``,
+        ``target_lang`` and ``lowercase``.
 
     Raises:
         ScoringError: unequal or no lines, an unknown language, compound splitting of another language.
     """
-    if target_lang not in LANGUAGES:
-        raise ScoringError(f"--target-lang {target_lang}: must be one of {', '.join(LANGUAGES)}")
+    if target_lang not in LANGUAGES and not plain:
+        raise ScoringError(
+            f"--target-lang {target_lang}: must be one of {', '.join(LANGUAGES)}; or --plain of text that is not "
+            "tokenised"
+        )
     if compound_split and target_lang not in COMPOUND_LANGUAGES:
         raise ScoringError(
             f"--compound-split: for German targets only (--target-lang {', '.join(COMPOUND_LANGUAGES)}), "
@@ -75,15 +82,15 @@ def score(
         if lines is not None and len(lines) != len(hyp_tok):
             raise ScoringError(f"the hypothesis has {len(hyp_tok)} lines, the {name} {len(lines)}")
 
-    hyp_raw = detokenise(hyp_tok, target_lang)
+    hyp_raw = hyp_tok if plain else detokenise(hyp_tok, target_lang)
     reference = "raw" if raw_ref is not None else "detokenised"
     if raw_ref is None:
-        raw_ref = detokenise(ref_tok, target_lang)
+        raw_ref = ref_tok if plain else detokenise(ref_tok, target_lang)
     return {
         "target_lang": target_lang,
         "sentences": len(hyp_tok),
         "lowercase": lowercase,
-        "tokenised": multi_bleu(hyp_tok, ref_tok),
+        "tokenised": None if plain else multi_bleu(hyp_tok, ref_tok),
         "compound_split": multi_bleu(*map(split_compounds, (hyp_tok, ref_tok))) if compound_split else None,
         "reference": reference,
         "sacrebleu": detokenised_bleu(hyp_raw, raw_ref, target_lang, lowercase=lowercase),
@@ -191,7 +198,7 @@ def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]
 def report(result: dict[str, Any]) -> str:
     """What ``score`` returned as lines for people."""
     reference = {"raw": "the raw file", "detokenised": "the tokenised reference, detokenised"}[result["reference"]]
-    rows = [("tokenised BLEU (multi-bleu)", result["tokenised"]["line"])]
+    rows = [("tokenised BLEU (multi-bleu)", result["tokenised"]["line"])] if result["tokenised"] else []
     if result["compound_split"]:
         rows.append(("  after compound splitting", result["compound_split"]["line"]))
     rows += [
@@ -217,6 +224,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lowercase", action="store_true", help="sacreBLEU and chrF ignore case")
     parser.add_argument("--compound-split", action="store_true", help="add BLEU after compound splitting (de only)")
     parser.add_argument("--join-hyphens", action="store_true", help="of text from tokenizer.perl -a: a @-@ b is a-b")
+    parser.add_argument("--plain", action="store_true", help="nothing is tokenised; for any language")
     parser.add_argument(
         "--remove-bpe",
         nargs="?",
@@ -244,6 +252,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _score_files(args: argparse.Namespace) -> dict[str, Any]:
+    if args.plain and (args.compound_split or args.join_hyphens):
+        raise ScoringError("--plain: --compound-split and --join-hyphens are of tokenised text")
     if args.target_lang is None:
         raise ScoringError(f"--target-lang is needed; it must be one of {', '.join(LANGUAGES)}")
     if bool(args.generate_output) == bool(args.hyp) or (args.hyp and not args.ref):
@@ -287,4 +297,5 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
         raw_ref=raw,
         lowercase=args.lowercase,
         compound_split=args.compound_split,
+        plain=args.plain,
     )

@@ -33,6 +33,7 @@ def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) ->
             *(["--lowercase"] if recipe.score.lowercase else []),
             *(["--compound-split"] if recipe.score.compound_split else []),
             *(["--join-hyphens"] if recipe.score.join_hyphens else []),
+            *(["--plain"] if recipe.score.plain else []),
             *_reference("--ref", recipe, "tok", subset),
             *_reference("--reference", recipe, "raw", subset),
             *("--output", output),
@@ -53,6 +54,8 @@ def _reference(option: str, recipe: "recipes.Recipe", kind: str, subset: str) ->
 
 
 def _metrics(recipe: "recipes.Recipe") -> list[str]:
+    if recipe.score.plain:
+        return ["sacrebleu"]
     return ["compound_split" if recipe.score.compound_split else "tokenised", "sacrebleu"]
 
 

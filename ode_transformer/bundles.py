@@ -1,0 +1,164 @@
+"""Bundles: a trained model with all that it needs to translate, in one folder, to be moved anywhere.
+
+A bundle holds the weights (``model.safetensors``), the configuration of the model and of the search (``config.json``),
+dictionaries and the model of its subword units, the manifest of its data, the record of its scores, a model card
+(``README.md``), and ``bundle.json`` with the SHA-256 of every other file. Nothing in it is code.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .checkpoints import CheckpointError
+from .files import sha256, whole, write_json, write_text
+
+INDEX = "bundle.json"
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+CARD = "README.md"
+FORMAT = 1
+"""The version of what a bundle holds; a reader refuses those that it does not know."""
+
+
+class BundleError(CheckpointError):
+    """A bundle that cannot be used or made; the message names the file."""
+
+
+def is_bundle(path: str | Path) -> bool:
+    """Whether a folder is one, whole or not."""
+    return (Path(path) / INDEX).is_file()
+
+
+def check(path: str | Path) -> None:
+    """Compare every file of a bundle with its SHA-256.
+
+    Raises:
+        BundleError: one is missing or changed; names it.
+    """
+    folder = Path(path)
+    index = _json(folder / INDEX)
+    if index.get("format") != FORMAT:
+        raise BundleError(f"{folder / INDEX}: is of format {index.get('format')!r}, this version reads {FORMAT}")
+    files = index.get("sha256")
+    if not isinstance(files, dict) or not {WEIGHTS, CONFIG} <= set(files):
+        raise BundleError(f"{folder / INDEX}: does not name the files of a bundle")
+    for name, digest in files.items():
+        if Path(name).name != name:
+            raise BundleError(f"{folder / INDEX}: {name!r} is no file of its folder")
+        if not (folder / name).is_file():
+            raise BundleError(f"{folder / name}: is missing from its bundle")
+        if sha256(folder / name) != digest:
+            raise BundleError(f"{folder / name}: is not what it was when its bundle was made")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BundleError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise BundleError(f"{path}: must be a mapping")
+    return found
+
+
+def config(path: str | Path) -> dict[str, Any]:
+    """The configuration of a bundle: ``model``, its ``options``, which tensors are ``tied``, ``generate``.
+
+    Raises:
+        BundleError: it cannot be read.
+    """
+    found = _json(Path(path) / CONFIG)
+    for key, kind in (("model", str), ("options", dict), ("tied", dict), ("generate", dict)):
+        if not isinstance(found.get(key), kind):
+            raise BundleError(f"{Path(path) / CONFIG}: {key} must be a {kind.__name__}")
+    return found
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """A checkpoint's state, as of :func:`.checkpoints.load`, of a bundle whose files are whole; weights are fp32.
+
+    Raises:
+        BundleError: a file is missing, changed or cannot be read.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    check(path)
+    found, weights = config(path), Path(path) / WEIGHTS
+    try:
+        tensors = load_file(weights)
+    except (SafetensorError, OSError) as error:
+        raise BundleError(f"{weights}: cannot be read: {error}") from error
+    tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
+    for name, of in found["tied"].items():
+        if of not in tensors:
+            raise BundleError(f"{Path(path) / CONFIG}: {name} is tied to {of!r}, which {WEIGHTS} does not hold")
+        tensors[name] = tensors[of]
+    return {"model": tensors, "args": None, "cfg": {"model": {**found["options"], "_name": found["model"]}}}
+
+
+def write(
+    path: str | Path,
+    model: str,
+    options: Mapping[str, Any],
+    state: Mapping[str, Tensor],
+    *,
+    generate: Mapping[str, Any],
+    files: Mapping[str, Path],
+    texts: Mapping[str, str],
+    half: bool = False,
+) -> None:
+    """Write a bundle, whole or not at all.
+
+    Args:
+        path: the folder, which must not be there.
+        model: the registered name of the model.
+        options: of the model, plain values.
+        state: its tensors.
+        generate: flags of ``fairseq-generate``, the search that is its own.
+        files: to copy, by their names in the bundle.
+        texts: to write, by their names in the bundle.
+        half: store weights in fp16.
+
+    Raises:
+        BundleError: the folder is there, a weight is too large for fp16, or something cannot be written.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save
+
+    path = Path(path)
+    if path.exists():
+        raise BundleError(f"{path}: is there already")
+    tensors, tied, first = {}, {}, {}
+    for name, tensor in state.items():
+        of = first.setdefault((tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape), name)
+        if of != name and tensor.numel():
+            tied[name] = of
+            continue
+        tensors[name] = (tensor.half() if half and tensor.is_floating_point() else tensor).detach().cpu().contiguous()
+        if not torch.isfinite(tensors[name]).all():
+            raise BundleError(f"{path}: {name} has values that are not finite" + " in fp16" * half)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        with whole(part / WEIGHTS, "wb") as file:
+            file.write(save(tensors))
+        settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
+        write_json(part / CONFIG, settings)
+        for name, source in files.items():
+            shutil.copyfile(source, part / name)
+        for name, text in texts.items():
+            write_text(part / name, text)
+        hashes = {file.name: sha256(file) for file in sorted(part.iterdir())}
+        write_json(part / INDEX, {"format": FORMAT, "sha256": hashes})
+        part.replace(path)
+    except (OSError, SafetensorError) as error:
+        raise BundleError(f"{path}: cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

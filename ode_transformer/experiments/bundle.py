@@ -1,0 +1,150 @@
+"""``ode-transformer bundle``: a trained model and all that it needs to translate, in one folder."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Optional
+
+from .. import bundles, standalone
+from ..files import sha256
+from ..version import __version__
+from . import runs, translate
+from .metrics import METRICS
+from .pipeline import MODELS
+
+CARD = """\
+# {title}
+
+{langs} translation, made with `ode_transformer` {version}.
+
+```
+{model}
+```
+
+## Use
+
+```bash
+ode-transformer translate FOLDER FILE
+```
+
+```python
+import ode_transformer
+
+model = ode_transformer.load("FOLDER")
+model.translate(["..."])
+```
+
+## Data
+
+{data}
+
+## Scores
+
+{scores}
+
+The files of this folder and their SHA-256 are in `bundle.json`; one that is missing or changed is refused. The weights
+are {weights}, in `model.safetensors`.
+"""
+
+
+RECORD = (
+    *("recipe", "description", "seeds", "precision", "devices", "scores", "paper", "averaged", "training"),
+    *("sha256", "hardware", "versions"),
+)
+"""What a bundle keeps of a record: its commands name folders of the machine that it was made on."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer bundle``."""
+    translate.add_model_arguments(parser)
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder; it must not be there yet")
+    parser.add_argument("--fp16", action="store_true", help="store weights in half precision, in half the space")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer bundle``; the exit status."""
+    make(args.model, args.output, data=args.data, half=args.fp16)
+    print(args.output)
+    return 0
+
+
+def make(model: str | Path, output: str | Path, *, data: str | Path | None = None, half: bool = False) -> None:
+    """Write a bundle of a run or checkpoint, whole or not at all.
+
+    Args:
+        model: the folder of a run, or a checkpoint.
+        output: the folder to write.
+        data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
+        half: store the weights in fp16.
+
+    Raises:
+        OdeTransformerError: something is missing or another model's, or the bundle cannot be written.
+    """
+    if Path(output).exists():
+        raise bundles.BundleError(f"{output}: is there already")
+    origin = translate.find(model, data)
+    if bundles.is_bundle(origin.model):
+        raise bundles.BundleError(f"{model}: is a bundle already")
+    with runs.quiet():
+        translator = translate.Translator([origin], "cpu")  # what cannot translate is no bundle
+    (opened,), pipeline = translator.opened, translator.pipeline
+    state = standalone.load(origin.model)["model"]
+    langs = (pipeline.tokeniser.lang, pipeline.target)
+    names = [*(f"dict.{lang}.txt" for lang in langs), "manifest.json"]
+    if pipeline.model is not None:
+        names.append(MODELS[pipeline.segmentation])
+    record = _record(origin)
+    texts = {bundles.CARD: _card(translator, record, half)}
+    if record is not None:
+        texts["record.json"] = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    bundles.write(
+        output,
+        opened.name,
+        opened.options,
+        state,
+        generate=origin.search,
+        files={name: origin.data / name for name in names},
+        texts=texts,
+        half=half,
+    )
+
+
+def _record(origin: translate.Origin) -> Optional[dict[str, Any]]:
+    """The record of the run, if it is one of this very checkpoint."""
+    path = origin.run and origin.run / "record.json"
+    if not path or not path.is_file():
+        return None
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["sha256"]["average.pt"] != sha256(origin.model):
+            return None
+        return {key: record[key] for key in RECORD if key in record}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise bundles.BundleError(f"{path}: cannot be read: {error}") from error
+
+
+def _card(translator: translate.Translator, record: Optional[dict[str, Any]], half: bool) -> str:
+    (opened,), pipeline = translator.opened, translator.pipeline
+    manifest = json.loads((translator.origins[0].data / "manifest.json").read_text(encoding="utf-8"))
+    train = manifest.get("counts", {}).get("train", {}).get("lines")
+    data = f"Set `{manifest.get('set')}`" + (f", {train:,} pairs to train on" if train else "") + f": {pipeline}."
+    search = ", ".join(f"{name} {value}" for name, value in translator.search.items())
+    return CARD.format(
+        title=record["recipe"] if record else f"{opened.name}, {pipeline.tokeniser.lang} to {pipeline.target}",
+        langs=f"{pipeline.tokeniser.lang} to {pipeline.target}",
+        version=__version__,
+        model=opened,
+        data=data,
+        scores=_scores(record) + f"\n\nSearch: {search}." if record else "There is no record of scores.",
+        weights="fp16" if half else "fp32",
+    )
+
+
+def _scores(record: dict[str, Any]) -> str:
+    rows = ["| test set | metric | value | signature |", "|---|---|---|---|"]
+    for test_set, scores in record["scores"].items():
+        for metric in METRICS.values():
+            if (value := metric.value(scores)) is not None:
+                signature = (metric.signature(scores) or "-").replace("|", r"\|")  # which ends a cell
+                rows.append(f"| {test_set} | {metric.label} | {value:.2f} | `{signature}` |")
+    return "\n".join(rows)

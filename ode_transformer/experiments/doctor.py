@@ -1,0 +1,102 @@
+"""``ode-transformer doctor``: what is installed and found here, and what is missing for what."""
+
+import argparse
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import recipes, runs
+
+OPTIONAL = {
+    "ctranslate2": "export --format ctranslate2",
+    "fairscale": "--ddp-backend fully_sharded",
+    "onnx": "export --format onnx",
+    "onnxruntime": "translating with ONNX models",
+    "tensorboardX": "--tensorboard-logdir of fairseq-train",
+    "wandb": "--wandb-project of fairseq-train",
+}
+"""Packages that only some things need, and what."""
+
+PROGRAMS = {
+    "curl": "downloads of corpora (or wget)",
+    "flock": "the scripts in data-prep",
+    "git": "the commit in records",
+    "perl": "--tokeniser moses of the scripts in data-prep",
+    "tar": "the scripts in data-prep",
+}
+LEAST_FREE = 5  # GiB
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """``ode-transformer doctor`` has no arguments."""
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer doctor``; the exit status is 1 if nothing can be trained here."""
+    sound = True
+    for title, part in (("installed", installed), ("hardware", hardware), ("data", data), ("optional", optional)):
+        print(f"{title}:")
+        for line in part():
+            sound = sound and not line.startswith("PROBLEM")
+            print(f"  {line}")
+    return 0 if sound else 1
+
+
+def installed() -> Iterator[str]:
+    """Versions, and whether this package can work with them."""
+    from ..requirements import check_requirements
+
+    try:
+        with runs.quiet():
+            check_requirements()
+    except ImportError as error:
+        yield f"PROBLEM: {error}"
+    for package, version in runs.versions().items():
+        yield f"{package} {version}"
+    if not recipes.CONFIGS.is_dir():
+        yield f"no recipes in {recipes.CONFIGS}: `run` and `prepare` need a clone of the repository"
+
+
+def hardware() -> Iterator[str]:
+    """Processor, memory, GPUs and disk."""
+    try:
+        found = runs.hardware()
+    except ImportError as error:
+        yield f"PROBLEM: {error}"
+        return
+    yield f"{found['cores']} cores, {found['processor']}; {found['memory_gib']} GiB of memory"
+    yield f"GPUs: {', '.join(found['gpus']) or 'none: give --cpu to train on the CPU'}"
+    free = shutil.disk_usage(recipes.ROOT).free / 2**30
+    few = "" if free >= LEAST_FREE else f": few, a run keeps a dozen checkpoints; have {LEAST_FREE} or more"
+    yield f"disk: {free:.0f} GiB are free in {recipes.ROOT}{few}"
+
+
+def data() -> Iterator[str]:
+    """Where raw corpora are, and which data are prepared."""
+    named = os.environ.get("ODE_TRANSFORMER_DATA")
+    if not named:
+        yield "ODE_TRANSFORMER_DATA is not set: scripts in data-prep download what they can"
+    elif not Path(named).is_dir():
+        yield f"PROBLEM: ODE_TRANSFORMER_DATA={named}: no such folder"
+    else:
+        sets = sorted({path.name.removesuffix(".tar.xz") for path in Path(named).iterdir() if _is_set(path)})
+        yield f"ODE_TRANSFORMER_DATA={named}: {', '.join(sets) or 'holds no set'}"
+    folder = recipes.ROOT / "data-bin"
+    prepared = sorted(path.parent.name for path in folder.glob("*/manifest.json"))
+    yield f"prepared in {folder}: {', '.join(prepared) or 'nothing'}"
+
+
+def _is_set(path: Path) -> bool:
+    return path.is_dir() or path.name.endswith(".tar.xz")
+
+
+def optional() -> Iterator[str]:
+    """What is missing for what."""
+    for package, purpose in OPTIONAL.items():
+        there = importlib.util.find_spec(package) is not None
+        yield f"{package} {'is installed' if there else 'is missing'}: {purpose}"
+    for program, purpose in PROGRAMS.items():
+        if shutil.which(program) is None:
+            yield f"the program {program} is missing: {purpose}"

@@ -1,0 +1,551 @@
+"""``ode-transformer prepare``: parallel text of one's own becomes binarised data and a recipe that ``run`` takes.
+
+The steps are those of ``ode-transformer text``, which the scripts in ``data-prep`` call for published corpora. The text
+goes to OUT.text, step by step, so that a preparation that was stopped goes on where it was; OUT appears when it is
+whole. Its manifest says how all of it was made, and with that ``ode-transformer translate`` treats raw text alike.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import heapq
+import json
+import logging
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..files import sha256, write_json, write_text
+from . import recipes, text
+from .metrics.bleu import check_language
+from .pipeline import MODELS
+from .runner import folder_of
+from .text import TextError
+
+TOKENISERS = ("sacremoses", "none")
+SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
+"""Merges of BPE, or the size of SentencePiece's vocabulary, for training text of up to so many pairs."""
+
+HELD_OUT = 2_000  # pairs of a validation or test set at most, where none is given
+PART = 20  # and at most one pair of so many
+LONGEST = 1_023  # units of a sentence; its end is the last of fairseq's 1,024 positions
+NAME = r"\w[\w .=+-]*"  # of a folder that a recipe is called after, and that fairseq is given
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer prepare``."""
+    add = parser.add_argument
+    add("--train", nargs="+", required=True, metavar="PREFIX", help="training text, PREFIX.LANG or PREFIX.LANG.gz")
+    add("--valid", metavar="PREFIX", help="validation text (default: pairs of the training text)")
+    add("--test", nargs="+", default=[], metavar="PREFIX", help="test sets (default: pairs of the training text)")
+    add("--langs", nargs=2, required=True, metavar=("SOURCE", "TARGET"), help="as the files end, such as de en")
+    add("--out", required=True, metavar="DIR", help="where the data go; the text goes to DIR.text beside it")
+    add("--recipe", metavar="FILE", help="the recipe to write, unless it is there already (default: DIR.yaml)")
+    add("--hold-out", type=int, metavar="N", help=f"pairs of a set that is not given (default: 1 of {PART}, at most "
+        f"{HELD_OUT:,})")  # fmt: skip
+    add("--tokeniser", choices=TOKENISERS, default="sacremoses", help="none: for any language, with "
+        "--bpe sentencepiece (default: sacremoses)")  # fmt: skip
+    add("--normalise", action="store_true", help="normalise punctuation before it is tokenised")
+    add("--lowercase", action="store_true", help="without capital letters (default: as the text is)")
+    add("--bpe", choices=MODELS, help="how words are segmented (default: subword-nmt; without a tokeniser "
+        "sentencepiece)")  # fmt: skip
+    add("--size", type=int, metavar="N", help="merges, or size of SentencePiece's vocabulary (default: "
+        + ", ".join(f"{size:,}" for _, size in SIZES) + ", by the size of the text)")  # fmt: skip
+    add("--separate-dictionaries", action="store_true", help="one for each language (default: one for both)")
+    add("--max-tokens", type=int, default=250, metavar="N", help="drop training pairs with more words (without a "
+        "tokeniser: subword units) on a side (default: 250)")  # fmt: skip
+    add("--max-ratio", type=float, metavar="R", help="drop training pairs with a side so many times as long as the "
+        "other")  # fmt: skip
+    add("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer prepare``; the exit status."""
+    try:
+        preparation = Preparation(args)
+        with alone(preparation.out):
+            preparation.go()
+    except OSError as error:
+        raise TextError(str(error)) from error
+    return 0
+
+
+@contextlib.contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Wait until no other process prepares the same folder, as the scripts of ``data-prep`` do."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{out}.lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another process that prepares {out}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def say(line: str) -> None:
+    """A line for the user, apart from what belongs on standard output."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def once(path: Path, make: Callable[[Path], None]) -> None:
+    """Unless it is there, have ``make`` write a file or folder under another name, then give it its own."""
+    part = path.with_name(f"{path.name}.part")
+    if not path.exists():
+        if part.is_dir():
+            shutil.rmtree(part)
+        make(part)
+        part.replace(path)
+
+
+def text_step(*words: Any) -> None:
+    """A step of ``ode-transformer text``, in this process."""
+    from . import cli
+
+    args = cli.parser("text").parse_args(["text", *map(str, words)])
+    args.run(args)
+
+
+class Preparation:
+    """What is to be made, from the command line, and how.
+
+    Raises:
+        TextError: options that do not go together, or a file that is not there.
+    """
+
+    def __init__(self, args: argparse.Namespace):
+        self.args = args
+        self.out = Path(args.out).absolute()
+        self.text = self.out.with_name(f"{self.out.name}.text")
+        self.recipe = Path(args.recipe).absolute() if args.recipe else self.out.with_name(f"{self.out.name}.yaml")
+        self.plain = args.tokeniser == "none"
+        self.bpe = args.bpe or ("sentencepiece" if self.plain else "subword-nmt")
+        self.given = {"train": args.train, "valid": [args.valid] if args.valid else []}
+        self.given |= {f"test{i or ''}": [prefix] for i, prefix in enumerate(args.test)}
+        self._check()
+        self.splits = ["train", "valid", *(split for split in self.given if split.startswith("test"))]
+        if not args.test:
+            self.splits.append("test")
+
+    def _check(self) -> None:
+        args = self.args
+        if {",", ":"} & set(str(self.out)):
+            raise TextError(f"--out {args.out}: must hold no comma and no colon, at which fairseq splits it")
+        for name in (self.out.name, self.recipe.stem):
+            if not re.fullmatch(NAME, name):
+                raise TextError(f"--out {args.out}: its name must be letters, digits and .=+-_, {name!r} is not")
+        if self.recipe.suffix != ".yaml":
+            raise TextError(f"--recipe {args.recipe}: must end in .yaml")
+        for option in ("hold_out", "size", "max_tokens", "max_ratio", "workers"):
+            if (value := getattr(args, option)) is not None and not value > 0:
+                raise TextError(f"--{option.replace('_', '-')} {value}: must be a positive number")
+        if args.langs[0] == args.langs[1]:
+            raise TextError(f"--langs {' '.join(args.langs)}: must be two; call the files of one language otherwise")
+        for lang in args.langs:
+            if not re.fullmatch(r"[\w-]+", lang):
+                raise TextError(f"--langs {lang}: must be letters, digits, - and _")
+        if self.plain and args.normalise:
+            raise TextError("--normalise: does not go with --tokeniser none, which takes text as it is")
+        check_language(args.langs[1])  # before hours of training
+        if not self.plain:
+            from .moses import LANGUAGES
+
+            if unknown := [lang for lang in args.langs if lang not in LANGUAGES]:
+                raise TextError(
+                    f"--langs {unknown[0]}: sacremoses does not know it; it knows {', '.join(sorted(LANGUAGES))}. "
+                    "--tokeniser none is for any language"
+                )
+        if args.size is not None and self.bpe == "none":
+            raise TextError(f"--size {args.size}: does not go with --bpe none, which learns nothing")
+
+    def files(self, prefix: str) -> list[Path]:
+        """The two files of a prefix, plain or ``.gz``.
+
+        Raises:
+            TextError: one is not there.
+        """
+        found = []
+        for lang in self.args.langs:
+            plain, zipped = (Path(f"{prefix}.{lang}{end}") for end in ("", ".gz"))
+            if not plain.is_file() and not zipped.is_file():
+                raise TextError(f"{plain}: no such file, nor {zipped}; --langs is what the names of files end in")
+            found.append(plain if plain.is_file() else zipped)
+        return found
+
+    def settings(self) -> dict[str, str]:
+        """What the data depend on, but for the text itself."""
+        args = self.args
+        found = {
+            "langs": "-".join(args.langs),
+            "tokeniser": args.tokeniser,
+            "tokenise": self.tokenise,
+            "bpe": self.bpe,
+            "size": str(args.size or "default"),
+            "dictionaries": "separate" if args.separate_dictionaries else "joined",
+            "max_tokens": str(args.max_tokens),
+            "max_ratio": str(args.max_ratio),
+            "hold_out": str(args.hold_out or "default"),
+        }
+        return {**found, **{split: " ".join(Path(p).name for p in given) for split, given in self.given.items()}}
+
+    @property
+    def tokenise(self) -> str:
+        """Flags of ``ode-transformer text tokenise``."""
+        args = self.args
+        chosen = {"--plain": self.plain, "--normalise": args.normalise, "--lowercase first": args.lowercase}
+        return " ".join(flag for flag, on in chosen.items() if on)
+
+    def go(self) -> None:
+        """Do what is not done yet."""
+        if self.out.exists():
+            manifest = self.out / "manifest.json"
+            held = text.read_json(manifest).get("settings", {}) if manifest.is_file() else {}
+            text.check_settings(manifest, {**self.settings(), **self.inputs(held)})
+            say(f"{self.out} is complete")
+        else:
+            self.make()
+        if not self.recipe.exists():
+            write_text(self.recipe, self.recipe_text())
+            say(f"{self.recipe} is a recipe to start from. Next:")
+            say(f"ode-transformer run {shlex.quote(folder_of(str(self.recipe)))}/macaron-tiny")
+
+    def inputs(self, held: dict[str, str] | None = None) -> dict[str, str]:
+        """The SHA-256 of every input file by its split and language.
+
+        Args:
+            held: settings of finished data, which stand for files that are gone.
+        """
+        found = {}
+        for split, prefixes in self.given.items():
+            for i, prefix in enumerate(prefixes):
+                keys = [f"{split} {i} {lang}" for lang in self.args.langs]
+                try:
+                    files = self.files(prefix)
+                except TextError:
+                    if held is None:
+                        raise
+                    found |= {key: held[key] for key in keys if key in held}
+                else:
+                    found |= {key: sha256(file) for key, file in zip(keys, files, strict=True)}
+        return found
+
+    def make(self) -> None:
+        """From raw text to the folder of data."""
+        args, work = self.args, self.text
+        self.begin()
+        langs, workers = ("--langs", *args.langs), ("--workers", args.workers)
+        every = ("--splits", *self.splits)
+        once(work / "given", self.gather)
+        once(work / "raw", self.divide)
+        text_step("tokenise", work / "raw", *langs, *every, *workers, *shlex.split(self.tokenise),
+                  "--output-dir", work / "tok")  # fmt: skip
+        # Without a tokeniser only units can be counted.
+        folder, units = (work / "tok", work / "units") if self.plain else (work / "clean", work / "bpe")
+        if not self.plain:
+            self.clean(work / "tok", folder)
+        self.segment(folder, units)
+        if self.plain:
+            self.clean(units, work / "bpe")
+        self.check_lengths()
+        once(self.out, self.binarise)
+
+    def begin(self) -> None:
+        """Go on from what a preparation with these settings left; what one with others left is begun anew."""
+        file, settings = self.text / "settings.json", {**self.settings(), **self.inputs()}
+        if self.text.exists() and not file.is_file():
+            raise TextError(f"{self.text}: is there already, and of no preparation; take another --out")
+        if file.is_file():
+            try:
+                text.check_settings(file, settings)
+            except TextError:
+                say(f"{self.text} is of a preparation with other settings or other text, and is begun anew")
+                shutil.rmtree(self.text)
+        if not file.is_file():
+            write_json(file, {"text_version": text.VERSION, **settings})
+
+    def check_lengths(self) -> None:
+        """See that models take every sentence that is evaluated: fairseq stops at one that is too long.
+
+        Raises:
+            TextError: one is; names it.
+        """
+        for split in self.splits[1:]:
+            for lang in self.args.langs:
+                for number, line in enumerate(text.read_lines(self.text / "bpe" / f"{split}.{lang}"), 1):
+                    if (units := len(line.split())) > LONGEST:
+                        raise TextError(
+                            f"{self.text / 'raw' / split}.{lang}: line {number} is of {units:,} units, must be of "
+                            f"{LONGEST:,} at most, which models take by default"
+                        )
+
+    def gather(self, part: Path) -> None:
+        """Join the files of every split, unpacked, in one encoding."""
+        added = [
+            word for split, given in self.given.items() for p in given for word in ("--add", split, *self.files(p))
+        ]
+        text_step("gather", "--langs", *self.args.langs, *added, "--output-dir", part)
+
+    def divide(self, part: Path) -> None:
+        """Hold validation and test pairs out of the training text where none are given."""
+        given, langs = self.text / "given", self.args.langs
+        part.mkdir()
+        wanted = [split for split in ("valid", "test") if split not in self.given or not self.given[split]]
+        held = self.held_out(wanted) if wanted else {}
+        for split in self.splits:
+            if split != "train" and split not in wanted:
+                _write_pairs(part / split, langs, _pairs(given / split, langs))
+        sides = [{pair[side] for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
+        left_out = 0
+
+        def train() -> Iterator[tuple[str, str]]:
+            nonlocal left_out
+            numbers = {number for pairs in held.values() for number, _ in pairs}
+            for number, pair in enumerate(_pairs(given / "train", langs), 1):
+                if number in numbers:
+                    continue
+                if pair[0] in sides[0] or pair[1] in sides[1]:
+                    left_out += 1
+                else:
+                    yield pair
+
+        for split, pairs in held.items():
+            _write_pairs(part / split, langs, (pair for _, pair in pairs))
+        left = _write_pairs(part / "train", langs, train())
+        if held:
+            counts = " and ".join(f"{len(pairs):,} for {split}" for split, pairs in held.items())
+            more = f" ({left_out:,} more that share a side with these are left out)" if left_out else ""
+            say(f"no --{' and no --'.join(wanted)}: of the training text, pairs are held out: {counts}{more}")
+            say(f"{left:,} pairs are left to train on")
+        if not left:
+            raise TextError(
+                f"--train {' '.join(self.args.train)}: no pair is left to train on; take a smaller --hold-out"
+            )
+        self.warn_of_overlap(part)
+
+    def held_out(self, wanted: Sequence[str]) -> dict[str, list[tuple[int, tuple[str, str]]]]:
+        """Pairs of the training text for each of the sets that are wanted, with their line numbers.
+
+        Those of the sources whose SHA-256 is least, whatever their order, each source once; so that the same text
+        gives the same pairs.
+        """
+        path = self.text / "given" / "train"
+        limits = None if self.plain else text.Limits(self.args.max_tokens, self.args.max_ratio)
+        total = sum(1 for _ in _pairs(path, self.args.langs))
+        count = self.args.hold_out or min(HELD_OUT, total // PART)
+        if not 0 < count * len(wanted) < total:
+            raise TextError(
+                f"--train {' '.join(self.args.train)}: {total} pairs are too few to hold {count or 'any'} out for "
+                f"{' and '.join(wanted)}; give --{' and --'.join(wanted)}, or another --hold-out"
+            )
+        count *= len(wanted)
+        least: dict[bytes, tuple[int, tuple[str, str]]] = {}
+        for number, pair in enumerate(_pairs(path, self.args.langs), 1):
+            if not all(map(str.strip, pair)) or (limits and limits.fault(pair)):
+                continue
+            least.setdefault(hashlib.sha256(pair[0].encode()).digest(), (number, pair))
+            if len(least) > 4 * count:
+                least = dict(heapq.nsmallest(count, least.items()))
+        chosen = [found for _, found in heapq.nsmallest(count, least.items())]
+        if len(chosen) < len(wanted):
+            raise TextError(f"--train {' '.join(self.args.train)}: has no {len(wanted)} pairs that could be held out")
+        return {split: sorted(chosen[i :: len(wanted)]) for i, split in enumerate(wanted)}
+
+    def warn_of_overlap(self, folder: Path) -> None:
+        """Say how many pairs that are evaluated are in the training text, too."""
+        seen = {split: set(_pairs(folder / split, self.args.langs)) for split in self.splits[1:]}
+        found: dict[str, set] = {split: set() for split in seen}
+        for pair in _pairs(folder / "train", self.args.langs):
+            for split, pairs in seen.items():
+                if pair in pairs:
+                    found[split].add(pair)
+        for split, pairs in found.items():
+            if pairs:
+                say(f"warning: {split}: {len(pairs):,} of its {len(seen[split]):,} different pairs are trained on, too")
+
+    def clean(self, folder: Path, output: Path) -> None:
+        """Leave out training pairs that are empty, too long or too uneven."""
+        args = self.args
+        ratio = () if args.max_ratio is None else ("--ratio", args.max_ratio)
+        once(output, lambda part: text_step(
+            "clean", folder, "--langs", *args.langs, "--splits", *self.splits, "--drop-from", "train",
+            "--max-tokens", args.max_tokens, *ratio, "--output-dir", part))  # fmt: skip
+
+    def segment(self, folder: Path, output: Path) -> None:
+        """Learn the units on training text, and segment all text into them."""
+        args = self.args
+        langs, workers = ("--langs", *args.langs), ("--workers", args.workers)
+        if self.bpe == "none":
+            once(output, lambda part: shutil.copytree(folder, part))
+            return
+        model = self.text / MODELS[self.bpe]
+        trained = [folder / f"train.{lang}" for lang in args.langs]
+        pairs = text.count_lines(trained[0])
+        size = args.size or next(size for most, size in SIZES if pairs <= most)
+        once(model, lambda part: text_step(
+            f"learn-{self.bpe}", "--input", *trained, "--size", size, *workers, "--output", part))  # fmt: skip
+        text_step(f"apply-{self.bpe}", folder, *langs, "--splits", *self.splits, "--model", model, *workers,
+                  "--output-dir", output)  # fmt: skip
+
+    def binarise(self, part: Path) -> None:
+        """Everything that a run reads, in a folder of its own."""
+        args, bpe = self.args, self.text / "bpe"
+        source, target = args.langs
+        words = ["--source-lang", source, "--target-lang", target, "--destdir", part, "--workers", args.workers]
+        words += ["--trainpref", bpe / "train", "--validpref", bpe / "valid"]
+        words += ["--testpref", ",".join(str(bpe / split) for split in self.splits[2:])]
+        preprocess(words if args.separate_dictionaries else [*words, "--joined-dictionary"])
+        texts = ("--langs", *args.langs, "--splits", *self.splits, "--data-dir", part)
+        text_step("references", *texts, "--text-dir", self.text)
+        settings = text.read_json(self.text / "settings.json")
+        del settings["text_version"]  # which the manifest has of itself
+        text_step("manifest", *texts, "--text-dir", bpe, "--set", self.out.name, "--source", "own text",
+                  "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.tokenise}")  # fmt: skip
+
+    def test_sets(self) -> dict[str, str]:
+        """What each subset of the data is called in scores: after its files."""
+        if not self.args.test:
+            return {"test": "held-out"}
+        names = {s: re.sub(r"[^\w .=+-]", "-", Path(self.given[s][0]).name) for s in self.splits[2:]}
+        again = len(set(names.values())) < len(names)
+        return {s: f"{s} {name}" if again or not re.fullmatch(NAME, name) else name for s, name in names.items()}
+
+    def command(self) -> str:
+        """What makes the data anew, from the top of the repository."""
+        args = self.args
+        words = ["python", "-m", "ode_transformer", "prepare", "--langs", *args.langs, "--out", folder_of(args.out)]
+        for option in ("train", "valid", "test"):
+            given = [prefix for split in self.given if split.startswith(option) for prefix in self.given[split]]
+            words += [f"--{option}", *map(folder_of, given)] if given else []
+        words += ["--tokeniser", args.tokeniser, "--bpe", self.bpe, "--max-tokens", str(args.max_tokens)]
+        for option in ("size", "max_ratio", "hold_out"):
+            if (value := getattr(args, option)) is not None:
+                words += [f"--{option.replace('_', '-')}", str(value)]
+        for option in ("normalise", "lowercase", "separate_dictionaries"):
+            words += [f"--{option.replace('_', '-')}"] if getattr(args, option) else []
+        return shlex.join([*words, "--recipe", folder_of(str(self.recipe))])
+
+    def recipe_text(self) -> str:
+        """The recipe: the systems to start from, with a schedule by the size of the text."""
+        counts = json.loads((self.out / "manifest.json").read_text(encoding="utf-8"))["counts"]
+        source, target = self.args.langs
+        per_epoch = max(1, round(counts["train"]["tokens"][target] / 3500))  # batches of 4,096 tokens are never full
+        epochs = min(max(round(3000 / per_epoch), 10), 60)
+        stock = recipes.CONFIGS / "_transformer-tiny.yaml"
+        if self.recipe.is_relative_to(recipes.ROOT):
+            stock = os.path.relpath(stock, self.recipe.parent)
+        post_process = {"subword-nmt": "post-process: subword_nmt, ", "sentencepiece": "post-process: sentencepiece, "}
+        share = "share-decoder-input-output-embed" if self.args.separate_dictionaries else "share-all-embeddings"
+        values = {
+            "command": json.dumps(self.command()),
+            "folder": json.dumps(folder_of(str(self.out))),
+            "name": folder_of(str(self.recipe)),
+            "sets": json.dumps(self.test_sets()),
+            "stock": json.dumps(str(stock)),
+            "pairs": f"{counts['train']['lines']:,}",
+            "langs": f"{source}-{target}",
+        }
+        return RECIPE.format(
+            **values,
+            source=json.dumps(source),
+            target=json.dumps(target),
+            share=share,
+            epochs=epochs,
+            warmup=min(4000, max(1, per_epoch * epochs // 4)),
+            post_process=post_process.get(self.bpe, ""),
+            lowercase=json.dumps(self.args.lowercase),
+            plain=json.dumps(self.plain),
+        )
+
+
+RECIPE = """\
+# {langs}, {pairs} pairs. Written by `ode-transformer prepare`, and yours: it is not written again while it is there.
+# A start and no tuned setting. `ode-transformer run {name}/ROW` takes a row from text to scores.
+description: {langs}, own text
+data:
+  prepare: {command}
+  directory: {folder}
+  source: {source}
+  target: {target}
+train:
+  batches: 1 # of up to max-tokens tokens in an update
+  flags:
+    {share}: true
+    optimizer: fused_adam
+    adam-betas: (0.9, 0.98)
+    lr: 0.003
+    lr-scheduler: inverse_sqrt
+    warmup-updates: {warmup}
+    warmup-init-lr: 1.0e-07
+    criterion: chunked_label_smoothed_cross_entropy
+    label-smoothing: 0.1
+    max-tokens: 4096
+    max-epoch: {epochs}
+    keep-last-epochs: 5
+    seed: 1
+average: {{last_epochs: 5}}
+generate:
+  subsets: {sets}
+  beam: 5
+  lenpen: 1.0
+  flags: {{{post_process}batch-size: 128}}
+score:
+  lowercase: {lowercase} # whether sacreBLEU and chrF ignore case
+  plain: {plain} # whether the text was not tokenised
+rows:
+  transformer-tiny: {{extends: {stock}}}
+  macaron-tiny: {{train: {{arch: macaron_tiny}}}}
+  ode-residual-tiny: {{train: {{arch: ode_residual_tiny}}}}
+  rk2-learnable-tiny: {{train: {{arch: rk2_learnable_tiny}}}}
+  rk4-tiny: {{train: {{arch: rk4_tiny}}}}
+  floater-tiny: {{train: {{arch: floater_tiny}}}}
+  # Of the papers' base size, for hundreds of thousands of pairs and a GPU.
+  macaron: {{train: {{arch: macaron_wmt_en_de, batches: 8, flags: {{lr: 0.0007, warmup-updates: 4000}}}}}}
+  rk2-learnable: {{train: {{arch: rk2_learnable, batches: 8, flags: {{lr: 0.0007, warmup-updates: 4000}}}}}}
+"""
+
+
+def _pairs(prefix: Path, langs: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The pairs of parallel text, without the carriage returns that end the lines of some systems."""
+    for source, target in text.read_pair(prefix, langs):
+        yield source.removesuffix("\r"), target.removesuffix("\r")
+
+
+def _write_pairs(prefix: Path, langs: Sequence[str], pairs: Iterator[tuple[str, str]]) -> int:
+    """Write parallel text; the number of pairs."""
+    count = 0
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(open(f"{prefix}.{x}", "w", encoding="utf-8", newline="\n")) for x in langs]
+        for pair in pairs:
+            count += 1
+            for file, line in zip(files, pair, strict=True):
+                file.write(f"{line}\n")
+    return count
+
+
+def preprocess(words: Sequence[Any]) -> None:
+    """``fairseq-preprocess``, in this process; what it says is in ``preprocess.log``.
+
+    Raises:
+        TextError: it failed.
+    """
+    words = [str(word) for word in words]
+    root = logging.root
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:], root.level = [logging.NullHandler()], logging.INFO  # fairseq's import would have it print
+    try:
+        from fairseq import options
+        from fairseq_cli import preprocess
+
+        preprocess.main(options.get_preprocessing_parser().parse_args(words))
+        while preprocess.logger.handlers:
+            preprocess.logger.handlers.pop().close()
+    except (AssertionError, RuntimeError, SystemExit) as error:
+        raise TextError(f"fairseq-preprocess {shlex.join(words)}: {error}") from error
+    finally:
+        root.handlers[:], root.level = handlers, level

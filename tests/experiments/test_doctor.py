@@ -1,0 +1,51 @@
+"""What the doctor says, of a machine that has everything and of one that has not."""
+
+import pytest
+
+from ode_transformer import requirements
+from ode_transformer.experiments import cli, doctor, recipes, runs
+
+
+def lines(capsys) -> list[str]:
+    return [line.strip() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_what_is_here(monkeypatch, tmp_path, capsys):
+    (tmp_path / "multi30k.tar.xz").touch()
+    (tmp_path / "ptb").mkdir()
+    (tmp_path / "README.md").touch()
+    monkeypatch.setenv("ODE_TRANSFORMER_DATA", str(tmp_path))
+    monkeypatch.setattr(runs, "commit", lambda: "")
+    assert cli.main(["doctor"]) == 0
+    found = lines(capsys)
+    assert f"ODE_TRANSFORMER_DATA={tmp_path}: multi30k, ptb" in found
+    assert any(line.startswith("fairseq-fixed 0.12") for line in found)
+    assert any("GiB are free" in line for line in found)
+
+
+def test_what_is_missing(monkeypatch, tmp_path, capsys):
+    def absent():
+        raise ImportError("ode_transformer needs fairseq")
+
+    monkeypatch.setenv("ODE_TRANSFORMER_DATA", str(tmp_path / "none"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(requirements, "check_requirements", absent)
+    monkeypatch.setattr(runs, "commit", lambda: "")
+    monkeypatch.setattr(recipes, "CONFIGS", tmp_path / "configs")
+    monkeypatch.setattr(doctor, "OPTIONAL", {"no_such_package": "nothing"})
+    monkeypatch.setattr(doctor, "LEAST_FREE", 10**9)
+    assert cli.main(["doctor"]) == 1
+    found = lines(capsys)
+    assert "PROBLEM: ode_transformer needs fairseq" in found
+    assert f"PROBLEM: ODE_TRANSFORMER_DATA={tmp_path}/none: no such folder" in found
+    assert "no_such_package is missing: nothing" in found
+    assert "the program git is missing: the commit in records" in found
+    assert any("need a clone of the repository" in line for line in found)
+    assert any("have 1000000000 or more" in line for line in found)
+
+
+@pytest.mark.parametrize("package", doctor.OPTIONAL)
+def test_what_is_optional_is_asked_for_by_nothing_required(package):
+    setup = (recipes.ROOT / "setup.py").read_text()
+    required = setup[setup.index("install_requires") : setup.index("extras_require")]
+    assert f'"{package}"' not in required

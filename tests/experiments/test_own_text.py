@@ -1,0 +1,635 @@
+"""Own text in, translations out: preparation, a run, raw text through ``translate`` and ``load``, bundles."""
+
+import contextlib
+import io
+import itertools
+import json
+import logging
+import shutil
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+import yaml
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq_cli import generate, train
+
+import ode_transformer
+from ode_transformer import bundles
+from ode_transformer.errors import OdeTransformerError
+from ode_transformer.experiments import cli, prepare, recipes, runner, runs, text
+from ode_transformer.experiments.corpus import Grammar
+from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
+from ode_transformer.experiments.metrics.translations import score as score_texts
+from ode_transformer.experiments.pipeline import Pipeline
+from ode_transformer.experiments.translate import LONGEST
+from ode_transformer.files import sha256
+from ode_transformer.modules.layers import EncoderContext
+from tests.helpers import EVOLUTION, ROOT, SMALL, model, parse
+
+LANGS = ("de", "en")
+HELD_OUT = 12
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def write(path: Path, found) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
+    return path
+
+
+def write_raw(folder: Path, count: int, seed: int = 1, name: str = "my") -> Path:
+    """Raw parallel text, true-cased and not tokenised; the prefix."""
+    grammar = Grammar(Random(seed))
+    pairs = [grammar.sentence()[:2] for _ in range(count)]
+    for side, lang in enumerate(LANGS):
+        write(folder / f"{name}.{lang}", detokenise([pair[side] for pair in pairs], lang))
+    return folder / name
+
+
+def in_process(words, environment, log, lock):
+    """``runner.launch``, without a process: what fairseq says goes to the log."""
+    program, parser = {
+        "fairseq-train": (train, options.get_training_parser),
+        "fairseq-generate": (generate, options.get_generation_parser),
+    }[words[0]]
+    handlers, level = logging.root.handlers[:], logging.root.level
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(open(log, "a", encoding="utf-8")) if log else io.StringIO()
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(logging.Formatter("%(asctime)s | %(levelname)s | %(name)s | %(message)s"))
+        logging.root.handlers[:], logging.root.level = [handler], logging.INFO
+        try:
+            program.main(convert_namespace_to_omegaconf(options.parse_args_and_arch(parser(), list(words[1:]))))
+        finally:
+            logging.root.handlers[:], logging.root.level = handlers, level
+    return 0
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Text of one's own, prepared, and a recipe of it for a few updates of a small model."""
+    home = tmp_path_factory.mktemp("home")
+    raw = write_raw(home / "raw", 300)
+    words = ["--train", raw, "--langs", *LANGS, "--out", home / "mine", "--size", 300, "--hold-out", HELD_OUT]
+    assert cli.main(["prepare", *map(str, words)]) == 0
+    tree = yaml.safe_load((home / "mine.yaml").read_text())
+    small = {**SMALL, "max-epoch": 6, "max-tokens": 1000, "lr": 0.02, "warmup-updates": 4, "num-workers": 0}
+    tree["train"]["flags"] |= {**small, "max-source-positions": 90}
+    tree["average"] = {"last_epochs": 2}
+    tree["generate"] |= {
+        "beam": 3,
+        "lenpen": 0.8,
+        "flags": {"post-process": "subword_nmt", "max-len-b": 30, "num-workers": 0},
+    }
+    (home / "mine.yaml").write_text(yaml.safe_dump(tree))
+    return home
+
+
+@pytest.fixture(scope="module")
+def run(home):
+    """The recipe, from the prepared data to its record."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "launch", in_process)
+        patch.setattr(runs, "commit", lambda: "")  # which would ask git, in a process
+        words = ["run", f"{home}/mine.yaml/macaron-tiny", "--run-dir", f"{home}/run", "--cpu"]
+        assert cli.main(words) == 0
+    return home / "run"
+
+
+@pytest.fixture(scope="module")
+def translator(run):
+    return ode_transformer.load(run)
+
+
+@pytest.fixture(scope="module")
+def bundle(home, run):
+    assert cli.main(["bundle", str(run), "-o", str(home / "bundle")]) == 0
+    return home / "bundle"
+
+
+def translate(capsys, *words) -> list[str]:
+    capsys.readouterr()
+    assert cli.main(["translate", *map(str, words), "--cpu"]) == 0
+    return capsys.readouterr().out.split("\n")[:-1]
+
+
+def refused(capsys, *words) -> str:
+    capsys.readouterr()
+    assert cli.main([str(word) for word in words]) == 1
+    return capsys.readouterr().err
+
+
+# Preparation.
+
+
+def test_what_is_prepared_is_what_a_run_reads(home):
+    data = home / "mine"
+    manifest = json.loads((data / "manifest.json").read_text())
+    assert manifest["counts"]["valid"]["lines"] == manifest["counts"]["test"]["lines"] == HELD_OUT
+    assert len(lines(data / "raw" / "test.en")) == len(lines(data / "tok" / "test.en")) == HELD_OUT
+    assert any(line[0].isupper() for line in lines(data / "raw" / "test.en"))
+    assert manifest["tokenise"]["lowercase"] == "no" and "codes" in manifest["sha256"]
+    assert sha256(data / "dict.de.txt") == sha256(data / "dict.en.txt")
+    assert not (home / "mine.part").exists()
+
+
+def test_every_row_of_the_recipe_is_sound(home):
+    for row in yaml.safe_load((home / "mine.yaml").read_text())["rows"]:
+        recipe = recipes.load(f"{home}/mine.yaml/{row}")
+        assert (recipe.data.source, recipe.data.target) == LANGS and recipe.subsets == {"test": "held-out"}
+        (step,) = (step for step in runner.steps(recipe, runner.Place()) if step.name == "score")
+        assert f"{home}/mine/raw/test.en" in step.command, "the reference is raw text"
+
+
+def test_held_out_pairs_are_of_the_text_whatever_its_order_and_not_trained_on(home, tmp_path):
+    def found(folder):
+        return {s: set(text.read_pair(folder / "raw" / s, LANGS)) for s in ("train", "valid", "test")}
+
+    splits = found(home / "mine.text")
+    pairs = list(text.read_pair(home / "raw" / "my", LANGS))
+    assert set.union(*splits.values()) <= set(pairs)
+    for side in (0, 1):
+        held = {pair[side] for pair in splits["valid"] | splits["test"]}
+        assert not held & {pair[side] for pair in splits["train"]}
+    for side, lang in enumerate(LANGS):
+        write(tmp_path / f"turned.{lang}", [pair[side] for pair in reversed(pairs)])
+    args = ["--train", tmp_path / "turned", "--langs", *LANGS, "--out", tmp_path / "turned"]
+    args = cli.parser("prepare").parse_args(["prepare", *map(str, args), "--hold-out", str(HELD_OUT)])
+    preparation = prepare.Preparation(args)
+    prepare.once(preparation.text / "given", preparation.gather)
+    prepare.once(preparation.text / "raw", preparation.divide)
+    again = found(tmp_path / "turned.text")
+    assert {pair[0] for pair in again["test"]} == {pair[0] for pair in splits["test"]}
+
+
+def times(folder: Path) -> dict[str, int]:
+    return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, monkeypatch, capsys):
+    raw = write_raw(tmp_path / "raw", 60)
+    words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x", "--size", 50, "--hold-out", 4]
+    words = [str(word) for word in words]
+
+    def stopped(flags):
+        (tmp_path / "x.part").mkdir()
+        (tmp_path / "x.part" / "dict.de.txt").write_text("half of it")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "preprocess", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            cli.main(words)
+    assert not (tmp_path / "x").exists() and not (tmp_path / "x.yaml").exists()
+    before = times(tmp_path / "x.text")
+    assert cli.main(words) == 0
+    assert times(tmp_path / "x.text") == before, "nothing was done twice"
+    recipe = tmp_path / "x.yaml"
+    recipe.write_text(recipe.read_text() + "# mine\n")
+    before = times(tmp_path)
+    assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
+    assert times(tmp_path) == before, "the recipe is the user's"
+    assert "lowercase first now" in refused(capsys, *words, "--lowercase")
+    with raw.with_suffix(".de").open("a") as file:
+        file.write("Noch ein Satz.\n")
+    assert "made with other settings (train 0 de " in refused(capsys, *words)
+    for path in raw.parent.iterdir():
+        path.unlink()
+    assert cli.main(words) == 0, "the text is not needed any more"
+
+
+def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path, capsys):
+    """SentencePiece on text that is not tokenised, for languages that sacremoses does not know."""
+    langs = ("qaa", "zh")
+    sentences = {"qaa": "Mai\u00a0nu {} tala, na {}.", "zh": "\u732b\u306f{}\u3092\u98df\u3079\u3001{}\u3002"}
+    for name, start in (("train", 0), ("dev", 100), ("a", 200), ("b", 210)):
+        for lang in langs:
+            found = [sentences[lang].format(i, i * i) for i in range(start, start + (60 if name == "train" else 6))]
+            (tmp_path / f"{name}.{lang}").write_bytes("".join(f"{line}\r\n" for line in found).encode())
+    out = tmp_path / "out"
+    words = ["--train", tmp_path / "train", "--valid", tmp_path / "dev", "--test", tmp_path / "a", tmp_path / "b"]
+    words += ["--langs", *langs, "--out", out, "--separate-dictionaries", "--max-tokens", 30]
+    assert "sacremoses does not know it" in refused(capsys, "prepare", *words)
+    assert cli.main(["prepare", *map(str, words), "--tokeniser", "none"]) == 0
+    assert sha256(out / "dict.zh.txt") != sha256(out / "dict.qaa.txt")
+    raw = lines(out / "raw" / "test1.zh")
+    assert raw == [sentences["zh"].format(i, i * i) for i in range(210, 216)], "no carriage returns"
+    recipe = recipes.load(f"{out}.yaml/macaron-tiny")
+    assert recipe.subsets == {"test": "a", "test1": "b"} and recipe.score.plain
+    assert recipe.train.flags["share-decoder-input-output-embed"] and "share-all-embeddings" not in recipe.train.flags
+    words = ["run", f"{out}.yaml/macaron-tiny", "--run-dir", tmp_path / "run", "--cpu"]
+    assert "--share-all-embeddings requires a joined" in refused(capsys, *words, "--", "--share-all-embeddings")
+    pipeline = Pipeline.of(out)
+    units = pipeline.units(lines(out / "raw" / "test.qaa"))
+    assert units == lines(Path(f"{out}.text") / "bpe" / "test.qaa")
+    plain = Pipeline.of(out).plain(text.segmented(raw, "sentencepiece", out / "sentencepiece.model"))
+    assert plain == raw
+    raw = lines(out / "raw" / "test.qaa")
+    scores = score_texts(raw, raw, "qaa", plain=True)
+    assert scores["tokenised"] is None and scores["sacrebleu"]["bleu"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--langs", "de", "de"], "--langs de de"),
+        (["--langs", "de", "xx"], "--langs xx: sacremoses does not know it"),
+        (["--langs", "en", "de", "--train", "none"], "none.en: no such file"),
+        (["--out", "a,b"], "--out a,b: must hold no comma"),
+        (["--size", "0"], "--size 0: must be a positive number"),
+        (["--bpe", "none", "--size", "9"], "--size 9: does not go with --bpe none"),
+        (["--tokeniser", "none", "--normalise"], "--normalise: does not go with --tokeniser none"),
+        (["--hold-out", "20"], "30 pairs are too few to hold 20 out for valid and test"),
+        (["--recipe", "x.txt"], "must end in .yaml"),
+        (
+            ["--langs", "en", "ja", "--tokeniser", "none"],
+            "target language ja: sacreBLEU needs more for it, pip install",
+        ),
+    ],
+)
+def test_what_cannot_be_prepared(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    write_raw(tmp_path, 30)
+    assert message in refused(capsys, "prepare", "--train", "my", "--langs", *LANGS, "--out", "out", *words)
+    assert not (tmp_path / "out").exists() and not (tmp_path / "out.yaml").exists()
+
+
+def test_what_is_left_of_another_preparation(tmp_path, capsys):
+    """Begun anew if it is ours; left alone if it is not."""
+    raw = write_raw(tmp_path / "raw", 30)
+    words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x"]
+    assert "too few to hold 20 out" in refused(capsys, *words, "--hold-out", "20")
+    with raw.with_suffix(".de").open("a") as de, raw.with_suffix(".en").open("a") as en:
+        de.write("a b " * 700 + "\n")
+        en.write("c d " * 700 + "\n")
+    assert cli.main([str(word) for word in (*words, "--size", 50, "--hold-out", 2)]) == 0
+    assert "is begun anew" in capsys.readouterr().err
+    assert all("a b" not in line for line in lines(tmp_path / "x.text" / "clean" / "train.de"))
+    theirs = write(tmp_path / "y.text" / "novel", ["Call me Ishmael."])
+    assert "y.text: is there already" in refused(capsys, *words[:-1], tmp_path / "y")
+    assert lines(theirs) == ["Call me Ishmael."]
+    shutil.copy(raw.with_suffix(".de"), tmp_path / "test.de")
+    shutil.copy(raw.with_suffix(".en"), tmp_path / "test.en")
+    long = [*words[:-1], tmp_path / "z", "--test", tmp_path / "test", "--size", 50, "--hold-out", 2]
+    assert "raw/test.de: line 31 is of 1,4" in refused(capsys, *long)
+    assert not (tmp_path / "z").exists()
+
+
+# Translation.
+
+
+def test_raw_text_is_translated_as_the_recipe_translates_it(run, home, capsys):
+    """The property: generate and detokenise, or translate raw text; the sentences are the same, in order."""
+    hypotheses, _ = read_generate_output(run / "generate" / "generate-test.txt")
+    expected = detokenise(hypotheses, "en")
+    assert len(set(expected)) > 1 and len(expected) == HELD_OUT
+    assert translate(capsys, run, home / "mine" / "raw" / "test.de") == expected
+    score = json.loads((run / "scores" / "test.json").read_text())
+    assert score["reference"] == "raw" and "case:mixed" in score["sacrebleu"]["signature"]
+
+
+def test_order_and_empty_lines_are_kept(translator, home):
+    sentences = lines(home / "mine" / "raw" / "test.de")
+    each = dict(zip(sentences, translator.translate(sentences), strict=True))
+    mixed = [*sentences[::-1], "", "  ", *sentences[:3]]
+    Random(1).shuffle(mixed)
+    translator.batch_size = 3
+    assert translator.translate(mixed) == [each.get(sentence, "") for sentence in mixed]
+    translator.batch_size = 128
+    assert translator.translate([]) == []
+
+
+def test_standard_input_line_by_line(run, home, capsys, monkeypatch):
+    sentences = lines(home / "mine" / "raw" / "test.de")[:4]
+    expected = translate(capsys, run, write(home / "four.de", sentences))
+    content = "\ufeff" + "\r\n".join(
+        [*sentences[:2], "", *sentences[2:]]
+    )  # of another system, without a last line feed
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+    assert translate(capsys, run, "--buffer", "1") == [*expected[:2], "", *expected[2:]]
+
+
+def test_at_a_prompt_every_line_is_answered_at_once(run, home, capsys, monkeypatch):
+    class Prompt(io.TextIOWrapper):
+        def isatty(self):
+            return True
+
+    def typed():
+        for sentence in sentences:
+            yield f"{sentence}\n".encode()
+            answered.append(capsys.readouterr().out)
+
+    answered, sentences = [], lines(home / "mine" / "raw" / "test.de")[:3]
+    expected = translate(capsys, run, write(home / "three.de", sentences))
+    prompt = Prompt(io.BytesIO())
+    monkeypatch.setattr(sys, "stdin", prompt)
+    monkeypatch.setattr(text, "decode_lines", lambda file, name: (line.decode().rstrip("\n") for line in typed()))
+    assert cli.main(["translate", str(run), "--cpu"]) == 0
+    assert [line.rstrip("\n") for line in answered] == expected
+
+
+def test_scores_and_several_hypotheses(run, home, capsys):
+    file = write(home / "two.de", [lines(home / "mine" / "raw" / "test.de")[0], ""])
+    best = translate(capsys, run, file)
+    rows = [line.split("\t") for line in translate(capsys, run, file, "--nbest", "3", "--scores")]
+    assert [row[0] for row in rows] == ["1", "1", "1", "2"] and rows[0][2] == best[0]
+    assert float(rows[0][1]) >= float(rows[1][1]) >= float(rows[2][1])
+    found = [json.loads(line) for line in translate(capsys, run, file, "--nbest", "3", "--json")]
+    assert [[t["text"] for t in each["translations"]] for each in found] == [[row[2] for row in rows[:3]], [""]]
+    of_fairseq = [line for line in lines(run / "generate" / "generate-test.txt") if line.startswith("H-0\t")]
+    assert float(rows[0][1]) == pytest.approx(float(of_fairseq[0].split("\t")[1]), abs=2e-4)
+    assert "--nbest 4: must be at most --beam, 3" in refused(capsys, "translate", run, file, "--nbest", "4", "--cpu")
+
+
+def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, translator, capsys):
+    sentences = lines(home / "mine" / "raw" / "test.de")
+    both = ode_transformer.load(run, run / "average.pt")
+    assert len(both.models) == 2 and both.translate(sentences) == translator.translate(sentences)
+
+
+def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator, home, capsys):
+    sentences = lines(home / "mine" / "raw" / "test.de")
+    (units,) = translator.pipeline.units([" ".join(s.rstrip("?") + "." * s.endswith("?") for s in sentences)])
+    units = units.split()
+    most = translator.models[0].max_positions()[0] - 1
+    pieces = translator._pieces(units, "x")
+    assert len(units) > most and list(itertools.chain(*pieces)) == units and max(map(len, pieces)) <= most
+    assert all(piece[-1] == "." for piece in pieces)
+    assert f"x: {len(units)} units, the model takes {most}" in capsys.readouterr().err
+    word = ["a@@"] * most
+    assert translator._pieces(["b", *word, "c"], "x") == [["b", *word[1:]], ["a@@", "c"]], "a word that is too long"
+    halves = translator._pieces(["b"] * (most // 2 + 2) + word[1:] + ["c"], "x")
+    assert not any(piece[-1].endswith("@@") for piece in halves)
+    (long,) = translator.translate([" ".join(sentences)])
+    assert long
+
+
+def test_what_cannot_be_translated(run, home, tmp_path, capsys):
+    odd = {
+        "bytes": (b"Gut.\n\xff\xfe\n", "bytes: line 2 is not UTF-8 (byte 0xff"),
+        "nul": (b"Gut.\n\0\0\n", "nul, line 2: holds a NUL, is no text"),
+        "long": (b"a" * 10**6, f"long, line 1: has 1,000,000 characters, must have {LONGEST:,} at most"),
+    }
+    for name, (content, message) in odd.items():
+        (tmp_path / name).write_bytes(content)
+        assert message in refused(capsys, "translate", run, tmp_path / name, "--cpu")
+    good = write(tmp_path / "good", ["Gut."])
+    for words, message in (
+        ([tmp_path / "none", good], "none: no such file or folder"),
+        ([tmp_path, good], "neither a run nor a bundle"),
+        ([run, tmp_path / "nofile"], "nofile: no such file"),
+        ([run, good, "--beam", "0"], "--beam 0: must be from 1 to 1000"),
+        ([run, good, "--buffer", "0"], "--buffer 0: must be a positive number"),
+        ([run, good, "--data", tmp_path], "holds no manifest.json"),
+        ([good, good], "holds no manifest.json"),
+    ):
+        assert message in refused(capsys, "translate", *words, "--cpu")
+    (tmp_path / "begun").mkdir()
+    shutil.copy(run / "run.json", tmp_path / "begun")
+    assert "the run is not finished" in refused(capsys, "translate", tmp_path / "begun", good, "--cpu")
+
+
+def change(data, to, **values):
+    """A copy of data whose manifest says something else."""
+    shutil.copytree(data, to)
+    manifest = json.loads((to / "manifest.json").read_text())
+    (to / "manifest.json").write_text(json.dumps(manifest | values))
+    return to
+
+
+def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsys):
+    good = write(tmp_path / "good", ["Gut."])
+    other = change(home / "mine", tmp_path / "other")
+    (other / "codes").write_text((other / "codes").read_text() + "x y\n")
+    assert "codes is not what it was" in refused(capsys, "translate", run, good, "--data", other, "--cpu")
+    with (other / "dict.de.txt").open("a") as file:
+        file.write("another 1\n")
+    assert "dict.de.txt: is another dictionary" in refused(capsys, "translate", run, good, "--data", other, "--cpu")
+    manifest = json.loads((other / "manifest.json").read_text())
+    manifest["sha256"] |= {name: sha256(other / name) for name in ("codes", "dict.de.txt")}
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    shutil.copy(run / "average.pt", other / "model.pt")
+    assert "symbols, the dictionaries in" in refused(capsys, "translate", other / "model.pt", good, "--cpu")
+    more = ["--with", other / "model.pt", "--cpu"]
+    assert f"another dictionary than that of {run}" in refused(capsys, "translate", run, good, *more)
+    shutil.copy(home / "mine" / "dict.de.txt", other)
+    manifest["sha256"]["dict.de.txt"] = sha256(other / "dict.de.txt")
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    assert "its text was made otherwise" in refused(capsys, "translate", run, good, *more)
+    old = change(home / "mine", tmp_path / "old", tokenise=None)
+    assert "does not say how text was tokenised" in refused(capsys, "translate", run, good, "--data", old, "--cpu")
+    odd = change(home / "mine", tmp_path / "odd", tokenise={"lowercase": "upper"})
+    assert "tokenise.lowercase 'upper'" in refused(capsys, "translate", run, good, "--data", odd, "--cpu")
+
+
+# In Python.
+
+
+def saved(data: Path, to: Path, arch: str, **sizes) -> Path:
+    """A model with random weights beside a copy of the data."""
+    shutil.copytree(data, to)
+    values = {name: v for name, v in {**SMALL, "share-all-embeddings": True, **sizes}.items() if v is not None}
+    torch.manual_seed(1)
+    weights = model(arch, values, len(lines(data / "dict.en.txt")) + 4).state_dict()
+    torch.save({"cfg": {"model": dict(parse(arch, values).model)}, "args": None, "model": weights}, to / "model.pt")
+    return to / "model.pt"
+
+
+def test_a_model_says_what_it_is(translator, run):
+    said = repr(translator)
+    for word in (
+        str(run),
+        "macaron",
+        "splitting strang",
+        "integrator euler",
+        "coefficients fixed",
+        "2 layers",
+        "beam 3",
+    ):
+        assert word in said
+    with pytest.raises(OdeTransformerError, match="a list of sentences"):
+        translator.translate("Gut.")
+    with pytest.raises(OdeTransformerError, match="bean: is no flag of a search"):
+        translator.translate(["Gut."], bean=3)
+
+
+def test_the_same_weights_with_another_integrator(home, tmp_path):
+    sentence = lines(home / "mine" / "raw" / "test.de")[0]
+    residual = ode_transformer.load(saved(home / "mine", tmp_path / "residual", "ode_residual_tiny"))
+    heun = residual.with_integrator("heun")
+    for name, p in residual.models[0].state_dict().items():
+        assert torch.equal(p, heun.models[0].state_dict()[name])
+    assert "integrator heun" in repr(heun) and "integrator euler" in repr(residual)
+    euler, second = (m.layer_states(sentence).encoder for m in (residual, heun))
+    again = heun.with_integrator("euler").layer_states(sentence).encoder
+    assert torch.equal(euler[0], second[0]) and torch.equal(euler, again)
+    # Heun's first layer by hand: F of the state, F of the state after an Euler step, and their mean.
+    layer, history = residual.models[0].encoder.layers[0], residual.models[0].encoder.history
+    context = EncoderContext(None, None, {})
+    with torch.no_grad():
+        past = []
+        y = history.begin(past, euler[0][:, None])
+        first = layer(y, context) - y
+        both = layer(y + first, context) - (y + first)
+        expected = history.follow(past, y + (first + both) / 2)
+    torch.testing.assert_close(second[1], expected[:, 0])
+
+    gated = ode_transformer.load(saved(home / "mine", tmp_path / "gated", "rk2_learnable_tiny"))
+    assert "integrator midpoint" in repr(gated.with_integrator("midpoint")), "two stages, too"
+    for name in ("euler", "rk4"):
+        with pytest.raises(OdeTransformerError, match=rf"{name}.*sigmoid.*lost: encoder\.coefficients\.gate\.weight"):
+            gated.with_integrator(name)
+    with pytest.raises(OdeTransformerError, match="'rk5': must be one of euler"):
+        gated.with_integrator("rk5")
+    assert "decoder integrator heun" in repr(residual.with_integrator(decoder="heun"))
+    with pytest.raises(OdeTransformerError, match=r'Missing key.*"decoder\.coefficients\.gate\.weight"'):
+        gated.with_integrator(decoder="heun")
+    evolved = ode_transformer.load(saved(home / "mine", tmp_path / "evolved", "transevolve_fullff_1_tiny", **EVOLUTION))
+    assert "transevolve" in repr(evolved) and evolved.translate([sentence])
+    with pytest.raises(OdeTransformerError, match="transevolve, whose blocks have no integrator"):
+        evolved.with_integrator("euler")
+
+
+def test_layer_states_are_those_that_the_translation_came_from(translator, home):
+    sentence = lines(home / "mine" / "raw" / "test.de")[0]
+    net, target = translator.models[0], translator.task.target_dictionary
+    kept = dict(translator.search)
+    translator.search["beam"] = 1
+    states = translator.layer_states(sentence)
+    (greedy,) = translator.translate([sentence])
+    translator.search = kept
+    assert states.encoder.shape == (3, len(states.source), 16) and states.decoder.shape == (3, len(states.target), 16)
+    assert states.source[-1] == states.target[-1] == "</s>"
+    assert translator.pipeline.plain([" ".join(states.target[:-1])]) == [greedy]
+    with torch.no_grad():
+        logits = net.decoder.output_layer(net.decoder.layer_norm(states.decoder[-1]))
+    logits[:, target.pad()] = -torch.inf
+    if len(states.target) <= 30:  # the search was not cut short
+        assert [target.symbols[i] for i in logits.argmax(-1)] == states.target
+
+
+@pytest.mark.parametrize(
+    "arch",
+    [
+        "floater_tiny",
+        *(pytest.param(arch, marks=pytest.mark.full) for arch in ("rk4_tiny", "ode_dlcl_tiny", "macaron_rk2_tiny")),
+    ],
+)
+def test_every_family_translates_as_fairseq_builds_it(home, tmp_path, arch):
+    """A checkpoint's model, and a bundle's, give the translations of the model that fairseq-train would build."""
+    sentences = lines(home / "mine" / "raw" / "test.de")[:4]
+    path = saved(home / "mine", tmp_path / "model", arch)
+    ours = ode_transformer.load(path)
+    built = model(arch, {**SMALL, "share-all-embeddings": True}, len(ours.task.target_dictionary)).eval()
+    built.load_state_dict(torch.load(path, weights_only=True)["model"])
+
+    def found(translator):
+        best = [best for best, *_ in translator.hypotheses(sentences, max_len_b=20)]
+        return [h.units for h in best], [h.score for h in best]
+
+    units, scores = found(ours)
+    assert cli.main(["bundle", str(path), "-o", str(tmp_path / "bundle")]) == 0
+    assert found(ode_transformer.load(tmp_path / "bundle")) == (units, scores)
+    ours.opened[0].model = built
+    assert found(ours)[0] == units and found(ours)[1] == pytest.approx(scores, abs=1e-5) and len(set(scores)) == 4
+
+
+# Bundles.
+
+
+def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, monkeypatch):
+    sentences = lines(home / "mine" / "raw" / "test.de")
+    moved = shutil.copytree(bundle, tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    loaded = ode_transformer.load("moved")
+    assert loaded.search == translator.search and loaded.translate(sentences) == translator.translate(sentences)
+    for one, other in zip(loaded.models[0].parameters(), translator.models[0].parameters(), strict=True):
+        assert torch.equal(one, other)
+    names = {path.name for path in moved.iterdir()}
+    assert names == {"model.safetensors", "config.json", "dict.de.txt", "dict.en.txt", "codes", "manifest.json",
+                     "record.json", "README.md", "bundle.json"}  # fmt: skip
+    assert not any(str(home) in path.read_text() for path in moved.glob("*.json")), "no folder of this machine"
+    card = (moved / "README.md").read_text()
+    bleu = json.loads((run / "scores" / "test.json").read_text())["sacrebleu"]["bleu"]
+    assert f"| held-out | sacreBLEU | {bleu:.2f} |" in card and "macaron" in card and "de to en" in card
+
+
+def test_half_precision_takes_half_the_space(run, home, bundle, tmp_path, capsys):
+    assert cli.main(["bundle", str(run), "-o", str(tmp_path / "half"), "--fp16"]) == 0
+    size = [(folder / "model.safetensors").stat().st_size for folder in (tmp_path / "half", bundle)]
+    assert size[0] < 0.7 * size[1]
+    loaded = ode_transformer.load(tmp_path / "half")
+    reference = ode_transformer.load(bundle)
+    for one, other in zip(loaded.models[0].parameters(), reference.models[0].parameters(), strict=True):
+        assert one.dtype == torch.float32 and torch.equal(one, other.half().float())
+    assert "is there already" in refused(capsys, "bundle", run, "-o", tmp_path / "half")
+    assert "is a bundle already" in refused(capsys, "bundle", bundle, "-o", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "dict.en.txt", "codes", "manifest.json"])
+def test_a_file_that_is_missing_or_changed_is_named(bundle, tmp_path, name, capsys):
+    damaged = shutil.copytree(bundle, tmp_path / "damaged")
+    content = (damaged / name).read_bytes()
+    (damaged / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert f"{damaged / name}: is not what it was when its bundle was made" in refused(capsys, "translate", damaged)
+    (damaged / name).unlink()
+    assert f"{damaged / name}: is missing from its bundle" in refused(capsys, "translate", damaged)
+
+
+def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, tmp_path, capsys):
+    def forged(name, change):
+        folder = shutil.copytree(bundle, tmp_path / name)
+        index = json.loads((folder / "bundle.json").read_text())
+        config = json.loads((folder / "config.json").read_text())
+        change(index, config)
+        (folder / "config.json").write_text(json.dumps(config))
+        index["sha256"]["config.json"] = index["sha256"].get("config.json") and sha256(folder / "config.json")
+        (folder / "bundle.json").write_text(json.dumps(index))
+        return refused(capsys, "translate", folder)
+
+    marker = tmp_path / "executed"
+    code = f"__import__('os').system('touch {marker}')"
+    assert "adaptive_softmax_cutoff" in forged("a", lambda _, c: c["options"].update(adaptive_softmax_cutoff=code))
+    assert not marker.exists()
+    assert "architecture 'fconv'" in forged("b", lambda _, c: c.update(model="fconv"))
+    assert "is no file of its folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
+    assert "format 2, this version reads 1" in forged("d", lambda i, _: i.update(format=2))
+    assert "tied to 'x'" in forged("e", lambda _, c: c["tied"].update(y="x"))
+    assert "beam 1000000: must be from 1 to 1000" in forged("g", lambda _, c: c["generate"].update(beam=10**6))
+    assert "max_len_b [1]: must be a number" in forged("h", lambda _, c: c["generate"].update({"max-len-b": [1]}))
+    assert "options must be a dict" in forged("f", lambda _, c: c.update(options=[1]))
+
+
+def test_a_bundle_that_cannot_be_written_leaves_nothing(translator, tmp_path, monkeypatch):
+    def full(*words):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(bundles, "write_json", full)
+    state = translator.models[0].state_dict()
+    with pytest.raises(OdeTransformerError, match=r"cannot be written.*No space left"):
+        bundles.write(tmp_path / "x", "macaron", {}, state, generate={}, files={}, texts={})
+    assert list(tmp_path.iterdir()) == []
+
+
+# The documentation.
+
+
+def test_the_notebook(run, monkeypatch):
+    """Its code cells, one after the other, on the model of these tests."""
+    notebook = json.loads((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    path = 'path = "runs/quickstart/macaron-tiny"'
+    assert cells[0].count(path) == 1
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    names: dict = {}
+    for cell in cells:
+        exec(cell.replace(path, f"path = {str(run)!r}"), names)
+    assert len(names["translations"]) == len(names["sentences"])
