@@ -140,6 +140,13 @@ VARIANTS = {
     "decoder-rk4-floater": {"arch": "rk4_tiny", "decoder-integrator": "rk4", "position-encoder": "floater"},
     "rk2-sinusoidal-blocks": {"arch": "rk2_tiny", "position-encoder": "sinusoidal"},
     "decoder-polynet": {"arch": "ode_polynet_tiny", "decoder-integrator": "polynet"},
+    "parallel": {"splitting": "parallel"},
+    "parallel-cross-self-attention": {
+        "splitting": "parallel",
+        "cross-self-attention": True,
+        "no-cross-attention": True,
+    },
+    "parallel-rk4": {"arch": "rk4_tiny", "decoder-integrator": "rk4", "splitting": "parallel"},
 }
 # Many options at once, named by the integrators of encoder and decoder: a few such have every value of every option.
 VARIANTS |= {

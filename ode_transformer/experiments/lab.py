@@ -24,8 +24,18 @@ from torch import Tensor, nn
 from ..checkpoints import CheckpointError
 from ..modules.layers import SplitLayer
 from ..numerics.coefficients import weighted_sum
-from ..numerics.integrators import HEUN, INTEGRATORS, ButcherTableau, Multistep, Polynomial, polynomial_step, rk_step
-from ..numerics.splitting import SPLITTINGS, euler, split_step
+from ..numerics.integrators import (
+    EULER,
+    HEUN,
+    INTEGRATORS,
+    RK4,
+    ButcherTableau,
+    Multistep,
+    Polynomial,
+    polynomial_step,
+    rk_step,
+)
+from ..numerics.splitting import SPLITTINGS, Field, split_step
 from ..standalone import check_dictionaries, named, open_model, source_of
 from . import plots, records, runs
 
@@ -47,20 +57,33 @@ def _flow(matrix: Tensor, y: Tensor, t: float) -> Tensor:
 def methods() -> dict[str, tuple[int, Step]]:
     """Every method by name: the exponent of its local error that theory has, and its step (y, h) -> y."""
     f, matrices = _field(_A + _B), {"F": _A, "G": _B}
+    fields = {letter: _field(matrix) for letter, matrix in matrices.items()}
     found: dict[str, tuple[int, Step]] = {}
-
-    def splitting(name: str, solver: str, exponent: int, solve: Callable[[str, Tensor, float], Tensor]) -> None:
-        substeps = list(SPLITTINGS[name])
-        found[f"{name}, {solver}"] = exponent, lambda y, h: split_step(substeps, y, h, solve)
 
     def exact(letter: str, y: Tensor, h: float) -> Tensor:
         return _flow(matrices[letter], y, h)
 
     for name, of_two in SPLITTINGS.items():
-        splitting(name, "exact sub-flows", of_two.order + 1, exact)
-    splitting("lie-trotter", "Euler (Transformer)", 2, lambda u, y, h: euler(_field(matrices[u]), y, h))
-    splitting("strang", "Euler (Macaron)", 2, lambda u, y, h: euler(_field(matrices[u]), y, h))
-    splitting("strang", "Heun (macaron_rk2)", 3, lambda u, y, h: rk_step(_field(matrices[u]), y, HEUN, h))
+        if not of_two.together:  # else there is no error of splitting to measure
+            substeps = list(of_two)
+            found[f"{name}, exact sub-flows"] = (
+                int(of_two.order) + 1,
+                lambda y, h, substeps=substeps: split_step(substeps, y, h, exact),
+            )
+    for name, solver, exponent, method in (
+        ("lie-trotter", "Euler (Transformer)", 2, EULER),
+        ("strang", "Euler (Macaron)", 2, EULER),
+        ("strang", "Heun (macaron_rk2)", 3, HEUN),
+        ("parallel", "Euler", 2, EULER),
+        ("parallel", "Heun", 3, HEUN),
+        ("parallel", "RK4", 5, RK4),
+    ):
+        substeps = SPLITTINGS[name].substeps(fields)
+
+        def solve(u: Field, y: Tensor, h: float, method: ButcherTableau = method) -> Tensor:
+            return rk_step(u, y, method, h)
+
+        found[f"{name}, {solver}"] = exponent, lambda y, h, u=substeps, solve=solve: split_step(u, y, h, solve)
     for name, method in INTEGRATORS.items():
         if isinstance(method, ButcherTableau):
             found[name] = method.order + 1, lambda y, h, method=method: rk_step(f, y, method, h)

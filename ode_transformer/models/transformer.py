@@ -59,7 +59,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
     splitting: SplittingName = option(
         "lie-trotter",
         "how attention and feed-forward take turns: lie-trotter (the Transformer), strang (Macaron), "
-        "strang-swapped (half attention, FFN, half attention)",
+        "strang-swapped (half attention, FFN, half attention), parallel (both from one state)",
     )
     ffn_hidden_layers: int = option(1, "hidden layers of an FFN, without residual between them: 1 or 2")
     integrator: IntegratorName = option(

@@ -4,7 +4,7 @@ A layer splits into attention (F) and feed-forward (G); Euler sub-steps of the L
 layer, and compute the same, in evaluation to the bit. The last F and the last G of a splitting are the stock sub-layers
 under their stock names, so that checkpoints of the Transformer fit; an earlier one is an extra sub-layer with weights
 of its own (``macaron_*``). In a decoder layer F is self-attention; cross-attention (C) follows the last of it, for a
-whole step.
+whole step. Sub-layers that are taken together, cross-attention among them, all read the state that the layer reads.
 
 An integrator of higher order evaluates a layer, or its sub-layers, several times with the same weights: in stages. The
 vector field of a layer is its increment f(y), the sum of what its sub-layers add to y.
@@ -177,7 +177,7 @@ class SplitLayer(nn.Module):
         if isinstance(integrator, Multistep):
             return Field(self, sublayers, context)(y)
         combine = context.coefficients if self.coefficients is None else self.coefficients
-        if integrator == EULER and combine is None:
+        if integrator == EULER and combine is None and not self.options.splitting.together:
             flows = ""  # none is integrated as a field: each sub-layer takes its Euler step, bit for bit as in fairseq
         if flows is None:
             return integrator.step(Field(self, sublayers, context), y, h, combine)
@@ -211,6 +211,7 @@ class SplitLayer(nn.Module):
 class Field:
     """The vector field of some sub-layers of a pre-norm layer in one pass, f(y) = sum of h Sub(LN(y + the sum so far)).
 
+    Sub-layers that are taken together all read y.
     It is never layer(y) - y, which loses bits in half precision. Where the released code's form is asked for, it is F,
     y + f(y). It counts its evaluations, the stages of a step: an attention keeps the keys of each by themselves.
     """
@@ -222,9 +223,9 @@ class Field:
 
     def __call__(self, y: Tensor) -> Tensor:
         """(T, B, C) -> (T, B, C)."""
-        layer, total = self.layer, None
+        layer, total, together = self.layer, None, self.layer.options.splitting.together
         for sublayer in self.sublayers:
-            x = getattr(layer, sublayer.norm)(y if total is None else y + total)
+            x = getattr(layer, sublayer.norm)(y if total is None or together else y + total)
             slope = layer.sub(x, sublayer, self.context, self.stage)
             total = weighted_sum([sublayer.fraction], [slope], total)  # total + h Sub
         self.stage += 1

@@ -68,7 +68,9 @@ class Options:
             ffn_hidden_layers=cfg.ffn_hidden_layers,
             integrator=integrator,
             flows=ODE_FUNCTIONS[str(cfg.ode_function)],
-            released=str(cfg.ode_residual) == "released",
+            # A step of one unweighed stage is the layer itself in both forms.
+            released=str(cfg.ode_residual) == "released"
+            and (integrator != EULER or coefficients not in ("fixed", "ones")),
             coefficients=coefficients,
             gate_sharing=str(cfg.gate_sharing),
             history=str(cfg.encoder_history if side == "encoder" else cfg.decoder_history),
@@ -80,7 +82,7 @@ class Options:
         return options
 
     def _check_layer(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
-        flows = self.splitting.flows
+        flows, function = self.splitting.flows, str(cfg.ode_function)
         if max(map(flows.count, "FG")) > 2:  # of one's own
             raise OdeTransformerError(f"splitting {cfg.splitting!r}: a layer has at most two of each sub-layer")
         if self.ffn_hidden_layers not in (1, 2):
@@ -89,11 +91,12 @@ class Options:
             raise OdeTransformerError(
                 f"--ffn-hidden-layers 2 needs a splitting with one feed-forward, got {cfg.splitting}"
             )
-        weighed = self.coefficients not in ("fixed", "ones")
-        if not getattr(cfg, side).normalize_before and (self.integrator != EULER or weighed):
+        if not getattr(cfg, side).normalize_before:
+            self._check_post_norm(cfg, side, integrator)
+        if self.splitting.together and function != "both":
             raise OdeTransformerError(
-                f"integrator {integrator}, coefficients {cfg.coefficients}: must be euler and fixed in a post-norm "
-                f"{side}, whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
+                f"--ode-function {function}: must be both with --splitting {cfg.splitting}, which takes the sub-layers "
+                "together"
             )
         if isinstance(self.integrator, Multistep):
             for option, value, only in (
@@ -107,6 +110,18 @@ class Options:
             check_coefficients(self.coefficients, self.integrator.stages)
         except ValueError as error:
             raise OdeTransformerError(f"{side} with the integrator {integrator}: {error}") from error
+
+    def _check_post_norm(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
+        instead = f"{side}, whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
+        if self.integrator != EULER or self.coefficients not in ("fixed", "ones"):
+            raise OdeTransformerError(
+                f"integrator {integrator}, coefficients {cfg.coefficients}: must be euler and fixed in a post-norm "
+                f"{instead}"
+            )
+        if self.splitting.together:
+            raise OdeTransformerError(
+                f"--splitting {cfg.splitting}: must not take the sub-layers together in a post-norm {instead}"
+            )
 
     def _check_stack(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
         multistep, part = isinstance(self.integrator, Multistep), getattr(cfg, side)

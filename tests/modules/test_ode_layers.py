@@ -208,6 +208,37 @@ def test_macaron_with_heuns_sub_steps_is_of_third_order_locally(integrator, orde
     assert abs((slopes[:-1] - slopes[1:]).mean().item() - order) < 0.2, errors
 
 
+@pytest.mark.parametrize("released", [False, True])
+@pytest.mark.parametrize("name", ONE_STEP)
+def test_a_parallel_layer_has_no_splitting(name, released, data):
+    """f(y) = attention(y) + FFN(y), both of y; an Euler step of it is the same in the released form."""
+    y, mask = data
+    built = layer(integrator=name, splitting="parallel", ode_residual="released" if released else "paper")
+    (attention, _), (ffn, _) = sub_layers(built, mask)
+
+    def f(x):
+        residual = x if released and name != "euler" else 0
+        return residual + attention(x) + ffn(x)
+
+    method = INTEGRATORS[name]
+    expected = y + f(y) + f(f(y)) if name == "polynet" else rk_step(f, y, method)
+    torch.testing.assert_close(built(y, EncoderContext(mask)), expected, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["euler", "rk4"])
+def test_a_parallel_decoder_layer_meets_the_source_from_the_same_state(name):
+    built = layer(cls=DecoderLayer, splitting="parallel", integrator="euler", decoder_integrator=name)
+    y, source = torch.randn(4, 2, 16, dtype=torch.float64), torch.randn(6, 2, 16, dtype=torch.float64)
+
+    def f(y):
+        x = built.self_attn_layer_norm(y)
+        cross = built.encoder_attn(built.encoder_attn_layer_norm(y), source, source)[0]
+        return built.self_attn(x, x, x)[0] + cross + built.fc2(torch.tanh(built.fc1(built.final_layer_norm(y))))
+
+    ours = built(y, DecoderContext(source))[0]
+    torch.testing.assert_close(ours, rk_step(f, y, INTEGRATORS[name]), atol=1e-6, rtol=1e-6)
+
+
 @pytest.mark.parametrize("integrator", ["heun", "rk4"])
 def test_gradients_of_a_layer(integrator, data):
     built = layer(integrator=integrator, relative_positions="keys-values", encoder_embed_dim=4, encoder_ffn_embed_dim=4)
@@ -298,6 +329,14 @@ def test_a_decoder_layer_of_two_attentions_meets_the_source_after_the_second(fun
         ({"ode_function": "san", "integrator": "leapfrog"}, r"--ode-function san: must be both.*leapfrog"),
         ({"ode_residual": "released", "integrator": "dlcl"}, r"--ode-residual released: must be paper.*dlcl"),
         ({"relative_positions": "keys", "max_relative_length": 0}, r"--max-relative-length 0: must be 1 or more"),
+        (
+            {"splitting": "parallel", "ode_function": "san"},
+            r"--ode-function san: must be both with --splitting parallel",
+        ),
+        (
+            {"splitting": "parallel", "integrator": "euler", "encoder_normalize_before": False},
+            r"--splitting parallel: must not.*post-norm encoder.*--encoder-normalize-before",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_named(options, message):
