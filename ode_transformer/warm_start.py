@@ -316,7 +316,12 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
     reasons += [
         f"--{side}-history {values[f'{side}_history']} normalises what layers hand on"
         for side in ("encoder", "decoder")
-        if str(values[f"{side}_history"]) != "none"
+        if str(values[f"{side}_history"]) not in ("none", "denseformer", "attention")
+    ]
+    reasons += [
+        f"--{side}-history attention begins as the mean of all layers"
+        for side in ("encoder", "decoder")
+        if str(values[f"{side}_history"]) == "attention"
     ]
     if str(values["splitting"]) != "lie-trotter":
         norm = "" if values["encoder_normalize_before"] else ", post-norm"

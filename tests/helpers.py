@@ -140,6 +140,14 @@ VARIANTS = {
     "decoder-rk4-floater": {"arch": "rk4_tiny", "decoder-integrator": "rk4", "position-encoder": "floater"},
     "rk2-sinusoidal-blocks": {"arch": "rk2_tiny", "position-encoder": "sinusoidal"},
     "decoder-polynet": {"arch": "ode_polynet_tiny", "decoder-integrator": "polynet"},
+    "denseformer": {"arch": "rk2_tiny", "encoder-history": "denseformer", "decoder-history": "denseformer"},
+    "attention-history": {"arch": "rk2_tiny", "encoder-history": "attention", "decoder-history": "attention"},
+    "post-norm-denseformer": {
+        "arch": "ode_residual_tiny",
+        **POST_NORM,
+        "encoder-history": "attention",
+        "decoder-history": "denseformer",
+    },
     "parallel": {"splitting": "parallel"},
     "parallel-cross-self-attention": {
         "splitting": "parallel",

@@ -86,7 +86,11 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "none", "relative positions in self-attention: none, keys, or keys-values"
     )
     max_relative_length: int = option(8, "of --relative-positions: distance from which on all are one")
-    encoder_history: HistoryName = option("none", "how encoder layers read those before them")
+    encoder_history: HistoryName = option(
+        "none",
+        "how encoder layers read those before them: residual, dense or learnable_dense (normalised), denseformer "
+        "(learned weights that start as the Transformer), attention (softmax over layers)",
+    )
     decoder_history: HistoryName = option("none", "how decoder layers read those before them")
     word_dropout: float = option(
         0.0, "probability of dropping a word's whole embedding, source and target, in training"

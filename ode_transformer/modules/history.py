@@ -1,8 +1,15 @@
 """What passes between the layers of a stack beside the state: dense connections and multistep schemes.
 
-A *history* mixes the outputs of all earlier layers into the input of the next (Wang et al. 2019, "Learning Deep
-Transformer Models for Machine Translation", DLCL; the ODE Transformer's appendix B has it in every system). With z_0
-the embedding and z_l = LN_l(output of layer l), layer l + 1 reads
+A *history* mixes the outputs of all earlier layers into the input of the next. With y_0 the embedding and y_l the
+output of layer l, layer l + 1 reads
+
+- ``denseformer``: sum_k W[l, k] y_k, W starting as the identity, which is the Transformer itself (Pagliardini et al.
+  2024, "DenseFormer: Enhancing Information Flow in Transformers via Depth Weighted Averaging"; without dilation);
+- ``attention``: sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, w_l starting at 0, which is the mean ("Attention Residuals",
+  arXiv 2603.15031).
+
+The others come from Wang et al. 2019, "Learning Deep Transformer Models for Machine Translation" (DLCL); the ODE
+Transformer's appendix B has them in every system. With z_0 = y_0 and z_l = LN_l(y_l), layer l + 1 reads
 
 - ``residual``: x_l = x_{l-1} + z_l;
 - ``dense``: the mean of z_0 to z_l;
@@ -13,12 +20,13 @@ The names of parameters are those of the released code: ``history.weight`` (all 
 is never used), ``history.layer_norms``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Optional
 
 import torch
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..numerics.coefficients import weighted_sum
 from ..numerics.integrators import Multistep, multistep_step
@@ -60,11 +68,72 @@ class History(Connection):
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
         super().__init__(depth)
         self.pre_norm = pre_norm
-        self.layer_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
 
     def begin(self, past: list, x: Tensor) -> Tensor:
         past.append(x)
         return x
+
+    def follow(self, past: list, y: Tensor) -> Tensor:
+        return self.mix(past, y)
+
+    def mix(self, past: list, z: Tensor) -> Tensor:
+        """z_l (T, B, C) -> what layer l + 1 reads; ``past`` has an entry for z_0 and for every layer before."""
+        raise NotImplementedError
+
+
+class DenseFormer(History):
+    """sum_k W[l, k] y_k, W starting as the identity; a row for each layer, which its upper triangle is no part of."""
+
+    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
+        super().__init__(depth, embed_dim, pre_norm)
+        self.weight = nn.Parameter(torch.eye(depth + 1)[1:])
+
+    def mix(self, past: list, z: Tensor) -> Tensor:
+        past.append(z)
+        return _mixture(self.weight[len(past) - 2], past)
+
+
+class Attention(History):
+    """sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, w_l starting at 0.
+
+    The norm has no gain of its own: w_l would take it in.
+    """
+
+    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
+        super().__init__(depth, embed_dim, pre_norm)
+        self.weight = nn.Parameter(torch.zeros(depth, embed_dim))  # w_1 to w_L
+
+    def begin(self, past: list, x: Tensor) -> Tensor:
+        past.append((x, self._scores(x)))
+        return x
+
+    def mix(self, past: list, z: Tensor) -> Tensor:
+        layer = len(past) - 1
+        past.append((z, self._scores(z)))
+        scores = torch.stack([scores[..., layer] for _, scores in past], dim=-1)  # (T, B, l + 1)
+        weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).type_as(z)
+        return weighted_sum(weights.split(1, dim=-1), [z for z, _ in past])
+
+    def _scores(self, z: Tensor) -> Tensor:
+        # Of all layers at once, (T, B, L), though those before this one never ask: one product in place of l.
+        return F.linear(F.rms_norm(z, z.shape[-1:], eps=1e-5), self.weight)
+
+
+def _mixture(weights: Tensor, past: Sequence[Tensor]) -> Tensor:
+    """sum_k weights[k] past[k], of as many weights as there are states (T, B, C)."""
+    return weighted_sum(list(weights[: len(past)]), past)
+
+
+class NormedHistory(History):
+    """A history of normalised layer outputs, z_l = LN_l(y_l); in a post-norm stack the mixtures are normalised instead.
+
+    Args:
+        depth, embed_dim, pre_norm: as of ``History``.
+    """
+
+    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
+        super().__init__(depth, embed_dim, pre_norm)
+        self.layer_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
 
     def follow(self, past: list, y: Tensor) -> Tensor:
         norm = self.layer_norms[len(past) - 1]
@@ -72,12 +141,8 @@ class History(Connection):
             return self.mix(past, norm(y))
         return norm(self.mix(past, y))
 
-    def mix(self, past: list, z: Tensor) -> Tensor:
-        """z_l (T, B, C) -> what layer l + 1 reads; ``past`` has an entry for z_0 and for every layer before."""
-        raise NotImplementedError
 
-
-class Residual(History):
+class Residual(NormedHistory):
     """x_l = x_{l-1} + z_l."""
 
     def follow(self, past: list, y: Tensor) -> Tensor:
@@ -89,7 +154,7 @@ class Residual(History):
         return past[-1]
 
 
-class Dense(History):
+class Dense(NormedHistory):
     """The mean of z_0 to z_l."""
 
     def mix(self, past: list, z: Tensor) -> Tensor:
@@ -97,7 +162,7 @@ class Dense(History):
         return past[-1] / len(past)
 
 
-class LearnableDense(History):
+class LearnableDense(NormedHistory):
     """sum_k W[l, k] z_k, W starting as the mean."""
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
@@ -111,11 +176,19 @@ class LearnableDense(History):
 
     def mix(self, past: list, z: Tensor) -> Tensor:
         past.append(z)
-        return weighted_sum(list(self.weight[len(past) - 1, : len(past)]), past)
+        return _mixture(self.weight[len(past) - 1], past)
 
 
 HISTORIES: Table[Optional[Callable[[int, int, bool], Connection]]] = Table(
-    "history", {"none": None, "residual": Residual, "dense": Dense, "learnable_dense": LearnableDense}
+    "history",
+    {
+        "none": None,
+        "residual": Residual,
+        "dense": Dense,
+        "learnable_dense": LearnableDense,
+        "denseformer": DenseFormer,
+        "attention": Attention,
+    },
 )
 """(layers, C, pre-norm) -> what stands between the layers."""
 

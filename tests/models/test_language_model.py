@@ -32,6 +32,8 @@ VARIANTS = {
     "multistep": {"decoder-integrator": "multistep", "decoder-history": "none"},
     "macaron": {"splitting": "strang", "relative-positions": "none", "decoder-history": "none"},
     "learned-dense-tied": {"decoder-history": "learnable_dense", "share-decoder-input-output-embed": True},
+    "denseformer": {"decoder-history": "denseformer"},
+    "attention": {"decoder-history": "attention", "splitting": "parallel"},
     "floater": {"position-encoder": "floater"},
     "relative-values": {"relative-positions": "keys-values"},
 }
