@@ -63,7 +63,9 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
     ffn_hidden_layers: int = option(1, "hidden layers of an FFN, without residual between them: 1 or 2")
     integrator: IntegratorName = option(
-        "euler", "how an encoder layer steps: Runge-Kutta (heun is the paper's RK2), polynet, or a multistep scheme"
+        "euler",
+        "how an encoder layer steps: Runge-Kutta (heun is the paper's RK2), polynet, a multistep scheme, or with "
+        "momentum (nesterov, triple; as published with --ode-function substeps)",
     )
     decoder_integrator: IntegratorName = option("euler", "how a decoder layer steps")
     coefficients: CoefficientsName = option(
@@ -94,6 +96,9 @@ class SplitTransformerConfig(FlatTransformerConfig):
     decoder_history: HistoryName = option("none", "how decoder layers read those before them")
     word_dropout: float = option(
         0.0, "probability of dropping a word's whole embedding, source and target, in training"
+    )
+    velocity_embedding: bool = option(
+        False, "with momentum: the velocity starts as an embedding of its own; else at rest"
     )
     position_encoder: PositionEncoderName = option(
         "none",

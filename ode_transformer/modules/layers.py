@@ -23,7 +23,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..numerics.coefficients import Combine, weighted_sum
-from ..numerics.integrators import EULER, Multistep
+from ..numerics.integrators import EULER
 from .attention import RelativeAttention, StagedAttention
 from .options import Options
 from .positions import Biases
@@ -38,12 +38,14 @@ class EncoderContext:
         coefficients: what weighs the stages, if the layers share it.
         biases: what positions add to queries, keys and values of an attention, by its name.
         step_size: h, for whoever studies the equation; a network's is 1.
+        carried: what the integrator carries from layer to layer beside the state, a velocity (T, B, C); None at first.
     """
 
     padding_mask: Optional[Tensor] = None
     coefficients: Optional[Combine] = None
     biases: Mapping[str, Biases] = field(default_factory=dict)
     step_size: float = 1.0
+    carried: Optional[Tensor] = None
 
 
 @dataclass
@@ -70,7 +72,7 @@ class DecoderContext:
         attn_mask: (T, T), of self-attention, minus infinity where it is forbidden.
         padding_mask: (B, T), true where the target is padding; None if there is none.
         need_head_weights: whether the layer returns the weights of cross-attention, for every head.
-        coefficients, biases, step_size: as of ``EncoderContext``.
+        coefficients, biases, step_size, carried: as of ``EncoderContext``.
         memory: what cross-attention keeps; the layer's own.
     """
 
@@ -83,6 +85,7 @@ class DecoderContext:
     coefficients: Optional[Combine] = None
     biases: Mapping[str, Biases] = field(default_factory=dict)
     step_size: float = 1.0
+    carried: Optional[Tensor] = None
     memory: Optional[SourceMemory] = None
 
 
@@ -131,6 +134,14 @@ class SplitLayer(nn.Module):
         self._reset_parameters()
         self.coefficients = self.options.build_coefficients("per-layer", size)
 
+    def _build_velocities(self) -> None:
+        """What is learned where the integrator carries a velocity: once for each field that it integrates."""
+        fields = [rows for rows, integrated in self._fields(self.sublayers) if integrated]
+        velocities = {_name(rows): self.options.build_velocity(self.embed_dim) for rows in fields}
+        self.velocities = nn.ModuleDict(
+            {name: velocity for name, velocity in velocities.items() if velocity is not None}
+        )
+
     def _table(self) -> tuple[Sublayer, ...]:
         """The sub-layers in the order of the splitting."""
         rows, flows = [], self.options.splitting.flows
@@ -165,28 +176,36 @@ class SplitLayer(nn.Module):
                 if "fc" in name:
                     nn.init.xavier_uniform_(module.weight)
 
-    def solve(self, y: Tensor, sublayers: Sequence[Sublayer], context: Context) -> Tensor:
+    def _fields(self, sublayers: Sequence[Sublayer]) -> list[tuple[Sequence[Sublayer], bool]]:
+        """The sub-layers of each field that is solved in turn, and whether the integrator does; else Euler steps do."""
+        flows = self.options.flows
+        if flows is None:
+            return [(sublayers, True)]
+        return [((sublayer,), sublayer.flow in flows) for sublayer in sublayers]
+
+    def solve(self, y: Tensor, sublayers: Sequence[Sublayer], context: Context) -> tuple[Tensor, Optional[Tensor]]:
         """The layer's step from y, (T, B, C); only its increment f(y) for a multistep scheme, which goes over layers.
 
         Args:
             y: the state.
             sublayers: the rows of the table that take part.
             context: of the pass.
+
+        Returns:
+            the state, and what the integrator carries beside it.
         """
-        integrator, flows, h = self.options.integrator, self.options.flows, context.step_size
-        if isinstance(integrator, Multistep):
-            return Field(self, sublayers, context)(y)
+        integrator, carried, h = self.options.integrator, context.carried, context.step_size
         combine = context.coefficients if self.coefficients is None else self.coefficients
-        if integrator == EULER and combine is None and not self.options.splitting.together:
-            flows = ""  # none is integrated as a field: each sub-layer takes its Euler step, bit for bit as in fairseq
-        if flows is None:
-            return integrator.step(Field(self, sublayers, context), y, h, combine)
-        for sublayer in sublayers:
-            if sublayer.flow in flows:
-                y = integrator.step(Field(self, (sublayer,), context), y, h, combine)
+        # Plain Euler steps are taken by each sub-layer, bit for bit as in fairseq.
+        plain = integrator == EULER and combine is None and not self.options.splitting.together
+        for rows, integrated in self._fields(sublayers):
+            if integrated and not plain:
+                own = self.velocities[_name(rows)] if self.velocities else combine
+                y, carried = integrator.step(Field(self, rows, context), y, h, own, carried)
             else:
-                y = self.euler(y, sublayer, context)
-        return y
+                for row in rows:
+                    y = self.euler(y, row, context)
+        return y, carried
 
     def euler(self, y: Tensor, sublayer: Sublayer, context: Context) -> Tensor:
         """Pre-norm: y + h Sub(LN(y)). Post-norm: LN(y + h Sub(y))."""
@@ -205,6 +224,11 @@ class SplitLayer(nn.Module):
         for name in inner:
             x = self.activation_dropout_module(self.activation_fn(getattr(self, name)(x)))
         return self.dropout_module(getattr(self, last)(x))
+
+
+def _name(sublayers: Sequence[Sublayer]) -> str:
+    """A field's name among a layer's modules: that of its one sub-layer's first module, or of them all."""
+    return sublayers[0].modules[0] if len(sublayers) == 1 else "layer"
 
 
 @dataclass
@@ -240,13 +264,18 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         super().__init__(cfg)
         self._build_sublayers(cfg, "encoder")
         self.sublayers = self._table()
+        self._build_velocities()
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
         return self._build_attention(cfg, "encoder", self_attention=True)
 
-    def forward(self, x: Tensor, context: EncoderContext) -> Tensor:
-        """One layer: (T, B, C) -> (T, B, C); of a multistep scheme, which goes over layers, the increment alone."""
-        return self.solve(x, self.sublayers, context)
+    def forward(self, x: Tensor, context: EncoderContext) -> Union[Tensor, tuple[Tensor, Tensor]]:
+        """One layer: (T, B, C) -> (T, B, C); of a multistep scheme, which goes over layers, the increment alone.
+
+        Where the integrator carries something beside the state, that is returned with it.
+        """
+        y, carried = self.solve(x, self.sublayers, context)
+        return y if carried is None else (y, carried)
 
     def sub(self, x: Tensor, sublayer: Sublayer, context: EncoderContext, stage: int) -> Tensor:
         if sublayer.flow == "G":
@@ -278,6 +307,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             after = self.options.splitting.flows.rindex("F") + 1
             cross = Sublayer("C", ("encoder_attn",), "encoder_attn_layer_norm", 1.0)
             self.sublayers = (*self.own_sublayers[:after], cross, *self.own_sublayers[after:])
+        self._build_velocities()
 
     def build_self_attention(
         self, embed_dim: int, cfg: TransformerConfig, add_bias_kv: bool = False, add_zero_attn: bool = False
@@ -288,7 +318,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         width = cfg.encoder.embed_dim
         return self._build_attention(cfg, "decoder", kdim=width, vdim=width, encoder_decoder_attention=True)
 
-    def forward(self, x: Tensor, context: DecoderContext) -> tuple[Tensor, Optional[Tensor], None]:
+    def forward(self, x: Tensor, context: DecoderContext) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         """One layer.
 
         Args:
@@ -297,15 +327,16 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
 
         Returns:
             (T, B, C), of a multistep scheme the increment alone; the weights of cross-attention, (B, T, S), or
-            (H, B, T, S) for every head, or None; None. With several evaluations the weights are the last one's.
+            (H, B, T, S) for every head, or None; what the integrator carries beside the state, or None. With several
+            evaluations the weights are the last one's.
         """
         # Keys and values of the source are the same for every stage: computed once, also where nothing else is cached.
         memory = SourceMemory(context.incremental_state)
         if memory.state is None and self.options.integrator.stages > 1:
             memory.state = {}
         sublayers = self.own_sublayers if context.source is None else self.sublayers
-        x = self.solve(x, sublayers, replace(context, memory=memory))
-        return x, memory.weights, None
+        x, carried = self.solve(x, sublayers, replace(context, memory=memory))
+        return x, memory.weights, carried
 
     def sub(self, x: Tensor, sublayer: Sublayer, context: DecoderContext, stage: int) -> Tensor:
         if sublayer.flow == "F":

@@ -11,8 +11,8 @@ from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
 from ..errors import OdeTransformerError
-from ..numerics.coefficients import build_coefficients, check_coefficients
-from ..numerics.integrators import EULER, Integrator, Multistep, get_integrator, initial_scalars
+from ..numerics.coefficients import Velocity, build_coefficients, check_coefficients
+from ..numerics.integrators import EULER, INTEGRATORS, Integrator, Momentum, Multistep, get_integrator, initial_scalars
 from ..numerics.splitting import Splitting, get_splitting
 from .positions import POSITION_ENCODERS
 
@@ -39,6 +39,7 @@ class Options:
         history: what stands between the layers, a name of ``modules/history.py``.
         relative_positions: of self-attention: none, keys, or keys-values.
         max_relative_length: the distance from which on all relative positions are one.
+        velocity_embedding: whether a velocity starts as an embedding of its own; else at rest.
     """
 
     splitting: Splitting
@@ -51,6 +52,7 @@ class Options:
     history: str
     relative_positions: str
     max_relative_length: int
+    velocity_embedding: bool
 
     @classmethod
     def of(cls, cfg: TransformerConfig, side: str) -> "Options":
@@ -76,6 +78,7 @@ class Options:
             history=str(cfg.encoder_history if side == "encoder" else cfg.decoder_history),
             relative_positions=str(cfg.relative_positions),
             max_relative_length=cfg.max_relative_length,
+            velocity_embedding=cfg.velocity_embedding and isinstance(integrator, Momentum),
         )
         options._check_layer(cfg, side, name)
         options._check_stack(cfg, side, name)
@@ -98,9 +101,9 @@ class Options:
                 f"--ode-function {function}: must be both with --splitting {cfg.splitting}, which takes the sub-layers "
                 "together"
             )
-        if isinstance(self.integrator, Multistep):
+        if isinstance(self.integrator, (Multistep, Momentum)):
             for option, value, only in (
-                ("ode-function", cfg.ode_function, "both"),
+                ("ode-function", function, "both" if isinstance(self.integrator, Multistep) else function),
                 ("ode-residual", cfg.ode_residual, "paper"),
                 ("coefficients", cfg.coefficients, "fixed"),
             ):
@@ -145,10 +148,14 @@ class Options:
 
     def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[nn.Module]:
         """What weighs the stages, where it is shared as named; None where the method does it itself."""
-        if sharing != self.gate_sharing or isinstance(self.integrator, Multistep):
+        if sharing != self.gate_sharing or isinstance(self.integrator, (Multistep, Momentum)):
             return None
         initial = initial_scalars(self.integrator)
         return build_coefficients(self.coefficients, self.integrator.stages, initial, embed_dim)
+
+    def build_velocity(self, embed_dim: int) -> Optional[Velocity]:
+        """What a field with momentum learns; None without."""
+        return Velocity(embed_dim, self.integrator.learns_nu) if isinstance(self.integrator, Momentum) else None
 
 
 # Options, their values that ask for nothing (-1 in released checkpoints), and where the others have no meaning.
@@ -176,6 +183,8 @@ def check_model(cfg: TransformerConfig) -> None:
     for name, idle, of, without in _NEEDS:
         if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
+    if cfg.velocity_embedding:
+        _check_velocity_embedding(cfg)
     if cfg.no_cross_attention and not cfg.cross_self_attention:
         raise OdeTransformerError(
             "--no-cross-attention: needs --cross-self-attention, or nothing reads the encoder and it learns nothing"
@@ -201,6 +210,19 @@ def check_model(cfg: TransformerConfig) -> None:
             raise OdeTransformerError(f"--flow-update-interval {cfg.flow_update_interval}: must be 1 or more")
     if not 0 <= cfg.word_dropout < 1:
         raise OdeTransformerError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
+
+
+def _check_velocity_embedding(cfg: TransformerConfig) -> None:
+    with_velocity = [name for name, method in INTEGRATORS.items() if isinstance(method, Momentum)]
+    if not {str(cfg.integrator), str(cfg.decoder_integrator)} & set(with_velocity):
+        raise OdeTransformerError(
+            "--velocity-embedding: has no meaning without --integrator or --decoder-integrator "
+            f"{' or '.join(with_velocity)}"
+        )
+    if cfg.word_dropout > 0:
+        raise OdeTransformerError(
+            f"--word-dropout {cfg.word_dropout}: must be 0 with --velocity-embedding, which would still tell the word"
+        )
 
 
 def check_encoder_alone(cfg: TransformerConfig) -> None:

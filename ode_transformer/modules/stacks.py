@@ -13,7 +13,8 @@ from typing import Any, Optional
 
 import torch
 from fairseq.distributed import fsdp_wrap
-from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
+from fairseq.models.transformer import Embedding, TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
+from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -58,11 +59,28 @@ class SplitStack(nn.Module):
         options, part = Options.of(cfg, side), getattr(cfg, side)
         self.history = build_connection(options, len(self.layers), part.embed_dim, part.normalize_before)
         self.coefficients = options.build_coefficients("shared", part.embed_dim)
+        self.velocity_tokens = self.velocity_positions = None
+        if options.velocity_embedding:  # of positions too where they are learned; sinusoids are in the state alone
+            tokens, positions = self.embed_tokens, self.embed_positions
+            self.velocity_tokens = Embedding(tokens.num_embeddings, part.embed_dim, tokens.padding_idx)
+            if isinstance(positions, LearnedPositionalEmbedding):
+                size = (positions.num_embeddings - positions.padding_idx - 1, part.embed_dim, positions.padding_idx)
+                self.velocity_positions = PositionalEmbedding(*size, learned=True)
         replace_dropout(self)
 
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
         """Have a position encoder tell the layers about positions. It is the model's child, not the stack's."""
         self.__dict__["position_encoder"] = encoder
+
+    def _velocity(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Optional[Tensor]:
+        """Tokens (B, T) -> the velocity that the first layer reads (T, B, C); None for rest."""
+        if self.velocity_tokens is None:
+            return None
+        new = tokens if incremental_state is None else tokens[:, -1:]
+        v = self.embed_scale * self.velocity_tokens(new)
+        if self.velocity_positions is not None:
+            v = v + self.velocity_positions(tokens, incremental_state=incremental_state)[:, -new.size(1) :]
+        return self.dropout_module(v).transpose(0, 1)
 
     def _layers(self, places: Optional[Iterable[Place]]) -> list[tuple[nn.Module, Place]]:
         """The layers of this pass, each with its place; layer drop leaves some out in training."""
@@ -128,10 +146,12 @@ class Encoder(SplitStack, TransformerEncoderBase):
             x = x * (1 - padding.unsqueeze(-1).type_as(x))
         x = x.transpose(0, 1)  # (S, B, C)
         states, past = [x] if return_all_hiddens else [], []
-        x = self.history.begin(past, x)
+        x, carried = self.history.begin(past, x), self._velocity(src_tokens)
         for layer, place in self._layers(places):
-            context = EncoderContext(padding if padded else None, self.coefficients, place.biases)
-            x = self.history.follow(past, layer(place.add(x), context))
+            context = EncoderContext(padding if padded else None, self.coefficients, place.biases, carried=carried)
+            y = layer(place.add(x), context)
+            y, carried = y if isinstance(y, tuple) else (y, None)
+            x = self.history.follow(past, y)
             if return_all_hiddens:
                 states.append(x)
         if self.layer_norm is not None:
@@ -227,7 +247,7 @@ class Decoder(SplitStack, TransformerDecoderBase):
         if self.cross_self_attention or new.any():
             padding = new
         states, past = [x], []
-        x = self.history.begin(past, x)
+        x, carried = self.history.begin(past, x), self._velocity(prev_output_tokens, incremental_state)
         for i, (layer, place) in enumerate(self._layers(places)):
             context = DecoderContext(
                 source,
@@ -238,8 +258,9 @@ class Decoder(SplitStack, TransformerDecoderBase):
                 need_head_weights=i == alignment_layer,
                 coefficients=self.coefficients,
                 biases=place.biases,
+                carried=carried,
             )
-            y, of_layer, _ = layer(place.add(x), context)
+            y, of_layer, carried = layer(place.add(x), context)
             x = self.history.follow(past, y)
             states.append(x)
             if i == alignment_layer and of_layer is not None:

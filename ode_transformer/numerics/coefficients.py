@@ -120,6 +120,26 @@ class Gates(nn.Module):
         return weighted_sum(self.weights(stages), stages)
 
 
+class Velocity(nn.Module):
+    """What a step with momentum learns: four numbers, and the norm of the velocity.
+
+    Args:
+        embed_dim: C, the width of a velocity.
+        learns_nu: whether nu is learned, or 1.
+    """
+
+    def __init__(self, embed_dim: int, learns_nu: bool):
+        super().__init__()
+        self.raw = nn.Parameter(torch.zeros(3))  # of beta, mu and gamma
+        self.nu = nn.Parameter(torch.ones(())) if learns_nu else None
+        self.norm = nn.LayerNorm(embed_dim)
+
+    def numbers(self) -> tuple[Tensor, Tensor, Tensor, Union[float, Tensor]]:
+        """beta and mu, between 0 and 1, at first 1/2; gamma, positive, at first log 2; nu, at first 1."""
+        beta, mu, gamma = self.raw
+        return beta.sigmoid(), mu.sigmoid(), F.softplus(gamma), 1.0 if self.nu is None else self.nu
+
+
 @dataclass(frozen=True)
 class Rule:
     """How the stages of a step are weighed.

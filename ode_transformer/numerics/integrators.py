@@ -4,13 +4,14 @@ A method is data plus one loop:
 
 - ``ButcherTableau``, an explicit Runge-Kutta method, and ``rk_step``: all evaluations within one layer;
 - ``Polynomial``, PolyNet's powers of one residual function, and ``polynomial_step``: likewise;
-- ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``.
+- ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``;
+- ``Momentum``, a method that carries a velocity from step to step, and ``momentum_step``.
 
-The first two have a method ``step``, which is all that a layer asks of its integrator. All tensors are states of any
-one shape; f: y -> f(y) keeps it. Observed orders are measured in the tests. A method of your own is an entry of
-``INTEGRATORS``.
+Each has a method ``step``, which is all that a layer asks of its integrator. All tensors are states of any one shape;
+f: y -> f(y) keeps it. Observed orders are measured in the tests. A method of your own is an entry of ``INTEGRATORS``.
 
-Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux.
+Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux. Momentum:
+"YuriiFormer: A Suite of Nesterov-Accelerated Transformers" (arXiv 2601.23236), in the form of a reproduction's code.
 """
 
 import math
@@ -18,9 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
+import torch
 from torch import Tensor
 
-from .coefficients import Combine, weighted_sum
+from .coefficients import Combine, Velocity, weighted_sum
 from .splitting import Field
 from .table import Table
 
@@ -82,9 +84,11 @@ class ButcherTableau:
         holds = [all(math.isclose(found, wanted, abs_tol=1e-9) for found, wanted in each) for each in conditions]
         return [*holds, False].index(False)
 
-    def step(self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None) -> Tensor:
-        """``rk_step`` with this method."""
-        return rk_step(f, y, self, h, combine)
+    def step(
+        self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None, carried: Optional[Tensor] = None
+    ) -> tuple[Tensor, Optional[Tensor]]:
+        """``rk_step`` with this method, and what is carried beside the state, as it was."""
+        return rk_step(f, y, self, h, combine), carried
 
 
 EULER = ButcherTableau(((),), (1.0,))
@@ -162,9 +166,11 @@ class Polynomial:
         """Evaluations of f per step."""
         return len(self.weights)
 
-    def step(self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None) -> Tensor:
-        """``polynomial_step`` with this method."""
-        return polynomial_step(f, y, self, h, combine)
+    def step(
+        self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None, carried: Optional[Tensor] = None
+    ) -> tuple[Tensor, Optional[Tensor]]:
+        """``polynomial_step`` with this method, and what is carried beside the state, as it was."""
+        return polynomial_step(f, y, self, h, combine), carried
 
 
 POLYNET = Polynomial((1.0, 1.0))
@@ -219,6 +225,12 @@ class Multistep:
     def stages(self) -> int:
         """Evaluations of f per step."""
         return 1
+
+    def step(
+        self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None, carried: Optional[Tensor] = None
+    ) -> tuple[Tensor, Optional[Tensor]]:
+        """The increment f(y) alone, which ``multistep_step`` reads, and what is carried beside the state."""
+        return f(y), carried
 
 
 def _before(t: int, _: Any) -> dict:
@@ -288,7 +300,88 @@ def multistep_step(
     return weighted_sum([*of_states.values(), *of_increments.values()], terms)
 
 
-Integrator = Union[ButcherTableau, Polynomial, Multistep]
+@dataclass(frozen=True)
+class Momentum:
+    """A velocity v beside the state, with a norm N of a network's own::
+
+        v' = N(beta v + gamma h f(y + mu v)),     y' = y + nu v'
+
+    beta damps the velocity, mu is how far ahead f is evaluated, gamma is the size of the step, and nu how far the
+    velocity carries. Without the norm, with beta = 1 - c h, mu = beta and h gamma in place of gamma, v / h is a speed
+    and this is a method of order 1 for the equation of second order y'' + c y' = gamma f(y). The norm makes the speed
+    a constant: with it, there is no such equation.
+
+    Args:
+        learns_nu: whether nu is learned, starting at 1 (triple momentum), or 1.
+    """
+
+    learns_nu: bool = False
+
+    @property
+    def stages(self) -> int:
+        """Evaluations of f per step."""
+        return 1
+
+    def step(
+        self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Velocity] = None, carried: Optional[Tensor] = None
+    ) -> tuple[Tensor, Tensor]:
+        """``momentum_step``, from rest if no velocity is carried.
+
+        Args:
+            f, y, h: as of ``momentum_step``.
+            combine: the numbers, and the norm.
+            carried: v.
+
+        Returns:
+            y', v'.
+
+        Raises:
+            ValueError: there are no numbers; the method has none of its own.
+        """
+        if combine is None:
+            raise ValueError("a step with momentum needs its numbers beta, mu, gamma and nu")
+        v = torch.zeros_like(y) if carried is None else carried
+        return momentum_step(f, y, v, *combine.numbers(), h=h, norm=combine.norm)
+
+
+NESTEROV = Momentum()
+"""Nesterov's method: the field is evaluated ahead of the state. Six numbers a layer of two sub-layers."""
+
+TRIPLE = Momentum(learns_nu=True)
+"""Nesterov's method with a learned reach of the velocity."""
+
+
+def momentum_step(
+    f: Field,
+    y: Tensor,
+    v: Tensor,
+    beta: Weight,
+    mu: Weight,
+    gamma: Weight,
+    nu: Weight = 1.0,
+    h: float = 1.0,
+    norm: Optional[Callable[[Tensor], Tensor]] = None,
+) -> tuple[Tensor, Tensor]:
+    """One step with momentum, v' = N(beta v + gamma h f(y + mu v)) and y' = y + nu v'.
+
+    Args:
+        f: the field.
+        y: the state.
+        v: the velocity, of its shape.
+        beta, mu, gamma, nu: numbers, or tensors of one.
+        h: the step, or the fraction of it that a splitting gives f.
+        norm: N; None for no norm.
+
+    Returns:
+        y' and v'.
+    """
+    slope = f(weighted_sum([mu], [v], y))
+    v = weighted_sum([beta, gamma], [v, slope if h == 1.0 else h * slope])
+    v = v if norm is None else norm(v)
+    return weighted_sum([nu], [v], y), v
+
+
+Integrator = Union[ButcherTableau, Polynomial, Multistep, Momentum]
 
 INTEGRATORS: Table[Integrator] = Table(
     "integrator",
@@ -304,6 +397,8 @@ INTEGRATORS: Table[Integrator] = Table(
         "leapfrog": LEAPFROG,
         "multistep": LINEAR_MULTISTEP,
         "dlcl": DLCL,
+        "nesterov": NESTEROV,
+        "triple": TRIPLE,
     },
 )
 

@@ -34,6 +34,12 @@ VARIANTS = {
     "learned-dense-tied": {"decoder-history": "learnable_dense", "share-decoder-input-output-embed": True},
     "denseformer": {"decoder-history": "denseformer"},
     "attention": {"decoder-history": "attention", "splitting": "parallel"},
+    "nesterov": {
+        "decoder-integrator": "nesterov",
+        "ode-function": "substeps",
+        "velocity-embedding": True,
+        "decoder-history": "none",
+    },
     "floater": {"position-encoder": "floater"},
     "relative-values": {"relative-positions": "keys-values"},
 }

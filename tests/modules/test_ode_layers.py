@@ -11,10 +11,10 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from ode_transformer.config import to_transformer_config
 from ode_transformer.models.transformer import SplitTransformerConfig
 from ode_transformer.modules.layers import DecoderContext, DecoderLayer, EncoderContext, EncoderLayer
-from ode_transformer.numerics.integrators import INTEGRATORS, RK4, rk_step
+from ode_transformer.numerics.integrators import INTEGRATORS, RK4, ButcherTableau, Polynomial, rk_step
 
 PRECISIONS = [(torch.float32, 1e-6), (torch.float64, 1e-12)]
-ONE_STEP = [name for name in INTEGRATORS if name not in ("leapfrog", "multistep", "dlcl")]
+ONE_STEP = [name for name, method in INTEGRATORS.items() if isinstance(method, (ButcherTableau, Polynomial))]
 
 
 def config(**more) -> TransformerConfig:
@@ -315,6 +315,35 @@ def test_a_decoder_layer_of_two_attentions_meets_the_source_after_the_second(fun
     torch.testing.assert_close(built(y, DecoderContext(source))[0], expected, atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize("splitting", ["lie-trotter", "strang", "parallel"])
+@pytest.mark.parametrize("function", ["both", "substeps"])
+@pytest.mark.parametrize("name", ["nesterov", "triple"])
+def test_a_layer_with_momentum(name, function, splitting, data):
+    """Of the whole layer's increment, or of each sub-layer's; a fraction of the step is one of the field."""
+    if (splitting, function) == ("parallel", "substeps"):
+        pytest.skip("sub-layers that are taken together have no sub-steps")
+    y, mask = data
+    built = layer(integrator=name, splitting=splitting, ode_function=function)
+    subs = sub_layers(built, mask)
+    if function == "both":
+        together = splitting == "parallel"
+        pieces = [("layer", lambda x: sum(f(x) for f, _ in subs) if together else field(subs, x))]
+    else:
+        names = ["macaron_fc1", "self_attn", "fc1"][-len(subs) :]
+        pieces = [(n, lambda x, f=f, h=h: h * f(x)) for n, (f, h) in zip(names, subs, strict=True)]
+    assert set(built.velocities) == {n for n, _ in pieces}
+    x, v = y, 0.5 * y.flip(0)
+    ours = built(y, EncoderContext(mask, carried=v))
+    for n, f in pieces:
+        learned = built.velocities[n]
+        beta, mu = learned.raw[:2].sigmoid()
+        gamma = torch.nn.functional.softplus(learned.raw[2])
+        v = learned.norm(beta * v + gamma * f(x + mu * v))
+        x = x + (v if name == "nesterov" else learned.nu * v)
+    for mine, expected in zip(ours, (x, v), strict=True):
+        torch.testing.assert_close(mine, expected, atol=1e-12, rtol=1e-12)
+
+
 # Bad input
 
 
@@ -325,6 +354,8 @@ def test_a_decoder_layer_of_two_attentions_meets_the_source_after_the_second(fun
         ({"integrator": "rk5"}, r"'rk5'.*heun.*rk4"),
         ({"coefficients": "sigmoid", "integrator": "rk4"}, r"'sigmoid'.*has 4.*scalars"),
         ({"coefficients": "sigmoid", "integrator": "euler"}, r"'sigmoid'.*has 1"),
+        ({"coefficients": "ema", "integrator": "nesterov"}, r"--coefficients ema: must be fixed.*nesterov"),
+        ({"ode_residual": "released", "integrator": "triple"}, r"--ode-residual released: must be paper.*triple"),
         ({"coefficients": "ema", "integrator": "leapfrog"}, r"--coefficients ema: must be fixed.*leapfrog"),
         ({"ode_function": "san", "integrator": "leapfrog"}, r"--ode-function san: must be both.*leapfrog"),
         ({"ode_residual": "released", "integrator": "dlcl"}, r"--ode-residual released: must be paper.*dlcl"),

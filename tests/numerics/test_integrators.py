@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.numerics.coefficients import weighted_sum
+from ode_transformer.numerics.coefficients import Velocity, weighted_sum
 from ode_transformer.numerics.integrators import (
     DLCL,
     EULER,
@@ -15,12 +15,15 @@ from ode_transformer.numerics.integrators import (
     INTEGRATORS,
     LEAPFROG,
     LINEAR_MULTISTEP,
+    NESTEROV,
     POLYNET,
     RK4,
+    TRIPLE,
     ButcherTableau,
     Multistep,
     Polynomial,
     get_integrator,
+    momentum_step,
     multistep_step,
     polynomial_step,
     rk_step,
@@ -118,6 +121,55 @@ def test_a_linear_multistep_scheme_runs_on_another_clock(k):
         y = run_multistep(LINEAR_MULTISTEP, logistic, start, steps, [k] * steps)
         errors.append(abs(y - logistic_solution(start, 1.0 / (2 - k))).item())
     assert abs(observed_order(errors) - 1) < 0.2, errors
+
+
+def damped(steps, c=0.8, mu=None):
+    """A damped oscillator, y'' + c y' = -y from (1, 0), by steps with momentum and without a norm, at time 1."""
+    h = 1.0 / steps
+    y, v = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    for _ in range(steps):
+        y, v = momentum_step(lambda x: -x, y, v, 1 - c * h, 1 - c * h if mu is None else mu, h, h=h)
+    return y.item()
+
+
+@pytest.mark.parametrize("mu", [None, 0.0], ids=["nesterov", "heavy-ball"])
+def test_momentum_is_of_order_1_for_a_damped_equation_of_second_order(mu):
+    c = 0.8
+    omega = math.sqrt(1 - c * c / 4)
+    exact = math.exp(-c / 2) * (math.cos(omega) + c / 2 / omega * math.sin(omega))
+    errors = [abs(damped(steps, c, mu) - exact) for steps in (32, 64, 128, 256)]
+    assert abs(observed_order(errors) - 1) < 0.1, errors
+
+
+def test_a_step_with_momentum_is_its_equation():
+    torch.manual_seed(0)
+    y, v = torch.randn(2, 5, dtype=torch.float64)
+    norm = torch.nn.LayerNorm(5).double()
+    v1 = norm(0.4 * v + 0.7 * 0.5 * logistic(y + 0.3 * v))
+    ours = momentum_step(logistic, y, v, 0.4, 0.3, 0.7, 1.5, h=0.5, norm=norm)
+    for mine, expected in zip(ours, (y + 1.5 * v1, v1), strict=True):
+        torch.testing.assert_close(mine, expected)
+
+
+@pytest.mark.parametrize("method", [NESTEROV, TRIPLE])
+def test_momentum_starts_at_rest_with_the_published_numbers(method):
+    """beta = mu = 1/2, gamma = log 2, nu = 1."""
+    learned = Velocity(5, method.learns_nu).double()
+    y = torch.randn(3, 5, dtype=torch.float64)
+    v1 = learned.norm(math.log(2) * logistic(y))
+    first = method.step(logistic, y, combine=learned)
+    torch.testing.assert_close(first, (y + v1, v1))
+    v2 = learned.norm(v1 / 2 + math.log(2) * logistic(y + v1 + v1 / 2))
+    torch.testing.assert_close(method.step(logistic, first[0], 1.0, learned, first[1]), (y + v1 + v2, v2))
+    assert len(list(learned.parameters())) == (4 if method.learns_nu else 3)
+    with pytest.raises(ValueError, match="needs its numbers"):
+        method.step(logistic, y)
+
+
+def test_gradients_of_momentum():
+    y, v, *numbers = torch.randn(2, 4, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64), *torch.rand(4)
+    inputs = [x.double().requires_grad_() for x in (y, v, *numbers)]
+    assert torch.autograd.gradcheck(lambda *x: momentum_step(logistic, *x, norm=torch.nn.LayerNorm(4).double()), inputs)
 
 
 def test_polynet_is_of_order_1_for_a_linear_field_and_inconsistent_for_others():
