@@ -307,10 +307,12 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
         if name in options and str(options[name]) != str(value) and name not in _INNER
     ]
     coefficients, integrator = str(values["coefficients"]), str(values["integrator"])
-    if coefficients in ("sigmoid", "two-sigmoids", "two-tanh", "ema"):
+    if coefficients in ("sigmoid", "two-sigmoids", "two-tanh", "ema", "ema-channels"):
         reasons.append(f"coefficients {coefficients} are never (1, 0)")
     elif integrator != "euler" and coefficients != "scalars":
         reasons.append(f"integrator {integrator} with coefficients {coefficients} is another step than Euler's")
+    if values["rk_norm"]:
+        reasons.append("rk-norm normalises the state")
     if values["ode_residual"] == "released":
         reasons.append("ode-residual released has the layer itself in the increment's place")
     reasons += [

@@ -171,6 +171,27 @@ VARIANTS = {
         "splitting": "parallel",
         "encoder-history": "denseformer",
         "decoder-history": "none",
+        "decoder-relative-positions": "keys-values",
+    },
+    "pcformer-rk4-released": {
+        "arch": "pcformer_tiny",
+        "integrator": "rk4",
+        "coefficients": "ema-channels",
+        "gate-sharing": "per-layer",
+        "ode-residual": "released",
+        "rk-norm": True,
+    },
+    "pcformer-decoder": {
+        "arch": "pcformer_tiny",
+        "decoder-integrator": "heun",
+        "decoder-history": "corrector",
+        "rk-norm": True,
+    },
+    "corrector-of-euler-steps": {
+        "splitting": "strang",
+        "encoder-history": "corrector",
+        "decoder-history": "corrector",
+        "decoder-relative-positions": "keys",
     },
     "parallel": {"splitting": "parallel"},
     "parallel-cross-self-attention": {

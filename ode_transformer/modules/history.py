@@ -16,11 +16,22 @@ Transformer's appendix B has them in every system. With z_0 = y_0 and z_l = LN_l
 - ``learnable_dense``: sum_k W[l, k] z_k, W starting as that mean.
 
 The last mixture is the stack's output. In a post-norm stack z_l is the output itself, and LN_l normalises x_l.
+
+A *corrector* is a history that has a layer evaluated once more: ``corrector``, of PCformer (Li et al. 2024,
+"Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning", arXiv 2411.03042).
+Layer l + 1 reads x_l, and its own step from there is the prediction P, of any integrator and coefficients. With z' =
+LN'(P), the layer takes a step of Euler's from a mixture of all states so far, and a second mixture is what layer l + 2
+reads::
+
+    c = sum_{k <= l} W[l + 1, k] z_k + W[l + 1, l + 1] z'
+    z_{l+1} = LN(c + f(c))
+    x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
 The names of parameters are those of the released code: ``history.weight`` (all of a square, of which the upper triangle
 is never used), ``history.layer_norms``.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Optional
 
 import torch
@@ -54,6 +65,12 @@ class Connection(nn.Module):
     def follow(self, past: list, y: Tensor) -> Tensor:
         """What a layer returned (T, B, C) -> input of the next, or output of the stack."""
         return y
+
+    def corrector(self, past: list) -> Optional[Callable[[Tensor], Tensor]]:
+        """What tells the next layer, from where its step has arrived, the state (T, B, C) of which it takes a step of
+        Euler's in the end; None if the step stays. It does not change with ``past``, so that it can be called again.
+        """
+        return None
 
 
 class History(Connection):
@@ -124,6 +141,12 @@ def _mixture(weights: Tensor, past: Sequence[Tensor]) -> Tensor:
     return weighted_sum(list(weights[: len(past)]), past)
 
 
+def _means(depth: int) -> Tensor:
+    """Weights of the means of the first states, a row for each number of them: (L + 1, L + 1)."""
+    rows = torch.arange(1, depth + 2, dtype=torch.float)
+    return torch.ones(depth + 1, depth + 1).tril() / rows[:, None]
+
+
 class NormedHistory(History):
     """A history of normalised layer outputs, z_l = LN_l(y_l); in a post-norm stack the mixtures are normalised instead.
 
@@ -167,8 +190,7 @@ class LearnableDense(NormedHistory):
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
         super().__init__(depth, embed_dim, pre_norm)
-        rows = torch.arange(1, depth + 2, dtype=torch.float)
-        self.weight = nn.Parameter(torch.ones(depth + 1, depth + 1).tril() / rows[:, None])
+        self.weight = nn.Parameter(_means(depth))
 
     def begin(self, past: list, x: Tensor) -> Tensor:
         past.append(x)
@@ -177,6 +199,32 @@ class LearnableDense(NormedHistory):
     def mix(self, past: list, z: Tensor) -> Tensor:
         past.append(z)
         return _mixture(self.weight[len(past) - 1], past)
+
+
+class Corrector(NormedHistory):
+    """PCformer's corrector: two matrices W and W_c over the states, each starting as the mean of a row.
+
+    The first rows are never used: the first layer reads the embedding.
+
+    Args:
+        depth, embed_dim, pre_norm: as of ``History``; pre-norm must be true.
+    """
+
+    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
+        super().__init__(depth, embed_dim, pre_norm)
+        self.weight, self.weight_c = (nn.Parameter(_means(depth)) for _ in range(2))
+        self.prediction_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
+
+    def corrector(self, past: list) -> Callable[[Tensor], Tensor]:
+        return partial(self._correct, tuple(past))
+
+    def _correct(self, past: tuple[Tensor, ...], prediction: Tensor) -> Tensor:
+        z = self.prediction_norms[len(past) - 1](prediction)
+        return _mixture(self.weight[len(past)], (*past, z))
+
+    def mix(self, past: list, z: Tensor) -> Tensor:
+        past.append(z)
+        return _mixture(self.weight_c[len(past) - 1], past)
 
 
 HISTORIES: Table[Optional[Callable[[int, int, bool], Connection]]] = Table(
@@ -188,6 +236,7 @@ HISTORIES: Table[Optional[Callable[[int, int, bool], Connection]]] = Table(
         "learnable_dense": LearnableDense,
         "denseformer": DenseFormer,
         "attention": Attention,
+        "corrector": Corrector,
     },
 )
 """(layers, C, pre-norm) -> what stands between the layers."""

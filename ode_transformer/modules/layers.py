@@ -12,7 +12,7 @@ vector field of a layer is its increment f(y), the sum of what its sub-layers ad
 Legend: T positions, S positions of the source, B sentences, C the width, H heads.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Optional, Union
 
@@ -23,7 +23,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..numerics.coefficients import Combine, weighted_sum
-from ..numerics.integrators import EULER
+from ..numerics.integrators import EULER, Norm
 from .attention import RelativeAttention, StagedAttention
 from .options import Options
 from .positions import Biases
@@ -39,6 +39,9 @@ class EncoderContext:
         biases: what positions add to queries, keys and values of an attention, by its name.
         step_size: h, for whoever studies the equation; a network's is 1.
         carried: what the integrator carries from layer to layer beside the state, a velocity (T, B, C); None at first.
+        norms: of the state and of each stage of a Runge-Kutta step, which layers share; None for no norms.
+        correct: where the step has arrived (T, B, C) -> the state of which the layer takes a step of Euler's in the
+            end; None if the step stays.
     """
 
     padding_mask: Optional[Tensor] = None
@@ -46,6 +49,8 @@ class EncoderContext:
     biases: Mapping[str, Biases] = field(default_factory=dict)
     step_size: float = 1.0
     carried: Optional[Tensor] = None
+    norms: Optional[Sequence[Norm]] = None
+    correct: Optional[Callable[[Tensor], Tensor]] = None
 
 
 @dataclass
@@ -72,7 +77,7 @@ class DecoderContext:
         attn_mask: (T, T), of self-attention, minus infinity where it is forbidden.
         padding_mask: (B, T), true where the target is padding; None if there is none.
         need_head_weights: whether the layer returns the weights of cross-attention, for every head.
-        coefficients, biases, step_size, carried: as of ``EncoderContext``.
+        coefficients, biases, step_size, carried, norms, correct: as of ``EncoderContext``.
         memory: what cross-attention keeps; the layer's own.
     """
 
@@ -86,6 +91,8 @@ class DecoderContext:
     biases: Mapping[str, Biases] = field(default_factory=dict)
     step_size: float = 1.0
     carried: Optional[Tensor] = None
+    norms: Optional[Sequence[Norm]] = None
+    correct: Optional[Callable[[Tensor], Tensor]] = None
     memory: Optional[SourceMemory] = None
 
 
@@ -196,15 +203,20 @@ class SplitLayer(nn.Module):
         """
         integrator, carried, h = self.options.integrator, context.carried, context.step_size
         combine = context.coefficients if self.coefficients is None else self.coefficients
+        more = {} if context.norms is None else {"norms": context.norms}  # which Runge-Kutta methods alone know
         # Plain Euler steps are taken by each sub-layer, bit for bit as in fairseq.
         plain = integrator == EULER and combine is None and not self.options.splitting.together
         for rows, integrated in self._fields(sublayers):
             if integrated and not plain:
                 own = self.velocities[_name(rows)] if self.velocities else combine
-                y, carried = integrator.step(Field(self, rows, context), y, h, own, carried)
+                y, carried = integrator.step(Field(self, rows, context), y, h, own, carried, **more)
             else:
                 for row in rows:
                     y = self.euler(y, row, context)
+        if context.correct is not None:
+            y = context.correct(y)
+            increment = Field(self, sublayers, context, stage=integrator.stages).increment(y)
+            y = torch.add(y, increment, alpha=h)
         return y, carried
 
     def euler(self, y: Tensor, sublayer: Sublayer, context: Context) -> Tensor:
@@ -246,14 +258,19 @@ class Field:
     stage: int = 0
 
     def __call__(self, y: Tensor) -> Tensor:
-        """(T, B, C) -> (T, B, C)."""
+        """F(y), (T, B, C) -> (T, B, C)."""
+        increment = self.increment(y)
+        return y + increment if self.layer.options.released else increment
+
+    def increment(self, y: Tensor) -> Tensor:
+        """f(y), (T, B, C) -> (T, B, C)."""
         layer, total, together = self.layer, None, self.layer.options.splitting.together
         for sublayer in self.sublayers:
             x = getattr(layer, sublayer.norm)(y if total is None or together else y + total)
             slope = layer.sub(x, sublayer, self.context, self.stage)
             total = weighted_sum([sublayer.fraction], [slope], total)  # total + h Sub
         self.stage += 1
-        return y + total if layer.options.released else total
+        return total
 
 
 class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
@@ -332,7 +349,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         """
         # Keys and values of the source are the same for every stage: computed once, also where nothing else is cached.
         memory = SourceMemory(context.incremental_state)
-        if memory.state is None and self.options.integrator.stages > 1:
+        if memory.state is None and (self.options.integrator.stages > 1 or context.correct is not None):
             memory.state = {}
         sublayers = self.own_sublayers if context.source is None else self.sublayers
         x, carried = self.solve(x, sublayers, replace(context, memory=memory))

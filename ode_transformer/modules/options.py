@@ -8,11 +8,21 @@ from dataclasses import dataclass
 from typing import Optional
 
 from fairseq.models.transformer import TransformerConfig
+from fairseq.modules import LayerNorm
 from torch import nn
 
 from ..errors import OdeTransformerError
 from ..numerics.coefficients import Velocity, build_coefficients, check_coefficients
-from ..numerics.integrators import EULER, INTEGRATORS, Integrator, Momentum, Multistep, get_integrator, initial_scalars
+from ..numerics.integrators import (
+    EULER,
+    INTEGRATORS,
+    ButcherTableau,
+    Integrator,
+    Momentum,
+    Multistep,
+    get_integrator,
+    initial_scalars,
+)
 from ..numerics.splitting import Splitting, get_splitting
 from .positions import POSITION_ENCODERS
 
@@ -39,6 +49,7 @@ class Options:
         history: what stands between the layers, a name of ``modules/history.py``.
         relative_positions: of self-attention: none, keys, or keys-values.
         max_relative_length: the distance from which on all relative positions are one.
+        rk_norm: whether the stages of a Runge-Kutta step, and the state that they are added to, are normalised.
         velocity_embedding: whether a velocity starts as an embedding of its own; else at rest.
     """
 
@@ -52,6 +63,7 @@ class Options:
     history: str
     relative_positions: str
     max_relative_length: int
+    rk_norm: bool
     velocity_embedding: bool
 
     @classmethod
@@ -76,8 +88,9 @@ class Options:
             coefficients=coefficients,
             gate_sharing=str(cfg.gate_sharing),
             history=str(cfg.encoder_history if side == "encoder" else cfg.decoder_history),
-            relative_positions=str(cfg.relative_positions),
+            relative_positions=relative_positions(cfg)[side],
             max_relative_length=cfg.max_relative_length,
+            rk_norm=cfg.rk_norm and _has_norms(integrator),
             velocity_embedding=cfg.velocity_embedding and isinstance(integrator, Momentum),
         )
         options._check_layer(cfg, side, name)
@@ -135,6 +148,17 @@ class Options:
             )
         if not multistep and self.history == "none":
             return
+        if self.history == "corrector":
+            if not part.normalize_before:
+                raise OdeTransformerError(
+                    f"--{side}-history corrector: needs a pre-norm {side}, --{side}-normalize-before: the norm of a "
+                    "post-norm layer would undo the correction"
+                )
+            if str(cfg.ode_function) != "both":
+                raise OdeTransformerError(
+                    f"--ode-function {cfg.ode_function}: must be both with --{side}-history corrector, which corrects "
+                    "whole layers"
+                )
         if part.layers_to_keep:
             raise OdeTransformerError(
                 f"--{side}-layers-to-keep {part.layers_to_keep}: must not be given with a history, which needs "
@@ -153,16 +177,31 @@ class Options:
         initial = initial_scalars(self.integrator)
         return build_coefficients(self.coefficients, self.integrator.stages, initial, embed_dim)
 
+    def build_norms(self, embed_dim: int) -> Optional[nn.ModuleList]:
+        """The norms of a Runge-Kutta step, which the layers share: of the state, and of each stage; None without."""
+        if not self.rk_norm:
+            return None
+        return nn.ModuleList(LayerNorm(embed_dim) for _ in range(self.integrator.stages + 1))
+
     def build_velocity(self, embed_dim: int) -> Optional[Velocity]:
         """What a field with momentum learns; None without."""
         return Velocity(embed_dim, self.integrator.learns_nu) if isinstance(self.integrator, Momentum) else None
+
+
+def relative_positions(cfg: TransformerConfig) -> dict[str, str]:
+    """The relative positions of each side."""
+    both, decoder = str(cfg.relative_positions), str(cfg.decoder_relative_positions)
+    return {"encoder": both, "decoder": both if decoder == "same" else decoder}
+
+
+def _has_norms(integrator: Integrator) -> bool:
+    return isinstance(integrator, ButcherTableau) and integrator.stages > 1
 
 
 # Options, their values that ask for nothing (-1 in released checkpoints), and where the others have no meaning.
 _NO_BIASES = ("none", "sinusoidal", "learned")
 _NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
 _NEEDS = (
-    ("max_relative_length", (8, -1), "relative_positions", ("none",)),
     ("gate_sharing", ("shared",), "coefficients", ("fixed", "ones")),
     ("position_blocks", ("all",), "position_encoder", ("none",)),
     ("flow_sharing", ("all",), "position_encoder", _NO_BIASES),
@@ -180,9 +219,18 @@ def check_model(cfg: TransformerConfig) -> None:
     Raises:
         OdeTransformerError: there is one.
     """
+    if cfg.max_relative_length not in (8, -1) and set(relative_positions(cfg).values()) == {"none"}:
+        raise OdeTransformerError(
+            f"--max-relative-length {cfg.max_relative_length}: has no meaning with --relative-positions none"
+        )
     for name, idle, of, without in _NEEDS:
         if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
+    if cfg.rk_norm and not any(_has_norms(get_integrator(str(n))) for n in (cfg.integrator, cfg.decoder_integrator)):
+        raise OdeTransformerError(
+            "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
+            "--decoder-integrator"
+        )
     if cfg.velocity_embedding:
         _check_velocity_embedding(cfg)
     if cfg.no_cross_attention and not cfg.cross_self_attention:
@@ -231,7 +279,12 @@ def check_encoder_alone(cfg: TransformerConfig) -> None:
     Raises:
         OdeTransformerError: there is one.
     """
-    for name, idle in (("position_encoder", "none"), ("decoder_integrator", "euler"), ("decoder_history", "none")):
+    for name, idle in (
+        ("position_encoder", "none"),
+        ("decoder_integrator", "euler"),
+        ("decoder_history", "none"),
+        ("decoder_relative_positions", "same"),
+    ):
         if (value := str(getattr(cfg, name))) != idle:
             raise OdeTransformerError(f"{_flag(name)} {value}: must be {idle} for an encoder alone")
 

@@ -70,11 +70,15 @@ class Scalars(nn.Module):
 
 
 class MovingAverage(nn.Module):
-    """gamma_i = a (1 - a)^(n - i) for stage i of n, with one learned a, at first 1/2: later stages count more."""
+    """gamma_i = a (1 - a)^(n - i) for stage i of n, with a learned a, at first 1/2: later stages count more.
 
-    def __init__(self):
+    Args:
+        shape: of a: () for one number, (C,) for one per channel.
+    """
+
+    def __init__(self, *shape: int):
         super().__init__()
-        self.weight = nn.Parameter(torch.tensor(0.5))
+        self.weight = nn.Parameter(torch.full(shape, 0.5))
 
     def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
         """gamma of every stage."""
@@ -168,6 +172,7 @@ COEFFICIENTS: Table[Rule] = Table(
         "two-sigmoids": _gates(2, torch.sigmoid),
         "two-tanh": _gates(2, torch.tanh),
         "ema": Rule(lambda stages, initial, embed_dim: MovingAverage()),
+        "ema-channels": Rule(lambda stages, initial, embed_dim: MovingAverage(embed_dim)),
     },
 )
 

@@ -26,6 +26,8 @@ from .coefficients import Combine, Velocity, weighted_sum
 from .splitting import Field
 from .table import Table
 
+Norm = Callable[[Tensor], Tensor]
+
 
 @dataclass(frozen=True)
 class ButcherTableau:
@@ -85,10 +87,16 @@ class ButcherTableau:
         return [*holds, False].index(False)
 
     def step(
-        self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None, carried: Optional[Tensor] = None
+        self,
+        f: Field,
+        y: Tensor,
+        h: float = 1.0,
+        combine: Optional[Combine] = None,
+        carried: Optional[Tensor] = None,
+        norms: Optional[Sequence[Norm]] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
         """``rk_step`` with this method, and what is carried beside the state, as it was."""
-        return rk_step(f, y, self, h, combine), carried
+        return rk_step(f, y, self, h, combine, norms=norms), carried
 
 
 EULER = ButcherTableau(((),), (1.0,))
@@ -120,8 +128,12 @@ def rk_step(
     h: float = 1.0,
     combine: Optional[Combine] = None,
     t: Optional[float] = None,
+    norms: Optional[Sequence[Norm]] = None,
 ) -> Tensor:
     """One Runge-Kutta step: F_i = h f(y + sum_j a_ij F_j); y + sum_i b_i F_i.
+
+    With norms N_0 to N_n, as PCformer has them (Li et al. 2024), F_1 = h f(y) as ever, but later stages start from
+    N_0(y), and the result is N_0(y) + sum_i b_i N_i(F_i).
 
     Args:
         f: the field, y -> f(y); or (t, y) -> f(t, y) with ``t``.
@@ -130,18 +142,22 @@ def rk_step(
         h: the step.
         combine: turns the stages [F_1, ..., F_n] into the increment, in place of the weights b.
         t: the time at the beginning of the step, where the field depends on it; at stage i it is t + h sum_j a_ij.
+        norms: of the state and of each stage; None for no norms.
 
     Returns:
         The state after the step.
     """
+    start = y if norms is None else norms[0](y)
     stages: list[Tensor] = []
     for row in tableau.a:
-        at = weighted_sum(row, stages, y)
+        at = weighted_sum(row, stages, start) if stages else y
         slope = f(at) if t is None else f(t + h * math.fsum(row), at)
         stages.append(slope if h == 1.0 else h * slope)
+    if norms is not None:
+        stages = [norm(stage) for norm, stage in zip(norms[1:], stages, strict=True)]
     if combine is None:
-        return weighted_sum(tableau.b, stages, y)
-    return y + combine(stages)
+        return weighted_sum(tableau.b, stages, start)
+    return start + combine(stages)
 
 
 @dataclass(frozen=True)
@@ -360,7 +376,7 @@ def momentum_step(
     gamma: Weight,
     nu: Weight = 1.0,
     h: float = 1.0,
-    norm: Optional[Callable[[Tensor], Tensor]] = None,
+    norm: Optional[Norm] = None,
 ) -> tuple[Tensor, Tensor]:
     """One step with momentum, v' = N(beta v + gamma h f(y + mu v)) and y' = y + nu v'.
 

@@ -48,6 +48,7 @@ def test_the_systems_differ_by_what_they_learn():
     learned = {
         "rk2_learnable": 1025, "rk2_scalars": 2, "rk2_two_sigmoids": 2050, "rk2_two_tanh": 2050,
         "ode_leapfrog": -history, "ode_multistep": 5 - history, "ode_dlcl": 36 - history,
+        "pcformer": 1 + history - 6 * 17 * 64,  # and no relative positions in the decoder
     }  # fmt: skip
     for name in SYSTEMS:
         if name != "macaron_rk2":
@@ -267,7 +268,8 @@ def test_checkpointed_activations_recompute_the_stages():
 
 
 @pytest.mark.parametrize(
-    "variant", ["rk2_learnable_tiny", "ode_dlcl_tiny", "decoder-rk2-learnable", "rk2-ema", "nesterov"]
+    "variant",
+    ["rk2_learnable_tiny", "ode_dlcl_tiny", "decoder-rk2-learnable", "rk2-ema", "nesterov", "pcformer-decoder"],
 )
 def test_checkpointed_activations_change_no_gradient(variant):
     """Also those of what the layers share: gates, histories, multistep weights."""
@@ -355,6 +357,16 @@ def test_the_released_form_without_its_history_leaves_the_range_of_half_precisio
         ("rk2_tiny", {"decoder-integrator": "dlcl"}, r"--decoder-history learnable_dense: must be none.*dlcl"),
         ("rk2_tiny", {"encoder-layerdrop": 0.1}, r"--encoder-layerdrop 0\.1: must be 0"),
         (
+            "pcformer_tiny",
+            {"ode-function": "san"},
+            r"--ode-function san: must be both with --encoder-history corrector",
+        ),
+        (
+            "ode_residual_tiny",
+            {"decoder-history": "corrector", "no-decoder-normalize-before": True},
+            r"--decoder-history corrector: needs a pre-norm decoder",
+        ),
+        (
             "rk2_tiny",
             {"encoder-layers-to-keep": "0,1"},
             r"--encoder-layers-to-keep 0,1: must not be given with a history",
@@ -399,6 +411,7 @@ def test_a_checkpoint_of_another_depth_is_named():
     [
         ({"relative-positions": "none", "max-relative-length": 16}, "--max-relative-length 16: has no meaning with"),
         ({"coefficients": "fixed", "gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with"),
+        ({"rk-norm": True, "integrator": "polynet"}, "--rk-norm: has no meaning without a Runge-Kutta"),
         ({"velocity-embedding": True}, "--velocity-embedding: has no meaning without .* nesterov or triple"),
     ],
 )

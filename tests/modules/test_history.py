@@ -124,6 +124,33 @@ def test_attention_over_layers_in_half_precision_outlives_large_states():
     assert h.follow(past, h.begin(past, x)).isfinite().all()
 
 
+def test_a_corrector_is_its_equations(fields):
+    h = history("corrector")
+    x, f, past = torch.randn(5, 2, SIZE, dtype=torch.float64), fields, []
+    ours = h.begin(past, x)
+    for layer in f:
+        c = h.corrector(past)(ours + layer(ours))
+        ours = h.follow(past, c + layer(c))
+
+    z, mixed = [x], x
+    for l in range(DEPTH):  # noqa: E741
+        states = [*z, h.prediction_norms[l](mixed + f[l](mixed))]
+        c = sum(h.weight[l + 1, k] * states[k] for k in range(l + 2))
+        z.append(h.layer_norms[l](c + f[l](c)))
+        mixed = sum(h.weight_c[l + 1, k] * z[k] for k in range(l + 2))
+    torch.testing.assert_close(ours, mixed)
+
+
+def test_a_corrector_can_be_asked_again_when_the_stack_has_gone_on(fields):
+    """As recomputation does."""
+    h, past = history("corrector"), []
+    x = h.begin(past, torch.randn(5, 2, SIZE, dtype=torch.float64))
+    correct = h.corrector(past)
+    before = correct(x)
+    h.follow(past, x)
+    assert torch.equal(correct(x), before)
+
+
 def test_a_learnable_history_starts_as_the_mean(fields):
     x = torch.randn(5, 2, SIZE, dtype=torch.float64)
     dense, learnable = (

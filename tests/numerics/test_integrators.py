@@ -221,6 +221,26 @@ def test_rk2_and_rk4_are_the_papers_equations():
     torch.testing.assert_close(rk_step(logistic, y, RK4), y + (f1 + 2 * f2 + 2 * f3 + f4) / 6)  # 15 to 19
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_step_with_norms(gated):
+    """PCformer's: only the first stage is of y itself; the norms are for what is summed."""
+    torch.manual_seed(0)
+    y = torch.randn(5, dtype=torch.float64)
+    norms = [torch.nn.LayerNorm(5).double() for _ in range(5)]
+    for p in torch.nn.ModuleList(norms).parameters():
+        torch.nn.init.normal_(p)
+    n0, n1, n2, n3, n4 = norms
+    f1 = logistic(y)
+    f2 = logistic(n0(y) + f1 / 2)
+    f3 = logistic(n0(y) + f2 / 2)
+    f4 = logistic(n0(y) + f3)
+    stages = n1(f1), n2(f2), n3(f3), n4(f4)
+    b = (0.4, 0.3, 0.2, 0.1) if gated else RK4.b
+    expected = n0(y) + sum(w * stage for w, stage in zip(b, stages, strict=True))
+    combine = (lambda stages: weighted_sum(b, stages)) if gated else None
+    torch.testing.assert_close(RK4.step(logistic, y, combine=combine, norms=norms)[0], expected)
+
+
 def test_the_multistep_schemes_are_table_7():
     torch.manual_seed(0)
     y, f = list(torch.randn(3, 4).unbind()), list(torch.randn(3, 4).unbind())
