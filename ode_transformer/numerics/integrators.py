@@ -238,6 +238,18 @@ class Multistep:
                 raise ValueError(f"the weights of the states must sum to 1, got {total} at step {t}")
 
     @property
+    def order(self) -> int:
+        """Of convergence with the weights at the start: up to which power of t it is exact, from four states on."""
+        t, learned = 3, self.initial(5) if self.initial else None
+        states, increments = self.states(t, learned), self.increments(t, learned)
+        for q in range(1, 10):
+            found = math.fsum(w * k**q for k, w in states.items())
+            found += math.fsum(w * q * k ** (q - 1) for k, w in increments.items())
+            if not math.isclose(found, (t + 1) ** q):
+                return q - 1
+        return q
+
+    @property
     def stages(self) -> int:
         """Evaluations of f per step."""
         return 1

@@ -110,6 +110,7 @@ def test_the_order_of_multistep_schemes(scheme, order):
         learned = scheme.initial(steps) if scheme.initial else None
         errors.append(abs(run_multistep(scheme, f, start, steps, learned) - solution(start, 1.0)).item())
     assert abs(observed_order(errors) - order) < 0.2, errors
+    assert scheme.order == order
 
 
 @pytest.mark.parametrize("k", [0.5, 1.0, 1.5])
