@@ -247,9 +247,9 @@ def _name(sublayers: Sequence[Sublayer]) -> str:
 class Field:
     """The vector field of some sub-layers of a pre-norm layer in one pass, f(y) = sum of h Sub(LN(y + the sum so far)).
 
-    Sub-layers that are taken together all read y.
-    It is never layer(y) - y, which loses bits in half precision. Where the released code's form is asked for, it is F,
-    y + f(y). It counts its evaluations, the stages of a step: an attention keeps the keys of each by themselves.
+    Sub-layers that are taken together all read y. It is never layer(y) - y, which loses bits in half precision. Where
+    the released code's form is asked for, it is F, y + f(y). It counts its evaluations, the stages of a step: an
+    attention keeps the keys of each by themselves.
     """
 
     layer: SplitLayer
