@@ -34,6 +34,12 @@ VARIANTS = {
     "learned-dense-tied": {"decoder-history": "learnable_dense", "share-decoder-input-output-embed": True},
     "denseformer": {"decoder-history": "denseformer"},
     "attention": {"decoder-history": "attention", "splitting": "parallel"},
+    "corrector": {
+        "decoder-integrator": "heun",
+        "coefficients": "ema",
+        "decoder-history": "corrector",
+        "rk-norm": True,
+    },
     "nesterov": {
         "decoder-integrator": "nesterov",
         "ode-function": "substeps",

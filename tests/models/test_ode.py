@@ -289,7 +289,15 @@ def process_group(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "variant", ["rk2_learnable_tiny", "rk2_scalars_tiny", "ode_dlcl_tiny", "decoder-rk2-learnable"]
+    "variant",
+    [
+        "rk2_learnable_tiny",
+        "rk2_scalars_tiny",
+        "ode_dlcl_tiny",
+        "decoder-rk2-learnable",
+        "pcformer-decoder",
+        "nesterov",
+    ],
 )
 def test_what_layers_share_is_trained_in_parallel_with_recomputed_activations(process_group, variant):
     """PyTorch's DDP takes a parameter's gradient once; fairseq's own checkpointing gives it once a layer."""
@@ -303,10 +311,26 @@ def test_what_layers_share_is_trained_in_parallel_with_recomputed_activations(pr
 # Half precision
 
 FP16_MAX = 65504
+BEYOND = (
+    "pcformer_tiny",
+    "pcformer-rk4-released",
+    "nesterov",
+    "momentum-from-rest",
+    "denseformer",
+    "attention-history",
+)
 
 
 @pytest.mark.parametrize("layers", [24, pytest.param(48, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("form", ["paper", pytest.param("paper-without-history", marks=pytest.mark.full), "released"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "paper",
+        pytest.param("paper-without-history", marks=pytest.mark.full),
+        "released",
+        *(pytest.param(name, marks=pytest.mark.full) for name in BEYOND),
+    ],
+)
 def test_deep_models_stay_finite_in_half_precision(form, layers):
     """Activations at initialisation and through 50 updates in bfloat16, within the range of fp16 as well."""
     values = {"encoder-layers": layers, "decoder-layers": 1, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64}
@@ -315,11 +339,12 @@ def test_deep_models_stay_finite_in_half_precision(form, layers):
     if form == "paper-without-history":
         values["encoder-history"] = "none"
     torch.manual_seed(0)
-    m = small("rk2_learnable_tiny", **values).bfloat16().train()
+    m = small(form if form in BEYOND else "rk2_learnable_tiny", **values).bfloat16().train()
     largest = [0.0]
 
     def watch(_, inputs, output):
-        largest[0] = max(largest[0], output.abs().max().item())
+        state = output[0] if isinstance(output, tuple) else output  # beside a velocity
+        largest[0] = max(largest[0], state.abs().max().item())
 
     for layer in torch.nn.ModuleList.__iter__(m.encoder.layers):
         layer.register_forward_hook(watch)
