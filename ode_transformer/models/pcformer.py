@@ -10,8 +10,8 @@ With f(y) = layer(y) - y, encoder layer l + 1 reads x_l, of which x_0 = z_0 is t
     z_{l+1} = LN_l(c + f(c))
     x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
 
-In the parts of this package: any Runge-Kutta ``--integrator`` is the predictor, ``--coefficients ema`` (one a for the
-stack; with ``--gate-sharing per-layer`` one a layer; ``ema-channels`` one a channel) weighs its stages, and
+In the parts of this package: any Runge-Kutta ``--integrator`` is the predictor, ``--coefficients ema`` (one number for
+the stack; with ``--gate-sharing per-layer`` one per layer; ``ema-channels`` one per channel) weighs its stages, and
 ``--encoder-history corrector`` is the corrector. ``--rk-norm`` adds norms, shared by the layers: the predictor is then
 N_0(x_l) + sum_j a (1 - a)^(n - j) N_j(F_j), and all stages but the first start from N_0(x_l). The decoder takes Euler
 steps and has the learnable dense history, and no relative positions, which the encoder has.

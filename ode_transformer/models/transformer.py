@@ -89,7 +89,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "none", "relative positions in self-attention: none, keys, or keys-values"
     )
     decoder_relative_positions: DecoderRelativePositionsName = option(
-        "same", "those of the decoder, or the same as the encoder's"
+        "same", "relative positions in the decoder's self-attention; same: those of --relative-positions"
     )
     max_relative_length: int = option(8, "of --relative-positions: distance from which on all are one")
     encoder_history: HistoryName = option(
