@@ -312,16 +312,23 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
         if name in options and str(options[name]) != str(value) and name not in _INNER
     ]
     coefficients, integrator = str(values["coefficients"]), str(values["integrator"])
-    if coefficients in ("sigmoid", "two-sigmoids", "two-tanh", "ema"):
+    if coefficients in ("sigmoid", "two-sigmoids", "two-tanh", "ema", "ema-channels"):
         reasons.append(f"coefficients {coefficients} are never (1, 0)")
     elif integrator != "euler" and coefficients != "scalars":
         reasons.append(f"integrator {integrator} with coefficients {coefficients} is another step than Euler's")
+    if values["rk_norm"]:
+        reasons.append("rk-norm normalises the state")
     if values["ode_residual"] == "released":
         reasons.append("ode-residual released has the layer itself in the increment's place")
     reasons += [
         f"--{side}-history {values[f'{side}_history']} normalises what layers hand on"
         for side in ("encoder", "decoder")
-        if str(values[f"{side}_history"]) != "none"
+        if str(values[f"{side}_history"]) not in ("none", "denseformer", "attention")
+    ]
+    reasons += [
+        f"--{side}-history attention begins as the mean of all layers"
+        for side in ("encoder", "decoder")
+        if str(values[f"{side}_history"]) == "attention"
     ]
     if str(values["splitting"]) != "lie-trotter":
         norm = "" if values["encoder_normalize_before"] else ", post-norm"

@@ -5,7 +5,9 @@ components: it is nonlinear, A and B do not commute, and with y = sinh(z) it rea
 and the flows of F and of G alone are known: sinh(exp(t (A + B)) asinh(y)), and so on.
 
 A method of order p has a local error, after one step of size h, of O(h^(p + 1)), and a global one, at t = 1, of O(h^p).
-The exponents are slopes of the logarithm of the error against that of h, in double precision.
+The exponents are slopes of the logarithm of the error against that of h, in double precision. A method that looks at
+earlier states begins with two exact ones. Momentum solves another problem, the equation of second order in time
+y'' + c y' = A y: without a norm its velocity is h y', its damping 1 - c h. What has no order is named with the reason.
 
 In a trained model nobody knows the solution. What one can ask a layer is how far a step of size 1 is from two of size
 1/2: for a method of order p that is the error of the step but for a factor of 1 - 2^-p (Richardson).
@@ -13,19 +15,34 @@ In a trained model nobody knows the solution. What one can ask a layer is how fa
 
 import argparse
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
 
 from ..checkpoints import CheckpointError
+from ..modules.history import Connection
 from ..modules.layers import SplitLayer
-from ..numerics.coefficients import weighted_sum
-from ..numerics.integrators import HEUN, INTEGRATORS, ButcherTableau, Multistep, Polynomial, polynomial_step, rk_step
-from ..numerics.splitting import SPLITTINGS, euler, split_step
+from ..numerics.coefficients import Combine, weighted_sum
+from ..numerics.integrators import (
+    EULER,
+    HEUN,
+    INTEGRATORS,
+    RK4,
+    ButcherTableau,
+    Momentum,
+    Multistep,
+    Polynomial,
+    momentum_step,
+    multistep_step,
+    polynomial_step,
+    rk_step,
+)
+from ..numerics.splitting import SPLITTINGS, Field, split_step
 from ..standalone import check_dictionaries, named, open_model, source_of
 from . import plots, records, runs
 
@@ -33,7 +50,8 @@ _A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=
 _B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=torch.float64)
 _START = torch.tensor([0.6, -0.3, 0.4], dtype=torch.float64)
 
-Step = Callable[[Tensor, float], Tensor]
+DAMPING = 0.8
+"""c of y'' + c y' = f(y), which methods with momentum solve."""
 
 
 def _field(matrix: Tensor) -> Callable[[Tensor], Tensor]:
@@ -44,35 +62,121 @@ def _flow(matrix: Tensor, y: Tensor, t: float) -> Tensor:
     return (torch.linalg.matrix_exp(t * matrix) @ y.asinh()).sinh()
 
 
-def methods() -> dict[str, tuple[int, Step]]:
-    """Every method by name: the exponent of its local error that theory has, and its step (y, h) -> y."""
-    f, matrices = _field(_A + _B), {"F": _A, "G": _B}
-    found: dict[str, tuple[int, Step]] = {}
+def _solution(t: float) -> Tensor:
+    return _flow(_A + _B, _START, t)
 
-    def splitting(name: str, solver: str, exponent: int, solve: Callable[[str, Tensor, float], Tensor]) -> None:
-        substeps = list(SPLITTINGS[name])
-        found[f"{name}, {solver}"] = exponent, lambda y, h: split_step(substeps, y, h, solve)
+
+def _damped(t: float) -> Tensor:
+    """y and y' of y'' + c y' = A y, from the start at rest: (6,)."""
+    one, nothing = torch.eye(3, dtype=torch.float64), torch.zeros(3, 3, dtype=torch.float64)
+    matrix = torch.cat((torch.cat((nothing, one), 1), torch.cat((_A, -DAMPING * one), 1)))
+    return torch.linalg.matrix_exp(t * matrix) @ torch.cat((_START, torch.zeros(3, dtype=torch.float64)))
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method to measure.
+
+    Args:
+        theory: the exponent of its local error that theory has.
+        step: states so far, each h after the one before, the newest last; and h -> the next.
+        solution: of the problem, at a time.
+    """
+
+    theory: int
+    step: Callable[[Sequence[Tensor], float], Tensor]
+    solution: Callable[[float], Tensor] = _solution
+
+
+WITHOUT = {
+    "momentum with the norm of a velocity": "the norm makes the speed a constant, so that no equation has its solution",
+    "the corrector as it starts": "the mean of all states is none of their neighbours",
+    "dense connections, denseformer, attention": "they mix states and solve no equation",
+}
+"""What has no order of convergence, and why."""
+
+
+def methods() -> dict[str, Method]:
+    """Every method by name."""
+    f, matrices = _field(_A + _B), {"F": _A, "G": _B}
+    fields = {letter: _field(matrix) for letter, matrix in matrices.items()}
+    found: dict[str, Method] = {}
+
+    def one_step(name: str, theory: int, step: Callable[[Tensor, float], Tensor]) -> None:
+        found[name] = Method(theory, lambda past, h: step(past[-1], h))
 
     def exact(letter: str, y: Tensor, h: float) -> Tensor:
         return _flow(matrices[letter], y, h)
 
     for name, of_two in SPLITTINGS.items():
-        splitting(name, "exact sub-flows", of_two.order + 1, exact)
-    splitting("lie-trotter", "Euler (Transformer)", 2, lambda u, y, h: euler(_field(matrices[u]), y, h))
-    splitting("strang", "Euler (Macaron)", 2, lambda u, y, h: euler(_field(matrices[u]), y, h))
-    splitting("strang", "Heun (macaron_rk2)", 3, lambda u, y, h: rk_step(_field(matrices[u]), y, HEUN, h))
+        if not of_two.together:  # else there is no error of splitting to measure
+            one_step(f"{name}, exact sub-flows", int(of_two.order) + 1, partial(split_step, list(of_two), step=exact))
+    for name, solver, exponent, method in (
+        ("lie-trotter", "Euler (Transformer)", 2, EULER),
+        ("strang", "Euler (Macaron)", 2, EULER),
+        ("strang", "Heun (macaron_rk2)", 3, HEUN),
+        ("parallel", "Euler", 2, EULER),
+        ("parallel", "Heun", 3, HEUN),
+        ("parallel", "RK4", 5, RK4),
+    ):
+        solve = partial(_rk_step, method)
+        one_step(f"{name}, {solver}", exponent, partial(split_step, SPLITTINGS[name].substeps(fields), step=solve))
     for name, method in INTEGRATORS.items():
         if isinstance(method, ButcherTableau):
-            found[name] = method.order + 1, lambda y, h, method=method: rk_step(f, y, method, h)
+            one_step(name, method.order + 1, partial(_rk_step, method, f))
         elif isinstance(method, Polynomial):
-            found[name] = 2, lambda y, h, method=method: polynomial_step(f, y, method, h)
-    for gate in (0.3, 0.5):
-
-        def combine(stages: list, gate: float = gate) -> Tensor:
-            return weighted_sum([gate, 1 - gate], stages)
-
-        found[f"heun, gate {gate}"] = 3 if gate == 0.5 else 2, lambda y, h, c=combine: rk_step(f, y, HEUN, h, c)
+            one_step(name, 2, lambda y, h, method=method: polynomial_step(f, y, method, h))
+        elif isinstance(method, Multistep):
+            found[name] = Method(method.order + 1, partial(_multistep, method, f))
+        elif isinstance(method, Momentum):
+            found[f"{name}, for a damped equation of second order"] = Method(2, _momentum, _damped)
+    for name, weights, exponent in (
+        ("gate 0.3", (0.3, 0.7), 2),
+        ("gate 0.5", (0.5, 0.5), 3),
+        ("ema of 1/2", (0.25, 0.5), 1),  # which do not sum to 1
+        ("ema of 1", (0.0, 1.0), 2),
+    ):
+        one_step(f"heun, {name}", exponent, partial(_rk_step, HEUN, f, combine=partial(weighted_sum, weights)))
+    for predictor, weights, exponent in (
+        ("heun", (0.0, 1.0, 0.0), 2),
+        ("euler", _SECOND_ORDER, 2),
+        ("heun", _SECOND_ORDER, 3),
+        ("rk4", _SECOND_ORDER, 3),
+    ):
+        of = "the newest state" if weights[1] == 1 else "the mean of prediction and state before"
+        found[f"{predictor}, corrected from {of}"] = Method(
+            exponent, partial(_corrected, INTEGRATORS[predictor], f, weights)
+        )
     return found
+
+
+_SECOND_ORDER = (0.5, 0.0, 0.5)
+"""Weights of the state before, of the newest and of the prediction that give a corrector a second order: the mean of
+y_{n-1} and y_{n+1} is y_n + h^2 / 2 y'', which is what a step of Euler's lacks."""
+
+
+def _rk_step(method: ButcherTableau, f: Field, y: Tensor, h: float, combine: Optional[Combine] = None) -> Tensor:
+    return rk_step(f, y, method, h, combine)
+
+
+def _multistep(scheme: Multistep, f: Field, past: Sequence[Tensor], h: float) -> Tensor:
+    learned = scheme.initial(len(past) + 1) if scheme.initial else None
+    return multistep_step(scheme, past, [h * f(y) for y in past], learned)
+
+
+def _momentum(past: Sequence[Tensor], h: float) -> Tensor:
+    y, speed = past[-1].chunk(2)
+    beta = 1 - DAMPING * h
+    y, v = momentum_step(lambda y: _A @ y, y, h * speed, beta, beta, h, h=h)
+    return torch.cat((y, v / h))
+
+
+def _corrected(
+    predictor: ButcherTableau, f: Field, weights: Sequence[float], past: Sequence[Tensor], h: float
+) -> Tensor:
+    """The corrector without its norms: a step of Euler's from a mixture of the last two states and the prediction."""
+    c = weighted_sum(weights, [*past[-2:], rk_step(f, past[-1], predictor, h)])
+    return c + h * f(c)
 
 
 def slope(sizes: list[float], errors: list[float]) -> float:
@@ -84,19 +188,19 @@ def slope(sizes: list[float], errors: list[float]) -> float:
 def orders() -> list[dict[str, Any]]:
     """Local and global errors of every method at steps of 1/8 to 1/64, and their slopes."""
     steps, rows = [8, 16, 32, 64], []
-    for name, (exponent, step) in methods().items():
+    for name, method in methods().items():
         local, total = [], []
         for n in steps:
-            local.append(float((step(_START, 1 / n) - _flow(_A + _B, _START, 1 / n)).norm()))
-            y = _START
+            past = [method.solution(-1 / n), method.solution(0.0)]
+            local.append(float((method.step(past, 1 / n) - method.solution(1 / n)).norm()))
             for _ in range(n):
-                y = step(y, 1 / n)
-            total.append(float((y - _flow(_A + _B, _START, 1.0)).norm()))
+                past.append(method.step(past, 1 / n))
+            total.append(float((past[-1] - method.solution(1.0)).norm()))
         sizes = [1 / n for n in steps]
         rows.append(
             {
                 "method": name,
-                "theory": exponent,
+                "theory": method.theory,
                 "local": round(slope(sizes, local), 3),
                 "global": round(slope(sizes, total), 3),
                 "sizes": sizes,
@@ -116,6 +220,8 @@ def layers_of(model: nn.Module, path: str | Path) -> dict[str, SplitLayer]:
     Raises:
         CheckpointError: there are none whose step could be halved.
     """
+    history = getattr(model.encoder, "history", None)
+    corrected = history is not None and type(history).corrector is not Connection.corrector
     found = {f"encoder {i + 1}": layer for i, layer in enumerate(nn.ModuleList.__iter__(model.encoder.layers))}
     for name, layer in found.items():
         if not isinstance(layer, SplitLayer):
@@ -124,6 +230,8 @@ def layers_of(model: nn.Module, path: str | Path) -> dict[str, SplitLayer]:
             ("is post-norm, which is no step of an equation", not layer.normalize_before),
             ("has the released code's residual, which has no step size", layer.options.released),
             ("is one of a multistep scheme", isinstance(layer.options.integrator, Multistep)),
+            ("carries a velocity, which a half step would take for one of its own", bool(layer.velocities)),
+            ("is corrected from the states of other layers, which know no half step", corrected),
         ):
             if there:
                 raise CheckpointError(f"{path}: its {name} {trouble}: no layers to measure")
@@ -186,7 +294,7 @@ def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], ou
     figure, axes = pyplot.subplots(1, 1 + bool(layers), figsize=(8 * (1 + bool(layers)), 6), squeeze=False)
     axis = axes[0][0]
     for exponent in sorted({row["theory"] for row in rows}):
-        style = {"color": plots.COLOURS[exponent - 2], "marker": plots.MARKS[exponent - 2], "alpha": 0.8}
+        style = {"color": plots.COLOURS[exponent - 1], "marker": plots.MARKS[exponent - 1], "alpha": 0.8}
         group = [row for row in rows if row["theory"] == exponent]
         for row in group:
             axis.plot(row["sizes"], row["local_errors"], **style)
@@ -253,6 +361,9 @@ def _orders(args: argparse.Namespace) -> int:
     print("|---|---|---|---|")
     for row in rows:
         print(f"| {row['method']} | {row['theory']} | {row['local']:.2f} | {row['global']:.2f} |")
+    print("\nwithout an order:")
+    for name, reason in WITHOUT.items():
+        print(f"  {name}: {reason}")
     if args.checkpoints:
         net_input = source_of(Path(args.text), Path(args.dictionary), args.sentences)
         for path in args.checkpoints:
@@ -265,7 +376,7 @@ def _orders(args: argparse.Namespace) -> int:
             for row in layers[label]:
                 print(f"  {row['layer']:12s} {row['increment']:.4f}  {row['difference']:.4f}")
     if args.output:
-        record = {"what": "orders", "versions": runs.versions(), "methods": rows, "layers": layers}
+        record = {"what": "orders", "versions": runs.versions(), "methods": rows, "without": WITHOUT, "layers": layers}
         if args.checkpoints:
             record |= {"text": args.text, "sentences": len(net_input["src_tokens"])}
         records.write(Path(args.output), record)

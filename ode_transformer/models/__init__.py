@@ -14,6 +14,6 @@ check_requirements()
 os.environ.setdefault("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
 
 from .. import checkpoints, criterion, optim  # noqa: E402, F401
-from . import classification, floater, language_model, macaron, ode, transevolve  # noqa: E402
+from . import classification, floater, language_model, macaron, ode, pcformer, transevolve  # noqa: E402
 
-__all__ = ["classification", "floater", "language_model", "macaron", "ode", "transevolve"]
+__all__ = ["classification", "floater", "language_model", "macaron", "ode", "pcformer", "transevolve"]

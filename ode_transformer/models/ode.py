@@ -39,6 +39,8 @@ Where paper and released code disagree:
 encoder, Heun(FFN_a, 1/2), Heun(attention, 1), Heun(FFN_b, 1/2), each flow Sub(LN(.)). Its local error is of third
 order where Euler sub-steps leave Macaron's at second. Sizes are Macaron's: an FFN has half the inner size, and there is
 neither history nor relative positions, so that the integrator is its one difference.
+
+``pcformer`` is of the same authors' next paper; ``models/pcformer.py`` has its equations.
 """
 
 from collections.abc import Collection
@@ -76,7 +78,7 @@ def _multistep(integrator: str) -> dict:
     return {"integrator": integrator, "encoder_history": "none"}
 
 
-# A row of Tables 1, 2, 3, 7 and 10 each, and its size.
+# A row of Tables 1, 2, 3, 7 and 10 each, and its size; and what is beyond that paper.
 SYSTEMS = {
     "ode_residual": {},
     "rk2": {"integrator": "heun"},
@@ -91,6 +93,12 @@ SYSTEMS = {
     "ode_multistep": _multistep("multistep"),
     "ode_dlcl": _multistep("dlcl"),
     "ode_polynet": {"integrator": "polynet"},
+    "pcformer": {
+        "integrator": "heun",
+        "coefficients": "ema",
+        "encoder_history": "corrector",
+        "decoder_relative_positions": "none",
+    },
     "macaron_rk2": {
         "splitting": "strang",
         "integrator": "heun",
@@ -123,7 +131,7 @@ SIZES = {
     "": Size(_size(512, 8, 6)),
     "_tiny": Size(size(128, 256, 4, 4, dropout=0.3)),
     "_deep": Size(_size(512, 8, 24), (*_TABLE_1, *_TABLE_10, "ode_weight_sharing")),
-    "_big": Size(_size(1024, 16, 6, dropout=0.3), (*_TABLE_1, *_TABLE_10, *_TABLE_7, "macaron_rk2")),
+    "_big": Size(_size(1024, 16, 6, dropout=0.3), (*_TABLE_1, *_TABLE_10, *_TABLE_7, "macaron_rk2", "pcformer")),
     "_big_deep": Size(_size(1024, 16, 12, dropout=0.3), _TABLE_1),
     "_h256_l28": Size(_size(256, 4, 28), ("rk2_learnable",)),
     "_h256_l18": Size(_size(256, 4, 18), ("rk2_learnable",)),

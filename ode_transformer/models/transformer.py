@@ -31,6 +31,7 @@ GateSharingName = ChoiceEnum(list(GATE_SHARING))
 OdeFunctionName = ChoiceEnum(list(ODE_FUNCTIONS))
 OdeResidualName = ChoiceEnum(list(ODE_RESIDUALS))
 RelativePositionsName = ChoiceEnum(list(RELATIVE_POSITIONS))
+DecoderRelativePositionsName = ChoiceEnum(["same", *RELATIVE_POSITIONS])
 HistoryName = ChoiceEnum(HISTORIES.choices())
 PositionEncoderName = ChoiceEnum(POSITION_ENCODERS.choices())
 PositionBlocksName = ChoiceEnum(list(POSITION_BLOCKS))
@@ -59,17 +60,19 @@ class SplitTransformerConfig(FlatTransformerConfig):
     splitting: SplittingName = option(
         "lie-trotter",
         "how attention and feed-forward take turns: lie-trotter (the Transformer), strang (Macaron), "
-        "strang-swapped (half attention, FFN, half attention)",
+        "strang-swapped (half attention, FFN, half attention), parallel (both from one state)",
     )
     ffn_hidden_layers: int = option(1, "hidden layers of an FFN, without residual between them: 1 or 2")
     integrator: IntegratorName = option(
-        "euler", "how an encoder layer steps: Runge-Kutta (heun is the paper's RK2), polynet, or a multistep scheme"
+        "euler",
+        "how an encoder layer steps: Runge-Kutta (heun is the paper's RK2), polynet, a multistep scheme, or with "
+        "momentum (nesterov, triple; as published with --ode-function substeps)",
     )
     decoder_integrator: IntegratorName = option("euler", "how a decoder layer steps")
     coefficients: CoefficientsName = option(
         "fixed",
         "how stages are weighed: fixed (by the method), ones, scalars (learned), sigmoid (g and 1 - g), two-sigmoids, "
-        "two-tanh, ema (a (1 - a)^(n - i), one learned a)",
+        "two-tanh, ema (a (1 - a)^(n - i), one learned a), ema-channels (one per channel)",
     )
     gate_sharing: GateSharingName = option("shared", "learned coefficients: one set, or one a layer")
     ode_function: OdeFunctionName = option(
@@ -85,11 +88,25 @@ class SplitTransformerConfig(FlatTransformerConfig):
     relative_positions: RelativePositionsName = option(
         "none", "relative positions in self-attention: none, keys, or keys-values"
     )
+    decoder_relative_positions: DecoderRelativePositionsName = option(
+        "same", "relative positions in the decoder's self-attention; same: those of --relative-positions"
+    )
     max_relative_length: int = option(8, "of --relative-positions: distance from which on all are one")
-    encoder_history: HistoryName = option("none", "how encoder layers read those before them")
+    encoder_history: HistoryName = option(
+        "none",
+        "how encoder layers read those before them: residual, dense or learnable_dense (normalised), denseformer "
+        "(learned weights that start as the Transformer), attention (softmax over layers), corrector (PCformer's: each "
+        "layer is evaluated once more, from a mixture of its step and those before)",
+    )
     decoder_history: HistoryName = option("none", "how decoder layers read those before them")
     word_dropout: float = option(
         0.0, "probability of dropping a word's whole embedding, source and target, in training"
+    )
+    rk_norm: bool = option(
+        False, "normalise the stages of Runge-Kutta steps where they are added, and the state that they are added to"
+    )
+    velocity_embedding: bool = option(
+        False, "with momentum: the velocity starts as an embedding of its own; else at rest"
     )
     position_encoder: PositionEncoderName = option(
         "none",

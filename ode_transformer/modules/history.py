@@ -1,24 +1,43 @@
 """What passes between the layers of a stack beside the state: dense connections and multistep schemes.
 
-A *history* mixes the outputs of all earlier layers into the input of the next (Wang et al. 2019, "Learning Deep
-Transformer Models for Machine Translation", DLCL; the ODE Transformer's appendix B has it in every system). With z_0
-the embedding and z_l = LN_l(output of layer l), layer l + 1 reads
+A *history* mixes the outputs of all earlier layers into the input of the next. With y_0 the embedding and y_l the
+output of layer l, layer l + 1 reads
+
+- ``denseformer``: sum_k W[l, k] y_k, W starting as the identity, which is the Transformer itself (Pagliardini et al.
+  2024, "DenseFormer: Enhancing Information Flow in Transformers via Depth Weighted Averaging"; without dilation);
+- ``attention``: sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, w_l starting at 0, which is the mean ("Attention Residuals",
+  arXiv 2603.15031).
+
+The others come from Wang et al. 2019, "Learning Deep Transformer Models for Machine Translation" (DLCL); the ODE
+Transformer's appendix B has them in every system. With z_0 = y_0 and z_l = LN_l(y_l), layer l + 1 reads
 
 - ``residual``: x_l = x_{l-1} + z_l;
 - ``dense``: the mean of z_0 to z_l;
 - ``learnable_dense``: sum_k W[l, k] z_k, W starting as that mean.
 
 The last mixture is the stack's output. In a post-norm stack z_l is the output itself, and LN_l normalises x_l.
+
+A *corrector* is a history that has a layer evaluated once more: ``corrector``, of PCformer (Li et al. 2024,
+"Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning", arXiv 2411.03042).
+Layer l + 1 reads x_l, and its own step from there is the prediction P, of any integrator and coefficients. With z' =
+LN'(P), the layer takes a step of Euler's from a mixture of all states so far, and a second mixture is what layer l + 2
+reads::
+
+    c = sum_{k <= l} W[l + 1, k] z_k + W[l + 1, l + 1] z'
+    z_{l+1} = LN(c + f(c))
+    x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
 The names of parameters are those of the released code: ``history.weight`` (all of a square, of which the upper triangle
 is never used), ``history.layer_norms``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Optional
 
 import torch
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..numerics.coefficients import weighted_sum
 from ..numerics.integrators import Multistep, multistep_step
@@ -47,6 +66,12 @@ class Connection(nn.Module):
         """What a layer returned (T, B, C) -> input of the next, or output of the stack."""
         return y
 
+    def corrector(self, past: list) -> Optional[Callable[[Tensor], Tensor]]:
+        """What tells the next layer, from where its step has arrived, the state (T, B, C) of which it takes a step of
+        Euler's in the end; None if the step stays. It does not change with ``past``, so that it can be called again.
+        """
+        return None
+
 
 class History(Connection):
     """A history of layer outputs; a subclass says how it mixes them.
@@ -60,11 +85,78 @@ class History(Connection):
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
         super().__init__(depth)
         self.pre_norm = pre_norm
-        self.layer_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
 
     def begin(self, past: list, x: Tensor) -> Tensor:
         past.append(x)
         return x
+
+    def follow(self, past: list, y: Tensor) -> Tensor:
+        return self.mix(past, y)
+
+    def mix(self, past: list, z: Tensor) -> Tensor:
+        """z_l (T, B, C) -> what layer l + 1 reads; ``past`` has an entry for z_0 and for every layer before."""
+        raise NotImplementedError
+
+
+class DenseFormer(History):
+    """sum_k W[l, k] y_k, W starting as the identity; a row for each layer, which its upper triangle is no part of."""
+
+    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
+        super().__init__(depth, embed_dim, pre_norm)
+        self.weight = nn.Parameter(torch.eye(depth + 1)[1:])
+
+    def mix(self, past: list, z: Tensor) -> Tensor:
+        past.append(z)
+        return _mixture(self.weight[len(past) - 2], past)
+
+
+class Attention(History):
+    """sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, w_l starting at 0.
+
+    The norm has no gain of its own: w_l would take it in.
+    """
+
+    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
+        super().__init__(depth, embed_dim, pre_norm)
+        self.weight = nn.Parameter(torch.zeros(depth, embed_dim))  # w_1 to w_L
+
+    def begin(self, past: list, x: Tensor) -> Tensor:
+        past.append((x, self._scores(x)))
+        return x
+
+    def mix(self, past: list, z: Tensor) -> Tensor:
+        layer = len(past) - 1
+        past.append((z, self._scores(z)))
+        scores = torch.stack([scores[..., layer] for _, scores in past], dim=-1)  # (T, B, l + 1)
+        weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).type_as(z)
+        return weighted_sum(weights.split(1, dim=-1), [z for z, _ in past])
+
+    def _scores(self, z: Tensor) -> Tensor:
+        # Of all layers at once, (T, B, L), though those before this one never ask: one product in place of l.
+        return F.linear(F.rms_norm(z, z.shape[-1:], eps=1e-5), self.weight)
+
+
+def _mixture(weights: Tensor, past: Sequence[Tensor]) -> Tensor:
+    """sum_k weights[k] past[k], of as many weights as there are states (T, B, C)."""
+    return weighted_sum(list(weights[: len(past)]), past)
+
+
+def _means(depth: int) -> Tensor:
+    """Weights of the means of the first states, a row for each number of them: (L + 1, L + 1)."""
+    rows = torch.arange(1, depth + 2, dtype=torch.float)
+    return torch.ones(depth + 1, depth + 1).tril() / rows[:, None]
+
+
+class NormedHistory(History):
+    """A history of normalised layer outputs, z_l = LN_l(y_l); in a post-norm stack the mixtures are normalised instead.
+
+    Args:
+        depth, embed_dim, pre_norm: as of ``History``.
+    """
+
+    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
+        super().__init__(depth, embed_dim, pre_norm)
+        self.layer_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
 
     def follow(self, past: list, y: Tensor) -> Tensor:
         norm = self.layer_norms[len(past) - 1]
@@ -72,12 +164,8 @@ class History(Connection):
             return self.mix(past, norm(y))
         return norm(self.mix(past, y))
 
-    def mix(self, past: list, z: Tensor) -> Tensor:
-        """z_l (T, B, C) -> what layer l + 1 reads; ``past`` has an entry for z_0 and for every layer before."""
-        raise NotImplementedError
 
-
-class Residual(History):
+class Residual(NormedHistory):
     """x_l = x_{l-1} + z_l."""
 
     def follow(self, past: list, y: Tensor) -> Tensor:
@@ -89,7 +177,7 @@ class Residual(History):
         return past[-1]
 
 
-class Dense(History):
+class Dense(NormedHistory):
     """The mean of z_0 to z_l."""
 
     def mix(self, past: list, z: Tensor) -> Tensor:
@@ -97,13 +185,12 @@ class Dense(History):
         return past[-1] / len(past)
 
 
-class LearnableDense(History):
+class LearnableDense(NormedHistory):
     """sum_k W[l, k] z_k, W starting as the mean."""
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
         super().__init__(depth, embed_dim, pre_norm)
-        rows = torch.arange(1, depth + 2, dtype=torch.float)
-        self.weight = nn.Parameter(torch.ones(depth + 1, depth + 1).tril() / rows[:, None])
+        self.weight = nn.Parameter(_means(depth))
 
     def begin(self, past: list, x: Tensor) -> Tensor:
         past.append(x)
@@ -111,11 +198,46 @@ class LearnableDense(History):
 
     def mix(self, past: list, z: Tensor) -> Tensor:
         past.append(z)
-        return weighted_sum(list(self.weight[len(past) - 1, : len(past)]), past)
+        return _mixture(self.weight[len(past) - 1], past)
+
+
+class Corrector(NormedHistory):
+    """PCformer's corrector: two matrices W and W_c over the states, each starting as the mean of a row.
+
+    The first rows are never used: the first layer reads the embedding.
+
+    Args:
+        depth, embed_dim, pre_norm: as of ``History``; pre-norm must be true.
+    """
+
+    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
+        super().__init__(depth, embed_dim, pre_norm)
+        self.weight, self.weight_c = (nn.Parameter(_means(depth)) for _ in range(2))
+        self.prediction_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
+
+    def corrector(self, past: list) -> Callable[[Tensor], Tensor]:
+        return partial(self._correct, tuple(past))
+
+    def _correct(self, past: tuple[Tensor, ...], prediction: Tensor) -> Tensor:
+        z = self.prediction_norms[len(past) - 1](prediction)
+        return _mixture(self.weight[len(past)], (*past, z))
+
+    def mix(self, past: list, z: Tensor) -> Tensor:
+        past.append(z)
+        return _mixture(self.weight_c[len(past) - 1], past)
 
 
 HISTORIES: Table[Optional[Callable[[int, int, bool], Connection]]] = Table(
-    "history", {"none": None, "residual": Residual, "dense": Dense, "learnable_dense": LearnableDense}
+    "history",
+    {
+        "none": None,
+        "residual": Residual,
+        "dense": Dense,
+        "learnable_dense": LearnableDense,
+        "denseformer": DenseFormer,
+        "attention": Attention,
+        "corrector": Corrector,
+    },
 )
 """(layers, C, pre-norm) -> what stands between the layers."""
 

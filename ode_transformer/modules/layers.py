@@ -4,7 +4,7 @@ A layer splits into attention (F) and feed-forward (G); Euler sub-steps of the L
 layer, and compute the same, in evaluation to the bit. The last F and the last G of a splitting are the stock sub-layers
 under their stock names, so that checkpoints of the Transformer fit; an earlier one is an extra sub-layer with weights
 of its own (``macaron_*``). In a decoder layer F is self-attention; cross-attention (C) follows the last of it, for a
-whole step.
+whole step. Sub-layers that are taken together, cross-attention among them, all read the state that the layer reads.
 
 An integrator of higher order evaluates a layer, or its sub-layers, several times with the same weights: in stages. The
 vector field of a layer is its increment f(y), the sum of what its sub-layers add to y.
@@ -12,7 +12,7 @@ vector field of a layer is its increment f(y), the sum of what its sub-layers ad
 Legend: T positions, S positions of the source, B sentences, C the width, H heads.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Optional, Union
 
@@ -23,7 +23,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..numerics.coefficients import Combine, weighted_sum
-from ..numerics.integrators import EULER, Multistep
+from ..numerics.integrators import EULER, Norm
 from .attention import RelativeAttention, StagedAttention
 from .options import Options
 from .positions import Biases
@@ -38,12 +38,19 @@ class EncoderContext:
         coefficients: what weighs the stages, if the layers share it.
         biases: what positions add to queries, keys and values of an attention, by its name.
         step_size: h, for whoever studies the equation; a network's is 1.
+        carried: what the integrator carries from layer to layer beside the state, a velocity (T, B, C); None at first.
+        norms: of the state and of each stage of a Runge-Kutta step, which layers share; None for no norms.
+        correct: where the step has arrived (T, B, C) -> the state of which the layer takes a step of Euler's in the
+            end; None if the step stays.
     """
 
     padding_mask: Optional[Tensor] = None
     coefficients: Optional[Combine] = None
     biases: Mapping[str, Biases] = field(default_factory=dict)
     step_size: float = 1.0
+    carried: Optional[Tensor] = None
+    norms: Optional[Sequence[Norm]] = None
+    correct: Optional[Callable[[Tensor], Tensor]] = None
 
 
 @dataclass
@@ -70,7 +77,7 @@ class DecoderContext:
         attn_mask: (T, T), of self-attention, minus infinity where it is forbidden.
         padding_mask: (B, T), true where the target is padding; None if there is none.
         need_head_weights: whether the layer returns the weights of cross-attention, for every head.
-        coefficients, biases, step_size: as of ``EncoderContext``.
+        coefficients, biases, step_size, carried, norms, correct: as of ``EncoderContext``.
         memory: what cross-attention keeps; the layer's own.
     """
 
@@ -83,6 +90,9 @@ class DecoderContext:
     coefficients: Optional[Combine] = None
     biases: Mapping[str, Biases] = field(default_factory=dict)
     step_size: float = 1.0
+    carried: Optional[Tensor] = None
+    norms: Optional[Sequence[Norm]] = None
+    correct: Optional[Callable[[Tensor], Tensor]] = None
     memory: Optional[SourceMemory] = None
 
 
@@ -131,6 +141,14 @@ class SplitLayer(nn.Module):
         self._reset_parameters()
         self.coefficients = self.options.build_coefficients("per-layer", size)
 
+    def _build_velocities(self) -> None:
+        """What is learned where the integrator carries a velocity: once for each field that it integrates."""
+        fields = [rows for rows, integrated in self._fields(self.sublayers) if integrated]
+        velocities = {_name(rows): self.options.build_velocity(self.embed_dim) for rows in fields}
+        self.velocities = nn.ModuleDict(
+            {name: velocity for name, velocity in velocities.items() if velocity is not None}
+        )
+
     def _table(self) -> tuple[Sublayer, ...]:
         """The sub-layers in the order of the splitting."""
         rows, flows = [], self.options.splitting.flows
@@ -165,28 +183,41 @@ class SplitLayer(nn.Module):
                 if "fc" in name:
                     nn.init.xavier_uniform_(module.weight)
 
-    def solve(self, y: Tensor, sublayers: Sequence[Sublayer], context: Context) -> Tensor:
+    def _fields(self, sublayers: Sequence[Sublayer]) -> list[tuple[Sequence[Sublayer], bool]]:
+        """The sub-layers of each field that is solved in turn, and whether the integrator does; else Euler steps do."""
+        flows = self.options.flows
+        if flows is None:
+            return [(sublayers, True)]
+        return [((sublayer,), sublayer.flow in flows) for sublayer in sublayers]
+
+    def solve(self, y: Tensor, sublayers: Sequence[Sublayer], context: Context) -> tuple[Tensor, Optional[Tensor]]:
         """The layer's step from y, (T, B, C); only its increment f(y) for a multistep scheme, which goes over layers.
 
         Args:
             y: the state.
             sublayers: the rows of the table that take part.
             context: of the pass.
+
+        Returns:
+            the state, and what the integrator carries beside it.
         """
-        integrator, flows, h = self.options.integrator, self.options.flows, context.step_size
-        if isinstance(integrator, Multistep):
-            return Field(self, sublayers, context)(y)
+        integrator, carried, h = self.options.integrator, context.carried, context.step_size
         combine = context.coefficients if self.coefficients is None else self.coefficients
-        if integrator == EULER and combine is None:
-            flows = ""  # none is integrated as a field: each sub-layer takes its Euler step, bit for bit as in fairseq
-        if flows is None:
-            return integrator.step(Field(self, sublayers, context), y, h, combine)
-        for sublayer in sublayers:
-            if sublayer.flow in flows:
-                y = integrator.step(Field(self, (sublayer,), context), y, h, combine)
+        more = {} if context.norms is None else {"norms": context.norms}  # which Runge-Kutta methods alone know
+        # Plain Euler steps are taken by each sub-layer, bit for bit as in fairseq.
+        plain = integrator == EULER and combine is None and not self.options.splitting.together
+        for rows, integrated in self._fields(sublayers):
+            if integrated and not plain:
+                own = self.velocities[_name(rows)] if self.velocities else combine
+                y, carried = integrator.step(Field(self, rows, context), y, h, own, carried, **more)
             else:
-                y = self.euler(y, sublayer, context)
-        return y
+                for row in rows:
+                    y = self.euler(y, row, context)
+        if context.correct is not None:
+            y = context.correct(y)
+            increment = Field(self, sublayers, context, stage=integrator.stages).increment(y)
+            y = torch.add(y, increment, alpha=h)
+        return y, carried
 
     def euler(self, y: Tensor, sublayer: Sublayer, context: Context) -> Tensor:
         """Pre-norm: y + h Sub(LN(y)). Post-norm: LN(y + h Sub(y))."""
@@ -207,12 +238,18 @@ class SplitLayer(nn.Module):
         return self.dropout_module(getattr(self, last)(x))
 
 
+def _name(sublayers: Sequence[Sublayer]) -> str:
+    """A field's name among a layer's modules: that of its one sub-layer's first module, or of them all."""
+    return sublayers[0].modules[0] if len(sublayers) == 1 else "layer"
+
+
 @dataclass
 class Field:
     """The vector field of some sub-layers of a pre-norm layer in one pass, f(y) = sum of h Sub(LN(y + the sum so far)).
 
-    It is never layer(y) - y, which loses bits in half precision. Where the released code's form is asked for, it is F,
-    y + f(y). It counts its evaluations, the stages of a step: an attention keeps the keys of each by themselves.
+    Sub-layers that are taken together all read y. It is never layer(y) - y, which loses bits in half precision. Where
+    the released code's form is asked for, it is F, y + f(y). It counts its evaluations, the stages of a step: an
+    attention keeps the keys of each by themselves.
     """
 
     layer: SplitLayer
@@ -221,14 +258,19 @@ class Field:
     stage: int = 0
 
     def __call__(self, y: Tensor) -> Tensor:
-        """(T, B, C) -> (T, B, C)."""
-        layer, total = self.layer, None
+        """F(y), (T, B, C) -> (T, B, C)."""
+        increment = self.increment(y)
+        return y + increment if self.layer.options.released else increment
+
+    def increment(self, y: Tensor) -> Tensor:
+        """f(y), (T, B, C) -> (T, B, C)."""
+        layer, total, together = self.layer, None, self.layer.options.splitting.together
         for sublayer in self.sublayers:
-            x = getattr(layer, sublayer.norm)(y if total is None else y + total)
+            x = getattr(layer, sublayer.norm)(y if total is None or together else y + total)
             slope = layer.sub(x, sublayer, self.context, self.stage)
             total = weighted_sum([sublayer.fraction], [slope], total)  # total + h Sub
         self.stage += 1
-        return y + total if layer.options.released else total
+        return total
 
 
 class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
@@ -239,13 +281,18 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         super().__init__(cfg)
         self._build_sublayers(cfg, "encoder")
         self.sublayers = self._table()
+        self._build_velocities()
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
         return self._build_attention(cfg, "encoder", self_attention=True)
 
-    def forward(self, x: Tensor, context: EncoderContext) -> Tensor:
-        """One layer: (T, B, C) -> (T, B, C); of a multistep scheme, which goes over layers, the increment alone."""
-        return self.solve(x, self.sublayers, context)
+    def forward(self, x: Tensor, context: EncoderContext) -> Union[Tensor, tuple[Tensor, Tensor]]:
+        """One layer: (T, B, C) -> (T, B, C); of a multistep scheme, which goes over layers, the increment alone.
+
+        Where the integrator carries something beside the state, that is returned with it.
+        """
+        y, carried = self.solve(x, self.sublayers, context)
+        return y if carried is None else (y, carried)
 
     def sub(self, x: Tensor, sublayer: Sublayer, context: EncoderContext, stage: int) -> Tensor:
         if sublayer.flow == "G":
@@ -277,6 +324,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             after = self.options.splitting.flows.rindex("F") + 1
             cross = Sublayer("C", ("encoder_attn",), "encoder_attn_layer_norm", 1.0)
             self.sublayers = (*self.own_sublayers[:after], cross, *self.own_sublayers[after:])
+        self._build_velocities()
 
     def build_self_attention(
         self, embed_dim: int, cfg: TransformerConfig, add_bias_kv: bool = False, add_zero_attn: bool = False
@@ -287,7 +335,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         width = cfg.encoder.embed_dim
         return self._build_attention(cfg, "decoder", kdim=width, vdim=width, encoder_decoder_attention=True)
 
-    def forward(self, x: Tensor, context: DecoderContext) -> tuple[Tensor, Optional[Tensor], None]:
+    def forward(self, x: Tensor, context: DecoderContext) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         """One layer.
 
         Args:
@@ -296,15 +344,16 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
 
         Returns:
             (T, B, C), of a multistep scheme the increment alone; the weights of cross-attention, (B, T, S), or
-            (H, B, T, S) for every head, or None; None. With several evaluations the weights are the last one's.
+            (H, B, T, S) for every head, or None; what the integrator carries beside the state, or None. With several
+            evaluations the weights are the last one's.
         """
         # Keys and values of the source are the same for every stage: computed once, also where nothing else is cached.
         memory = SourceMemory(context.incremental_state)
-        if memory.state is None and self.options.integrator.stages > 1:
+        if memory.state is None and (self.options.integrator.stages > 1 or context.correct is not None):
             memory.state = {}
         sublayers = self.own_sublayers if context.source is None else self.sublayers
-        x = self.solve(x, sublayers, replace(context, memory=memory))
-        return x, memory.weights, None
+        x, carried = self.solve(x, sublayers, replace(context, memory=memory))
+        return x, memory.weights, carried
 
     def sub(self, x: Tensor, sublayer: Sublayer, context: DecoderContext, stage: int) -> Tensor:
         if sublayer.flow == "F":

@@ -8,11 +8,21 @@ from dataclasses import dataclass
 from typing import Optional
 
 from fairseq.models.transformer import TransformerConfig
+from fairseq.modules import LayerNorm
 from torch import nn
 
 from ..errors import OdeTransformerError
-from ..numerics.coefficients import build_coefficients, check_coefficients
-from ..numerics.integrators import EULER, Integrator, Multistep, get_integrator, initial_scalars
+from ..numerics.coefficients import Velocity, build_coefficients, check_coefficients
+from ..numerics.integrators import (
+    EULER,
+    INTEGRATORS,
+    ButcherTableau,
+    Integrator,
+    Momentum,
+    Multistep,
+    get_integrator,
+    initial_scalars,
+)
 from ..numerics.splitting import Splitting, get_splitting
 from .positions import POSITION_ENCODERS
 
@@ -39,6 +49,8 @@ class Options:
         history: what stands between the layers, a name of ``modules/history.py``.
         relative_positions: of self-attention: none, keys, or keys-values.
         max_relative_length: the distance from which on all relative positions are one.
+        rk_norm: whether the stages of a Runge-Kutta step, and the state that they are added to, are normalised.
+        velocity_embedding: whether a velocity starts as an embedding of its own; else at rest.
     """
 
     splitting: Splitting
@@ -51,6 +63,8 @@ class Options:
     history: str
     relative_positions: str
     max_relative_length: int
+    rk_norm: bool
+    velocity_embedding: bool
 
     @classmethod
     def of(cls, cfg: TransformerConfig, side: str) -> "Options":
@@ -68,19 +82,23 @@ class Options:
             ffn_hidden_layers=cfg.ffn_hidden_layers,
             integrator=integrator,
             flows=ODE_FUNCTIONS[str(cfg.ode_function)],
-            released=str(cfg.ode_residual) == "released",
+            # A step of one unweighed stage is the layer itself in both forms.
+            released=str(cfg.ode_residual) == "released"
+            and (integrator != EULER or coefficients not in ("fixed", "ones")),
             coefficients=coefficients,
             gate_sharing=str(cfg.gate_sharing),
             history=str(cfg.encoder_history if side == "encoder" else cfg.decoder_history),
-            relative_positions=str(cfg.relative_positions),
+            relative_positions=relative_positions(cfg)[side],
             max_relative_length=cfg.max_relative_length,
+            rk_norm=cfg.rk_norm and _has_norms(integrator),
+            velocity_embedding=cfg.velocity_embedding and isinstance(integrator, Momentum),
         )
         options._check_layer(cfg, side, name)
         options._check_stack(cfg, side, name)
         return options
 
     def _check_layer(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
-        flows = self.splitting.flows
+        flows, function = self.splitting.flows, str(cfg.ode_function)
         if max(map(flows.count, "FG")) > 2:  # of one's own
             raise OdeTransformerError(f"splitting {cfg.splitting!r}: a layer has at most two of each sub-layer")
         if self.ffn_hidden_layers not in (1, 2):
@@ -89,15 +107,16 @@ class Options:
             raise OdeTransformerError(
                 f"--ffn-hidden-layers 2 needs a splitting with one feed-forward, got {cfg.splitting}"
             )
-        weighed = self.coefficients not in ("fixed", "ones")
-        if not getattr(cfg, side).normalize_before and (self.integrator != EULER or weighed):
+        if not getattr(cfg, side).normalize_before:
+            self._check_post_norm(cfg, side, integrator)
+        if self.splitting.together and function != "both":
             raise OdeTransformerError(
-                f"integrator {integrator}, coefficients {cfg.coefficients}: must be euler and fixed in a post-norm "
-                f"{side}, whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
+                f"--ode-function {function}: must be both with --splitting {cfg.splitting}, which takes the sub-layers "
+                "together"
             )
-        if isinstance(self.integrator, Multistep):
+        if isinstance(self.integrator, (Multistep, Momentum)):
             for option, value, only in (
-                ("ode-function", cfg.ode_function, "both"),
+                ("ode-function", function, "both" if isinstance(self.integrator, Multistep) else function),
                 ("ode-residual", cfg.ode_residual, "paper"),
                 ("coefficients", cfg.coefficients, "fixed"),
             ):
@@ -108,6 +127,18 @@ class Options:
         except ValueError as error:
             raise OdeTransformerError(f"{side} with the integrator {integrator}: {error}") from error
 
+    def _check_post_norm(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
+        instead = f"{side}, whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
+        if self.integrator != EULER or self.coefficients not in ("fixed", "ones"):
+            raise OdeTransformerError(
+                f"integrator {integrator}, coefficients {cfg.coefficients}: must be euler and fixed in a post-norm "
+                f"{instead}"
+            )
+        if self.splitting.together:
+            raise OdeTransformerError(
+                f"--splitting {cfg.splitting}: must not take the sub-layers together in a post-norm {instead}"
+            )
+
     def _check_stack(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
         multistep, part = isinstance(self.integrator, Multistep), getattr(cfg, side)
         if multistep and self.history != "none":
@@ -117,6 +148,17 @@ class Options:
             )
         if not multistep and self.history == "none":
             return
+        if self.history == "corrector":
+            if not part.normalize_before:
+                raise OdeTransformerError(
+                    f"--{side}-history corrector: needs a pre-norm {side}, --{side}-normalize-before: the norm of a "
+                    "post-norm layer would undo the correction"
+                )
+            if str(cfg.ode_function) != "both":
+                raise OdeTransformerError(
+                    f"--ode-function {cfg.ode_function}: must be both with --{side}-history corrector, which corrects "
+                    "whole layers"
+                )
         if part.layers_to_keep:
             raise OdeTransformerError(
                 f"--{side}-layers-to-keep {part.layers_to_keep}: must not be given with a history, which needs "
@@ -130,17 +172,36 @@ class Options:
 
     def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[nn.Module]:
         """What weighs the stages, where it is shared as named; None where the method does it itself."""
-        if sharing != self.gate_sharing or isinstance(self.integrator, Multistep):
+        if sharing != self.gate_sharing or isinstance(self.integrator, (Multistep, Momentum)):
             return None
         initial = initial_scalars(self.integrator)
         return build_coefficients(self.coefficients, self.integrator.stages, initial, embed_dim)
+
+    def build_norms(self, embed_dim: int) -> Optional[nn.ModuleList]:
+        """The norms of a Runge-Kutta step, which the layers share: of the state, and of each stage; None without."""
+        if not self.rk_norm:
+            return None
+        return nn.ModuleList(LayerNorm(embed_dim) for _ in range(self.integrator.stages + 1))
+
+    def build_velocity(self, embed_dim: int) -> Optional[Velocity]:
+        """What a field with momentum learns; None without."""
+        return Velocity(embed_dim, self.integrator.learns_nu) if isinstance(self.integrator, Momentum) else None
+
+
+def relative_positions(cfg: TransformerConfig) -> dict[str, str]:
+    """The relative positions of each side."""
+    both, decoder = str(cfg.relative_positions), str(cfg.decoder_relative_positions)
+    return {"encoder": both, "decoder": both if decoder == "same" else decoder}
+
+
+def _has_norms(integrator: Integrator) -> bool:
+    return isinstance(integrator, ButcherTableau) and integrator.stages > 1
 
 
 # Options, their values that ask for nothing (-1 in released checkpoints), and where the others have no meaning.
 _NO_BIASES = ("none", "sinusoidal", "learned")
 _NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
 _NEEDS = (
-    ("max_relative_length", (8, -1), "relative_positions", ("none",)),
     ("gate_sharing", ("shared",), "coefficients", ("fixed", "ones")),
     ("position_blocks", ("all",), "position_encoder", ("none",)),
     ("flow_sharing", ("all",), "position_encoder", _NO_BIASES),
@@ -158,9 +219,20 @@ def check_model(cfg: TransformerConfig) -> None:
     Raises:
         OdeTransformerError: there is one.
     """
+    if cfg.max_relative_length not in (8, -1) and set(relative_positions(cfg).values()) == {"none"}:
+        raise OdeTransformerError(
+            f"--max-relative-length {cfg.max_relative_length}: has no meaning with --relative-positions none"
+        )
     for name, idle, of, without in _NEEDS:
         if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
+    if cfg.rk_norm and not any(_has_norms(get_integrator(str(n))) for n in (cfg.integrator, cfg.decoder_integrator)):
+        raise OdeTransformerError(
+            "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
+            "--decoder-integrator"
+        )
+    if cfg.velocity_embedding:
+        _check_velocity_embedding(cfg)
     if cfg.no_cross_attention and not cfg.cross_self_attention:
         raise OdeTransformerError(
             "--no-cross-attention: needs --cross-self-attention, or nothing reads the encoder and it learns nothing"
@@ -188,13 +260,31 @@ def check_model(cfg: TransformerConfig) -> None:
         raise OdeTransformerError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
 
 
+def _check_velocity_embedding(cfg: TransformerConfig) -> None:
+    with_velocity = [name for name, method in INTEGRATORS.items() if isinstance(method, Momentum)]
+    if not {str(cfg.integrator), str(cfg.decoder_integrator)} & set(with_velocity):
+        raise OdeTransformerError(
+            "--velocity-embedding: has no meaning without --integrator or --decoder-integrator "
+            f"{' or '.join(with_velocity)}"
+        )
+    if cfg.word_dropout > 0:
+        raise OdeTransformerError(
+            f"--word-dropout {cfg.word_dropout}: must be 0 with --velocity-embedding, which would still tell the word"
+        )
+
+
 def check_encoder_alone(cfg: TransformerConfig) -> None:
     """Refuse options that an encoder without a decoder cannot heed.
 
     Raises:
         OdeTransformerError: there is one.
     """
-    for name, idle in (("position_encoder", "none"), ("decoder_integrator", "euler"), ("decoder_history", "none")):
+    for name, idle in (
+        ("position_encoder", "none"),
+        ("decoder_integrator", "euler"),
+        ("decoder_history", "none"),
+        ("decoder_relative_positions", "same"),
+    ):
         if (value := str(getattr(cfg, name))) != idle:
             raise OdeTransformerError(f"{_flag(name)} {value}: must be {idle} for an encoder alone")
 

@@ -6,6 +6,7 @@ The passes are written out here, as fairseq 0.12.3 makes them but for what the l
 Legend: T positions, S positions of the source, B sentences, C the width, H heads.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import partial
@@ -13,10 +14,12 @@ from typing import Any, Optional
 
 import torch
 from fairseq.distributed import fsdp_wrap
-from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
+from fairseq.models.transformer import Embedding, TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
+from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..numerics.coefficients import Gates
 from .dropout import replace_dropout
 from .history import build_connection
 from .layers import DecoderContext, DecoderLayer, EncoderContext, EncoderLayer
@@ -49,6 +52,15 @@ def wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 
+_RELEASED_NAMES = (
+    (r"gate_linear\.", "coefficients.gate."),
+    (r"history\.rouge_predictions_norm\.", "history.prediction_norms."),
+    (r"residual_norm\.", "stage_norms.0."),
+    (r"RK_norm\.(\d+)", lambda match: f"stage_norms.{int(match[1]) + 1}"),
+)
+"""Names of parameters in released encoders, as patterns, and ours."""
+
+
 class SplitStack(nn.Module):
     """What our encoder and decoder have beside fairseq's: what stands between layers, what they share, positions."""
 
@@ -58,11 +70,29 @@ class SplitStack(nn.Module):
         options, part = Options.of(cfg, side), getattr(cfg, side)
         self.history = build_connection(options, len(self.layers), part.embed_dim, part.normalize_before)
         self.coefficients = options.build_coefficients("shared", part.embed_dim)
+        self.stage_norms = options.build_norms(part.embed_dim)
+        self.velocity_tokens = self.velocity_positions = None
+        if options.velocity_embedding:  # of positions too where they are learned; sinusoids are in the state alone
+            tokens, positions = self.embed_tokens, self.embed_positions
+            self.velocity_tokens = Embedding(tokens.num_embeddings, part.embed_dim, tokens.padding_idx)
+            if isinstance(positions, LearnedPositionalEmbedding):
+                size = (positions.num_embeddings - positions.padding_idx - 1, part.embed_dim, positions.padding_idx)
+                self.velocity_positions = PositionalEmbedding(*size, learned=True)
         replace_dropout(self)
 
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
         """Have a position encoder tell the layers about positions. It is the model's child, not the stack's."""
         self.__dict__["position_encoder"] = encoder
+
+    def _velocity(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Optional[Tensor]:
+        """Tokens (B, T) -> the velocity that the first layer reads (T, B, C); None for rest."""
+        if self.velocity_tokens is None:
+            return None
+        new = tokens if incremental_state is None else tokens[:, -1:]
+        v = self.embed_scale * self.velocity_tokens(new)
+        if self.velocity_positions is not None:
+            v = v + self.velocity_positions(tokens, incremental_state=incremental_state)[:, -new.size(1) :]
+        return self.dropout_module(v).transpose(0, 1)
 
     def _layers(self, places: Optional[Iterable[Place]]) -> list[tuple[nn.Module, Place]]:
         """The layers of this pass, each with its place; layer drop leaves some out in training."""
@@ -128,10 +158,19 @@ class Encoder(SplitStack, TransformerEncoderBase):
             x = x * (1 - padding.unsqueeze(-1).type_as(x))
         x = x.transpose(0, 1)  # (S, B, C)
         states, past = [x] if return_all_hiddens else [], []
-        x = self.history.begin(past, x)
+        x, carried = self.history.begin(past, x), self._velocity(src_tokens)
         for layer, place in self._layers(places):
-            context = EncoderContext(padding if padded else None, self.coefficients, place.biases)
-            x = self.history.follow(past, layer(place.add(x), context))
+            context = EncoderContext(
+                padding if padded else None,
+                self.coefficients,
+                place.biases,
+                carried=carried,
+                norms=self.stage_norms,
+                correct=self.history.corrector(past),
+            )
+            y = layer(place.add(x), context)
+            y, carried = y if isinstance(y, tuple) else (y, None)
+            x = self.history.follow(past, y)
             if return_all_hiddens:
                 states.append(x)
         if self.layer_norm is not None:
@@ -148,14 +187,24 @@ class Encoder(SplitStack, TransformerEncoderBase):
         }
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
-        """Bring names up to date; those of the released ODE Transformer's coefficients among them."""
-        for old, new in (
-            ("gate_linear.weight", "gate.weight"),
-            ("gate_linear.bias", "gate.bias"),
-            ("alpha", "weight"),
-        ):
-            if f"{name}.{old}" in state_dict:
-                state_dict[f"{name}.coefficients.{new}"] = state_dict.pop(f"{name}.{old}")
+        """Bring names up to date; those of the released ODE Transformer's and PCformer's encoders among them."""
+        for key in [key for key in state_dict if key.startswith(f"{name}.")]:
+            for old, new in _RELEASED_NAMES:
+                if re.match(old, renamed := key.removeprefix(f"{name}.")):
+                    state_dict[f"{name}.{re.sub(old, new, renamed)}"] = state_dict.pop(key)
+        layers = list(nn.ModuleList.__iter__(self.layers))
+        if layers and layers[0].options.integrator.stages > 2:  # for which the released code has gates and no use
+            for part in ("weight", "bias"):
+                state_dict.pop(f"{name}.coefficients.gate.{part}", None)
+        alpha = state_dict.pop(f"{name}.alpha", None)
+        if alpha is not None and not isinstance(self.coefficients, Gates):  # which have no use for it
+            own = {f"{name}.coefficients": self.coefficients}
+            if len(alpha) == len(layers) and layers[0].coefficients is not None:  # a row per layer
+                own = {f"{name}.layers.{i}.coefficients": layer.coefficients for i, layer in enumerate(layers)}
+            rows = alpha if len(own) > 1 else [alpha]
+            for (key, coefficients), row in zip(own.items(), rows, strict=True):
+                weight = getattr(coefficients, "weight", row)
+                state_dict[f"{key}.weight"] = row.reshape(weight.shape) if row.numel() == weight.numel() else row
         return super().upgrade_state_dict_named(state_dict, name)
 
 
@@ -227,7 +276,7 @@ class Decoder(SplitStack, TransformerDecoderBase):
         if self.cross_self_attention or new.any():
             padding = new
         states, past = [x], []
-        x = self.history.begin(past, x)
+        x, carried = self.history.begin(past, x), self._velocity(prev_output_tokens, incremental_state)
         for i, (layer, place) in enumerate(self._layers(places)):
             context = DecoderContext(
                 source,
@@ -238,8 +287,11 @@ class Decoder(SplitStack, TransformerDecoderBase):
                 need_head_weights=i == alignment_layer,
                 coefficients=self.coefficients,
                 biases=place.biases,
+                carried=carried,
+                norms=self.stage_norms,
+                correct=self.history.corrector(past),
             )
-            y, of_layer, _ = layer(place.add(x), context)
+            y, of_layer, carried = layer(place.add(x), context)
             x = self.history.follow(past, y)
             states.append(x)
             if i == alignment_layer and of_layer is not None:

@@ -70,11 +70,15 @@ class Scalars(nn.Module):
 
 
 class MovingAverage(nn.Module):
-    """gamma_i = a (1 - a)^(n - i) for stage i of n, with one learned a, at first 1/2: later stages count more."""
+    """gamma_i = a (1 - a)^(n - i) for stage i of n, with a learned a, at first 1/2: later stages count more.
 
-    def __init__(self):
+    Args:
+        shape: of a: () for one number, (C,) for one per channel.
+    """
+
+    def __init__(self, *shape: int):
         super().__init__()
-        self.weight = nn.Parameter(torch.tensor(0.5))
+        self.weight = nn.Parameter(torch.full(shape, 0.5))
 
     def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
         """gamma of every stage."""
@@ -120,6 +124,26 @@ class Gates(nn.Module):
         return weighted_sum(self.weights(stages), stages)
 
 
+class Velocity(nn.Module):
+    """What a step with momentum learns: four numbers, and the norm of the velocity.
+
+    Args:
+        embed_dim: C, the width of a velocity.
+        learns_nu: whether nu is learned, or 1.
+    """
+
+    def __init__(self, embed_dim: int, learns_nu: bool):
+        super().__init__()
+        self.raw = nn.Parameter(torch.zeros(3))  # of beta, mu and gamma
+        self.nu = nn.Parameter(torch.ones(())) if learns_nu else None
+        self.norm = nn.LayerNorm(embed_dim)
+
+    def numbers(self) -> tuple[Tensor, Tensor, Tensor, Union[float, Tensor]]:
+        """beta and mu, between 0 and 1, at first 1/2; gamma, positive, at first log 2; nu, at first 1."""
+        beta, mu, gamma = self.raw
+        return beta.sigmoid(), mu.sigmoid(), F.softplus(gamma), 1.0 if self.nu is None else self.nu
+
+
 @dataclass(frozen=True)
 class Rule:
     """How the stages of a step are weighed.
@@ -148,6 +172,7 @@ COEFFICIENTS: Table[Rule] = Table(
         "two-sigmoids": _gates(2, torch.sigmoid),
         "two-tanh": _gates(2, torch.tanh),
         "ema": Rule(lambda stages, initial, embed_dim: MovingAverage()),
+        "ema-channels": Rule(lambda stages, initial, embed_dim: MovingAverage(embed_dim)),
     },
 )
 

@@ -4,13 +4,14 @@ A method is data plus one loop:
 
 - ``ButcherTableau``, an explicit Runge-Kutta method, and ``rk_step``: all evaluations within one layer;
 - ``Polynomial``, PolyNet's powers of one residual function, and ``polynomial_step``: likewise;
-- ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``.
+- ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``;
+- ``Momentum``, a method that carries a velocity from step to step, and ``momentum_step``.
 
-The first two have a method ``step``, which is all that a layer asks of its integrator. All tensors are states of any
-one shape; f: y -> f(y) keeps it. Observed orders are measured in the tests. A method of your own is an entry of
-``INTEGRATORS``.
+Each has a method ``step``, which is all that a layer asks of its integrator. All tensors are states of any one shape;
+f: y -> f(y) keeps it. Observed orders are measured in the tests. A method of your own is an entry of ``INTEGRATORS``.
 
-Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux.
+Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux. Momentum:
+"YuriiFormer: A Suite of Nesterov-Accelerated Transformers" (arXiv 2601.23236), in the form of a reproduction's code.
 """
 
 import math
@@ -18,11 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
+import torch
 from torch import Tensor
 
-from .coefficients import Combine, weighted_sum
+from .coefficients import Combine, Velocity, weighted_sum
 from .splitting import Field
 from .table import Table
+
+Norm = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -82,9 +86,17 @@ class ButcherTableau:
         holds = [all(math.isclose(found, wanted, abs_tol=1e-9) for found, wanted in each) for each in conditions]
         return [*holds, False].index(False)
 
-    def step(self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None) -> Tensor:
-        """``rk_step`` with this method."""
-        return rk_step(f, y, self, h, combine)
+    def step(
+        self,
+        f: Field,
+        y: Tensor,
+        h: float = 1.0,
+        combine: Optional[Combine] = None,
+        carried: Optional[Tensor] = None,
+        norms: Optional[Sequence[Norm]] = None,
+    ) -> tuple[Tensor, Optional[Tensor]]:
+        """``rk_step`` with this method, and what is carried beside the state, as it was."""
+        return rk_step(f, y, self, h, combine, norms=norms), carried
 
 
 EULER = ButcherTableau(((),), (1.0,))
@@ -116,8 +128,12 @@ def rk_step(
     h: float = 1.0,
     combine: Optional[Combine] = None,
     t: Optional[float] = None,
+    norms: Optional[Sequence[Norm]] = None,
 ) -> Tensor:
     """One Runge-Kutta step: F_i = h f(y + sum_j a_ij F_j); y + sum_i b_i F_i.
+
+    With norms N_0 to N_n, as PCformer has them (Li et al. 2024), F_1 = h f(y) as ever, but later stages start from
+    N_0(y), and the result is N_0(y) + sum_i b_i N_i(F_i).
 
     Args:
         f: the field, y -> f(y); or (t, y) -> f(t, y) with ``t``.
@@ -126,18 +142,22 @@ def rk_step(
         h: the step.
         combine: turns the stages [F_1, ..., F_n] into the increment, in place of the weights b.
         t: the time at the beginning of the step, where the field depends on it; at stage i it is t + h sum_j a_ij.
+        norms: of the state and of each stage; None for no norms.
 
     Returns:
         The state after the step.
     """
+    start = y if norms is None else norms[0](y)
     stages: list[Tensor] = []
     for row in tableau.a:
-        at = weighted_sum(row, stages, y)
+        at = weighted_sum(row, stages, start) if stages else y
         slope = f(at) if t is None else f(t + h * math.fsum(row), at)
         stages.append(slope if h == 1.0 else h * slope)
+    if norms is not None:
+        stages = [norm(stage) for norm, stage in zip(norms[1:], stages, strict=True)]
     if combine is None:
-        return weighted_sum(tableau.b, stages, y)
-    return y + combine(stages)
+        return weighted_sum(tableau.b, stages, start)
+    return start + combine(stages)
 
 
 @dataclass(frozen=True)
@@ -162,9 +182,11 @@ class Polynomial:
         """Evaluations of f per step."""
         return len(self.weights)
 
-    def step(self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None) -> Tensor:
-        """``polynomial_step`` with this method."""
-        return polynomial_step(f, y, self, h, combine)
+    def step(
+        self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None, carried: Optional[Tensor] = None
+    ) -> tuple[Tensor, Optional[Tensor]]:
+        """``polynomial_step`` with this method, and what is carried beside the state, as it was."""
+        return polynomial_step(f, y, self, h, combine), carried
 
 
 POLYNET = Polynomial((1.0, 1.0))
@@ -216,9 +238,27 @@ class Multistep:
                 raise ValueError(f"the weights of the states must sum to 1, got {total} at step {t}")
 
     @property
+    def order(self) -> int:
+        """Of convergence with the weights at the start: up to which power of t it is exact, from four states on."""
+        t, learned = 3, self.initial(5) if self.initial else None
+        states, increments = self.states(t, learned), self.increments(t, learned)
+        for q in range(1, 10):
+            found = math.fsum(w * k**q for k, w in states.items())
+            found += math.fsum(w * q * k ** (q - 1) for k, w in increments.items())
+            if not math.isclose(found, (t + 1) ** q):
+                return q - 1
+        return q
+
+    @property
     def stages(self) -> int:
         """Evaluations of f per step."""
         return 1
+
+    def step(
+        self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None, carried: Optional[Tensor] = None
+    ) -> tuple[Tensor, Optional[Tensor]]:
+        """The increment f(y) alone, which ``multistep_step`` reads, and what is carried beside the state."""
+        return f(y), carried
 
 
 def _before(t: int, _: Any) -> dict:
@@ -288,7 +328,88 @@ def multistep_step(
     return weighted_sum([*of_states.values(), *of_increments.values()], terms)
 
 
-Integrator = Union[ButcherTableau, Polynomial, Multistep]
+@dataclass(frozen=True)
+class Momentum:
+    """A velocity v beside the state, with a norm N of a network's own::
+
+        v' = N(beta v + gamma h f(y + mu v)),     y' = y + nu v'
+
+    beta damps the velocity, mu is how far ahead f is evaluated, gamma is the size of the step, and nu how far the
+    velocity carries. Without the norm, with beta = 1 - c h, mu = beta and h gamma in place of gamma, v / h is a speed
+    and this is a method of order 1 for the equation of second order y'' + c y' = gamma f(y). The norm makes the speed
+    a constant: with it, there is no such equation.
+
+    Args:
+        learns_nu: whether nu is learned, starting at 1 (triple momentum), or 1.
+    """
+
+    learns_nu: bool = False
+
+    @property
+    def stages(self) -> int:
+        """Evaluations of f per step."""
+        return 1
+
+    def step(
+        self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Velocity] = None, carried: Optional[Tensor] = None
+    ) -> tuple[Tensor, Tensor]:
+        """``momentum_step``, from rest if no velocity is carried.
+
+        Args:
+            f, y, h: as of ``momentum_step``.
+            combine: the numbers, and the norm.
+            carried: v.
+
+        Returns:
+            y', v'.
+
+        Raises:
+            ValueError: there are no numbers; the method has none of its own.
+        """
+        if combine is None:
+            raise ValueError("a step with momentum needs its numbers beta, mu, gamma and nu")
+        v = torch.zeros_like(y) if carried is None else carried
+        return momentum_step(f, y, v, *combine.numbers(), h=h, norm=combine.norm)
+
+
+NESTEROV = Momentum()
+"""Nesterov's method: the field is evaluated ahead of the state. Six numbers a layer of two sub-layers."""
+
+TRIPLE = Momentum(learns_nu=True)
+"""Nesterov's method with a learned reach of the velocity."""
+
+
+def momentum_step(
+    f: Field,
+    y: Tensor,
+    v: Tensor,
+    beta: Weight,
+    mu: Weight,
+    gamma: Weight,
+    nu: Weight = 1.0,
+    h: float = 1.0,
+    norm: Optional[Norm] = None,
+) -> tuple[Tensor, Tensor]:
+    """One step with momentum, v' = N(beta v + gamma h f(y + mu v)) and y' = y + nu v'.
+
+    Args:
+        f: the field.
+        y: the state.
+        v: the velocity, of its shape.
+        beta, mu, gamma, nu: numbers, or tensors of one.
+        h: the step, or the fraction of it that a splitting gives f.
+        norm: N; None for no norm.
+
+    Returns:
+        y' and v'.
+    """
+    slope = f(weighted_sum([mu], [v], y))
+    v = weighted_sum([beta, gamma], [v, slope if h == 1.0 else h * slope])
+    v = v if norm is None else norm(v)
+    return weighted_sum([nu], [v], y), v
+
+
+Integrator = Union[ButcherTableau, Polynomial, Multistep, Momentum]
 
 INTEGRATORS: Table[Integrator] = Table(
     "integrator",
@@ -304,6 +425,8 @@ INTEGRATORS: Table[Integrator] = Table(
         "leapfrog": LEAPFROG,
         "multistep": LINEAR_MULTISTEP,
         "dlcl": DLCL,
+        "nesterov": NESTEROV,
+        "triple": TRIPLE,
     },
 )
 

@@ -9,7 +9,7 @@ from torch import nn
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, lab
 from ode_transformer.modules.layers import Sublayer
-from ode_transformer.numerics.integrators import INTEGRATORS, Multistep
+from ode_transformer.numerics.integrators import INTEGRATORS
 from tests.experiments.test_plots import write
 from tests.helpers import batch, small
 
@@ -23,8 +23,23 @@ def test_orders_are_as_in_theory(method):
     assert row["global"] == pytest.approx(row["theory"] - 1, abs=0.1)
 
 
-def test_every_one_step_method_is_there():
-    assert {name for name, method in INTEGRATORS.items() if not isinstance(method, Multistep)} <= set(ORDERS)
+def test_every_integrator_is_there():
+    assert set(INTEGRATORS) <= {name.partition(", for a damped")[0] for name in ORDERS}
+
+
+def test_a_corrector_is_of_the_order_of_predictor_and_corrector_together():
+    """Of the newest state alone it is Euler's method; the second order needs a prediction that has it, too."""
+    mean = "corrected from the mean of prediction and state before"
+    assert [ORDERS[f"{name}, {mean}"]["theory"] for name in ("euler", "heun", "rk4")] == [2, 3, 3]
+    assert ORDERS["heun, corrected from the newest state"]["theory"] == 2
+
+
+def test_momentum_solves_the_damped_equation_that_it_is_said_to_solve():
+    """y'' + c y' = A y."""
+    h = 1e-4
+    before, now, after = (lab._damped(t) for t in (0.5 - h, 0.5, 0.5 + h))
+    (y, speed), acceleration = now.chunk(2), (after - 2 * now + before)[:3] / h**2
+    torch.testing.assert_close(acceleration + lab.DAMPING * speed, lab._A @ y, atol=1e-6, rtol=1e-6)
 
 
 def test_the_problem_has_the_solution_that_it_is_said_to_have():
@@ -90,6 +105,8 @@ def make_linear(layer, a):
         ("macaron-post-norm", "encoder 1 is post-norm"),
         ("released-form", "encoder 1 has the released code's residual"),
         ("ode_multistep_tiny", "encoder 1 is one of a multistep scheme"),
+        ("nesterov", "encoder 1 carries a velocity"),
+        ("pcformer_tiny", "encoder 1 is corrected from the states of other layers"),
         ("transevolve_fullff_1_tiny", "encoder 1 is a Block: no layers to measure"),
     ],
 )
@@ -121,7 +138,7 @@ def test_the_command(tmp_path, sentences, capsys):
     ]
     assert cli.main(words) == 0
     shown = capsys.readouterr().out
-    assert "| rk4 | 5 | 5.0" in shown and "encoder 2" in shown
+    assert "| rk4 | 5 | 5.0" in shown and "encoder 2" in shown and "without an order:" in shown
     content = json.loads(record.read_text())
     assert len(content["methods"]) == len(ORDERS) and len(content["layers"][tmp_path.name]) == 2
     assert set(content["layers"]) == {tmp_path.name, other}

@@ -171,6 +171,9 @@ def test_the_future_is_unseen(m):
             pytest.param(name, marks=pytest.mark.full)
             for name in (
                 "rk4_tiny",
+                "nesterov",
+                "parallel",
+                "pcformer-decoder",
                 "decoder-attention-twice-rk2",
                 "rk2-learnable-floater",
                 "transevolve_fullff_2_tiny",

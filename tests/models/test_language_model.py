@@ -32,6 +32,20 @@ VARIANTS = {
     "multistep": {"decoder-integrator": "multistep", "decoder-history": "none"},
     "macaron": {"splitting": "strang", "relative-positions": "none", "decoder-history": "none"},
     "learned-dense-tied": {"decoder-history": "learnable_dense", "share-decoder-input-output-embed": True},
+    "denseformer": {"decoder-history": "denseformer"},
+    "attention": {"decoder-history": "attention", "splitting": "parallel"},
+    "corrector": {
+        "decoder-integrator": "heun",
+        "coefficients": "ema",
+        "decoder-history": "corrector",
+        "rk-norm": True,
+    },
+    "nesterov": {
+        "decoder-integrator": "nesterov",
+        "ode-function": "substeps",
+        "velocity-embedding": True,
+        "decoder-history": "none",
+    },
     "floater": {"position-encoder": "floater"},
     "relative-values": {"relative-positions": "keys-values"},
 }

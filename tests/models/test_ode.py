@@ -48,6 +48,7 @@ def test_the_systems_differ_by_what_they_learn():
     learned = {
         "rk2_learnable": 1025, "rk2_scalars": 2, "rk2_two_sigmoids": 2050, "rk2_two_tanh": 2050,
         "ode_leapfrog": -history, "ode_multistep": 5 - history, "ode_dlcl": 36 - history,
+        "pcformer": 1 + history - 6 * 17 * 64,  # and no relative positions in the decoder
     }  # fmt: skip
     for name in SYSTEMS:
         if name != "macaron_rk2":
@@ -164,6 +165,63 @@ def test_weight_sharing_is_rk2_with_coefficients_1():
     assert SYSTEMS["ode_weight_sharing"] == SYSTEMS["rk2_unit"] == {**SYSTEMS["rk2"], "coefficients": "ones"}
 
 
+def momentum_by_hand(stack, x, v, source=None):
+    """A stack of Nesterov's steps, sub-layer by sub-layer: v = LN_v(beta v + gamma Sub(LN(x + mu v))), x = x + v."""
+    mask = None if source is None else torch.full((len(x), len(x)), float("-inf")).triu(1)
+    for layer in torch.nn.ModuleList.__iter__(stack.layers):
+
+        def attend(y, attention, keys=None, mask=None):
+            keys = y if keys is None else keys
+            return attention(y, keys, keys, attn_mask=mask)[0]
+
+        def feed_forward(y, layer=layer):
+            return layer.fc2(torch.relu(layer.fc1(y)))
+
+        subs = [("self_attn", layer.self_attn_layer_norm, lambda y, a=layer.self_attn: attend(y, a, None, mask))]
+        if source is not None:
+            attention = layer.encoder_attn
+            subs.append(("encoder_attn", layer.encoder_attn_layer_norm, lambda y, a=attention: attend(y, a, source)))
+        subs.append(("fc1", layer.final_layer_norm, feed_forward))
+        for name, norm, sub in subs:
+            learned = layer.velocities[name]
+            beta, mu = learned.raw[:2].sigmoid()
+            gamma = functional.softplus(learned.raw[2])
+            v = learned.norm(beta * v + gamma * sub(norm(x + mu * v)))
+            x = x + v
+    return stack.layer_norm(x)
+
+
+def test_nesterovs_momentum_in_a_whole_model():
+    """Encoder and decoder, from an embedding of the velocity's own."""
+    m = small("nesterov", **{**PLAIN, "dropout": 0.3})
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.add_(0.2 * torch.randn_like(p))
+    src, _, prev = batch(sizes=(6, 6, 6))
+
+    def embedded(stack, tokens):
+        x, v = (4 * embedding(tokens) for embedding in (stack.embed_tokens, stack.velocity_tokens))  # sqrt(16)
+        return (x + stack.embed_positions(tokens)).transpose(0, 1), v.transpose(0, 1)
+
+    x, v = embedded(m.encoder, src)
+    source = momentum_by_hand(m.encoder, x, v)
+    torch.testing.assert_close(m.encoder(src)["encoder_out"][0], source, atol=1e-5, rtol=1e-5)
+    x, v = embedded(m.decoder, prev)
+    expected = m.decoder.output_projection(momentum_by_hand(m.decoder, x, v, source)).transpose(0, 1)
+    torch.testing.assert_close(m(src, None, prev)[0], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_momentum_has_six_numbers_a_layer_and_a_norm_a_sublayer():
+    plain = {"encoder-history": "none", "integrator": "nesterov", "ode-function": "substeps"}
+    residual = {"encoder-history": "none"}
+    assert count("ode_residual", **plain) - count("ode_residual", **residual) == 6 * (6 + 2 * 2 * 512)
+    embedded = {**plain, "velocity-embedding": True}
+    assert count("ode_residual", **embedded) - count("ode_residual", **plain) == 34_040 * 512
+    triple = {**plain, "integrator": "triple"}
+    assert count("ode_residual", **triple) - count("ode_residual", **plain) == 6 * 2
+
+
 def test_where_learned_scalars_start():
     """Section 3.2: at 1 for RK2; at the method's own weights for others (ours)."""
     assert small("rk2_scalars_tiny").encoder.coefficients.weight.tolist() == [1, 1]
@@ -209,7 +267,10 @@ def test_checkpointed_activations_recompute_the_stages():
     assert memory["rk4_tiny", "lean"] < 0.5 * memory["rk4_tiny", "plain"]
 
 
-@pytest.mark.parametrize("variant", ["rk2_learnable_tiny", "ode_dlcl_tiny", "decoder-rk2-learnable", "rk2-ema"])
+@pytest.mark.parametrize(
+    "variant",
+    ["rk2_learnable_tiny", "ode_dlcl_tiny", "decoder-rk2-learnable", "rk2-ema", "nesterov", "pcformer-decoder"],
+)
 def test_checkpointed_activations_change_no_gradient(variant):
     """Also those of what the layers share: gates, histories, multistep weights."""
     plain, lean = small(variant).train(), small(variant, **{"checkpoint-activations": True}).train()
@@ -228,7 +289,15 @@ def process_group(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "variant", ["rk2_learnable_tiny", "rk2_scalars_tiny", "ode_dlcl_tiny", "decoder-rk2-learnable"]
+    "variant",
+    [
+        "rk2_learnable_tiny",
+        "rk2_scalars_tiny",
+        "ode_dlcl_tiny",
+        "decoder-rk2-learnable",
+        "pcformer-decoder",
+        "nesterov",
+    ],
 )
 def test_what_layers_share_is_trained_in_parallel_with_recomputed_activations(process_group, variant):
     """PyTorch's DDP takes a parameter's gradient once; fairseq's own checkpointing gives it once a layer."""
@@ -242,10 +311,26 @@ def test_what_layers_share_is_trained_in_parallel_with_recomputed_activations(pr
 # Half precision
 
 FP16_MAX = 65504
+BEYOND = (
+    "pcformer_tiny",
+    "pcformer-rk4-released",
+    "nesterov",
+    "momentum-from-rest",
+    "denseformer",
+    "attention-history",
+)
 
 
 @pytest.mark.parametrize("layers", [24, pytest.param(48, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("form", ["paper", pytest.param("paper-without-history", marks=pytest.mark.full), "released"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "paper",
+        pytest.param("paper-without-history", marks=pytest.mark.full),
+        "released",
+        *(pytest.param(name, marks=pytest.mark.full) for name in BEYOND),
+    ],
+)
 def test_deep_models_stay_finite_in_half_precision(form, layers):
     """Activations at initialisation and through 50 updates in bfloat16, within the range of fp16 as well."""
     values = {"encoder-layers": layers, "decoder-layers": 1, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64}
@@ -254,11 +339,12 @@ def test_deep_models_stay_finite_in_half_precision(form, layers):
     if form == "paper-without-history":
         values["encoder-history"] = "none"
     torch.manual_seed(0)
-    m = small("rk2_learnable_tiny", **values).bfloat16().train()
+    m = small(form if form in BEYOND else "rk2_learnable_tiny", **values).bfloat16().train()
     largest = [0.0]
 
     def watch(_, inputs, output):
-        largest[0] = max(largest[0], output.abs().max().item())
+        state = output[0] if isinstance(output, tuple) else output  # beside a velocity
+        largest[0] = max(largest[0], state.abs().max().item())
 
     for layer in torch.nn.ModuleList.__iter__(m.encoder.layers):
         layer.register_forward_hook(watch)
@@ -296,12 +382,27 @@ def test_the_released_form_without_its_history_leaves_the_range_of_half_precisio
         ("rk2_tiny", {"decoder-integrator": "dlcl"}, r"--decoder-history learnable_dense: must be none.*dlcl"),
         ("rk2_tiny", {"encoder-layerdrop": 0.1}, r"--encoder-layerdrop 0\.1: must be 0"),
         (
+            "pcformer_tiny",
+            {"ode-function": "san"},
+            r"--ode-function san: must be both with --encoder-history corrector",
+        ),
+        (
+            "ode_residual_tiny",
+            {"decoder-history": "corrector", "no-decoder-normalize-before": True},
+            r"--decoder-history corrector: needs a pre-norm decoder",
+        ),
+        (
             "rk2_tiny",
             {"encoder-layers-to-keep": "0,1"},
             r"--encoder-layers-to-keep 0,1: must not be given with a history",
         ),
         ("rk2_tiny", {"cross-self-attention": True, "no-cross-attention": True}, r"cross-self-attention"),
         ("rk2_tiny", {"word-dropout": 1.0}, r"--word-dropout 1\.0: must be a probability"),
+        (
+            "rk2_tiny",
+            {"integrator": "nesterov", "velocity-embedding": True, "word-dropout": 0.2},
+            r"--word-dropout 0\.2: must be 0 with --velocity-embedding",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_named(arch, values, message):
@@ -335,6 +436,8 @@ def test_a_checkpoint_of_another_depth_is_named():
     [
         ({"relative-positions": "none", "max-relative-length": 16}, "--max-relative-length 16: has no meaning with"),
         ({"coefficients": "fixed", "gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with"),
+        ({"rk-norm": True, "integrator": "polynet"}, "--rk-norm: has no meaning without a Runge-Kutta"),
+        ({"velocity-embedding": True}, "--velocity-embedding: has no meaning without .* nesterov or triple"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(options, message):

@@ -61,6 +61,96 @@ def test_histories_are_their_equations(kind, pre_norm, fields):
     torch.testing.assert_close(ours, inputs[-1])
 
 
+@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize("kind", ["denseformer", "attention"])
+def test_histories_without_norms_are_their_equations(kind, pre_norm, fields):
+    h, layers = history(kind, pre_norm), residual(fields)
+    x = torch.randn(5, 2, SIZE, dtype=torch.float64)
+    y = [x]
+    mixed = x
+    for l in range(1, DEPTH + 1):  # noqa: E741
+        y.append(layers[l - 1](mixed))
+        past = torch.stack(y)  # (l + 1, T, B, C)
+        if kind == "denseformer":
+            weights = h.weight[l - 1, : l + 1, None, None, None]
+        else:
+            normed = past / (past.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt()
+            weights = (normed @ h.weight[l - 1]).softmax(0).unsqueeze(-1)
+        mixed = (weights * past).sum(0)
+    torch.testing.assert_close(run(h, layers, x), mixed)
+
+
+def test_denseformer_starts_as_the_transformer(fields):
+    x = torch.randn(5, 2, SIZE, dtype=torch.float64)
+    ours = run(HISTORIES["denseformer"](DEPTH, SIZE, True).double(), residual(fields), x)
+    torch.testing.assert_close(ours, run(Connection(DEPTH), residual(fields), x), atol=0, rtol=0)
+
+
+def test_attention_over_layers_starts_as_their_mean(fields):
+    x, mixed, y = torch.randn(5, 2, SIZE, dtype=torch.float64), None, []
+    ours = run(HISTORIES["attention"](DEPTH, SIZE, True).double(), residual(fields), x)
+    for layer in (lambda x: x, *residual(fields)):
+        y.append(layer(x if mixed is None else mixed))
+        mixed = sum(y) / len(y)
+    torch.testing.assert_close(ours, mixed)
+
+
+@pytest.mark.parametrize("kind", ["denseformer", "attention"])
+def test_gradients_of_histories_without_norms(kind, fields):
+    h = history(kind)
+    x = torch.randn(2, 1, SIZE, dtype=torch.float64, requires_grad=True)
+
+    def mixed(x, weight):
+        return torch.func.functional_call(_Pass(h, residual(fields)), {"h.weight": weight}, (x,))
+
+    assert torch.autograd.gradcheck(mixed, (x, h.weight.detach().requires_grad_()))
+
+
+class _Pass(nn.Module):
+    """A pass through a stack, as a module."""
+
+    def __init__(self, h, layers):
+        super().__init__()
+        self.h, self.layers = h, layers
+
+    def forward(self, x):
+        return run(self.h, self.layers, x)
+
+
+def test_attention_over_layers_in_half_precision_outlives_large_states():
+    """A product of states and weights before the norm would leave fp16's range."""
+    h = history("attention").half()
+    past, x = [], torch.full((2, 1, SIZE), 3e4).half()
+    assert h.follow(past, h.begin(past, x)).isfinite().all()
+
+
+def test_a_corrector_is_its_equations(fields):
+    h = history("corrector")
+    x, f, past = torch.randn(5, 2, SIZE, dtype=torch.float64), fields, []
+    ours = h.begin(past, x)
+    for layer in f:
+        c = h.corrector(past)(ours + layer(ours))
+        ours = h.follow(past, c + layer(c))
+
+    z, mixed = [x], x
+    for l in range(DEPTH):  # noqa: E741
+        states = [*z, h.prediction_norms[l](mixed + f[l](mixed))]
+        c = sum(h.weight[l + 1, k] * states[k] for k in range(l + 2))
+        z.append(h.layer_norms[l](c + f[l](c)))
+        mixed = sum(h.weight_c[l + 1, k] * z[k] for k in range(l + 2))
+    torch.testing.assert_close(ours, mixed)
+
+
+def test_a_corrector_can_be_asked_again_when_the_stack_has_gone_on(fields):
+    """As recomputation does."""
+    h, past = history("corrector"), []
+    x = h.begin(past, torch.randn(5, 2, SIZE, dtype=torch.float64))
+    correct = h.corrector(past)
+    before = correct(x)
+    h.follow(past, x)
+    assert torch.equal(correct(x), before)
+
+
 def test_a_learnable_history_starts_as_the_mean(fields):
     x = torch.randn(5, 2, SIZE, dtype=torch.float64)
     dense, learnable = (

@@ -11,10 +11,11 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from ode_transformer.config import to_transformer_config
 from ode_transformer.models.transformer import SplitTransformerConfig
 from ode_transformer.modules.layers import DecoderContext, DecoderLayer, EncoderContext, EncoderLayer
-from ode_transformer.numerics.integrators import INTEGRATORS, RK4, rk_step
+from ode_transformer.numerics.integrators import INTEGRATORS, RK4, ButcherTableau, Polynomial, rk_step
 
+UNSPLIT = ("parallel", "substeps")  # which is refused: sub-layers that are taken together have no sub-steps
 PRECISIONS = [(torch.float32, 1e-6), (torch.float64, 1e-12)]
-ONE_STEP = [name for name in INTEGRATORS if name not in ("leapfrog", "multistep", "dlcl")]
+ONE_STEP = [name for name, method in INTEGRATORS.items() if isinstance(method, (ButcherTableau, Polynomial))]
 
 
 def config(**more) -> TransformerConfig:
@@ -208,6 +209,37 @@ def test_macaron_with_heuns_sub_steps_is_of_third_order_locally(integrator, orde
     assert abs((slopes[:-1] - slopes[1:]).mean().item() - order) < 0.2, errors
 
 
+@pytest.mark.parametrize("released", [False, True])
+@pytest.mark.parametrize("name", ONE_STEP)
+def test_a_parallel_layer_has_no_splitting(name, released, data):
+    """f(y) = attention(y) + FFN(y), both of y; an Euler step of it is the same in the released form."""
+    y, mask = data
+    built = layer(integrator=name, splitting="parallel", ode_residual="released" if released else "paper")
+    (attention, _), (ffn, _) = sub_layers(built, mask)
+
+    def f(x):
+        residual = x if released and name != "euler" else 0
+        return residual + attention(x) + ffn(x)
+
+    method = INTEGRATORS[name]
+    expected = y + f(y) + f(f(y)) if name == "polynet" else rk_step(f, y, method)
+    torch.testing.assert_close(built(y, EncoderContext(mask)), expected, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["euler", "rk4"])
+def test_a_parallel_decoder_layer_meets_the_source_from_the_same_state(name):
+    built = layer(cls=DecoderLayer, splitting="parallel", integrator="euler", decoder_integrator=name)
+    y, source = torch.randn(4, 2, 16, dtype=torch.float64), torch.randn(6, 2, 16, dtype=torch.float64)
+
+    def f(y):
+        x = built.self_attn_layer_norm(y)
+        cross = built.encoder_attn(built.encoder_attn_layer_norm(y), source, source)[0]
+        return built.self_attn(x, x, x)[0] + cross + built.fc2(torch.tanh(built.fc1(built.final_layer_norm(y))))
+
+    ours = built(y, DecoderContext(source))[0]
+    torch.testing.assert_close(ours, rk_step(f, y, INTEGRATORS[name]), atol=1e-6, rtol=1e-6)
+
+
 @pytest.mark.parametrize("integrator", ["heun", "rk4"])
 def test_gradients_of_a_layer(integrator, data):
     built = layer(integrator=integrator, relative_positions="keys-values", encoder_embed_dim=4, encoder_ffn_embed_dim=4)
@@ -284,6 +316,35 @@ def test_a_decoder_layer_of_two_attentions_meets_the_source_after_the_second(fun
     torch.testing.assert_close(built(y, DecoderContext(source))[0], expected, atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("splitting", "function"),
+    [(s, f) for s in ("lie-trotter", "strang", "parallel") for f in ("both", "substeps") if (s, f) != UNSPLIT],
+)
+@pytest.mark.parametrize("name", ["nesterov", "triple"])
+def test_a_layer_with_momentum(name, function, splitting, data):
+    """Of the whole layer's increment, or of each sub-layer's; a fraction of the step is one of the field."""
+    y, mask = data
+    built = layer(integrator=name, splitting=splitting, ode_function=function)
+    subs = sub_layers(built, mask)
+    if function == "both":
+        together = splitting == "parallel"
+        pieces = [("layer", lambda x: sum(f(x) for f, _ in subs) if together else field(subs, x))]
+    else:
+        names = ["macaron_fc1", "self_attn", "fc1"][-len(subs) :]
+        pieces = [(n, lambda x, f=f, h=h: h * f(x)) for n, (f, h) in zip(names, subs, strict=True)]
+    assert set(built.velocities) == {n for n, _ in pieces}
+    x, v = y, 0.5 * y.flip(0)
+    ours = built(y, EncoderContext(mask, carried=v))
+    for n, f in pieces:
+        learned = built.velocities[n]
+        beta, mu = learned.raw[:2].sigmoid()
+        gamma = torch.nn.functional.softplus(learned.raw[2])
+        v = learned.norm(beta * v + gamma * f(x + mu * v))
+        x = x + (v if name == "nesterov" else learned.nu * v)
+    for mine, expected in zip(ours, (x, v), strict=True):
+        torch.testing.assert_close(mine, expected, atol=1e-12, rtol=1e-12)
+
+
 # Bad input
 
 
@@ -294,10 +355,20 @@ def test_a_decoder_layer_of_two_attentions_meets_the_source_after_the_second(fun
         ({"integrator": "rk5"}, r"'rk5'.*heun.*rk4"),
         ({"coefficients": "sigmoid", "integrator": "rk4"}, r"'sigmoid'.*has 4.*scalars"),
         ({"coefficients": "sigmoid", "integrator": "euler"}, r"'sigmoid'.*has 1"),
+        ({"coefficients": "ema", "integrator": "nesterov"}, r"--coefficients ema: must be fixed.*nesterov"),
+        ({"ode_residual": "released", "integrator": "triple"}, r"--ode-residual released: must be paper.*triple"),
         ({"coefficients": "ema", "integrator": "leapfrog"}, r"--coefficients ema: must be fixed.*leapfrog"),
         ({"ode_function": "san", "integrator": "leapfrog"}, r"--ode-function san: must be both.*leapfrog"),
         ({"ode_residual": "released", "integrator": "dlcl"}, r"--ode-residual released: must be paper.*dlcl"),
         ({"relative_positions": "keys", "max_relative_length": 0}, r"--max-relative-length 0: must be 1 or more"),
+        (
+            {"splitting": "parallel", "ode_function": "san"},
+            r"--ode-function san: must be both with --splitting parallel",
+        ),
+        (
+            {"splitting": "parallel", "integrator": "euler", "encoder_normalize_before": False},
+            r"--splitting parallel: must not.*post-norm encoder.*--encoder-normalize-before",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_named(options, message):

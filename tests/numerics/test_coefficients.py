@@ -82,6 +82,15 @@ def test_the_moving_average_counts_the_last_stage_most():
     torch.testing.assert_close(module(stages), expected)
 
 
+def test_a_moving_average_per_channel():
+    stages = list(torch.randn(3, 5, 8, dtype=torch.float64).unbind())
+    module = build("ema-channels", 3)
+    assert module.weight.shape == (8,) and torch.equal(module.weight, torch.full((8,), 0.5, dtype=torch.float64))
+    a = torch.nn.init.uniform_(module.weight).detach()
+    expected = a * (1 - a) ** 2 * stages[0] + a * (1 - a) * stages[1] + a * stages[2]
+    torch.testing.assert_close(module(stages), expected)
+
+
 @pytest.mark.parametrize("name", [n for n in COEFFICIENTS if n != "fixed"])
 def test_gradients(name, stages):
     module = build(name)

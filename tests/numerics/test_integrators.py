@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.numerics.coefficients import weighted_sum
+from ode_transformer.numerics.coefficients import Velocity, weighted_sum
 from ode_transformer.numerics.integrators import (
     DLCL,
     EULER,
@@ -15,12 +15,15 @@ from ode_transformer.numerics.integrators import (
     INTEGRATORS,
     LEAPFROG,
     LINEAR_MULTISTEP,
+    NESTEROV,
     POLYNET,
     RK4,
+    TRIPLE,
     ButcherTableau,
     Multistep,
     Polynomial,
     get_integrator,
+    momentum_step,
     multistep_step,
     polynomial_step,
     rk_step,
@@ -107,6 +110,7 @@ def test_the_order_of_multistep_schemes(scheme, order):
         learned = scheme.initial(steps) if scheme.initial else None
         errors.append(abs(run_multistep(scheme, f, start, steps, learned) - solution(start, 1.0)).item())
     assert abs(observed_order(errors) - order) < 0.2, errors
+    assert scheme.order == order
 
 
 @pytest.mark.parametrize("k", [0.5, 1.0, 1.5])
@@ -118,6 +122,55 @@ def test_a_linear_multistep_scheme_runs_on_another_clock(k):
         y = run_multistep(LINEAR_MULTISTEP, logistic, start, steps, [k] * steps)
         errors.append(abs(y - logistic_solution(start, 1.0 / (2 - k))).item())
     assert abs(observed_order(errors) - 1) < 0.2, errors
+
+
+def damped(steps, c=0.8, mu=None):
+    """A damped oscillator, y'' + c y' = -y from (1, 0), by steps with momentum and without a norm, at time 1."""
+    h = 1.0 / steps
+    y, v = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    for _ in range(steps):
+        y, v = momentum_step(lambda x: -x, y, v, 1 - c * h, 1 - c * h if mu is None else mu, h, h=h)
+    return y.item()
+
+
+@pytest.mark.parametrize("mu", [None, 0.0], ids=["nesterov", "heavy-ball"])
+def test_momentum_is_of_order_1_for_a_damped_equation_of_second_order(mu):
+    c = 0.8
+    omega = math.sqrt(1 - c * c / 4)
+    exact = math.exp(-c / 2) * (math.cos(omega) + c / 2 / omega * math.sin(omega))
+    errors = [abs(damped(steps, c, mu) - exact) for steps in (32, 64, 128, 256)]
+    assert abs(observed_order(errors) - 1) < 0.1, errors
+
+
+def test_a_step_with_momentum_is_its_equation():
+    torch.manual_seed(0)
+    y, v = torch.randn(2, 5, dtype=torch.float64)
+    norm = torch.nn.LayerNorm(5).double()
+    v1 = norm(0.4 * v + 0.7 * 0.5 * logistic(y + 0.3 * v))
+    ours = momentum_step(logistic, y, v, 0.4, 0.3, 0.7, 1.5, h=0.5, norm=norm)
+    for mine, expected in zip(ours, (y + 1.5 * v1, v1), strict=True):
+        torch.testing.assert_close(mine, expected)
+
+
+@pytest.mark.parametrize("method", [NESTEROV, TRIPLE])
+def test_momentum_starts_at_rest_with_the_published_numbers(method):
+    """beta = mu = 1/2, gamma = log 2, nu = 1."""
+    learned = Velocity(5, method.learns_nu).double()
+    y = torch.randn(3, 5, dtype=torch.float64)
+    v1 = learned.norm(math.log(2) * logistic(y))
+    first = method.step(logistic, y, combine=learned)
+    torch.testing.assert_close(first, (y + v1, v1))
+    v2 = learned.norm(v1 / 2 + math.log(2) * logistic(y + v1 + v1 / 2))
+    torch.testing.assert_close(method.step(logistic, first[0], 1.0, learned, first[1]), (y + v1 + v2, v2))
+    assert len(list(learned.parameters())) == (4 if method.learns_nu else 3)
+    with pytest.raises(ValueError, match="needs its numbers"):
+        method.step(logistic, y)
+
+
+def test_gradients_of_momentum():
+    y, v, *numbers = torch.randn(2, 4, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64), *torch.rand(4)
+    inputs = [x.double().requires_grad_() for x in (y, v, *numbers)]
+    assert torch.autograd.gradcheck(lambda *x: momentum_step(logistic, *x, norm=torch.nn.LayerNorm(4).double()), inputs)
 
 
 def test_polynet_is_of_order_1_for_a_linear_field_and_inconsistent_for_others():
@@ -167,6 +220,26 @@ def test_rk2_and_rk4_are_the_papers_equations():
     f3 = logistic(y + f2 / 2)
     f4 = logistic(y + f3)
     torch.testing.assert_close(rk_step(logistic, y, RK4), y + (f1 + 2 * f2 + 2 * f3 + f4) / 6)  # 15 to 19
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_step_with_norms(gated):
+    """PCformer's: only the first stage is of y itself; the norms are for what is summed."""
+    torch.manual_seed(0)
+    y = torch.randn(5, dtype=torch.float64)
+    norms = [torch.nn.LayerNorm(5).double() for _ in range(5)]
+    for p in torch.nn.ModuleList(norms).parameters():
+        torch.nn.init.normal_(p)
+    n0, n1, n2, n3, n4 = norms
+    f1 = logistic(y)
+    f2 = logistic(n0(y) + f1 / 2)
+    f3 = logistic(n0(y) + f2 / 2)
+    f4 = logistic(n0(y) + f3)
+    stages = n1(f1), n2(f2), n3(f3), n4(f4)
+    b = (0.4, 0.3, 0.2, 0.1) if gated else RK4.b
+    expected = n0(y) + sum(w * stage for w, stage in zip(b, stages, strict=True))
+    combine = (lambda stages: weighted_sum(b, stages)) if gated else None
+    torch.testing.assert_close(RK4.step(logistic, y, combine=combine, norms=norms)[0], expected)
 
 
 def test_the_multistep_schemes_are_table_7():

@@ -1,6 +1,7 @@
 """Orders of the splittings, measured on problems whose sub-flows are known; invariants; no fairseq inside."""
 
 import ast
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ode_transformer import numerics
-from ode_transformer.numerics.splitting import LIE_TROTTER, SPLITTINGS, STRANG, STRANG_SWAPPED, Splitting, split_step
+from ode_transformer.numerics.splitting import (
+    LIE_TROTTER,
+    PARALLEL,
+    SPLITTINGS,
+    STRANG,
+    STRANG_SWAPPED,
+    Splitting,
+    split_step,
+)
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=(2, 4, 4))
@@ -31,14 +40,18 @@ def heun(matrix, y, h):
     return y + h / 2 * (k + matrix @ (y + h * k))
 
 
+def substeps(splitting, matrices):
+    """Pairs (matrix, fraction); of flows that are taken together, the sum of the matrices."""
+    if splitting.together:
+        return [(sum(part * matrices[flow] for flow, part in splitting), 1.0)]
+    return [(matrices[flow], part) for flow, part in splitting]
+
+
 def local_order(splitting, step):
     """Slope of log error against log step, after one step of dy/dt = Ay + By."""
     matrices = {"F": A, "G": B}
     errors = [
-        np.linalg.norm(
-            split_step([(matrices[flow], part) for flow, part in splitting], Y0, h, step)
-            - scipy.linalg.expm(h * (A + B)) @ Y0
-        )
+        np.linalg.norm(split_step(substeps(splitting, matrices), Y0, h, step) - scipy.linalg.expm(h * (A + B)) @ Y0)
         for h in STEPS
     ]
     return np.polyfit(np.log(STEPS), np.log(errors), 1)[0]
@@ -54,6 +67,8 @@ def local_order(splitting, step):
         (STRANG, euler, 2),  # the Macaron Net: the commutator is gone, the terms of Euler's method stay
         (STRANG, heun, 3),
         (LIE_TROTTER, heun, 2),
+        (PARALLEL, euler, 2),
+        (PARALLEL, heun, 3),
     ],
 )
 def test_order_of_the_local_error(splitting, step, order):
@@ -62,11 +77,28 @@ def test_order_of_the_local_error(splitting, step, order):
 
 @pytest.mark.parametrize(
     "splitting",
-    [*SPLITTINGS.values(), Splitting("FGFG", (0.5,) * 4), Splitting("FGFG", (1 / 4, 2 / 3, 3 / 4, 1 / 3))],
+    [
+        *(splitting for splitting in SPLITTINGS.values() if not splitting.together),
+        Splitting("FGFG", (0.5,) * 4),
+        Splitting("FGFG", (1 / 4, 2 / 3, 3 / 4, 1 / 3)),
+    ],
     ids=lambda splitting: splitting.flows,
 )
 def test_the_order_that_the_fractions_promise(splitting):
     assert local_order(splitting, exact) == pytest.approx(splitting.order + 1, abs=0.2)
+
+
+def test_flows_that_are_taken_together_have_no_error_of_splitting():
+    matrices = {"F": A, "G": B}
+    assert PARALLEL.order == math.inf
+    assert np.allclose(split_step(substeps(PARALLEL, matrices), Y0, 0.7, exact), scipy.linalg.expm(0.7 * (A + B)) @ Y0)
+
+
+def test_the_substeps_of_a_splitting():
+    fields = {"F": lambda y: A @ y, "G": lambda y: B @ y}
+    ((together, part),) = PARALLEL.substeps(fields)
+    assert part == 1.0 and np.allclose(together(Y0), (A + B) @ Y0)
+    assert STRANG.substeps(fields) == [(fields["G"], 0.5), (fields["F"], 1.0), (fields["G"], 0.5)]
 
 
 def test_leading_errors():

@@ -1,0 +1,123 @@
+"""PCformer: a Runge-Kutta predictor with learned weights of its stages, and a corrector over all layers before.
+
+Li et al. 2024, "Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning"
+(NeurIPS 2024, arXiv 2411.03042), by the authors of the ODE Transformer. We had the released code rather than the text.
+With f(y) = layer(y) - y, encoder layer l + 1 reads x_l, of which x_0 = z_0 is the embedding, and computes::
+
+    P       = x_l + sum_j a (1 - a)^(n - j) F_j        F_j the stages of a Runge-Kutta step from x_l
+    z'      = LN'_l(P)
+    c       = sum_{k <= l} W[l + 1, k] z_k + W[l + 1, l + 1] z'
+    z_{l+1} = LN_l(c + f(c))
+    x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
+
+In the parts of this package: any Runge-Kutta ``--integrator`` is the predictor, ``--coefficients ema`` (one number for
+the stack; with ``--gate-sharing per-layer`` one per layer; ``ema-channels`` one per channel) weighs its stages, and
+``--encoder-history corrector`` is the corrector. ``--rk-norm`` adds norms, shared by the layers: the predictor is then
+N_0(x_l) + sum_j a (1 - a)^(n - j) N_j(F_j), and all stages but the first start from N_0(x_l). The decoder takes Euler
+steps and has the learnable dense history, and no relative positions, which the encoder has.
+
+Where the released code differs:
+
+- F in the stages is the layer with its residual: ``--ode-residual released``. The corrector is the same in both forms.
+- RK2 with a = 1/2 has the weights (1/4, 1/2), which do not sum to 1: so it is in both forms, for a is learned.
+- It does not run: ``weight_c`` is commented out and yet read, and the default of one stage raises an error.
+- Gates (``enc_learnable_type gated``) weigh two stages; with four the code falls back to the classical weights.
+- Its third-order method is Kutta's; with norms it takes the normalised first stage into the third: refused here.
+- Post-norm throws the correction away: refused here. Its drop path, whose probability is 0, is not here.
+
+The released names load checkpoints of the released layout; the options that these store decide.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from fairseq.models import register_model
+
+from ..config import option, plain, register_architectures
+from .ode import OdeConfig, OdeModel
+from .transformer import size
+
+
+@dataclass
+class ReleasedPCformerConfig(OdeConfig):
+    """The options that a checkpoint of the released code stores, by its names."""
+
+    enc_calculate_num: int = option(2, "released code: stages of the predictor, 2, 3 or 4")
+    enc_learnable_type: str = option("ema", "released code: ema or gated")
+    alpha_type: str = option("scalar", "released code: scalar, or vector, one per channel")
+    layer_wise: bool = option(False, "released code: whether each layer has an alpha of its own")
+    encoder_history_type: str = option(
+        "rk_predicotor_multistep_corrector", "released code: the corrector, by that name"
+    )
+    decoder_history_type: Optional[str] = option("learnable_dense", "released code: --decoder-history")
+    max_relative_length: int = option(-1, "released code: --max-relative-length, below 1 without relative positions")
+    k_only: bool = option(False, "released code: relative positions of keys alone")
+
+
+_PREDICTORS = {2: "heun", 3: "kutta3", 4: "rk4"}
+_COEFFICIENTS = {("ema", "scalar"): "ema", ("ema", "vector"): "ema-channels", ("gated", "scalar"): "sigmoid"}
+_CORRECTOR = "rk_predicotor_multistep_corrector"
+
+
+@register_model("pcformer_released", dataclass=ReleasedPCformerConfig)
+class ReleasedPCformerModel(OdeModel):
+    """Builds the model that a checkpoint of the released PCformer holds, from the options that it stores."""
+
+    config_class = ReleasedPCformerConfig
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> OdeModel:
+        """As of ``SplitTransformerModel``.
+
+        Raises:
+            ValueError: for options that the released code could not train with once it was repaired, or that have no
+                counterpart here.
+        """
+        values = plain(cfg)
+        for name in ("integrator", "coefficients", "ode_residual", "relative_positions", "encoder_history"):
+            if values[name] != (ours := getattr(OdeConfig(), name)):
+                raise ValueError(
+                    f"{name} {values[name]!r}: must be left at {ours!r} in an architecture of the released code, "
+                    "which --enc-calculate-num, --enc-learnable-type and --alpha-type describe"
+                )
+        stages, kind, alpha = (values.pop(k) for k in ("enc_calculate_num", "enc_learnable_type", "alpha_type"))
+        if stages not in _PREDICTORS or (kind, alpha) not in _COEFFICIENTS:
+            raise ValueError(
+                f"enc_calculate_num {stages}, enc_learnable_type {kind!r}, alpha_type {alpha!r}: must be one of "
+                f"{', '.join(map(str, _PREDICTORS))}, and one of {', '.join(' with '.join(k) for k in _COEFFICIENTS)}"
+            )
+        if stages == 3 and (kind == "gated" or values["rk_norm"]):
+            raise ValueError(
+                "enc_calculate_num 3: must be 2 or 4 with enc_learnable_type 'gated' or rk_norm, whose released form "
+                "has no counterpart here"
+            )
+        if (history := values.pop("encoder_history_type")) != _CORRECTOR:
+            raise ValueError(f"encoder_history_type {history!r}: must be {_CORRECTOR!r} in a released PCformer")
+        coefficients = "fixed" if (kind, stages) == ("gated", 4) else _COEFFICIENTS[kind, alpha]
+        relative = values["max_relative_length"] > 0
+        keys_only, layer_wise = values.pop("k_only"), values.pop("layer_wise")
+        values |= {
+            "integrator": _PREDICTORS[stages],
+            "coefficients": coefficients,
+            "gate_sharing": "per-layer" if layer_wise and kind == "ema" else "shared",
+            "ode_residual": "released",
+            "encoder_history": "corrector",
+            "decoder_history": values.pop("decoder_history_type") or "none",
+            "relative_positions": ("keys" if keys_only else "keys-values") if relative else "none",
+            "decoder_relative_positions": "none",
+            "max_relative_length": values["max_relative_length"] if relative else -1,
+        }
+        return OdeModel.build_model(OdeConfig(**values), task)
+
+
+_BASE, _BIG = size(512, 2048, 8), size(1024, 4096, 16, dropout=0.3)
+_RELATIVE = {"max_relative_length": 8, "k_only": True}
+
+RELEASED = {
+    "PCformer_t2t_wmt_en_de": _BASE,
+    "PCformer_t2t_wmt_en_de_big": _BIG,
+    "relative_PCformer_t2t_wmt_en_de": _BASE | _RELATIVE,
+    "relative_PCformer_t2t_wmt_en_de_big": _BIG | _RELATIVE,
+}
+
+register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED, released=True)

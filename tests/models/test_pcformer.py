@@ -1,0 +1,193 @@
+"""PCformer: the released code's checkpoints, its layer by the equations, counts, and what is refused."""
+
+import argparse
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+
+from ode_transformer.models.pcformer import RELEASED, ReleasedPCformerModel
+from ode_transformer.modules.layers import EncoderContext
+from ode_transformer.numerics.integrators import HEUN, RK4, rk_step
+from tests.helpers import batch, model, small, task
+from tests.models.released import as_written, assert_logits, assert_same, load, sizes
+
+FIXTURES = {"pcformer_rk2_ema": {"relative-positions": "none"}, "pcformer_rk4_ema_rpr": {"integrator": "rk4"}}
+RENAMED = {
+    "encoder.alpha": "encoder.coefficients.weight",
+    "rouge_predictions_norm": "prediction_norms",
+}
+
+
+def of_fixture(name, **more):
+    flags = {"share-all-embeddings": True, "ode-residual": "released", **FIXTURES[name], **sizes(load(name)), **more}
+    return model("pcformer", flags).eval()
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_the_released_checkpoint_gives_the_released_logits_and_gradients(name):
+    released = load(name)
+    m = of_fixture(name)
+    m.load_state_dict(dict(released["model"]))
+    states = m.encoder(released["src_tokens"], return_all_hiddens=True)["encoder_states"][1:]
+    real = released["src_tokens"].t() != 1
+    for ours, expected in zip(states, released["encoder_states"], strict=True):
+        torch.testing.assert_close(ours[real], expected[real], atol=1e-5, rtol=0)
+    assert_same(m, released, RENAMED)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(name, tmp_path):
+    released = load(name)
+    torch.save(as_written(released), tmp_path / "released.pt")
+    (m,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task(50))
+    assert_logits(m.eval(), released)
+
+
+def stored(**options):
+    args = argparse.Namespace(**{**load("pcformer_rk2_ema")["args"], **options})
+    return build_model(convert_namespace_to_omegaconf(args).model, task(50))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"integrator": "heun", "coefficients": "ema", "gate_sharing": "shared", "relative_positions": "none"}),
+        ({"alpha_type": "vector"}, {"coefficients": "ema-channels"}),
+        ({"layer_wise": True}, {"gate_sharing": "per-layer"}),
+        ({"enc_calculate_num": 3}, {"integrator": "kutta3"}),
+        ({"enc_learnable_type": "gated"}, {"coefficients": "sigmoid"}),
+        ({"enc_learnable_type": "gated", "enc_calculate_num": 4}, {"coefficients": "fixed", "integrator": "rk4"}),
+        ({"max_relative_length": 8}, {"relative_positions": "keys-values", "max_relative_length": 8}),
+        ({"max_relative_length": 8, "k_only": True}, {"relative_positions": "keys"}),
+        ({"decoder_history_type": None}, {"decoder_history": "none", "encoder_history": "corrector"}),
+    ],
+)
+def test_options_of_the_released_code_are_translated(options, expected):
+    m = stored(**options)
+    assert {k: getattr(m.cfg, k) for k in expected} == expected
+    assert str(m.cfg.ode_residual) == "released"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"enc_calculate_num": 1}, r"enc_calculate_num 1.*2, 3, 4"),
+        ({"enc_learnable_type": "learnable"}, r"enc_learnable_type 'learnable'.*gated with scalar"),
+        ({"enc_calculate_num": 3, "rk_norm": True}, r"enc_calculate_num 3: must be 2 or 4"),
+        ({"encoder_history_type": "learnable_dense"}, r"encoder_history_type 'learnable_dense': must be"),
+    ],
+)
+def test_options_of_the_released_code_without_a_counterpart_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        stored(**options)
+
+
+def released_layout(state, depth):
+    """Our encoder's parameters under the released names."""
+    norms = {f"stage_norms.{i}.": f"RK_norm.{i - 1}." if i else "residual_norm." for i in range(5)}
+    found = {}
+    for name, x in state.items():
+        for ours, theirs in {
+            **norms,
+            "prediction_norms": "rouge_predictions_norm",
+            "coefficients.gate": "gate_linear",
+        }.items():
+            name = name.replace(f"encoder.{ours}", f"encoder.{theirs}").replace(f"history.{ours}", f"history.{theirs}")
+        found[name] = x
+    if "encoder.coefficients.weight" in found:
+        found["encoder.alpha"] = found.pop("encoder.coefficients.weight").reshape(-1)
+    if "encoder.layers.0.coefficients.weight" in found:
+        rows = [found.pop(f"encoder.layers.{i}.coefficients.weight") for i in range(depth)]
+        found["encoder.alpha"] = torch.stack(rows).reshape(depth, -1)
+    return found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rk_norm": True, "alpha_type": "vector"},
+        {"layer_wise": True, "enc_calculate_num": 4},
+        {"enc_learnable_type": "gated"},
+    ],
+)
+def test_the_released_layout_of_other_options_is_loaded(options):
+    before, after = stored(**options), stored(**options)
+    with torch.no_grad():
+        for p in before.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    layout = released_layout(before.state_dict(), depth=3)
+    assert any(name.startswith(("encoder.alpha", "encoder.gate_linear")) for name in layout)
+    after.load_state_dict(layout)
+    ours, expected = after.state_dict(), before.state_dict()
+    assert all(torch.equal(ours[name], x) for name, x in expected.items())
+
+
+def test_gates_that_the_released_code_never_uses_are_left_out():
+    m = stored(enc_learnable_type="gated", enc_calculate_num=4)
+    m.load_state_dict(
+        {**m.state_dict(), "encoder.gate_linear.weight": torch.randn(1, 64), "encoder.gate_linear.bias": torch.ones(1)}
+    )
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_the_released_names_are_architectures(name):
+    assert ARCH_MODEL_REGISTRY[name] is ReleasedPCformerModel
+
+
+@pytest.mark.parametrize("released", [False, True])
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize(("integrator", "tableau"), [("heun", HEUN), ("rk4", RK4)])
+def test_the_encoder_by_its_equations(integrator, tableau, norm, released):
+    """With a layer's increment read off the layer itself, by a step of Euler's from any state."""
+    form = {"integrator": integrator, "rk-norm": norm or None, "ode-residual": "released" if released else "paper"}
+    m = small("pcformer_tiny", **form).double()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.add_(0.2 * torch.randn_like(p))
+    plain = small("ode_residual_tiny").double()
+    plain.load_state_dict(
+        {
+            **plain.state_dict(),
+            **{k: v for k, v in m.state_dict().items() if k in plain.state_dict() and "history" not in k},
+        }
+    )
+    src, _, _ = batch(sizes=(6, 6, 6))
+    h, a, norms = m.encoder.history, m.encoder.coefficients.weight, m.encoder.stage_norms
+    n = tableau.stages
+    weights = [a * (1 - a) ** (n - j) for j in range(1, n + 1)]
+    x = m.encoder.forward_embedding(src)[0].transpose(0, 1)
+    z = [x]
+    for i, layer in enumerate(torch.nn.ModuleList.__iter__(plain.encoder.layers)):
+
+        def f(y, layer=layer):
+            return layer(y, EncoderContext()) - y
+
+        def stage(y, f=f):
+            return y + f(y) if released else f(y)
+
+        start, stages = x if norms is None else norms[0](x), []
+        for row in tableau.a:
+            stages.append(stage(start + sum(w * s for w, s in zip(row, stages, strict=True)) if stages else x))
+        normed = stages if norms is None else [norm(s) for norm, s in zip(norms[1:], stages, strict=True)]
+        prediction = h.prediction_norms[i](start + sum(w * s for w, s in zip(weights, normed, strict=True)))
+        c = sum(h.weight[i + 1, k] * s for k, s in enumerate([*z, prediction]))
+        z.append(h.layer_norms[i](c + f(c)))
+        x = sum(h.weight_c[i + 1, k] * s for k, s in enumerate(z))
+    ours = m.encoder(src)["encoder_out"][0]
+    torch.testing.assert_close(ours, m.encoder.layer_norm(x), atol=1e-6, rtol=1e-6)  # softmax is in single precision
+
+
+def test_the_predictor_is_the_runge_kutta_step_of_its_layer():
+    """Without the corrector, PCformer's encoder layer is RK2 with a moving average."""
+    m = small("rk2-ema").double()
+    layer, y = next(torch.nn.ModuleList.__iter__(m.encoder.layers)), torch.randn(5, 2, 16, dtype=torch.float64)
+    plain = small("ode_residual_tiny").double()
+    euler = next(torch.nn.ModuleList.__iter__(plain.encoder.layers))
+    euler.load_state_dict(layer.state_dict())
+    expected = rk_step(lambda x: euler(x, EncoderContext()) - x, y, HEUN, combine=lambda s: s[0] / 4 + s[1] / 2)
+    ours = layer(y, EncoderContext(coefficients=m.encoder.coefficients))
+    torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-6)
