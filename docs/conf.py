@@ -1,0 +1,30 @@
+"""Sphinx configuration: ``make docs`` builds this folder into build/docs, and every warning is an error."""
+
+import logging
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import generate  # noqa: E402  beside this file
+
+from ode_transformer.version import __version__  # noqa: E402
+
+project, author, copyright = "ode_transformer", "the authors of ode_transformer", "MIT license"
+version = release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+suppress_warnings = ["toc.empty_glob"]  # the table of contents names pages that another branch may still hold
+exclude_patterns = []
+autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_typehints = "description"
+napoleon_google_docstring, napoleon_numpy_docstring = True, False
+html_theme = "furo"
+html_title = f"ode_transformer {__version__}"
+html_extra_path = ["generated/extra"]
+linkcheck_timeout = 20
+
+generate.reference(HERE / "generated")
+logging.root.setLevel(logging.WARNING)  # which fairseq has turned down for everybody's loggers

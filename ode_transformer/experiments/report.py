@@ -1,0 +1,1 @@
+def page(folder): return "<html></html>"
