@@ -298,6 +298,7 @@ HEADLINE = {
     "ODE Transformer, RK2 learnable": ("rk2-learnable-tiny", ("ode/wmt14-en-de", "RK2 learnable 6-6")),
     "ODE Transformer, RK4": ("rk4-tiny", ("ode/wmt14-en-de", "RK4 6-6")),
     "TransEvolve fullFF-1": ("transevolve-fullff-1-tiny", None),  # whose paper prints a BLEU of another kind
+    "Transformer, trained as long as FLOATER": ("transformer-longer-tiny", None),
     "FLOATER, warm-started": ("floater-warm-tiny", ("floater/wmt14-en-de", "FLOATER, all blocks")),
 }
 """Systems of the README's table: the recipe's row, and the group and row of the paper's number."""

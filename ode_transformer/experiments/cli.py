@@ -60,6 +60,7 @@ COMMANDS = {
     "record": Command(".records", "write the record of a finished run"),
     "where": Command(".records", "print hardware and versions", "add_where_arguments", "where_main"),
     "table": Command(".tables", "set what was measured beside what the papers print"),
+    "report": Command(".report", "write an HTML page of finished runs: scores, significance, curves, translations"),
     "compare": Command(".significance", "test whether systems differ from a baseline"),
     "rehearsal": Command(".rehearsal", "rehearse recipes on a CPU, and summarise what came of it"),
     "gpu-suite": Command(
