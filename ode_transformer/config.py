@@ -232,7 +232,7 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     for key in ("input_dim", "output_dim"):
         if values[f"decoder_{key}"] is None:
             values[f"decoder_{key}"] = values["decoder_embed_dim"]
-    if values["relu_dropout"]:  # the old name; fairseq heeds it only where the new one is 0, which is no default here
+    if values["relu_dropout"]:  # the old name, which fairseq reads only where the new one is 0; here it may be more
         values["activation_dropout"] = values["relu_dropout"]
     values |= {key: literal(key, values[key]) for key in EVALUATED}
     return TransformerConfig.from_namespace(argparse.Namespace(**values))

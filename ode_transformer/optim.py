@@ -1,4 +1,4 @@
-"""Adam in one pass over all parameters; and with a learning rate of its own for the flow of FLOATER."""
+"""Adam in one pass over all parameters, and a version with a separate learning rate for the flow of FLOATER."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

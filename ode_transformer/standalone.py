@@ -1,4 +1,4 @@
-"""Models without their data: the one door through which a checkpoint becomes a model, and tasks without words.
+"""Models without their data: the one place where a checkpoint becomes a model, and tasks without words.
 
 A checkpoint's stored options are a stranger's. Stock fairseq evaluates some of them as Python, so that they never
 reach it as they are: an architecture of ours is built from its own fields, a stock Transformer through the same flat
@@ -195,7 +195,7 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:
 
 
 def source_of(path: Path, dictionary: Path, count: int) -> dict[str, Tensor]:
-    """What an encoder-decoder is called with to read prepared sentences, one a line: ``src_tokens`` (B, T), padded on
+    """What an encoder-decoder is called with to read prepared sentences, one per line: ``src_tokens`` (B, T), padded on
     the left, and the rest; its decoder sees the beginning alone.
 
     Raises:

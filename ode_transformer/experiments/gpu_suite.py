@@ -1,4 +1,4 @@
-"""What only a GPU can show: checks in every precision, the benchmark, then real training, several runs at once.
+"""What needs a GPU: checks in every precision, the benchmark, then real training, several runs at once.
 
 By default the tiny systems at full budget on Multi30k, and Table 5 of the ODE Transformer on the Penn Treebank, three
 seeds. Needs no network; needs Multi30k in the folder that ``ODE_TRANSFORMER_DATA`` names, and leaves Table 5 out where
@@ -208,20 +208,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer gpu-suite``."""
     precisions = recipes.PRECISIONS
     add = parser.add_argument
-    add("--minutes", type=int, default=9, metavar="N", help="stop after so long; the next call goes on (default: 9)")
-    add("--jobs", type=int, default=4, metavar="N", help="number of systems that train at the same time (default: 4)")
+    add("--minutes", type=int, default=9, metavar="N", help="stop after N minutes; call again to continue (default: 9)")
+    add("--jobs", type=int, default=4, metavar="N", help="number of systems to train at the same time (default: 4)")
     add("--runs", help="where checkpoints go (default: runs/gpu)")
     add("--out", help="where the small result files go (default: results)")
     add(
         "--systems",
         nargs="+",
         metavar="RECIPE",
-        help="(default: all of multi30k-full that start from nothing, and ptb)",
+        help="what to train (default: all of multi30k-full that start from no checkpoint, and ptb)",
     )
-    add(
-        "--precisions", nargs="+", choices=precisions, default=["fp32", "fp16"], help="to train in (default: fp32 fp16)"
-    )
-    add("--bench", nargs="*", choices=precisions, default=["fp16"], help="to benchmark in (default: fp16)")
+    add("--precisions", nargs="+", choices=precisions, default=["fp32", "fp16"], help="(default: fp32 fp16)")
+    add("--bench", nargs="*", choices=precisions, default=["fp16"], help="precisions to benchmark in (default: fp16)")
     add("--cpu", action="store_true", help="rehearse the suite without a GPU")
     add("--dry-run", action="store_true", help="print what would be run")
     parser.epilog = (

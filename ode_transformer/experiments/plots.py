@@ -24,13 +24,13 @@ from . import records
 
 FORMATS = (".png", ".svg", ".pdf")
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; and marks, for prints without colours.
+# Okabe and Ito's colors, which the color-blind can tell apart, and marks for prints without colors.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 MARKS = "os^Dv<>P"
 
 
 def pyplot_for(output: str | Path) -> Any:
-    """matplotlib, without a screen, for a file of a known format."""
+    """matplotlib without a display, for a file of a known format."""
     if Path(output).suffix not in FORMATS:
         raise ValueError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
@@ -84,7 +84,7 @@ def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
 
 
 def positions(paths: list[str], of: str | None, length: int, output: str | Path) -> None:
-    """Draw position x dimension as colours, a panel a checkpoint, each on its own symmetric scale.
+    """Draw position x dimension as colors, one panel per checkpoint, each on its own symmetric scale.
 
     Args:
         paths: checkpoints.
@@ -215,7 +215,7 @@ def _curve(path: Path) -> list[dict[str, Any]]:
 
 
 def training(paths: list[str], output: str | Path) -> None:
-    """Draw training and validation perplexity and the gradient norm against updates, a line a log.
+    """Draw training and validation perplexity and the gradient norm against updates, one line per log.
 
     Args:
         paths: logs of ``fairseq-train --log-format json``, or records of runs and of trainings without a recipe.
@@ -339,7 +339,7 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[list[t
 
 
 def coefficients(paths: list[str], text: str, dictionary: str, count: int, output: str | Path) -> None:
-    """Draw what learned coefficients weigh the stages of each layer's step with, a panel a checkpoint.
+    """Draw what learned coefficients weigh the stages of each layer's step with, one panel per checkpoint.
 
     Args:
         paths: checkpoints.
@@ -369,7 +369,7 @@ def coefficients(paths: list[str], text: str, dictionary: str, count: int, outpu
             style = {"color": COLOURS[i % 8], "marker": MARKS[i % 8], "capsize": 3, "label": f"stage {i + 1}"}
             axis.errorbar(steps, mean, deviation, **style)
         axis.set_xticks(steps)
-        axis.set_xlabel("step of the encoder, a layer's after another's")
+        axis.set_xlabel("step of the encoder, layer by layer")
         axis.set_ylabel("weight: mean and deviation over tokens")
         axis.set_title(f"{path.parent.name}/{path.name}", fontsize=9)
         axis.grid(alpha=0.3)
@@ -380,8 +380,8 @@ def coefficients(paths: list[str], text: str, dictionary: str, count: int, outpu
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer plot``."""
     kinds = parser.add_subparsers(dest="kind", required=True)
-    drawn = kinds.add_parser("positions", help="what positions look like to a model, position x dimension as colours")
-    drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="a panel each")
+    drawn = kinds.add_parser("positions", help="what positions look like to a model, position x dimension as colors")
+    drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
     drawn.add_argument("--length", type=int, default=100, help="positions (default: %(default)s)")
     drawn.add_argument(
@@ -398,8 +398,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the first record)")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
     drawn = kinds.add_parser("coefficients", help="what learned coefficients weigh the stages of each layer with")
-    drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="a panel each")
-    drawn.add_argument("--text", required=True, help="prepared sentences of their source, one a line")
+    drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
+    drawn.add_argument("--text", required=True, help="prepared sentences of the source language, one per line")
     drawn.add_argument("--dictionary", required=True, help="its dictionary, such as data-bin/NAME/dict.en.txt")
     drawn.add_argument("--sentences", type=int, default=64, help="how many of them (default: %(default)s)")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")

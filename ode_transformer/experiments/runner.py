@@ -1,9 +1,9 @@
 """The runner: a recipe is a list of steps; each is printed as a line to copy, run, and stamped when it is done.
 
 A run has a folder. ``run.json`` there says what it is (:mod:`.runs`), ``steps.json`` holds a stamp for every finished
-step, and ``.lock`` is locked while anything works there. A run that was stopped, in whatever way, goes on where it was:
+step, and ``.lock`` is locked while anything works there. A run that was interrupted, in whatever way, continues where it was:
 stamped steps are not done again, training goes on from its last checkpoint, and everything else writes files whole or
-not at all, or is begun anew. Steps are processes of their own, or commands of this package that are called right here.
+not at all, or starts again. A step is a process of its own, or a command of this package, called in this process.
 """
 
 import argparse
@@ -132,8 +132,8 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
         *("fairseq-train", recipe.data.directory, "--user-dir", "ode_transformer"),
         *(*TASKS[recipe.task].flags(recipe), "--arch", train.arch),
         *flags({**train.flags, **({} if recipe.seed is None else {"seed": recipe.seed})}),
-        # Batches anew for each epoch: else they depend on the epoch that the process began with, and a run that was
-        # stopped learns from others than one that was not.
+        # New batches in each epoch: otherwise they depend on the epoch in which the process began, and a run that was
+        # interrupted learns from other batches than one that was not.
         *("--update-epoch-batch-itr", "True"),
         *("--log-format", "json", "--log-interval", "50", "--no-progress-bar"),
         *([f"--{precision}"] if precision != "fp32" else []),
@@ -521,7 +521,7 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
         devices = max(n for n in recipes.divisors(recipe) if n <= max(gpus, 1))
     if devices % nodes:
         raise RunError(f"--devices {devices}: cannot be dealt evenly to {nodes} nodes")
-    # With a port, fairseq takes all GPUs of a job of a task per node, whatever it is told.
+    # With a port and one task per node, fairseq uses all GPUs of the job, whatever it is told.
     if "--distributed-port" in args.flags and tasks <= nodes and gpus and devices != nodes * gpus:
         raise RunError(
             f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for as many"
@@ -549,17 +549,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="first",
         metavar="STEP",
-        help="begin there: that step and those after it are done anew, but for a training",
+        help="begin with this step; it and the steps after it are done again, except a training",
     )
-    parser.add_argument("--until", dest="last", metavar="STEP", help="end there")
+    parser.add_argument("--until", dest="last", metavar="STEP", help="end with this step")
     parser.add_argument(
         "--trained",
         action="store_true",
-        help="use the finished training in the folder, with whatever flags it was trained",
+        help="use the finished training in the folder, whatever flags it was trained with",
     )
     parser.add_argument("--scale", type=str.lower, choices=recipes.SCALES, default="full", help="small: a rehearsal")
     parser.add_argument(
-        "--seeds", "--seed", nargs="+", type=int, metavar="N", help="of training, a run each (default: the recipe's)"
+        "--seeds",
+        "--seed",
+        nargs="+",
+        type=int,
+        metavar="N",
+        help="of training, one run per seed (default: the recipe's)",
     )
     parser.add_argument("--run-dir", help="where the files of a single run go (default: runs/RECIPE)")
     parser.add_argument("--record", help="where the record of a single run goes (default: record.json in its folder)")
@@ -568,7 +573,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="GPUs that train together; the update frequency follows from it, so that an update sees as much text on "
-        "any number (default: as many of those here as divide it; under Slurm or with NNODES all of the job's)",
+        "any number of GPUs (default: as many of this machine's as divide the batches; under Slurm or with NNODES all "
+        "of the job's)",
     )
     parser.add_argument("--cpu", action="store_true", help="do not use GPUs")
     precisions = parser.add_mutually_exclusive_group()
@@ -584,7 +590,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(or Slurm's), MASTER_ADDR and MASTER_PORT",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands only")
-    parser.epilog = "Words behind -- are more flags of fairseq-train. Several recipes or seeds end in a table."
+    parser.epilog = "Words after -- are passed on to fairseq-train. Several recipes or seeds end in a table."
 
 
 def folder_of(path: str) -> str:
@@ -655,8 +661,8 @@ def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     recipes.add_variant(parser)
     parser.add_argument("--run-dir", help="where average.pt is (default: runs/RECIPE)")
     parser.add_argument("--checkpoint", help="another checkpoint, or an ensemble a.pt:b.pt")
-    parser.add_argument("--output", required=True, help="the folder that translations go to; it must not be there yet")
-    parser.epilog = "Words behind -- are more flags of fairseq-generate."
+    parser.add_argument("--output", required=True, help="the folder for the translations; it must not exist yet")
+    parser.epilog = "Words after -- are passed on to fairseq-generate."
 
 
 def generate_main(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """Tables: what the papers print beside what was measured.
 
 A table is made of the recipes, which hold the papers' numbers, and of the records of finished runs below ``results``.
-What was not run is blank. Measured numbers are means over seeds, with their standard deviation where there are several.
+What was not run is blank. Measured numbers are means over seeds, with the standard deviation where there are several.
 """
 
 import argparse
@@ -262,9 +262,9 @@ def _p_values(comparison: dict[str, Any]) -> dict[str, dict[str, float]]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer table``."""
     parser.add_argument("group", nargs="*", help="files of recipes, such as ode/wmt14-en-de (default: all)")
-    parser.add_argument("--csv", action="store_true", help="for programs, a line per number")
+    parser.add_argument("--csv", action="store_true", help="for programs, one line per number")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder of records (default: results)")
-    parser.add_argument("--measured", action="store_true", help="only tables of which something was run")
+    parser.add_argument("--measured", action="store_true", help="only tables in which something was run")
 
 
 def main(args: argparse.Namespace) -> int:
