@@ -1,9 +1,10 @@
 """The runner: a recipe is a list of steps; each is printed as a line to copy, run, and stamped when it is done.
 
 A run has a folder. ``run.json`` there says what it is (:mod:`.runs`), ``steps.json`` holds a stamp for every finished
-step, and ``.lock`` is locked while anything works there. A run that was interrupted, in whatever way, continues where it was:
-stamped steps are not done again, training goes on from its last checkpoint, and everything else writes files whole or
-not at all, or starts again. A step is a process of its own, or a command of this package, called in this process.
+step, and ``.lock`` is locked while anything works there. A run that was interrupted, in whatever way, continues where
+it was: stamped steps are not done again, training goes on from its last checkpoint, and everything else writes files
+whole or not at all, or starts again. A step is a process of its own, or a command of this package, called in this
+process.
 """
 
 import argparse
