@@ -30,9 +30,12 @@ def reference(folder: Path) -> None:
     from ode_transformer.experiments import report
     from ode_transformer.files import write_text
 
+    write_text(folder / "extra" / "report.html", report.page(ROOT / "results"))  # before fairseq turns on all loggers
     pages = {
         "architectures": architectures(),
         "options": options(),
+        "rows": rows(),
+        "runs": runs(),
         "command-line": command_line(),
         "api": api(),
     }
@@ -40,7 +43,6 @@ def reference(folder: Path) -> None:
         path = folder / f"{name}.md"
         if not path.is_file() or path.read_text(encoding="utf-8") != text:  # Sphinx reads again what is newer
             write_text(path, text)
-    write_text(folder / "extra" / "report.html", report.page(ROOT / "results"))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -145,6 +147,40 @@ def options() -> str:
     for title, found in parts:
         lines += ["", f"## {title}", "", table(head, found)]
     return "\n".join(lines) + "\n"
+
+
+def rows() -> str:
+    """The page on the rows of the papers: every table with the recipe of each row and what the paper prints."""
+    from ode_transformer.experiments import recipes
+    from ode_transformer.experiments.metrics import METRICS
+
+    by_table: dict[str, list[tuple[str, str, str]]] = {}
+    for name in recipes.names():
+        for paper in recipes.load(name).paper:
+            printed = [
+                f"{value:g} {METRICS[metric].label} on {test_set}"
+                for test_set, by_metric in paper.scores.items()
+                for metric, value in by_metric.items()
+            ]
+            by_table.setdefault(paper.table, []).append((f"`{name}`", paper.row, ", ".join(printed)))
+    lines = [
+        "# Rows of the papers",
+        "",
+        "This page is generated from the recipes: the rows of papers that `ode-transformer run RECIPE` makes. Those "
+        "that end in `-released` are the same rows in the form of the released code.",
+    ]
+    for title, found in by_table.items():
+        lines += ["", f"## {title}", "", table(("recipe", "row", "printed"), found)]
+    return "\n".join(lines) + "\n"
+
+
+def runs() -> str:
+    """The page that leads to the report on all records."""
+    return (
+        "# All runs\n\nThe [results](../results.md) with curves, tests of significance, hardware, versions and the "
+        'commands of every run are on\n<a href="../report.html">one page of their own</a>, which `ode-transformer '
+        "report results` writes.\n"
+    )
 
 
 def command_line() -> str:
