@@ -420,12 +420,22 @@ def lengths() -> str:
     return table(head, found)
 
 
+def orders() -> str:
+    """Measured orders of convergence beside those of theory."""
+    import json
+
+    methods = json.loads((ROOT / "results" / "lab" / "orders.json").read_text(encoding="utf-8"))["methods"]
+    found = [(row["method"], row["theory"], f"{row['local']:.2f}", f"{row['global']:.2f}") for row in methods]
+    return table(("scheme", "exponent of the local error, theory", "measured", "of the global error, measured"), found)
+
+
 KINDS: dict[str, Callable[..., str]] = {
     "scores": scores,
     "metric": metric,
     "headline": headline,
     "thresholds": thresholds,
     "lengths": lengths,
+    "orders": orders,
 }
 
 

@@ -18,9 +18,9 @@ from ode_transformer.modules.options import ODE_FUNCTIONS, ODE_RESIDUALS
 from ode_transformer.modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS
 from ode_transformer.numerics.coefficients import COEFFICIENTS
 from ode_transformer.numerics.flow import FLOW_GRADIENTS, FLOW_METHODS
-from ode_transformer.numerics.integrators import INTEGRATORS
+from ode_transformer.numerics.integrators import INTEGRATORS, ButcherTableau
 from ode_transformer.numerics.splitting import SPLITTINGS
-from tests.helpers import ROOT
+from tests.helpers import ROOT, model
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 HISTORY = "changelog.md"  # which names what is gone, too
@@ -153,9 +153,9 @@ def test_flags_exist():
     """Every flag that a page names is one of our commands, of a script, of a model, or of fairseq's training."""
     known = OTHERS | flags_of(options.get_training_parser()) | flags_of(options.get_generation_parser())
     known |= set().union(*(flags_of(cli.parser(command)) for command in cli.COMMANDS))
-    for model in {model for model, _, _ in PRESETS.values()}:
+    for family in {family for family, _, _ in PRESETS.values()}:
         parser = argparse.ArgumentParser(conflict_handler="resolve")
-        MODEL_REGISTRY[model].add_args(parser)
+        MODEL_REGISTRY[family].add_args(parser)
         known |= flags_of(parser)
     for script in (*ROOT.glob("scripts/**/*.sh"), *ROOT.glob("data-prep/*.sh")):
         known |= set(re.findall(r"--[a-z][\w-]*", script.read_text(encoding="utf-8")))
@@ -190,6 +190,25 @@ def test_citation():
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     version = re.search(r'__version__ = "(.+)"', (ROOT / "ode_transformer" / "version.py").read_text())[1]
     assert f"\nversion: {version}\n" in text and text.count("conference-paper") == 4
+
+
+@pytest.mark.parametrize(
+    ("arch", "words"),
+    [
+        ("rk2_learnable_tiny", "--splitting strang --position-encoder floater"),
+        ("macaron_tiny", "--integrator kutta3 --ode-function substeps --position-encoder floater"),
+    ],
+)
+def test_combinations_of_the_pages_can_be_built(arch, words):
+    assert words in TEXT
+    given = words.replace("--", "").split()
+    assert model(arch, dict(zip(given[::2], given[1::2], strict=True))).position_encoder is not None
+
+
+def test_the_integrator_of_the_readme_is_of_third_order():
+    code = re.search(r"```python\n(from ode_transformer\.numerics.*?)```", README, re.S)[1]
+    (tableau,) = re.findall(r"= (ButcherTableau\(.*\))\n", code)
+    assert eval(tableau, {"ButcherTableau": ButcherTableau}).order == 3
 
 
 def test_figures_are_whole():
