@@ -40,7 +40,7 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --line: #3d444d; --soft: #9aa4af; --mark: #6b5200; --head: #1c2128; } }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 76rem; }
 h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; margin-bottom: .75rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { border: 1px solid var(--line); padding: .25rem .6rem; text-align: left; vertical-align: top; }
 th { background: var(--head); }
@@ -241,8 +241,9 @@ def _curves(by_recipe: dict[str, list[dict]]) -> Iterator[str]:
                 axis.plot(*zip(*points, strict=True), marker="." if len(points) < 40 else "", label=name, **style)
             if key in LOGARITHMIC:
                 axis.set_yscale("log")
+                values = [value for _, points in drawn for _, value in points]
                 axis.yaxis.set_major_formatter("{x:g}")
-                axis.yaxis.set_minor_formatter("{x:g}")
+                axis.yaxis.set_minor_formatter("{x:g}" if max(values) < 10 * min(values) else "")
             axis.set(xlabel="updates", ylabel=CURVES[key])
             axis.grid(alpha=0.3)
             axis.legend(fontsize=8)
@@ -287,8 +288,9 @@ def _translations(runs: dict[tuple[str, Any], tuple[dict, Path]], each: int = 8)
         chosen = _chosen([line.split() for line in references], by_system, each)
         yield f"<h3>Translations: {escape(subset.removeprefix('generate-').removesuffix('.txt'))}</h3>"
         yield (
-            '<p class="soft">First the sentences on which the systems differ most in their words, then others at equal '
-            "distances. Words that the reference does not have in that place are marked.</p>"
+            '<p class="soft">First the sentences on which the systems differ most in their words (a single system: '
+            "from the reference), then others at equal distances. Words that the reference does not have in that place "
+            "are marked.</p>"
         )
         for i in chosen:
             reference = references[i].split()
@@ -306,7 +308,10 @@ def _sources(path: Path) -> list[str]:
 
 
 def _chosen(references: list[list[str]], by_system: dict[str, list[list[str]]], each: int) -> list[int]:
-    """Indices of the sentences with the largest spread of unigram F1 between systems, then of some others."""
+    """Indices of the sentences with the largest spread of unigram F1 between systems, then of some others.
+
+    Of a single system, those that are farthest from the reference.
+    """
 
     def f1(words: list[str], reference: list[str]) -> float:
         return 2 * sum((Counter(words) & Counter(reference)).values()) / max(len(words) + len(reference), 1)
@@ -314,7 +319,7 @@ def _chosen(references: list[list[str]], by_system: dict[str, list[list[str]]], 
     spread = []
     for i, reference in enumerate(references):
         values = [f1(words[i], reference) for words in by_system.values()]
-        spread.append(max(values) - min(values))
+        spread.append((max(values) if len(values) > 1 else 1.0) - min(values))
     most = sorted((i for i in range(len(spread)) if spread[i] > 0), key=lambda i: -spread[i])[:each]
     others = range(0, len(references), max(len(references) // each, 1))
     return [*most, *(i for i in others if i not in most)][: 2 * each]
@@ -372,7 +377,13 @@ def main(args: argparse.Namespace) -> int:
     output = args.output or args.directory / "report.html"
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
         raise ReportError(f"--output {output}: was not written by ode-transformer report; must be another file")
-    text = page(args.directory, args.baseline)
+    try:
+        text = page(args.directory, args.baseline)
+    except OdeTransformerError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        what = "a file there is not what ode-transformer record or compare writes"
+        raise ReportError(f"{args.directory}: {what} ({type(error).__name__}: {error})") from error
     try:
         write_text(output, text)
     except OSError as error:

@@ -108,6 +108,15 @@ def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("damage", [{"training": {}}, {"scores": [1]}, {"versions": 1}])
+def test_a_damaged_record_is_an_error_and_leaves_nothing(folder, capsys, damage):
+    path = next(folder.rglob("record.json"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    assert cli.main(["report", str(folder)]) == 1
+    assert "is not what ode-transformer record or compare writes" in capsys.readouterr().err
+    assert not (folder / "report.html").exists()
+
+
 def test_runs_that_cannot_be_compared_are_reported_all_the_same(folder, capsys):
     for path in folder.rglob("run.json"):
         path.unlink()
@@ -123,6 +132,7 @@ def test_sentences_that_differ_most_come_first():
     references = [["a", "b"]] * 6
     systems = {"one": [["a", "b"]] * 6, "two": [["a", "b"], ["x", "y"], ["a", "x"], ["a", "b"], ["a", "b"], ["a", "b"]]}
     assert _chosen(references, systems, 2) == [1, 2, 0, 3]
+    assert _chosen(references, {"two": systems["two"]}, 2) == [1, 2, 0, 3]
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
