@@ -58,7 +58,7 @@ class Job:
 
 
 def jobs_of(args: argparse.Namespace) -> list[Job]:
-    """What is to be run, in its order."""
+    """The runs to make, in order."""
     names = args.systems
     if names is None:
         names = [n for n in recipes.names() if n.startswith("multi30k-full/") and not re.search("-warm-|-longer-", n)]
@@ -74,7 +74,7 @@ def jobs_of(args: argparse.Namespace) -> list[Job]:
 
 
 class Suite:
-    """The suite within its time."""
+    """The suite, with a limit on its time."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -137,7 +137,7 @@ class Suite:
     def train(self) -> None:
         """All runs, some at a time, one GPU each in turn."""
         place = runner.Place(cpu=self.args.cpu)
-        # The data once, before several runs want them.
+        # Data are prepared once, before several runs need them.
         prepare = [runner.steps(job.recipe, place)[0] for job in self.jobs]
         for step in {tuple(step.command): step for step in prepare}.values():
             runner.execute(step)

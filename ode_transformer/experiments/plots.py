@@ -125,7 +125,7 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
 
 
 def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[float, float]]]]]:
-    """What a record of ``ode-transformer bench`` says about cost against something.
+    """The cost against something in a record of ``ode-transformer bench``.
 
     Returns:
         the name of the axis; and for ``seconds`` and ``MiB`` the points (x, y) of each system, x rising.
@@ -160,13 +160,13 @@ def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[fl
 
 
 def exponent(points: list[tuple[float, float]]) -> float:
-    """The power of x that the last two points grow with."""
+    """The exponent of growth between the last two points."""
     (x0, y0), (x1, y1) = points[-2:]
     return math.log(y1 / y0) / math.log(x1 / x0)
 
 
 def costs(paths: list[str], output: str | Path) -> None:
-    """Draw time and memory of a step against sentence length, depth or the dictionary's size, a row a record.
+    """Draw time and memory of a step against sentence length, depth or vocabulary size, one row per record.
 
     Raises:
         CheckpointError: a file that is no such record.
@@ -258,7 +258,7 @@ def training(paths: list[str], output: str | Path) -> None:
 
 
 def encoder_layers(command: str) -> int:
-    """The encoder's layers in what a command of fairseq-train trains."""
+    """The number of encoder layers of the model that a fairseq-train command trains."""
     words = shlex.split(command)
     given = {word: value for word, value in itertools.pairwise(words) if word.startswith("--")}
     values = resolve(PRESETS[given["--arch"]][2], PRESETS[given["--arch"]][1]) if given["--arch"] in PRESETS else {}
@@ -269,7 +269,7 @@ def encoder_layers(command: str) -> int:
 
 
 def system_of(recipe: str) -> str:
-    """A recipe's row without the size: what a line of a picture is of."""
+    """A recipe's row without the size: the system that a line of a picture shows."""
     name = recipe.rsplit("/", 1)[-1]
     sizes = sorted((suffix.replace("_", "-") for suffix in (*SIZES, "-base") if suffix), key=len, reverse=True)
     return name.removesuffix(next((suffix for suffix in sizes if name.endswith(suffix)), ""))
@@ -391,10 +391,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
     drawn = kinds.add_parser("training", help="perplexity and gradient norm against updates")
-    drawn.add_argument("logs", nargs="+", metavar="LOG", help="of fairseq-train --log-format json, or a run's record")
+    drawn.add_argument(
+        "logs", nargs="+", metavar="LOG", help="a log of fairseq-train --log-format json, or a run's record"
+    )
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
     drawn = kinds.add_parser("scores", help="BLEU against layers and parameters")
-    drawn.add_argument("records", nargs="+", metavar="RECORD", help="of runs: results/*/*.json")
+    drawn.add_argument("records", nargs="+", metavar="RECORD", help="records of runs, such as results/*/*.json")
     drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the first record)")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
     drawn = kinds.add_parser("coefficients", help="what learned coefficients weigh the stages of each layer with")
@@ -403,8 +405,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("--dictionary", required=True, help="its dictionary, such as data-bin/NAME/dict.en.txt")
     drawn.add_argument("--sentences", type=int, default=64, help="how many of them (default: %(default)s)")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
-    drawn = kinds.add_parser("costs", help="time and memory against length, depth or the dictionary's size")
-    drawn.add_argument("records", nargs="+", metavar="RECORD", help="of `ode-transformer bench`: a row each")
+    drawn = kinds.add_parser("costs", help="time and memory against sentence length, depth or vocabulary size")
+    drawn.add_argument("records", nargs="+", metavar="RECORD", help="records of `ode-transformer bench`, one row each")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
 
 
