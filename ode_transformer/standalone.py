@@ -54,7 +54,7 @@ def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
     """
     names = [f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
     if missing := [name for name in names if name not in state["model"]]:
-        raise CheckpointError(f"{path}: is not of an encoder-decoder: it has no {', '.join(missing)}")
+        raise CheckpointError(f"{path}: holds no encoder-decoder: it has no {', '.join(missing)}")
     source, target = (len(state["model"][name]) for name in names)
     return source, target
 
