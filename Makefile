@@ -1,7 +1,7 @@
 # make demo    install, then train a Macaron Net on a generated corpus and score it
 # make test    install if needed, then run the tests, some minutes; `make test-all` runs more of them
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all lint
+.PHONY: help install demo test test-all lint docs links tables
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
@@ -37,3 +37,20 @@ test-all: install
 # lint         what the tests check of the sources' form
 lint: install
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/shellcheck -x scripts/*.sh scripts/*/*.sh data-prep/*.sh
+
+$(VENV)/docs: $(VENV)/installed
+	$(BIN)/pip install -c constraints.txt --no-build-isolation -e '.[docs]'
+	touch $@
+
+# docs         the documentation, into build/docs; every warning is an error
+docs: $(VENV)/docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo build/docs/index.html
+
+# links        look whether the addresses in the documentation can still be reached
+links: $(VENV)/docs
+	$(BIN)/python -m sphinx -q -b linkcheck docs build/links
+
+# tables       write the tables of results in README.md and docs/ anew, from the records
+tables: install
+	$(BIN)/python docs/generate.py

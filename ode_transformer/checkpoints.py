@@ -17,14 +17,14 @@ from torch import Tensor
 from .errors import OdeTransformerError
 from .files import whole
 
-# Checkpoints of stock fairseq's architectures hold an argparse.Namespace, and those of before 0.10 the trainer's
-# meters, by their name of then. torch's weights-only loading refuses both until they are allowed. Neither has code that
-# loading runs. Here rather than in a scope of ours, because fairseq does the loading in fairseq-generate, in resuming
-# and in --finetune-from-model.
+# Checkpoints of stock fairseq's architectures contain an argparse.Namespace, and those of versions before 0.10 also the
+# trainer's meters, under the names that these had then. torch's weights-only loading refuses both until they are
+# allowed; loading either of them runs no code. They are allowed for the whole process and not in a scope, because
+# fairseq-generate, resuming and --finetune-from-model load checkpoints by fairseq's own code.
 _METERS = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
 torch.serialization.add_safe_globals([argparse.Namespace, *((m, f"fairseq.meters.{m.__name__}") for m in _METERS)])
 
-# What an averaged checkpoint does not carry on: it is for decoding, or to start from with a fresh optimiser.
+# What an averaged checkpoint leaves out: it is for decoding, or for training with a fresh optimizer.
 _DROPPED = ("model", "criterion", "last_optimizer_state")
 
 
@@ -35,8 +35,8 @@ class CheckpointError(OdeTransformerError):
 def load(path: str | Path) -> dict[str, Any]:
     """Load a fairseq checkpoint on the CPU without running code from it.
 
-    The whole file is read once and compared with the checksums in it, which PyTorch itself does not look at. Files of
-    before PyTorch 1.6 have none. Tensors are mapped from the file, so that only those that are used stay in memory.
+    The whole file is read once and compared with the checksums in it, which PyTorch itself does not verify. Files
+    written before PyTorch 1.6 have none. Tensors are mapped from the file, so that only those in use stay in memory.
 
     Raises:
         CheckpointError: no such file; truncated, damaged or not a checkpoint; a pickle with more than plain data; or a
@@ -153,8 +153,8 @@ def _maximised(path: Path) -> bool:
 def options(state: dict[str, Any], section: str) -> dict[str, Any]:
     """The options that a checkpoint was trained with, of a section of fairseq's configuration such as ``model``.
 
-    Of before fairseq 0.10.2 they are all options, in one, and where a file has both, these count, as in fairseq. Empty
-    where there are none.
+    Checkpoints of versions before fairseq 0.10.2 hold all options in one place; where a file has both, that place
+    counts, as in fairseq. The result is empty where there are none.
     """
     found = state.get("args")
     if found is None and isinstance(config := state.get("cfg"), dict):
@@ -165,18 +165,18 @@ def options(state: dict[str, Any], section: str) -> dict[str, Any]:
 
 
 def resume_point(directory: str | Path, mend: bool = True) -> int:
-    """Make a training folder fit to go on from, and say how many updates it has behind it.
+    """Prepare a training folder for resuming, and return the number of updates that were done.
 
-    fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can cut short; every later start would fail on it. Or
-    a disk has damaged it, and training would go on from something else. Such a file is moved aside, and of the whole
-    checkpoints there the one with most updates takes its place.
+    fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can truncate; every later start would then fail. Or
+    the disk has damaged it, and training would resume from other values. Such a file is moved aside, and the intact
+    checkpoint with the most updates takes its place.
 
     Args:
         directory: of checkpoints.
-        mend: change what is there; else say only how many updates there would be.
+        mend: repair the folder; otherwise only count the updates that there would be.
 
     Returns:
-        the updates done, 0 if there is nothing to go on from.
+        the updates done; 0 if there is nothing to resume from.
 
     Raises:
         CheckpointError: the last checkpoint is whole, but does not say how many updates were made, so that fairseq
@@ -234,8 +234,8 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
 
     Floating-point tensors are summed in double precision and stored in single precision at least, whatever the run's:
     fp16 would round the mean to what the checkpoints themselves can hold. Others have no mean, and have to be equal.
-    Everything besides the model is that of the last checkpoint, without the optimiser's state and without an
-    exponential moving average (``--store-ema``), which is not what is averaged. Tied parameters stay tied.
+    Everything else is taken from the last checkpoint, without the optimizer's state and without an exponential moving
+    average (``--store-ema``), which is not averaged. Tied parameters stay tied.
 
     Raises:
         CheckpointError: none given, one cannot be read or has values that are not finite, they do not match, or the

@@ -98,7 +98,7 @@ def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> N
             on, off, more = switch(f.name, True), switch(f.name, False), {"dest": f.name, "default": argparse.SUPPRESS}
             parser.add_argument(on, action="store_true", help=f.metadata.get("help"), **more)
             parser.add_argument(off, action="store_false", help=f"turns off {on}", **more)
-    # Passes over the flags that are already there.
+    # This skips the flags that exist already.
     gen_parser_from_dataclass(parser, config, delete_default=True)
 
 
@@ -123,7 +123,7 @@ def register_architectures(
         model: the model's name.
         config_class: its configuration.
         architectures: the table.
-        released: the names are those of released code, for loading its checkpoints: no presets of ours.
+        released: the names are those of released code, for loading its checkpoints, and get no presets.
 
     Raises:
         ValueError: there is an architecture of that name; or no such model.
@@ -232,7 +232,7 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     for key in ("input_dim", "output_dim"):
         if values[f"decoder_{key}"] is None:
             values[f"decoder_{key}"] = values["decoder_embed_dim"]
-    if values["relu_dropout"]:  # the old name; fairseq heeds it only where the new one is 0, which is no default here
+    if values["relu_dropout"]:  # the old name, which fairseq reads only where the new one is 0; here it may be more
         values["activation_dropout"] = values["relu_dropout"]
     values |= {key: literal(key, values[key]) for key in EVALUATED}
     return TransformerConfig.from_namespace(argparse.Namespace(**values))

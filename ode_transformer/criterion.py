@@ -44,7 +44,7 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
             reduce: must be true.
         """
         if not reduce or self.report_accuracy:
-            option = "--report-accuracy" if self.report_accuracy else "a loss a token"
+            option = "--report-accuracy" if self.report_accuracy else "a loss per token"
             raise ValueError(f"--criterion {NAME}: has no {option}; take label_smoothed_cross_entropy")
         features = net_output[0][:, self.ignore_prefix_size :]
         target = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :]

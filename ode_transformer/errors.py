@@ -1,4 +1,4 @@
-"""The base of all errors that this package raises on purpose."""
+"""The base class of all errors that this package raises deliberately."""
 
 
 class OdeTransformerError(ValueError):

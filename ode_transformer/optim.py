@@ -1,4 +1,4 @@
-"""Adam in one pass over all parameters; and with a learning rate of its own for the flow of FLOATER."""
+"""Adam in one pass over all parameters, and a version with a separate learning rate for the flow of FLOATER."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -23,9 +23,9 @@ class FusedAdam(FairseqAdam):
     """
 
     supports_flat_params = True
-    # Tells PyTorch's GradScaler to leave the gradients as they are and hand over what it found in them. With --amp
-    # fairseq unscales those of PyTorch's optimizer and then steps its own, which the scaler has not met: otherwise it
-    # divides by the loss scale a second time, and epsilon weighs as many times more.
+    # Tells PyTorch's GradScaler to leave the gradients as they are and to report what it found in them. With --amp,
+    # fairseq unscales those of PyTorch's optimizer and then steps its own, which the scaler does not know: without this
+    # it would divide by the loss scale a second time, and epsilon would weigh as many times more.
     _step_supports_amp_scaling = True
 
     def __init__(self, cfg: FairseqAdamConfig, params: Iterable):

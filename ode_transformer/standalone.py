@@ -1,4 +1,4 @@
-"""Models without their data: the one door through which a checkpoint becomes a model, and tasks without words.
+"""Models without their data: the one place where a checkpoint becomes a model, and tasks without words.
 
 A checkpoint's stored options are a stranger's. Stock fairseq evaluates some of them as Python, so that they never
 reach it as they are: an architecture of ours is built from its own fields, a stock Transformer through the same flat
@@ -33,7 +33,7 @@ _LEAST = 2**28  # elements that a model may have besides those of its file: tabl
 
 
 def task(source: int, target: Optional[int] = None) -> TranslationTask:
-    """A translation task with dictionaries of so many symbols, special ones included; one for both if they agree."""
+    """A translation task with dictionaries of these sizes, special symbols included; one for both if they are equal."""
 
     def dictionary(symbols: int) -> Dictionary:
         d = Dictionary()
@@ -50,18 +50,18 @@ def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
     """Symbols of the source's and of the target's dictionary of a checkpoint.
 
     Raises:
-        CheckpointError: it is of no encoder-decoder with embeddings.
+        CheckpointError: it is not of an encoder-decoder with embeddings.
     """
     names = [f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
     if missing := [name for name in names if name not in state["model"]]:
-        raise CheckpointError(f"{path}: is of no encoder-decoder, it has no {', '.join(missing)}")
+        raise CheckpointError(f"{path}: holds no encoder-decoder: it has no {', '.join(missing)}")
     source, target = (len(state["model"][name]) for name in names)
     return source, target
 
 
 @contextmanager
 def named(what: str) -> Iterator[None]:
-    """Errors of every kind, which options of a stranger's checkpoint may cause, as one that says where."""
+    """Turn errors of any kind, which options of a stranger's checkpoint may cause, into one that says where."""
     try:
         yield
     except CheckpointError:
@@ -132,7 +132,7 @@ def open_state(state: dict[str, Any], path: str | Path) -> nn.Module:
     """The encoder-decoder that a loaded checkpoint holds, in training mode.
 
     Raises:
-        CheckpointError: as of :func:`open_model`.
+        CheckpointError: as :func:`open_model`.
     """
     model_name, options = model_options(state, path)
     task_ = task(*symbols(state, path))
@@ -201,7 +201,7 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:
 
 
 def source_of(path: Path, dictionary: Path, count: int) -> dict[str, Tensor]:
-    """What an encoder-decoder is called with to read prepared sentences, one a line: ``src_tokens`` (B, T), padded on
+    """What an encoder-decoder is called with to read prepared sentences, one per line: ``src_tokens`` (B, T), padded on
     the left, and the rest; its decoder sees the beginning alone.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Warm start: a checkpoint of one of our architectures that goes on from a trained Transformer of stock fairseq.
+"""Warm start: a checkpoint of one of our architectures that continues a trained Transformer of stock fairseq.
 
-FLOATER's training begins so (paper, section 3.3 and appendix B.2). Every tensor of the Transformer finds its place in
-the new model; what the Transformer has not is set so that nothing changes, where the mathematics allows it::
+FLOATER's training begins with one (paper, section 3.3 and appendix B.2). Every tensor of the Transformer is copied to
+the new model; what the Transformer lacks is set so that nothing changes, where the mathematics allows it::
 
     FLOATER                       dynamics of zero (their last layer; --dynamics-scale leaves some)
     Runge-Kutta, scalars          weights (1, 0, ...), relative positions of zero, no history
@@ -85,14 +85,14 @@ def warm_start(
 ) -> Report:
     """Write a checkpoint of ``arch`` that computes what a stock Transformer's checkpoint computes.
 
-    Optimiser and counters start anew. The architecture's sizes have to be the checkpoint's; other options of the stock
-    Transformer (norms, sharing of embeddings, dropout) are taken from it unless ``flags`` say otherwise.
+    The optimizer and the counters start from zero. The architecture's sizes have to be the checkpoint's; other options
+    of the stock Transformer (norms, sharing of embeddings, dropout) are taken from it unless ``flags`` say otherwise.
 
     Args:
         source: a checkpoint of fairseq's Transformer, of any age.
         output: the file to write.
         arch: one of our architectures.
-        flags: flags of fairseq-train, as on its command line; those of the model are heeded.
+        flags: flags of fairseq-train, as on its command line; those of the model take effect.
         dynamics_scale: factor of the last layer of a flow's dynamics; 0 changes nothing at first.
         approximate: write a model that does not equal its source, too.
         data: binarised data whose dictionaries' sizes the checkpoint has to fit; of several with colons the first.
@@ -377,18 +377,18 @@ def _state(state: dict, model_name: str, values: dict, after: nn.Module, source:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer warm-start``; what follows ``--`` are ``flags``."""
     parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
-    parser.add_argument("checkpoint", help="of a Transformer of stock fairseq, of any age")
+    parser.add_argument("checkpoint", help="a checkpoint of a Transformer of stock fairseq, of any version")
     parser.add_argument("--arch", required=True, help="one of our architectures, of the checkpoint's size")
     parser.add_argument(
         "--output", required=True, help="the file to write, for --finetune-from-model or --restore-file"
     )
-    parser.add_argument("--data", help="binarised data whose dictionaries' sizes the checkpoint has to fit")
+    parser.add_argument("--data", help="binarized data; the sizes of its dictionaries have to match the checkpoint")
     parser.add_argument(
         "--dynamics-scale", type=float, default=0.0, metavar="S",
         help="the flow's last layer begins at S times its usual values (default: 0, which changes nothing at first)",
     )  # fmt: skip
     parser.add_argument(
-        "--approximate", action="store_true", help="write a model that cannot equal its source exactly, too"
+        "--approximate", action="store_true", help="also write a model that cannot equal its source exactly"
     )
 
 

@@ -8,7 +8,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 if [[ -z ${VIRTUAL_ENV:-} && -x $root/.venv/bin/python ]]; then PATH=$root/.venv/bin:$PATH; fi
 if ! command -v python >/dev/null; then python() { python3 "$@"; }; fi
 
-# fairseq and hydra warn about each other at every start.
+# fairseq and hydra print warnings about each other at every start.
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 # From a clone the package is found wherever a command is run.
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
@@ -24,7 +24,7 @@ die() {
 # Print the header comment of the calling script: its usage.
 usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"; }
 
-# Print a plain command as one could type it.
+# Print a plain command in a form that can be typed.
 plain() { echo "+ $(sed "s/'\([A-Za-z0-9_.,:=/@%+-]\+\)'/\1/g" <<<"${*@Q}")" >&2; }
 
 # Print a plain command, then run it.

@@ -6,7 +6,7 @@
 #   --run-dir DIR      where the run's files go (default: runs/quickstart/macaron-tiny)
 #   --seed N           another seed of the training than 1 (default of --run-dir: with .seed-N behind)
 #
-# A second run goes on where the first was stopped, and shows its result again if it was not.
+# A second call continues where the first was interrupted, or shows its result again.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

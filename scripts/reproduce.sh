@@ -5,7 +5,7 @@
 #   such as --run-dir DIR, --record FILE, --scale small, --seeds 1 2 3, --devices N, --cpu, --fp16, --trained,
 #   --dry-run; `ode-transformer run --help`
 #
-# Steps that are done are not done again: a run that was stopped goes on where it was.
+# Finished steps are not repeated: a run that was interrupted continues where it was.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

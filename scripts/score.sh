@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Score translations: tokenised BLEU, the same after compound splitting, sacreBLEU and chrF, side by side and labelled.
+# Score translations: tokenised BLEU, the same after compound splitting, sacreBLEU and chrF, side by side and labeled.
 #
 # Usage: scripts/score.sh --generate-output FILE --target-lang LANG [options of `ode-transformer score`]
 #        scripts/score.sh --hyp FILE --ref FILE --target-lang LANG [options of `ode-transformer score`]

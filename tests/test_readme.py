@@ -1,10 +1,15 @@
-"""What the README says is there, and its commands are ones that exist."""
+"""What the README and the pages in docs/ say is there, and their commands, flags, links and tables are right."""
 
+import argparse
+import importlib.util
 import re
+from xml.etree import ElementTree
 
 import pytest
-from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq import options
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 
+from ode_transformer.config import PRESETS
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.models import floater, ode
 from ode_transformer.modules.attention import RELATIVE_POSITIONS
@@ -13,46 +18,113 @@ from ode_transformer.modules.options import ODE_FUNCTIONS, ODE_RESIDUALS
 from ode_transformer.modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS
 from ode_transformer.numerics.coefficients import COEFFICIENTS
 from ode_transformer.numerics.flow import FLOW_GRADIENTS, FLOW_METHODS
-from ode_transformer.numerics.integrators import INTEGRATORS
-from tests.helpers import ROOT
+from ode_transformer.numerics.integrators import INTEGRATORS, ButcherTableau
+from ode_transformer.numerics.splitting import SPLITTINGS
+from tests.helpers import ROOT, model
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+HISTORY = "changelog.md"  # which names what is gone, too
+PAGES = {
+    path: path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if path.name != HISTORY
+}
+TEXT = "\n".join(PAGES.values())
+
+# What pages and commands of other branches add; to be deleted when they are here.
+LATER = {"your-text.md", "export.md", "beyond.md", "tasks.md"}
+LATER_COMMANDS = {"prepare", "translate"}
+
+# Flags of pip, git, make, Slurm, torchrun and of fairseq's other programs.
+OTHERS = {
+    *("--no-build-isolation", "--nodes", "--gpus-per-node", "--config-dir"),
+    *("--joined-dictionary", "--srcdict", "--tgtdict", "--num-batch-buckets"),
+    *("--langs", "--out"),  # of commands that come later
+}
+
+
+def generated():
+    """docs/generate.py, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as forges and MyST make it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def test_the_readme_is_short():
+    assert README.count("\n") <= 200
 
 
 def test_files_are_there():
-    paths = re.findall(r"`((?:scripts|data-prep|ode_transformer|configs|results)/[\w./-]*)`", README)
-    assert len(paths) > 8
-    missing = [p for p in paths if not (ROOT / p).exists()]
+    paths = re.findall(r"`((?:scripts|data-prep|ode_transformer|configs|results|docs|tests)/[\w./-]*)`", TEXT)
+    assert len(paths) > 50
+    missing = [p for p in paths if not (ROOT / p).exists() and p != "configs/mine.yaml"]
     assert not missing
 
 
+def test_links_lead_somewhere():
+    anchors = {
+        path: {slug(heading) for heading in re.findall(r"^#+ (.*)", text, re.M)}
+        for path, text in (*PAGES.items(), (ROOT / "docs" / HISTORY, ""))
+    }
+    broken = []
+    for path, text in PAGES.items():
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            file, _, anchor = target.partition("#")
+            found = (path.parent / file).resolve() if file else path
+            if target.startswith(("https://", "generated/")) or found.name in LATER:
+                continue
+            if not found.exists() or (anchor and anchor not in anchors[found]):
+                broken.append(f"{path.name}: {target}")
+    assert not broken
+
+
 def test_architectures_are_registered():
-    names = set(re.findall(r"`((?:macaron|rk[24]|ode|transevolve|transformer|floater)_[a-z_0-9]+|rk[24])`", README))
-    assert len(names) > 15
-    assert not [n for n in names if n not in ARCH_MODEL_REGISTRY]
+    names = set(re.findall(r"`((?:macaron|rk[24]|ode|transevolve|transformer|floater)_[a-z_0-9]+|rk[24])`", TEXT))
+    assert len(names) > 30
+    assert not names - set(ARCH_MODEL_REGISTRY) - {"ode_transformer"}  # the package
 
 
 def test_systems_and_choices_are_all_named():
-    assert not [name for name in floater.ARCHITECTURES if f"`{name}`" not in README]
-    assert not [name for name in ode.SYSTEMS if f"`{name}`" not in README]
-    assert not [suffix for suffix in ode.SIZES if suffix and f"`{suffix}`" not in README]
-    for choices in (INTEGRATORS, COEFFICIENTS, ODE_FUNCTIONS, ODE_RESIDUALS, HISTORIES, RELATIVE_POSITIONS,
+    assert not [name for name in floater.ARCHITECTURES if f"`{name}`" not in TEXT]
+    assert not [name for name in ode.SYSTEMS if f"`{name}`" not in TEXT]
+    assert not [suffix for suffix in ode.SIZES if suffix and f"`{suffix}`" not in TEXT]
+    for choices in (INTEGRATORS, SPLITTINGS, COEFFICIENTS, ODE_FUNCTIONS, ODE_RESIDUALS, HISTORIES, RELATIVE_POSITIONS,
                     POSITION_ENCODERS, POSITION_BLOCKS, FLOW_SHARING, FLOW_METHODS, FLOW_GRADIENTS):  # fmt: skip
-        assert not [choice for choice in choices if f"`{choice}`" not in README]
+        assert not [choice for choice in choices if f"`{choice}`" not in TEXT]
+
+
+def expanded(word: str) -> list[str]:
+    """What bash makes of the braces in a word."""
+    if not (match := re.search(r"\{([^{}]*)\}", word)):
+        return [word]
+    parts = [word[: match.start()] + part + word[match.end() :] for part in match[1].split(",")]
+    return [one for part in parts for one in expanded(part)]
 
 
 def test_recipes_are_there():
-    names = set(re.findall(r"(?:quickstart|short-to-long|multi30k-\w+)/[\w-]+", README))
-    assert names and names <= set(recipes.names())
+    names = set(recipes.names())
+    groups = sorted(recipes.groups(), key=len, reverse=True)
+    named = set(re.findall(rf"\b((?:{'|'.join(groups)})/[a-z][\w-]*)(?![\w{{-])", TEXT))
+    assert len(named) > 8 and not named - names - set(groups)
+    commands = re.findall(r"ode-transformer (?:run|recipe show|recipe command|compare) ([^`\n#]*)", TEXT)
+    words = [word for command in commands for word in re.split(r" \[?--", command)[0].split() if ".yaml" not in word]
+    found = {name for word in words if "/" in word for name in expanded(word)}
+    assert len(found) > 50 and found <= names
 
 
 def test_no_placeholder_is_left():
-    assert not re.findall(r"\b(?:RESULTS|CONTROL|TODO|TBD)\b", README)
+    assert not re.findall(r"\b(?:RESULTS|CONTROL|TODO|TBD)\b", TEXT)
 
 
 def test_make_targets_are_there():
     makefile = (ROOT / "Makefile").read_text()
-    for target in map("".join, re.findall(r"^make (\w+)|`make (\w+)`", README, re.M)):
+    for target in map("".join, re.findall(r"^make (\S+)|`make (\S+)`", TEXT, re.M)):
         assert re.search(rf"^{target}:", makefile, re.M), target
 
 
@@ -64,9 +136,84 @@ def test_every_command_has_help(command, capsys):
 
 
 def test_commands_are_there():
-    assert set(re.findall(r"(?:`|^)ode-transformer ([a-z-]+)", README, re.M)) <= set(cli.COMMANDS)
+    named = set(re.findall(r"(?:`|^|\s)ode-transformer ([a-z][a-z-]+)", TEXT, re.M))
+    assert named <= set(cli.COMMANDS) | LATER_COMMANDS and len(named) > 12
+
+
+def flags_of(parser: argparse.ArgumentParser) -> set[str]:
+    """The flags of a parser and of all its sub-commands."""
+    found = {flag for action in parser._actions for flag in action.option_strings}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found |= set().union(*map(flags_of, action.choices.values()))
+    return found
+
+
+def test_flags_exist():
+    """Every flag that a page names is one of our commands, of a script, of a model, or of fairseq's training."""
+    known = OTHERS | flags_of(options.get_training_parser()) | flags_of(options.get_generation_parser())
+    known |= set().union(*(flags_of(cli.parser(command)) for command in cli.COMMANDS))
+    for family in {family for family, _, _ in PRESETS.values()}:
+        parser = argparse.ArgumentParser(conflict_handler="resolve")
+        MODEL_REGISTRY[family].add_args(parser)
+        known |= flags_of(parser)
+    for script in (*ROOT.glob("scripts/**/*.sh"), *ROOT.glob("data-prep/*.sh")):
+        known |= set(re.findall(r"--[a-z][\w-]*", script.read_text(encoding="utf-8")))
+    # of the optimizers, learning rates and criteria, whose flags fairseq adds once they are chosen
+    known |= {f"--{flag}" for name in recipes.names() for flag in recipes.load(name).train.flags}
+    known |= {"--flow-lr-scale", "--report-accuracy"}
+    unknown = {flag for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", TEXT) if flag not in known}
+    assert not unknown
+
+
+def test_tables_are_those_of_the_records():
+    """Otherwise `make tables` was not called after records came or went."""
+    generate = generated()
+    assert {path.name for path in generate.filled()} >= {"README.md", "results.md", "benchmarks.md"}
+    for path in generate.filled():
+        text = path.read_text(encoding="utf-8")
+        assert generate.fill(text) == text, f"{path.name}: call `make tables`"
+
+
+def test_pages_are_in_the_table_of_contents():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^([a-z-]+)$", index, re.M))
+    assert {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"} <= listed
 
 
 def test_ci_calls_the_readmes_test_command():
     assert "make test" in README
     assert re.search(r"^make test$", (ROOT / ".ci" / "run").read_text(), re.M)
+
+
+def test_citation():
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    version = re.search(r'__version__ = "(.+)"', (ROOT / "ode_transformer" / "version.py").read_text())[1]
+    assert f"\nversion: {version}\n" in text and text.count("conference-paper") == 4
+
+
+@pytest.mark.parametrize(
+    ("arch", "words"),
+    [
+        ("rk2_learnable_tiny", "--splitting strang --position-encoder floater"),
+        ("macaron_tiny", "--integrator kutta3 --ode-function substeps --position-encoder floater"),
+    ],
+)
+def test_combinations_of_the_pages_can_be_built(arch, words):
+    assert words in TEXT
+    given = words.replace("--", "").split()
+    assert model(arch, dict(zip(given[::2], given[1::2], strict=True))).position_encoder is not None
+
+
+def test_the_integrator_of_the_readme_is_of_third_order():
+    code = re.search(r"```python\n(from ode_transformer\.numerics.*?)```", README, re.S)[1]
+    (tableau,) = re.findall(r"= (ButcherTableau\(.*\))\n", code)
+    assert eval(tableau, {"ButcherTableau": ButcherTableau}).order == 3
+
+
+def test_figures_are_whole():
+    """Hand-drawn pictures are well-formed, have a title and a description, and know a dark theme."""
+    for path in (ROOT / "docs" / "pictures").glob("*.svg"):
+        text = path.read_text(encoding="utf-8")
+        names = [child.tag.rpartition("}")[2] for child in ElementTree.fromstring(text)]
+        assert names[:2] == ["title", "desc"] and "prefers-color-scheme: dark" in text

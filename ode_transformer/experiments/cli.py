@@ -42,18 +42,18 @@ COMMANDS = {
     "average": Command(".folders", "average checkpoints", "add_average_arguments", "average_main"),
     "resume": Command(
         ".folders",
-        "make a training folder fit to go on from and print how many updates it has behind it",
+        "prepare a training folder for resuming, and print how many updates were done",
         "add_resume_arguments",
         "resume_main",
     ),
     "check": Command(
         ".folders",
-        "check that checkpoints are whole, of a known architecture, and of the dictionaries of some data",
+        "check that checkpoints are intact, of a known architecture, and match the dictionaries of some data",
         "add_check_arguments",
         "check_main",
     ),
     "warm-start": Command(
-        "..warm_start", "turn a Transformer's checkpoint into one of ours that goes on from there", takes_flags=True
+        "..warm_start", "turn a Transformer's checkpoint into one of our architectures", takes_flags=True
     ),
     "train-from": Command(
         ".train_from", "go on from a trained Transformer as one of ours: warm start, then training", takes_flags=True
@@ -67,14 +67,15 @@ COMMANDS = {
     "plot": Command(".plots", "draw pictures"),
     "record": Command(".records", "write the record of a finished run"),
     "where": Command(".records", "print hardware and versions", "add_where_arguments", "where_main"),
-    "table": Command(".tables", "set what was measured beside what the papers print"),
+    "table": Command(".tables", "print tables of measured results beside the papers' numbers"),
+    "report": Command(".report", "write an HTML page of finished runs: scores, significance, curves, translations"),
     "compare": Command(".significance", "test whether systems differ from a baseline"),
-    "rehearsal": Command(".rehearsal", "rehearse recipes on a CPU, and summarise what came of it"),
-    "gpu-suite": Command(
-        ".gpu_suite", "what only a GPU can show: checks, the benchmark, real training", takes_flags=True
-    ),
+    "rehearsal": Command(".rehearsal", "rehearse recipes on a CPU, and summarize the outcome"),
+    "gpu-suite": Command(".gpu_suite", "run what needs a GPU: checks, the benchmark, real training", takes_flags=True),
     "hydra": Command(".hydra_presets", "write the architectures as presets for fairseq-hydra-train"),
-    "curve": Command(".records", "write the curve of a training without a recipe", "add_curve_arguments", "curve_main"),
+    "curve": Command(
+        ".records", "write the training curve of a run without a recipe", "add_curve_arguments", "curve_main"
+    ),
 }
 
 

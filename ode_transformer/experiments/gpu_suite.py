@@ -1,4 +1,4 @@
-"""What only a GPU can show: checks in every precision, the benchmark, then real training, several runs at once.
+"""What needs a GPU: checks in every precision, the benchmark, then real training, several runs at once.
 
 By default the tiny systems at full budget on Multi30k, and Table 5 of the ODE Transformer on the Penn Treebank, three
 seeds. Needs no network; needs Multi30k in the folder that ``ODE_TRANSFORMER_DATA`` names, and leaves Table 5 out where
@@ -58,7 +58,7 @@ class Job:
 
 
 def jobs_of(args: argparse.Namespace) -> list[Job]:
-    """What is to be run, in its order."""
+    """The runs to make, in order."""
     names = args.systems
     if names is None:
         names = [n for n in recipes.names() if n.startswith("multi30k-full/") and not re.search("-warm-|-longer-", n)]
@@ -74,7 +74,7 @@ def jobs_of(args: argparse.Namespace) -> list[Job]:
 
 
 class Suite:
-    """The suite within its time."""
+    """The suite, with a limit on its time."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -137,7 +137,7 @@ class Suite:
     def train(self) -> None:
         """All runs, some at a time, one GPU each in turn."""
         place = runner.Place(cpu=self.args.cpu)
-        # The data once, before several runs want them.
+        # Data are prepared once, before several runs need them.
         prepare = [runner.steps(job.recipe, place)[0] for job in self.jobs]
         for step in {tuple(step.command): step for step in prepare}.values():
             runner.execute(step)
@@ -208,20 +208,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer gpu-suite``."""
     precisions = recipes.PRECISIONS
     add = parser.add_argument
-    add("--minutes", type=int, default=9, metavar="N", help="stop after so long; the next call goes on (default: 9)")
-    add("--jobs", type=int, default=4, metavar="N", help="number of systems that train at the same time (default: 4)")
+    add("--minutes", type=int, default=9, metavar="N", help="stop after N minutes; call again to continue (default: 9)")
+    add("--jobs", type=int, default=4, metavar="N", help="number of systems to train at the same time (default: 4)")
     add("--runs", help="where checkpoints go (default: runs/gpu)")
     add("--out", help="where the small result files go (default: results)")
     add(
         "--systems",
         nargs="+",
         metavar="RECIPE",
-        help="(default: all of multi30k-full that start from nothing, and ptb)",
+        help="what to train (default: all of multi30k-full that start from no checkpoint, and ptb)",
     )
-    add(
-        "--precisions", nargs="+", choices=precisions, default=["fp32", "fp16"], help="to train in (default: fp32 fp16)"
-    )
-    add("--bench", nargs="*", choices=precisions, default=["fp16"], help="to benchmark in (default: fp16)")
+    add("--precisions", nargs="+", choices=precisions, default=["fp32", "fp16"], help="(default: fp32 fp16)")
+    add("--bench", nargs="*", choices=precisions, default=["fp16"], help="precisions to benchmark in (default: fp16)")
     add("--cpu", action="store_true", help="rehearse the suite without a GPU")
     add("--dry-run", action="store_true", help="print what would be run")
     parser.epilog = (

@@ -24,13 +24,13 @@ from . import records
 
 FORMATS = (".png", ".svg", ".pdf")
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; and marks, for prints without colours.
+# Okabe and Ito's colors, which the color-blind can tell apart, and marks for prints without colors.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 MARKS = "os^Dv<>P"
 
 
 def pyplot_for(output: str | Path) -> Any:
-    """matplotlib, without a screen, for a file of a known format."""
+    """matplotlib without a display, for a file of a known format."""
     if Path(output).suffix not in FORMATS:
         raise ValueError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
@@ -84,7 +84,7 @@ def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
 
 
 def positions(paths: list[str], of: str | None, length: int, output: str | Path) -> None:
-    """Draw position x dimension as colours, a panel a checkpoint, each on its own symmetric scale.
+    """Draw position x dimension as colors, one panel per checkpoint, each on its own symmetric scale.
 
     Args:
         paths: checkpoints.
@@ -125,7 +125,7 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
 
 
 def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[float, float]]]]]:
-    """What a record of ``ode-transformer bench`` says about cost against something.
+    """The cost against something in a record of ``ode-transformer bench``.
 
     Returns:
         the name of the axis; and for ``seconds`` and ``MiB`` the points (x, y) of each system, x rising.
@@ -160,13 +160,13 @@ def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[fl
 
 
 def exponent(points: list[tuple[float, float]]) -> float:
-    """The power of x that the last two points grow with."""
+    """The exponent of growth between the last two points."""
     (x0, y0), (x1, y1) = points[-2:]
     return math.log(y1 / y0) / math.log(x1 / x0)
 
 
 def costs(paths: list[str], output: str | Path) -> None:
-    """Draw time and memory of a step against sentence length, depth or the dictionary's size, a row a record.
+    """Draw time and memory of a step against sentence length, depth or vocabulary size, one row per record.
 
     Raises:
         CheckpointError: a file that is no such record.
@@ -215,7 +215,7 @@ def _curve(path: Path) -> list[dict[str, Any]]:
 
 
 def training(paths: list[str], output: str | Path) -> None:
-    """Draw training and validation perplexity and the gradient norm against updates, a line a log.
+    """Draw training and validation perplexity and the gradient norm against updates, one line per log.
 
     Args:
         paths: logs of ``fairseq-train --log-format json``, or records of runs and of trainings without a recipe.
@@ -258,7 +258,7 @@ def training(paths: list[str], output: str | Path) -> None:
 
 
 def encoder_layers(command: str) -> int:
-    """The encoder's layers in what a command of fairseq-train trains."""
+    """The number of encoder layers of the model that a fairseq-train command trains."""
     words = shlex.split(command)
     given = {word: value for word, value in itertools.pairwise(words) if word.startswith("--")}
     values = resolve(PRESETS[given["--arch"]][2], PRESETS[given["--arch"]][1]) if given["--arch"] in PRESETS else {}
@@ -269,7 +269,7 @@ def encoder_layers(command: str) -> int:
 
 
 def system_of(recipe: str) -> str:
-    """A recipe's row without the size: what a line of a picture is of."""
+    """A recipe's row without the size: the system that a line of a picture shows."""
     name = recipe.rsplit("/", 1)[-1]
     sizes = sorted((suffix.replace("_", "-") for suffix in (*SIZES, "-base") if suffix), key=len, reverse=True)
     return name.removesuffix(next((suffix for suffix in sizes if name.endswith(suffix)), ""))
@@ -339,7 +339,7 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[list[t
 
 
 def coefficients(paths: list[str], text: str, dictionary: str, count: int, output: str | Path) -> None:
-    """Draw what learned coefficients weigh the stages of each layer's step with, a panel a checkpoint.
+    """Draw what learned coefficients weigh the stages of each layer's step with, one panel per checkpoint.
 
     Args:
         paths: checkpoints.
@@ -369,7 +369,7 @@ def coefficients(paths: list[str], text: str, dictionary: str, count: int, outpu
             style = {"color": COLOURS[i % 8], "marker": MARKS[i % 8], "capsize": 3, "label": f"stage {i + 1}"}
             axis.errorbar(steps, mean, deviation, **style)
         axis.set_xticks(steps)
-        axis.set_xlabel("step of the encoder, a layer's after another's")
+        axis.set_xlabel("step of the encoder, layer by layer")
         axis.set_ylabel("weight: mean and deviation over tokens")
         axis.set_title(f"{path.parent.name}/{path.name}", fontsize=9)
         axis.grid(alpha=0.3)
@@ -380,8 +380,8 @@ def coefficients(paths: list[str], text: str, dictionary: str, count: int, outpu
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer plot``."""
     kinds = parser.add_subparsers(dest="kind", required=True)
-    drawn = kinds.add_parser("positions", help="what positions look like to a model, position x dimension as colours")
-    drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="a panel each")
+    drawn = kinds.add_parser("positions", help="what positions look like to a model, position x dimension as colors")
+    drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
     drawn.add_argument("--length", type=int, default=100, help="positions (default: %(default)s)")
     drawn.add_argument(
@@ -391,20 +391,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
     drawn = kinds.add_parser("training", help="perplexity and gradient norm against updates")
-    drawn.add_argument("logs", nargs="+", metavar="LOG", help="of fairseq-train --log-format json, or a run's record")
+    drawn.add_argument(
+        "logs", nargs="+", metavar="LOG", help="a log of fairseq-train --log-format json, or a run's record"
+    )
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
     drawn = kinds.add_parser("scores", help="BLEU against layers and parameters")
-    drawn.add_argument("records", nargs="+", metavar="RECORD", help="of runs: results/*/*.json")
+    drawn.add_argument("records", nargs="+", metavar="RECORD", help="records of runs, such as results/*/*.json")
     drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the first record)")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
     drawn = kinds.add_parser("coefficients", help="what learned coefficients weigh the stages of each layer with")
-    drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="a panel each")
-    drawn.add_argument("--text", required=True, help="prepared sentences of their source, one a line")
+    drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
+    drawn.add_argument("--text", required=True, help="prepared sentences of the source language, one per line")
     drawn.add_argument("--dictionary", required=True, help="its dictionary, such as data-bin/NAME/dict.en.txt")
     drawn.add_argument("--sentences", type=int, default=64, help="how many of them (default: %(default)s)")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
-    drawn = kinds.add_parser("costs", help="time and memory against length, depth or the dictionary's size")
-    drawn.add_argument("records", nargs="+", metavar="RECORD", help="of `ode-transformer bench`: a row each")
+    drawn = kinds.add_parser("costs", help="time and memory against sentence length, depth or vocabulary size")
+    drawn.add_argument("records", nargs="+", metavar="RECORD", help="records of `ode-transformer bench`, one row each")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
 
 

@@ -1,4 +1,4 @@
-"""The quickstart: a recipe from nothing to its BLEU, and ten of its translations."""
+"""The quickstart: a recipe from data to BLEU, and ten of its translations."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ SHOWN = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer quickstart``."""
     parser.add_argument("--run-dir", help=f"where the files go (default: runs/{RECIPE})")
-    parser.add_argument("--seed", type=int, help="of training (default: 1)")
+    parser.add_argument("--seed", type=int, help="seed of training (default: 1)")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -4,7 +4,8 @@ A recipe names its task, data, training, averaging, evaluation and the numbers t
 recipe or, with ``rows``, one per row, as a table of a paper does: each row is what the file says and, key by key, what
 the row says besides. ``extends``, in a file or a row, names one or more files to start from (relative to the file);
 what is said later wins, and replaces a mapping of ``ALTERNATIVES`` as a whole. Files whose name begins with an
-underscore are such beginnings and no recipes. ``quoted`` lists rows of the paper's tables that it took from others.
+underscore are only extended by others and are no recipes. ``quoted`` lists rows of the paper's tables that it took from
+others.
 
 The schema is the dataclasses below; :mod:`.runner` makes the steps of a recipe.
 
@@ -46,7 +47,7 @@ class RecipeError(OdeTransformerError):
 
 @dataclass(frozen=True)
 class Data:
-    """Where the binarised data lie and what makes them."""
+    """Where the binarized data are and what makes them."""
 
     prepare: str  # the command, from the top of the repository
     directory: str
@@ -56,7 +57,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Start:
-    """The checkpoint of another recipe that training begins from, with optimiser and counters anew."""
+    """The checkpoint of another recipe from which training starts, with a fresh optimizer and counters at zero."""
 
     recipe: str  # a name; without a slash, another row of the same file
     checkpoint: str = "checkpoint_best.pt"
@@ -152,7 +153,7 @@ class Recipe:
 
     @property
     def own_seed(self) -> int:
-        """The seed of training if nobody says otherwise."""
+        """The default seed of training."""
         return self.train.flags.get("seed", 1)
 
 
@@ -382,7 +383,7 @@ def divisors(recipe: Recipe) -> list[int]:
 
 
 def default_run_dir(recipe: Recipe) -> str:
-    """Where a recipe's run goes if nobody says otherwise, from the top of the repository."""
+    """The default folder of a recipe's run, from the top of the repository."""
     scale = "" if recipe.scale == "full" else f"{recipe.scale}/"
     return f"runs/{scale}{recipe.name}" + (f".seed-{recipe.seed}" if recipe.seed is not None else "")
 
@@ -445,14 +446,14 @@ def _about(recipe: Recipe, devices: int, precision: str) -> list[str]:
 def add_variant(parser: argparse.ArgumentParser) -> None:
     """The flags that say which run of a recipe is meant."""
     parser.add_argument("--scale", type=str.lower, choices=SCALES, default="full", help="small: a rehearsal")
-    parser.add_argument("--seed", type=int, help="another than the recipe's")
+    parser.add_argument("--seed", type=int, help="seed of training (default: the recipe's)")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer recipe``."""
     actions = parser.add_subparsers(dest="action", required=True)
     listed = actions.add_parser("list", help="print the names of all recipes")
-    listed.add_argument("--paper", action="store_true", help="of those that reproduce a row of a paper")
+    listed.add_argument("--paper", action="store_true", help="only those that reproduce a row of a paper")
     actions.add_parser("check", help="read every recipe; the exit status says whether all are sound")
     shown = actions.add_parser("show", help="print what a recipe is and the commands of its steps")
     command = actions.add_parser("command", help="print the commands of one step, one per line")

@@ -26,7 +26,7 @@ class RecordError(OdeTransformerError):
 
 
 def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a log has of some kinds; without the kind before each key. An entry that a kill cut short is none."""
+    """The entries of some kinds in a log, without the kind before each key; those that a kill truncated are skipped."""
     for kind, body in re.findall(rf"\| INFO \| ({'|'.join(kinds)}) \| (\{{[^{{}}\n]*\}})", text):
         with contextlib.suppress(ValueError):
             yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
@@ -41,7 +41,7 @@ def read_log(path: Path) -> dict[str, Any]:
         updates, each time that it was logged; ``seconds``, the processes' wall time in all.
 
     Raises:
-        RecordError: it is no such log, or no epoch ended.
+        RecordError: it is no such log, or no epoch was finished.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -108,7 +108,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     hashes = {"average.pt": sha256(run_dir / "average.pt")}
     if run["start"]:
         hashes["start"] = run["start"]["sha256"]
-    # Folders are a machine's own affair.
+    # Folders differ between machines, and are replaced by names.
     folders = {run_dir: recipes.default_run_dir(recipe), recipes.ROOT: "."}
     folders |= {Path(os.environ[name]): f"${name}" for name in FOLDERS if os.environ.get(name)}
 

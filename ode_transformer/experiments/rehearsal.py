@@ -1,6 +1,6 @@
-"""Rehearsals: every step of a recipe on a CPU, from data to record, its architecture made narrow, on little text.
+"""Rehearsals: every step of a recipe on a CPU, from data to record, on little text and with a narrow architecture.
 
-What comes out says that a recipe runs, and nothing about its quality.
+The result says that a recipe runs, and nothing about its quality.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def folder(name: str) -> Path:
 
 
 def rehearse(name: str) -> None:
-    """Rehearse a recipe in a process of its own, unless that was done; what it says goes to ``rehearsal.log``."""
+    """Rehearse a recipe in a process of its own, unless that was done; its output goes to ``rehearsal.log``."""
     place = folder(name)
     if (place / "record.json").is_file():
         return
@@ -41,7 +41,7 @@ def rehearse(name: str) -> None:
 
 
 def outcome(names: Sequence[str]) -> dict[str, Any]:
-    """What came of rehearsing recipes.
+    """The outcome of rehearsals.
 
     Returns:
         ``rehearsed``, by recipe: updates, parameters, sentences that were scored, seconds of training, commit;
@@ -66,11 +66,11 @@ def outcome(names: Sequence[str]) -> dict[str, Any]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer rehearsal``."""
-    parser.add_argument("recipe", nargs="*", help="(default: all that reproduce a row of a paper)")
+    parser.add_argument("recipe", nargs="*", help="recipes to rehearse (default: all that reproduce a row of a paper)")
     jobs = ((os.cpu_count() or 1) + 1) // 2
     help_ = "how many recipes are rehearsed at the same time (default: %(default)s)"
     parser.add_argument("--jobs", type=int, default=jobs, metavar="N", help=help_)
-    help_ = "the JSON file; what it says of other recipes stays (default: %(default)s)"
+    help_ = "the JSON file; entries of other recipes are kept (default: %(default)s)"
     parser.add_argument("--output", default="results/rehearsal.json", help=help_)
 
 

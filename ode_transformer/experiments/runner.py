@@ -1,9 +1,10 @@
 """The runner: a recipe is a list of steps; each is printed as a line to copy, run, and stamped when it is done.
 
 A run has a folder. ``run.json`` there says what it is (:mod:`.runs`), ``steps.json`` holds a stamp for every finished
-step, and ``.lock`` is locked while anything works there. A run that was stopped, in whatever way, goes on where it was:
-stamped steps are not done again, training goes on from its last checkpoint, and everything else writes files whole or
-not at all, or is begun anew. Steps are processes of their own, or commands of this package that are called right here.
+step, and ``.lock`` is locked while anything works there. A run that was interrupted, in whatever way, continues where
+it was: stamped steps are not done again, training goes on from its last checkpoint, and everything else writes files
+whole or not at all, or starts again. A step is a process of its own, or a command of this package, called in this
+process.
 """
 
 import argparse
@@ -29,8 +30,8 @@ from .runs import RunError
 from .tasks import TASKS
 from .tasks.task import Step, flags
 
-# Training on a CPU: glibc gives every freed tensor back to the system and faults it in again; keeping them makes it 1.5
-# times faster or more. Child processes inherit it.
+# For training on a CPU: glibc returns every freed tensor to the system and faults it in again; keeping the memory makes
+# training 1.5 times as fast or more. Child processes inherit these variables.
 KEEP_FREED_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TOP_PAD_": "268435456",
@@ -44,7 +45,7 @@ OPENING = ("generate", "validate")  # steps in which fairseq opens a checkpoint,
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run's training goes on, in which precision, and with which more flags."""
+    """Where a run trains, in which precision, and with which additional flags."""
 
     devices: int = 1
     precision: str = "fp32"
@@ -98,7 +99,7 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     source, output = _start_files(recipe, run_dir)
     other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.seed)
     train = [*OURS, "run", start.recipe, *recipes.variant(other), "--until", "train"]
-    # Trained already, on whatever devices and in whatever precision, it serves.
+    # A finished training serves, whatever its devices and precision.
     trained = ["--trained"] if "train" in read_stamps(recipes.ROOT / Path(source).parent) else []
     found = [Step("start", train, outputs=[source], part="train", where=[*place.options, *trained])]
     if start.warm_start:
@@ -132,8 +133,8 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
         *("fairseq-train", recipe.data.directory, "--user-dir", "ode_transformer"),
         *(*TASKS[recipe.task].flags(recipe), "--arch", train.arch),
         *flags({**train.flags, **({} if recipe.seed is None else {"seed": recipe.seed})}),
-        # Batches anew for each epoch: else they depend on the epoch that the process began with, and a run that was
-        # stopped learns from others than one that was not.
+        # New batches in each epoch: otherwise they depend on the epoch in which the process began, and a run that was
+        # interrupted learns from other batches than one that was not.
         *("--update-epoch-batch-itr", "True"),
         *("--log-format", "json", "--log-interval", "50", "--no-progress-bar"),
         *([f"--{precision}"] if precision != "fp32" else []),
@@ -214,7 +215,7 @@ def alone_in(run_dir: Path) -> Iterator[int]:
 
 
 def say(text: str) -> None:
-    """A line for the user, apart from what commands print on standard output."""
+    """Print a line for the user on standard error, apart from the output of commands."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -240,7 +241,7 @@ class Run:
         return recipes.ROOT / self.run_dir
 
     def steps(self) -> list[Step]:
-        """The steps, as they are now: references are scored against where the preparation has left them."""
+        """The steps as of now: scoring uses references where the preparation has left them."""
         found = steps(self.recipe, self.place, self.run_dir)
         if self.record:
             command = [*found[-1].command[:-1], self.record]
@@ -266,8 +267,8 @@ class Run:
         """Do the steps that are not done yet.
 
         Args:
-            first: the step to begin with; it and those behind it are done anew, those before it not looked at. A
-                training that is there is kept, since another one belongs into another folder.
+            first: the step to begin with; it and the later ones are done again, the earlier ones are not looked at. A
+                finished training is kept, since another one belongs in another folder.
             last: the step to end with.
             trained: take the training that is there, whatever its command was.
 
@@ -307,11 +308,11 @@ class Run:
         return stamp is not None and there and stamp["command"] == self._identity(step)
 
     def _identity(self, step: Step) -> list[str]:
-        """The command, whatever the name of the folder."""
+        """The command without the name of the folder."""
         return [word.replace(self.run_dir, "RUN") for word in step.command]
 
     def _stamp(self, step: Step, stamps: dict[str, Any], seconds: float) -> None:
-        """Note that a step is done; those behind it are to be done anew."""
+        """Note that a step is done; the steps after it have to be done again."""
         keys = [other.key for other in self.steps()]
         stale = [step.key] if step.name in BEFORE_TRAINING else keys[keys.index(step.key) :]
         for key in stale:
@@ -321,7 +322,7 @@ class Run:
             write_json(self.folder / "steps.json", stamps)
 
     def _train(self, step: Step, stamps: dict[str, Any], trained: bool, average: bool, lock: int) -> None:
-        """Train, once; where it was stopped it goes on."""
+        """Train once, or resume an interrupted training."""
         name, data = self.run_dir, recipes.ROOT / self.recipe.data.directory
         run, begun = runs.read(self.folder), _begun(self.folder)
         if trained and "train" not in stamps:
@@ -352,7 +353,7 @@ class Run:
         self._stamp(step, stamps, execute(step, lock))
 
     def _begin(self, step: Step, run: Optional[dict[str, Any]], average: bool) -> tuple[int, bool]:
-        """See that training can begin, or go on, and note it; the updates that are done, and whether they are all."""
+        """Check that training can begin or resume, and note it; the updates that are done, and whether they are all."""
         from .. import checkpoints
 
         config = runs.configuration([*step.command[1:], *step.where])
@@ -378,12 +379,12 @@ class Run:
 
 
 def _begun(folder: Path) -> bool:
-    """Whether a training left something there that must not be mixed with another's."""
+    """Whether the folder holds files of a training that must not be mixed with another's."""
     return any(folder.glob("checkpoint*.pt")) or "train" in read_stamps(folder)
 
 
 def execute(step: Step, lock: int = -1) -> float:
-    """Print the line of a step, run it, and give the seconds that it took.
+    """Print the line of a step, run it, and return the seconds that it took.
 
     Raises:
         RunError: what it reads is not there, or it failed.
@@ -540,7 +541,7 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
         devices = max(n for n in recipes.divisors(recipe) if n <= max(gpus, 1))
     if devices % nodes:
         raise RunError(f"--devices {devices}: cannot be dealt evenly to {nodes} nodes")
-    # With a port, fairseq takes all GPUs of a job of a task per node, whatever it is told.
+    # With a port and one task per node, fairseq uses all GPUs of the job, whatever it is told.
     if "--distributed-port" in args.flags and tasks <= nodes and gpus and devices != nodes * gpus:
         raise RunError(
             f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for as many"
@@ -568,17 +569,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="first",
         metavar="STEP",
-        help="begin there: that step and those after it are done anew, but for a training",
+        help="begin with this step; it and the steps after it are done again, except a training",
     )
-    parser.add_argument("--until", dest="last", metavar="STEP", help="end there")
+    parser.add_argument("--until", dest="last", metavar="STEP", help="end with this step")
     parser.add_argument(
         "--trained",
         action="store_true",
-        help="use the finished training in the folder, with whatever flags it was trained",
+        help="use the finished training in the folder, whatever flags it was trained with",
     )
     parser.add_argument("--scale", type=str.lower, choices=recipes.SCALES, default="full", help="small: a rehearsal")
     parser.add_argument(
-        "--seeds", "--seed", nargs="+", type=int, metavar="N", help="of training, a run each (default: the recipe's)"
+        "--seeds",
+        "--seed",
+        nargs="+",
+        type=int,
+        metavar="N",
+        help="of training, one run per seed (default: the recipe's)",
     )
     parser.add_argument("--run-dir", help="where the files of a single run go (default: runs/RECIPE)")
     parser.add_argument("--record", help="where the record of a single run goes (default: record.json in its folder)")
@@ -587,7 +593,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="GPUs that train together; the update frequency follows from it, so that an update sees as much text on "
-        "any number (default: as many of those here as divide it; under Slurm or with NNODES all of the job's)",
+        "any number of GPUs (default: as many of this machine's as divide the batches; under Slurm or with NNODES all "
+        "of the job's)",
     )
     parser.add_argument("--cpu", action="store_true", help="do not use GPUs")
     precisions = parser.add_mutually_exclusive_group()
@@ -603,7 +610,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(or Slurm's), MASTER_ADDR and MASTER_PORT",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands only")
-    parser.epilog = "Words behind -- are more flags of fairseq-train. Several recipes or seeds end in a table."
+    parser.epilog = "Words after -- are passed on to fairseq-train. Several recipes or seeds end in a table."
 
 
 def folder_of(path: str) -> str:
@@ -649,7 +656,7 @@ def main(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM, which schedulers send, end the programs that were started too."""
+    """Let SIGTERM, which schedulers send, end the programs that were started as well."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield
@@ -674,8 +681,8 @@ def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     recipes.add_variant(parser)
     parser.add_argument("--run-dir", help="where average.pt is (default: runs/RECIPE)")
     parser.add_argument("--checkpoint", help="another checkpoint, or an ensemble a.pt:b.pt")
-    parser.add_argument("--output", required=True, help="the folder that translations go to; it must not be there yet")
-    parser.epilog = "Words behind -- are more flags of fairseq-generate."
+    parser.add_argument("--output", required=True, help="the folder for the translations; it must not exist yet")
+    parser.epilog = "Words after -- are passed on to fairseq-generate."
 
 
 def generate_main(args: argparse.Namespace) -> int:
@@ -691,7 +698,7 @@ def generate_main(args: argparse.Namespace) -> int:
     for path in paths or [recipes.ROOT / run_dir / "average.pt"]:
         if not path.is_file():
             raise RunError(f"--checkpoint {args.checkpoint}: no file {path}" if paths else f"{path}: not there")
-    # Whole, of an architecture that is known here, and of these dictionaries.
+    # Checkpoints have to be intact, of a known architecture, and trained with these dictionaries.
     _call(
         [
             "check",
@@ -701,7 +708,7 @@ def generate_main(args: argparse.Namespace) -> int:
         ]
     )
     more = ["--path", ":".join(map(str, paths))] if paths else []
-    part = output.with_name(f"{output.name}.part")  # fairseq writes as it goes; what is in the folder is whole
+    part = output.with_name(f"{output.name}.part")  # fairseq writes as it goes; a folder without .part is complete
     shutil.rmtree(part, ignore_errors=True)
     for step in steps(recipe, Place(), run_dir):
         if step.name == "generate":

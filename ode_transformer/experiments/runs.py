@@ -117,7 +117,7 @@ def read(run_dir: str | Path) -> Optional[dict[str, Any]]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without what fairseq and hydra say at every start; the program that is started says it once more."""
+    """Silence what fairseq and hydra log at every start; the program that is started logs it again."""
     before = logging.root.manager.disable
     logging.disable(logging.INFO)
     try:

@@ -1,4 +1,4 @@
-"""Whether systems differ from a baseline, on the translations that their runs left."""
+"""Tests of whether systems differ from a baseline, on the translations that their runs left."""
 
 import argparse
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ def compare(
 ) -> dict[str, Any]:
     """Test whether systems differ from a baseline, on the translations that their runs left.
 
-    Paired bootstrap resampling (Koehn 2004) or approximate randomisation (Riezler and Maxwell 2005), both of sacreBLEU,
-    on detokenised text.
+    Paired bootstrap resampling (Koehn 2004) or approximate randomization (Riezler and Maxwell 2005), both of sacreBLEU,
+    on detokenized text.
 
     Args:
         baseline: a finished run.
@@ -100,7 +100,7 @@ def compare(
 
 
 def _precision(one: System) -> str:
-    """That of a run, which its ``run.json`` says."""
+    """The precision of a run, which its ``run.json`` says."""
     run = runs.read(one.folder)
     if run is None:
         raise SignificanceError(f"{one.folder}: no run is there; ode-transformer run {one.recipe.given} makes it")
@@ -108,7 +108,7 @@ def _precision(one: System) -> str:
 
 
 def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
-    """Detokenised translations, and references: raw ones where they are."""
+    """Detokenized translations and references; the raw references where they exist."""
     recipe = one.recipe
     subset = next(subset for subset, name in recipe.subsets.items() if name == test_set)
     path = Path(translated(str(one.folder), subset))
@@ -116,7 +116,7 @@ def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
         raise SignificanceError(f"{path}: not there; ode-transformer run {recipe.name} makes it")
     hyps, refs = translations.read_generate_output(path)
     lang = recipe.data.target
-    # As the score was taken: raw references where they are, else the tokenised ones beside the data.
+    # As for the score: raw references where they exist, otherwise the tokenized ones beside the data.
     data, name = recipes.ROOT / recipe.data.directory, f"{subset}.{lang}"
     if (data / "raw" / name).is_file():
         plain = translations.read_lines(data / "raw" / name)
@@ -133,7 +133,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("baseline", help="a recipe that was run")
     parser.add_argument("system", nargs="+", help="recipes that were run on the same data")
     parser.add_argument(
-        "--test", choices=TESTS, default="bootstrap", help="paired bootstrap, or approximate randomisation"
+        "--test", choices=TESTS, default="bootstrap", help="paired bootstrap, or approximate randomization"
     )
     parser.add_argument("--samples", type=int, default=1000, help="resamplings, or trials (default: 1000)")
     parser.add_argument("--output", type=Path, help="a JSON file, such as results/significance/GROUP.json")

@@ -1,7 +1,7 @@
 """Tables: what the papers print beside what was measured.
 
 A table is made of the recipes, which hold the papers' numbers, and of the records of finished runs below ``results``.
-What was not run is blank. Measured numbers are means over seeds, with their standard deviation where there are several.
+What was not run is blank. Measured numbers are means over seeds, with the standard deviation where there are several.
 """
 
 import argparse
@@ -33,7 +33,7 @@ class TableError(OdeTransformerError):
 
 @dataclass
 class Cell:
-    """A number of a table: of a test set by a metric, the paper's and ours, one per seed."""
+    """A cell of a table: the value of a metric on a test set, the paper's and ours, one per seed."""
 
     test_set: str
     metric: str
@@ -76,7 +76,7 @@ class Row:
 
 
 def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
-    """The records of whole runs below a folder, by recipe.
+    """The records of finished runs below a folder, by recipe.
 
     Raises:
         TableError: a file that is no record.
@@ -191,7 +191,7 @@ def markdown(title: str, rows: Sequence[Row], baseline: str = "") -> str:
 
 
 def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
-    """The same for programs, a line per number; without the header, ``COLUMNS``."""
+    """The same for programs, one line per number, without the header ``COLUMNS``."""
     text = io.StringIO()
     write = csv.writer(text, lineterminator="\n").writerow
     for table, rows in found.items():
@@ -245,13 +245,13 @@ def _blank(value: Optional[float]) -> Any:
 
 
 def _significance(group: str, folder: Path) -> dict[str, Any]:
-    """The comparison that was made of a group, if any."""
+    """The recorded comparison of a group, if there is one."""
     path = folder / SIGNIFICANCE / f"{group}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"test_sets": {}}
 
 
 def _p_values(comparison: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """By recipe and test set."""
+    """The p-values of a comparison, by recipe and test set."""
     found: dict[str, dict[str, float]] = {}
     for test_set, systems in comparison["test_sets"].items():
         for name, values in systems.items():
@@ -262,9 +262,9 @@ def _p_values(comparison: dict[str, Any]) -> dict[str, dict[str, float]]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer table``."""
     parser.add_argument("group", nargs="*", help="files of recipes, such as ode/wmt14-en-de (default: all)")
-    parser.add_argument("--csv", action="store_true", help="for programs, a line per number")
+    parser.add_argument("--csv", action="store_true", help="for programs, one line per number")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder of records (default: results)")
-    parser.add_argument("--measured", action="store_true", help="only tables of which something was run")
+    parser.add_argument("--measured", action="store_true", help="only tables in which something was run")
 
 
 def main(args: argparse.Namespace) -> int:

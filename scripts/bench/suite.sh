@@ -8,8 +8,8 @@
 #   --precision P      fp32, fp16, bf16 or amp (default: fp32)
 #   --quick            a few tiny systems alone: two minutes on a CPU, no record
 #
-# DIR gets a record a contest, lengths-cpu.json, costs-cpu.png (on a GPU lengths-cuda-fp16.json and so on) and tables.md.
-# Two hours or three of a CPU that should have nothing else to do, and 20 GiB of memory.
+# DIR gets one record per contest, lengths-cpu.json, costs-cpu.png (on a GPU lengths-cuda-fp16.json and so on) and tables.md.
+# It takes two to three hours of a CPU that should be otherwise idle, and 20 GiB of memory.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"

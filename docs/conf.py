@@ -1,0 +1,56 @@
+"""Sphinx configuration: ``make docs`` builds this folder into build/docs, and every warning is an error."""
+
+import logging
+import sys
+from pathlib import Path
+
+from docutils.nodes import SkipNode
+from docutils.utils.math.latex2mathml import tex2mathml
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import generate  # noqa: E402  beside this file
+
+from ode_transformer.version import __version__  # noqa: E402
+
+project, author = "ode_transformer", "the authors of ode_transformer"
+version = release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+exclude_patterns = []
+autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_typehints = "description"
+napoleon_google_docstring, napoleon_numpy_docstring = True, False
+html_theme = "furo"
+html_math_renderer = "mathml"  # which browsers show by themselves, without a script from elsewhere
+html_show_copyright = False
+html_title = f"ode_transformer {__version__}"
+html_extra_path = ["generated/extra"]
+linkcheck_timeout = 20
+
+generate.reference(HERE / "generated")
+logging.root.setLevel(logging.WARNING)  # which fairseq has turned down for everybody's loggers
+
+
+def mathml(block: bool):
+    """What writes a formula, in a line or by itself."""
+
+    def visit(translator, node) -> None:
+        translator.body.append(tex2mathml(node.astext(), as_block=block))
+        raise SkipNode
+
+    return visit, None
+
+
+def setup(app) -> None:
+    """Formulas as MathML; and a table of contents without the pages that are not written yet."""
+    app.add_html_math_renderer("mathml", inline_renderers=mathml(False), block_renderers=mathml(True))
+    later = [name for name in ("your-text", "beyond", "tasks", "export") if not (HERE / f"{name}.md").is_file()]
+
+    def without_them(app, page: str, source: list[str]) -> None:
+        if page == "index":
+            source[0] = "".join(line for line in source[0].splitlines(True) if line.strip() not in later)
+
+    app.connect("source-read", without_them)

@@ -1,0 +1,471 @@
+"""What the documentation takes from the code and from the records: run by ``make docs`` and by ``make tables``.
+
+``reference`` writes the pages on architectures, options, the command line and the Python API from the code, and the
+report on all records, each time the documentation is built; they are not kept in git. ``fill`` writes tables of results
+from the records into README.md and the pages, between markers; these are kept, so that a forge shows them, and a test
+compares them with the records.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import pkgutil
+import re
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+
+# Pages written from the code.
+
+
+def reference(folder: Path) -> None:
+    """Write the pages that are made from the code into a folder, and the report on the records below ``extra``."""
+    from ode_transformer.experiments import report
+    from ode_transformer.files import write_text
+
+    write_text(folder / "extra" / "report.html", report.page(ROOT / "results"))  # before fairseq turns on all loggers
+    pages = {
+        "architectures": architectures(),
+        "options": options(),
+        "rows": rows(),
+        "runs": runs(),
+        "command-line": command_line(),
+        "api": api(),
+    }
+    for name, text in pages.items():
+        path = folder / f"{name}.md"
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:  # Sphinx reads again what is newer
+            write_text(path, text)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table in Markdown."""
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines += [f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def architectures() -> str:
+    """The page on architectures: every name with its sizes, parameters and what it stands for."""
+    from ode_transformer import models  # noqa: F401  registers them
+    from ode_transformer.config import PRESETS, resolve
+
+    by_model: dict[str, list[str]] = {}
+    for name, (model, _, _) in PRESETS.items():
+        by_model.setdefault(model, []).append(name)
+    lines = [
+        "# Architectures",
+        "",
+        "This page is generated from the tables of architectures in the code. Every name is a value of `--arch`; every "
+        "option of an architecture can be changed by its flag. *Other options* lists the options in which the "
+        "architecture differs from the defaults of its model, sizes and dropout apart. An encoder of *6 x 2* layers "
+        "has two blocks of depth 6.",
+    ]
+    for model, names in by_model.items():
+        rows = []
+        for name in names:
+            _, config_class, preset = PRESETS[name]
+            values, default = resolve(preset, config_class), config_class()
+            others = [
+                f"`{k}={values[k]}`"
+                for k in values
+                if k in preset
+                and values[k] != getattr(default, k, None)
+                and not re.search("embed_dim|heads|_layers|dropout|^evolution_(blocks|depth)", k)
+            ]
+            sides = ["encoder"] * (model != "ode_transformer_lm") + ["decoder"] * (not model.endswith("_encoder"))
+            size = " ".join(_sizes(values, side) for side in sides[:1])
+            rows.append((f"`{name}`", size, _layers(values, sides), f"{values['dropout']:g}", ", ".join(others)))
+        lines += ["", f"## Model `{model}`", ""]
+        lines.append(table(("architecture", "d / heads / FFN", "layers", "dropout", "other options"), rows))
+    return "\n".join(lines) + "\n"
+
+
+def _sizes(values: dict[str, Any], side: str) -> str:
+    return " / ".join(str(values[f"{side}_{k}"]) for k in ("embed_dim", "attention_heads", "ffn_embed_dim"))
+
+
+def _layers(values: dict[str, Any], sides: Sequence[str]) -> str:
+    if "evolution_depth" in values:
+        return " + ".join([f"{values['evolution_depth']} x {values['evolution_blocks']}"] * len(sides))
+    return " + ".join(str(values[f"{side}_layers"]) for side in sides)
+
+
+def options() -> str:
+    """The page on the options of our models, from the dataclasses that define them."""
+    from enum import Enum
+
+    from ode_transformer import models  # noqa: F401
+    from ode_transformer.config import FlatTransformerConfig, switch
+    from ode_transformer.models.floater import FloaterConfig
+    from ode_transformer.models.language_model import LanguageModelConfig
+    from ode_transformer.models.macaron import MacaronConfig
+    from ode_transformer.models.ode import OdeConfig
+    from ode_transformer.models.transevolve import TransEvolveClassifierConfig, TransEvolveConfig
+    from ode_transformer.models.transformer import SplitTransformerConfig
+
+    def rows(config: type, base: type) -> list[tuple[str, ...]]:
+        """The options that a configuration adds to another, or gives another default."""
+        before = {f.name: f for f in fields(base)}
+        found = []
+        for f in fields(config):
+            if f.name in ("_name", "arch") or (f.name in before and f.default == before[f.name].default):
+                continue
+            choices = ""
+            if isinstance(f.type, type) and issubclass(f.type, Enum):
+                choices = ", ".join(f"`{choice.value}`" for choice in f.type)
+            flag = switch(f.name, True) if f.type is bool else "--" + f.name.replace("_", "-")
+            if f.type is bool:
+                choices = f"off: `{switch(f.name, False)}`"
+            found.append((f"`{flag}`", choices, f"`{f.default}`", f.metadata.get("help", "")))
+        return found
+
+    head = ("option", "values", "default", "meaning")
+    parts = [
+        ("All families but TransEvolve", rows(SplitTransformerConfig, FlatTransformerConfig)),
+        ("TransEvolve", rows(TransEvolveConfig, FlatTransformerConfig)),
+        ("TransEvolve for classification, in addition", rows(TransEvolveClassifierConfig, TransEvolveConfig)),
+        ("Language models: other defaults, and what is new", rows(LanguageModelConfig, SplitTransformerConfig)),
+        ("Macaron Net: other defaults", rows(MacaronConfig, SplitTransformerConfig)),
+        ("ODE Transformer: other defaults", rows(OdeConfig, SplitTransformerConfig)),
+        ("FLOATER: other defaults", rows(FloaterConfig, SplitTransformerConfig)),
+    ]
+    lines = [
+        "# Options of the models",
+        "",
+        "This page is generated from the dataclasses that define the options. The models know every flag of fairseq's "
+        "Transformer besides, such as `--encoder-layers` or `--share-all-embeddings`, and every switch has a twin that "
+        "turns it off. [How the parts combine](../combining.md) explains what goes together.",
+    ]
+    for title, found in parts:
+        lines += ["", f"## {title}", "", table(head, found)]
+    return "\n".join(lines) + "\n"
+
+
+def rows() -> str:
+    """The page on the rows of the papers: every table with the recipe of each row and what the paper prints."""
+    from ode_transformer.experiments import recipes
+    from ode_transformer.experiments.metrics import METRICS
+
+    by_table: dict[str, list[tuple[str, str, str]]] = {}
+    for name in recipes.names():
+        for paper in recipes.load(name).paper:
+            printed = [
+                f"{value:g} {METRICS[metric].label} on {test_set}"
+                for test_set, by_metric in paper.scores.items()
+                for metric, value in by_metric.items()
+            ]
+            by_table.setdefault(paper.table, []).append((f"`{name}`", paper.row, ", ".join(printed)))
+    lines = [
+        "# Rows of the papers",
+        "",
+        "This page is generated from the recipes: the rows of papers that `ode-transformer run RECIPE` makes. Those "
+        "that end in `-released` are the same rows in the form of the released code.",
+    ]
+    for title, found in by_table.items():
+        lines += ["", f"## {title}", "", table(("recipe", "row", "printed"), found)]
+    return "\n".join(lines) + "\n"
+
+
+def runs() -> str:
+    """The page that leads to the report on all records."""
+    return (
+        "# All runs\n\nThe [results](../results.md) with curves, tests of significance, hardware, versions and the "
+        'commands of every run are on\n<a href="../report.html">one page of their own</a>, which `ode-transformer '
+        "report results` writes.\n"
+    )
+
+
+def command_line() -> str:
+    """The page on the command line: the help of every command."""
+    from ode_transformer.experiments import cli
+
+    lines = [
+        "# Command line",
+        "",
+        "This page is generated from the commands' own help. `python -m ode_transformer` is the same as "
+        "`ode-transformer`. The shell scripts print their help with `--help`.",
+    ]
+    for name in cli.COMMANDS:
+        lines += ["", f"## ode-transformer {name}", "", "```text", _help([name]).rstrip(), "```"]
+        for action in _actions(name):
+            lines += ["", f"### ode-transformer {name} {action}", "", "```text", _help([name, action]).rstrip(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _help(words: Sequence[str]) -> str:
+    from ode_transformer.experiments import cli
+
+    said, columns = io.StringIO(), os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "100"  # of argparse, whatever the terminal
+    try:
+        with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+            cli.main([*words, "--help"])
+    finally:
+        os.environ.pop("COLUMNS") if columns is None else os.environ.update(COLUMNS=columns)
+    return said.getvalue()
+
+
+def _actions(name: str) -> list[str]:
+    """The sub-commands of a command."""
+    from ode_transformer.experiments import cli
+
+    top = cli.parser(name)
+    (commands,) = (a for a in top._actions if isinstance(a, argparse._SubParsersAction))
+    inner = [a for a in commands.choices[name]._actions if isinstance(a, argparse._SubParsersAction)]
+    return [choice for action in inner for choice in action.choices]
+
+
+def api() -> str:
+    """The page on the Python API: every module that a program would import, from its docstrings."""
+    import ode_transformer
+    from ode_transformer import modules, numerics
+
+    lines = [
+        "# Python API",
+        "",
+        "This page is generated from the docstrings. Shapes: T or S positions, B sentences, C channels. "
+        "`ode_transformer.numerics` is plain PyTorch and does not import fairseq.",
+    ]
+    names = ["models", "standalone", "checkpoints", "warm_start", "criterion", "optim", "config", "errors", "files"]
+    packages = [(f"ode_transformer.{name}", None) for name in names]
+    found = [("ode_transformer.numerics", numerics), ("ode_transformer.modules", modules)]
+    modules_ = [f"{name}.{m.name}" for name, package in found for m in pkgutil.iter_modules(package.__path__)]
+    families = [
+        f"ode_transformer.models.{m.name}"
+        for m in pkgutil.iter_modules([str(Path(ode_transformer.__file__).parent / "models")])
+    ]
+    for name in [*modules_, *families, *(name for name, _ in packages if name != "ode_transformer.models")]:
+        lines += ["", f"## `{name}`", "", "```{eval-rst}", f".. automodule:: {name}", "```"]
+    return "\n".join(lines) + "\n"
+
+
+# Tables written from the records.
+
+
+def scores(group: str) -> str:
+    """A group of translation recipes: tokenized BLEU, sacreBLEU and chrF2 of each test set, mean over seeds."""
+    from ode_transformer.experiments import tables
+    from ode_transformer.experiments.metrics import METRICS
+
+    rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    if not rows:
+        return "Nothing has been run yet."
+    test_sets = list(dict.fromkeys(test_set for row in rows for test_set, _ in row.cells))
+    metrics = [*dict.fromkeys(metric for row in rows for _, metric in row.cells), "chrf"]
+    found = []
+    for row in rows:
+        cells = []
+        for test_set in test_sets:
+            compared = row.cells[test_set, "sacrebleu"]
+            mark = "*" if compared.differs() else "†" if compared.left_out else ""
+            values = [_mean(row.records, test_set, metric) for metric in metrics]
+            values[metrics.index("sacrebleu")] += mark.replace("*", r"\*")
+            cells.append(" / ".join(values))
+        found.append((row.label, *cells, len(row.records), row.numbers("parameters"), row.numbers("updates")))
+    lines = [table(("system", *test_sets, "seeds", "parameters", "updates"), found), ""]
+    records = [record for row in rows for record in row.records]
+    signed = {
+        (METRICS[m].label, METRICS[m].signature(r["scores"][t])) for r in records for t in test_sets for m in metrics
+    }
+    lines.append("Signatures: " + "; ".join(f"{label} `{text}`" for label, text in sorted(signed) if text) + ".")
+    comparison = tables._significance(group, tables.RESULTS)
+    if "baseline" in comparison:
+        lines.append("Baseline of the stars: `{baseline}`, seed {seed}.".format(**comparison))
+    return "\n".join(lines)
+
+
+def _mean(records: Sequence[dict], test_set: str, metric: str) -> str:
+    from ode_transformer.experiments.metrics import METRICS
+
+    values = [METRICS[metric].value(record["scores"][test_set]) for record in records]
+    digits = 1 if metric == "chrf" else 2
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{digits}f}{spread}"
+
+
+def metric(group: str, papers: str, name: str) -> str:
+    """A shortened group of another task beside the papers' numbers, which rows of the same name of ``papers`` hold."""
+    from ode_transformer.experiments import recipes, tables
+
+    (rows,) = tables.tables(group).values()
+    rows = [row for row in rows if row.records]
+    test_sets = list(
+        dict.fromkeys(test_set for row in rows for (test_set, _), cell in row.cells.items() if cell.measured)
+    )
+    found = []
+    for row in rows:
+        papers_row = recipes.load(f"{papers}/{row.recipe.rpartition('/')[2]}")
+        theirs = [
+            value for paper in papers_row.paper for by_metric in paper.scores.values() for value in by_metric.values()
+        ]
+        measured = [_mean(row.records, test_set, name) for test_set in test_sets]
+        found.append(
+            (
+                papers_row.description.partition(":")[0],
+                *theirs[:1],
+                *measured,
+                row.numbers("parameters"),
+                row.numbers("updates"),
+            )
+        )
+    head = (
+        "system",
+        "paper, full protocol",
+        *(f"measured, {test_set}" for test_set in test_sets),
+        "parameters",
+        "updates",
+    )
+    return table(head, found)
+
+
+HEADLINE = {
+    "Transformer (fairseq's)": ("transformer-tiny", ("macaron/wmt14-en-de", "Transformer")),
+    "Macaron Net": ("macaron-tiny", ("macaron/wmt14-en-de", "Macaron Net")),
+    "ODE Transformer, residual baseline": ("ode-residual-tiny", ("ode/wmt14-en-de", "Residual 6-6")),
+    "ODE Transformer, RK2": ("rk2-tiny", ("ode/wmt14-en-de", "RK2 6-6")),
+    "ODE Transformer, RK2 learnable": ("rk2-learnable-tiny", ("ode/wmt14-en-de", "RK2 learnable 6-6")),
+    "ODE Transformer, RK4": ("rk4-tiny", ("ode/wmt14-en-de", "RK4 6-6")),
+    "TransEvolve fullFF-1": ("transevolve-fullff-1-tiny", None),  # whose paper prints a BLEU of another kind
+    "Transformer, trained as long as FLOATER": ("transformer-longer-tiny", None),
+    "FLOATER, warm-started": ("floater-warm-tiny", ("floater/wmt14-en-de", "FLOATER, all blocks")),
+}
+"""Systems of the README's table: the recipe's row, and the group and row of the paper's number."""
+
+
+def headline() -> str:
+    """The README's table: small systems that were measured, beside what the papers print for the base size."""
+    from ode_transformer.experiments import tables
+    from ode_transformer.experiments.metrics import METRICS
+
+    measured = {group: _rows(group) for group in ("multi30k-short", "multi30k-short-en-fr")}
+    found, signed = [], set()
+    for label, (name, printed) in HEADLINE.items():
+        cells = []
+        for rows in measured.values():
+            row = rows[name]
+            cells.append(" / ".join(_mean(row.records, "test_2016_flickr", m) for m in ("tokenised", "sacrebleu")))
+            signed |= {METRICS["sacrebleu"].signature(r["scores"]["test_2016_flickr"]) for r in row.records}
+        published = ""
+        if printed:
+            group, row = printed
+            (cell, *_) = [r.cells for rows in tables.tables(group).values() for r in rows if r.label == row]
+            published = f"{cell['newstest2014', 'compound_split'].paper:g}"
+        found.append((label, *cells, published))
+    head = ("system", "Multi30k en-de, test 2016", "Multi30k en-fr, test 2016", "published: WMT14 en-de, base")
+    signatures = ", ".join(f"`{text}`" for text in sorted(signed))
+    return table(head, found) + f"\n\nsacreBLEU's signature: {signatures}."
+
+
+def _rows(group: str) -> dict[str, Any]:
+    """Rows of the systems of a group that were run, by the recipe's row."""
+    from ode_transformer.experiments import tables
+
+    found = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    return {row.recipe.rpartition("/")[2]: row for row in found}
+
+
+def thresholds() -> str:
+    """Every contest's system that has a threshold, with what was measured on a CPU."""
+    import json
+
+    from ode_transformer.experiments.bench import suite
+
+    found = []
+    for name, contest in suite.SUITE.items():
+        path = ROOT / "results" / "bench" / f"{name}.json"
+        if not path.is_file():
+            continue
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for system, bar in suite.bars(name, "cpu").items():
+            got = record["systems"].get(system)
+            if got is None:
+                continue
+            low, high = got["speed"]["quartiles"]
+            speed = f"{got['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"
+            baseline = record["systems"][record["baseline"]]
+            memory = f"{got['peak_mib'] / baseline['peak_mib']:.2f}" if "peak_mib" in got else ""
+            wanted = [
+                f"{bar.speed:.2f}" if bar.speed is not None else "",
+                f"{bar.memory:.2f}" if bar.memory is not None else "",
+            ]
+            found.append(
+                (f"`{name}`: {contest.title}", system, record["baseline"], wanted[0], speed, wanted[1], memory)
+            )
+    head = ("contest", "system", "baseline", "least speed", "speed", "most memory", "memory")
+    return table(head, found)
+
+
+def lengths() -> str:
+    """The benchmark of TransEvolve's encoder against sentence length."""
+    import json
+
+    rows = json.loads((ROOT / "results" / "bench" / "lengths-cpu.json").read_text(encoding="utf-8"))["rows"]
+    found = []
+    for row in rows:
+        speed, memory = row["speed_of_evolving_over"], row["peak_mib"]
+        ratios = [f"{speed[k]:.2f}" if k in speed else "" for k in ("materialised", "equation-9", "fused")]
+        sizes = [
+            f"{memory[k]:,.0f}" if k in memory else "" for k in ("evolving", "fused", "materialised", "equation-9")
+        ]
+        found.append((f"{row['length']:,}", *ratios, *sizes))
+    head = ("tokens", "speed / materialized", "/ equation 9", "/ fused", "MiB", "fused", "materialized", "equation 9")
+    return table(head, found)
+
+
+def orders() -> str:
+    """Measured orders of convergence beside those of theory."""
+    import json
+
+    methods = json.loads((ROOT / "results" / "lab" / "orders.json").read_text(encoding="utf-8"))["methods"]
+    found = [(row["method"], row["theory"], f"{row['local']:.2f}", f"{row['global']:.2f}") for row in methods]
+    return table(("scheme", "exponent of the local error, theory", "measured", "of the global error, measured"), found)
+
+
+KINDS: dict[str, Callable[..., str]] = {
+    "scores": scores,
+    "metric": metric,
+    "headline": headline,
+    "thresholds": thresholds,
+    "lengths": lengths,
+    "orders": orders,
+}
+
+
+def fill(text: str) -> str:
+    """A page with every table between markers written anew from the records."""
+
+    def written(match: re.Match) -> str:
+        kind, *words = match[1].split()
+        return f"<!-- results: {match[1]} -->\n{KINDS[kind](*words)}\n<!-- end of results -->"
+
+    return re.sub(r"<!-- results: (.+?) -->\n.*?<!-- end of results -->", written, text, flags=re.S)
+
+
+def filled() -> list[Path]:
+    """The pages that have such tables."""
+    pages = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+    return [path for path in pages if "<!-- results:" in path.read_text(encoding="utf-8")]
+
+
+def main() -> None:
+    """Write the tables of results into the pages."""
+    sys.path.insert(0, str(ROOT))
+    from ode_transformer.files import write_text
+
+    for path in filled():
+        before = path.read_text(encoding="utf-8")
+        if (after := fill(before)) != before:
+            write_text(path, after)
+            print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,392 @@
+"""``ode-transformer report``: one self-contained HTML page of all finished runs below a folder.
+
+The page has, for each group of recipes: a table of scores with means and deviations over seeds, tests of significance,
+training curves, translations side by side, and what was run where and by which command. It is made from the records
+(:mod:`.records`) and from the translations that runs leave beside theirs; it loads nothing from elsewhere and runs no
+script.
+"""
+
+import argparse
+import base64
+import difflib
+import io
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Optional
+
+from ..errors import OdeTransformerError
+from ..files import write_text
+from . import recipes, significance, tables
+from .metrics import METRICS
+from .metrics.translations import read_generate_output, read_lines
+
+GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
+CURVES = {
+    "valid_ppl": "validation perplexity",
+    "train_ppl": "training perplexity",
+    "valid_accuracy": "validation accuracy",
+    "train_gnorm": "gradient norm",
+}
+LOGARITHMIC = ("valid_ppl", "train_ppl", "train_gnorm")
+OWN_KIND = "transevolve"  # a metric that is shown only where the paper prints it
+LINES = 12  # of a picture at most
+
+STYLE = """
+:root { color-scheme: light dark; --line: #c9d1d9; --soft: #57606a; --mark: #ffe08a; --head: #f3f5f7; }
+@media (prefers-color-scheme: dark) { :root { --line: #3d444d; --soft: #9aa4af; --mark: #6b5200; --head: #1c2128; } }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 76rem; }
+h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); }
+.scroll { overflow-x: auto; margin-bottom: .75rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { border: 1px solid var(--line); padding: .25rem .6rem; text-align: left; vertical-align: top; }
+th { background: var(--head); }
+td.number { text-align: right; white-space: nowrap; }
+.soft { color: var(--soft); font-size: .875rem; overflow-wrap: anywhere; }
+mark { background: var(--mark); color: inherit; }
+img { max-width: 100%; height: auto; background: #fff; }
+figure { display: inline-block; margin: 0 1rem 1rem 0; width: min(100%, 24rem); }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; border: 1px solid var(--line); padding: .5rem; }
+code { overflow-wrap: anywhere; }
+"""
+
+
+class ReportError(OdeTransformerError):
+    """A folder without records, or a file that is not to be overwritten; the message names it."""
+
+
+def page(folder: Path, baseline: Optional[str] = None) -> str:
+    """The page of all finished runs below a folder.
+
+    Args:
+        folder: with records of runs: ``runs``, a part of it, or ``results``.
+        baseline: the recipe that the others of its group are tested against; by default the group's first Transformer,
+            or its first recipe.
+
+    Raises:
+        ReportError: there is no record of a finished run, or none of the baseline.
+        TableError: a file that is no record.
+    """
+    found = tables.read_records(folder) if folder.is_dir() else {}
+    if not found:
+        raise ReportError(f"{folder}: no record of a finished run is there")
+    if baseline is not None and baseline not in found:
+        raise ReportError(f"--baseline {baseline}: must be one of {', '.join(found)}")
+    groups: dict[str, dict[str, list[dict]]] = {}
+    for name, records in found.items():
+        groups.setdefault(name.rpartition("/")[0] or name, {})[name] = records
+    translated = _translated(folder)
+    body = [f"<h1>{_count(sum(map(len, found.values())), 'run')} of {_count(len(found), 'recipe')}</h1>"]
+    links = [f'<li><a href="#{_anchor(group)}">{escape(group)}</a></li>' for group in groups]
+    body += ["<nav><ul>", *links, "</ul></nav>"]
+    for group, by_recipe in groups.items():
+        body += [f'<h2 id="{_anchor(group)}">{escape(group)}</h2>', _scores(by_recipe)]
+        first = baseline if baseline in by_recipe else _first(by_recipe)
+        runs = {key: run for key, run in translated.items() if key[0] in by_recipe}
+        body += [*_recorded(folder, by_recipe), *_compared(first, runs), *_curves(by_recipe), *_translations(runs)]
+        body += ["<h3>Runs</h3>", *(_run(record) for records in by_recipe.values() for record in records)]
+    head = '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">'
+    return (
+        f'<!DOCTYPE html>\n{GENERATED}\n<html lang="en">\n<head>\n{head}\n'
+        f"<title>Runs of {escape(folder.name)}</title>\n"
+        f"<style>{STYLE}</style>\n</head>\n<body>\n" + "\n".join(body) + "\n</body>\n</html>\n"
+    )
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"
+
+
+def _anchor(group: str) -> str:
+    return "group-" + "".join(c if c.isalnum() else "-" for c in group)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = True) -> str:
+    """A table of cells that are HTML already; all columns but the first hold numbers, or text."""
+    kind = ' class="number"' if numbers else ""
+    lines = ["<tr>" + "".join(f"<th>{cell}</th>" for cell in head) + "</tr>"]
+    for first, *rest in rows:
+        lines.append(f"<tr><td>{first}</td>" + "".join(f"<td{kind}>{cell}</td>" for cell in rest) + "</tr>")
+    return '<div class="scroll"><table>\n' + "\n".join(lines) + "\n</table></div>"
+
+
+def _scores(by_recipe: dict[str, list[dict]]) -> str:
+    """A row per recipe and precision, a column per test set and metric, below it the signatures."""
+    records = [record for group in by_recipe.values() for record in group]
+    papers = [paper for record in records for paper in record.get("paper") or []]
+    printed = {metric for paper in papers for scores in paper["scores"].values() for metric in scores}
+    columns = [
+        (test_set, metric)
+        for test_set in dict.fromkeys(test_set for record in records for test_set in record["scores"])
+        for metric in METRICS.values()
+        if (metric.name != OWN_KIND or OWN_KIND in printed)
+        and any(metric.value(record["scores"].get(test_set, {})) is not None for record in records)
+    ]
+    rows = []
+    for name, group in by_recipe.items():
+        for precision, mine in tables._by_precision(group).items():
+            label = escape(name.rpartition("/")[2] + ("" if precision == "fp32" else f", {precision}"))
+            updates = max(entry.get("num_updates", 0) for entry in mine[0]["training"]["curve"])
+            cells = [_cell(mine, test_set, metric.name) for test_set, metric in columns]
+            sizes = [str(len(mine)), f"{mine[0]['training']['parameters']:,}", f"{updates:,}"]
+            rows.append([label, *cells, *sizes])
+    head = ["system", *(f"{escape(test_set)}<br>{escape(metric.label)}" for test_set, metric in columns)]
+    signed = {
+        (metric.label, metric.signature(record["scores"].get(test_set, {})))
+        for test_set, metric in columns
+        for record in records
+    }
+    notes = [f"{escape(label)}: <code>{escape(text)}</code>" for label, text in sorted(signed) if text]
+    note = '<p class="soft">± is the standard deviation over seeds. ' + "; ".join(notes) + "</p>"
+    return _table([*head, "seeds", "parameters", "updates"], rows) + note
+
+
+def _cell(records: Sequence[dict], test_set: str, metric: str) -> str:
+    """Mean and deviation of a metric over seeds, and the paper's value below it."""
+    values = [METRICS[metric].value(record["scores"].get(test_set, {})) for record in records]
+    values = [value for value in values if value is not None]
+    text = f"{statistics.mean(values):.2f}" if values else ""
+    text += f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0].get("paper") or []} - {None}
+    return text + "".join(f'<br><span class="soft">paper {value:g}</span>' for value in sorted(papers))
+
+
+def _recorded(folder: Path, by_recipe: dict[str, list[dict]]) -> list[str]:
+    """Comparisons that ``ode-transformer compare`` wrote below the folder, of systems of this group."""
+    found = []
+    for path in sorted((folder / tables.SIGNIFICANCE).glob("*.json")):
+        comparison = json.loads(path.read_text(encoding="utf-8"))
+        if comparison["baseline"] in by_recipe:
+            found.append(_comparison(comparison))
+    return ["<h3>Significance</h3>", *found] if found else []
+
+
+def _compared(baseline: str, runs: dict[tuple[str, Any], tuple[dict, Path]]) -> list[str]:
+    """Comparisons of the translations that lie beside the records, seed by seed."""
+    found = []
+    for seed in sorted({seed for _, seed in runs}, key=str):
+        systems = {name: run for (name, its), run in runs.items() if its == seed}
+        if baseline not in systems or len(systems) < 2:
+            continue
+        try:
+            first, *others = (
+                significance.System(recipes.load(name, seed=seed), systems[name][1])
+                for name in (baseline, *(name for name in systems if name != baseline))
+            )
+            found.append(_comparison(significance.compare(first, others)))
+        except OdeTransformerError as error:
+            found.append(f'<p class="soft">Seed {seed} was not compared: {escape(str(error))}</p>')
+    return ["<h3>Significance of these translations</h3>", *found] if found else []
+
+
+def _comparison(comparison: dict[str, Any]) -> str:
+    test_sets = comparison["test_sets"]
+    systems = list(dict.fromkeys(name for found in test_sets.values() for name in found))
+    rows = []
+    for name in systems:
+        cells = []
+        for found in test_sets.values():
+            values = found.get(name)
+            p_value = values and values["p_value"]
+            text = "" if values is None else f"{values['bleu']:.2f}"
+            text += f", p = {p_value:.3f}{' *' if p_value < 0.05 else ''}" if p_value is not None else ""
+            cells.append(text)
+        rows.append([escape(name.rpartition("/")[2]), *cells])
+    note = (
+        "sacreBLEU, and the probability of such a difference from {baseline}, seed {seed}, if there were none; a star "
+        "below .05. Paired {test}, {samples:,} samples, signature {signature}"
+    ).format(**comparison)
+    return _table(["system", *map(escape, test_sets)], rows) + f'<p class="soft">{escape(note)}</p>'
+
+
+def _first(by_recipe: dict[str, list[dict]]) -> str:
+    """The baseline if nobody names one: fairseq's own Transformer where it is among them."""
+    return next(
+        (name for name in by_recipe if name.rpartition("/")[2].startswith("transformer")), next(iter(by_recipe))
+    )
+
+
+def _points(record: dict[str, Any], key: str) -> list[tuple[int, float]]:
+    """A curve of a record: (updates, value), from what was logged by updates, else by epochs."""
+    kind, _, name = key.partition("_")
+    finer = record["training"].get({"train": "progress", "valid": "validation"}[kind]) or []
+    points = [(entry["num_updates"], entry[name]) for entry in finer if name in entry]
+    return points or [
+        (e["num_updates"], e[key]) for e in record["training"]["curve"] if key in e and "num_updates" in e
+    ]
+
+
+def _curves(by_recipe: dict[str, list[dict]]) -> Iterator[str]:
+    """A picture per kind of curve, with a line per recipe: its first seed."""
+    lines = {
+        key: {name.rpartition("/")[2]: _points(group[0], key) for name, group in by_recipe.items()} for key in CURVES
+    }
+    if not any(points for by_name in lines.values() for points in by_name.values()):
+        return
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    yield "<h3>Training</h3>"
+    for key, by_name in lines.items():
+        drawn = [(name, points) for name, points in by_name.items() if points]
+        for start in range(0, len(drawn), LINES):
+            figure, axis = pyplot.subplots(figsize=(6.4, 4.6), layout="constrained")
+            for i, (name, points) in enumerate(drawn[start : start + LINES]):
+                style = {"color": f"C{i % 10}", "linestyle": "-" if i < 10 else "--"}
+                axis.plot(*zip(*points, strict=True), marker="." if len(points) < 40 else "", label=name, **style)
+            if key in LOGARITHMIC:
+                axis.set_yscale("log")
+                values = [value for _, points in drawn for _, value in points]
+                axis.yaxis.set_major_formatter("{x:g}")
+                axis.yaxis.set_minor_formatter("{x:g}" if max(values) < 10 * min(values) else "")
+            axis.set(xlabel="updates", ylabel=CURVES[key])
+            axis.grid(alpha=0.3)
+            axis.legend(fontsize=8)
+            file = io.BytesIO()
+            with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": key}):  # small, and the same each time
+                figure.savefig(file, format="svg", metadata={"Date": None})
+            pyplot.close(figure)
+            data = base64.b64encode(file.getvalue()).decode()
+            caption = escape(f"{CURVES[key]} against updates")
+            yield f'<figure><img src="data:image/svg+xml;base64,{data}" alt="{caption}"></figure>'
+
+
+def _translated(folder: Path) -> dict[tuple[str, Any], tuple[dict, Path]]:
+    """Runs that left translations beside their records, by recipe and seed."""
+    found = {}
+    for path in sorted(folder.rglob("record.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record.get("scale", "full") == "full" and any((path.parent / "generate").glob("generate-*.txt")):
+            found.setdefault((record["recipe"], record["seeds"][0]), (record, path.parent))
+    return found
+
+
+def _translations(runs: dict[tuple[str, Any], tuple[dict, Path]], each: int = 8) -> Iterator[str]:
+    """Sentences of every test set with all systems' translations: those that differ most, then some in between."""
+    systems: dict[str, Path] = {}
+    for (name, _), (_, run_dir) in runs.items():
+        systems.setdefault(name, run_dir)
+    subsets = dict.fromkeys(
+        path.name for run_dir in systems.values() for path in sorted(run_dir.glob("generate/*.txt"))
+    )
+    for subset in subsets:
+        sources, references, by_system = [], None, {}
+        for name, run_dir in systems.items():
+            path = run_dir / "generate" / subset
+            if path.is_file():
+                hypotheses, its = read_generate_output(path)
+                if its and references in (None, its):
+                    sources, references = _sources(path), its
+                    by_system[name] = [line.split() for line in hypotheses]
+        if not references:
+            continue
+        chosen = _chosen([line.split() for line in references], by_system, each)
+        yield f"<h3>Translations: {escape(subset.removeprefix('generate-').removesuffix('.txt'))}</h3>"
+        yield (
+            '<p class="soft">First the sentences on which the systems differ most in their words (a single system: '
+            "from the reference), then others at equal distances. Words that the reference does not have in that place "
+            "are marked.</p>"
+        )
+        for i in chosen:
+            reference = references[i].split()
+            rows = [["source", escape(sources[i])], ["reference", escape(references[i])]]
+            rows += [
+                [escape(name.rpartition("/")[2]), _marked(words[i], reference)] for name, words in by_system.items()
+            ]
+            yield _table([f"sentence {i}", ""], rows, numbers=False)
+
+
+def _sources(path: Path) -> list[str]:
+    """The source sentences of an output of fairseq-generate, in the order of the test set."""
+    found = dict(line[2:].split("\t", 1) for line in read_lines(path) if line.startswith("S-") and "\t" in line)
+    return [found.get(str(i), "") for i in range(max(map(int, found), default=-1) + 1)]
+
+
+def _chosen(references: list[list[str]], by_system: dict[str, list[list[str]]], each: int) -> list[int]:
+    """Indices of the sentences with the largest spread of unigram F1 between systems, then of some others.
+
+    Of a single system, those that are farthest from the reference.
+    """
+
+    def f1(words: list[str], reference: list[str]) -> float:
+        return 2 * sum((Counter(words) & Counter(reference)).values()) / max(len(words) + len(reference), 1)
+
+    spread = []
+    for i, reference in enumerate(references):
+        values = [f1(words[i], reference) for words in by_system.values()]
+        spread.append((max(values) if len(values) > 1 else 1.0) - min(values))
+    most = sorted((i for i in range(len(spread)) if spread[i] > 0), key=lambda i: -spread[i])[:each]
+    others = range(0, len(references), max(len(references) // each, 1))
+    return [*most, *(i for i in others if i not in most)][: 2 * each]
+
+
+def _marked(words: list[str], reference: list[str]) -> str:
+    """A translation as HTML, with the words marked that do not match the reference."""
+    kept: set[int] = set()
+    for block in difflib.SequenceMatcher(None, words, reference, autojunk=False).get_matching_blocks():
+        kept.update(range(block.a, block.a + block.size))
+    return " ".join(escape(word) if i in kept else f"<mark>{escape(word)}</mark>" for i, word in enumerate(words))
+
+
+def _run(record: dict[str, Any]) -> str:
+    """What was run, where, with which versions and by which commands."""
+    seeds, training = ", ".join(map(str, record["seeds"])), record["training"]
+    places = [_machine(place["hardware"]) for place in training.get("trained_on") or [record]]
+    where = f"{'; '.join(places)}; {record['precision']}, {_count(record.get('devices', 1), 'device')}"
+    rows = [
+        ["description", escape(str(record.get("description", "")))],
+        ["trained on", escape(where)],
+        ["time of training", f"{training.get('seconds', 0) / 60:,.0f} minutes"],
+        ["averaged", escape(", ".join(map(str, record.get("averaged", []))))],
+        ["versions", escape(", ".join(f"{name} {version}" for name, version in record["versions"].items()))],
+    ]
+    commands = [record.get("command", ""), *(step["command"] for step in record.get("commands", []))]
+    shown = "\n".join(escape(command) for command in commands if command)
+    return (
+        f"<details><summary>{escape(record['recipe'])}, seed {escape(seeds)}</summary>"
+        f"{_table(['', ''], rows, numbers=False)}<pre>{shown}</pre></details>"
+    )
+
+
+def _machine(hardware: dict[str, Any]) -> str:
+    gpus = Counter(hardware.get("gpus") or [])
+    found = [f"{n} x {name}" for name, n in gpus.items()]
+    return ", ".join([*found, f"{hardware.get('cores')} cores of {hardware.get('processor')}"])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer report``."""
+    parser.add_argument("directory", type=Path, help="a folder with finished runs or records, such as runs or results")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="the HTML file to write (default: DIRECTORY/report.html)"
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="RECIPE",
+        help="what the other systems of its group are tested against (default: the group's first Transformer)",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer report``; the exit status."""
+    output = args.output or args.directory / "report.html"
+    if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
+        raise ReportError(f"--output {output}: was not written by ode-transformer report; must be another file")
+    try:
+        text = page(args.directory, args.baseline)
+    except OdeTransformerError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        what = "a file there is not what ode-transformer record or compare writes"
+        raise ReportError(f"{args.directory}: {what} ({type(error).__name__}: {error})") from error
+    try:
+        write_text(output, text)
+    except OSError as error:
+        raise ReportError(f"{output}: cannot be written: {error.strerror or error}") from error
+    print(output)
+    return 0

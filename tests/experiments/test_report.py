@@ -1,0 +1,157 @@
+"""The report is one page that needs nothing else: scores, significance, curves, translations, commands."""
+
+import json
+import random
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer.experiments.report import _chosen, _marked
+from ode_transformer.experiments.runs import KEYS
+from tests.helpers import ROOT
+
+TEXT = "the a man woman dog child house street runs sits reads sees old young red blue in on with near"
+WORDS = TEXT.split()
+VOID = {"meta", "img", "br"}
+
+
+class Page(HTMLParser):
+    """What a page has: its tags, the images' sources, its text; every element closed in its turn."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags, self.open, self.sources, self.text = [], [], [], ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        found = dict(attributes)
+        self.sources += [found[name] for name in ("src", "href") if name in found]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture()
+def folder(tmp_path, monkeypatch):
+    """Finished runs of two systems on one test set, the second of them with fewer errors and two seeds."""
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(runs, "commit", lambda: "")
+    rng = random.Random(0)
+    references = [" ".join(rng.choices(WORDS, k=12)) for _ in range(80)]
+    for name, errors, seed in (("transformer-tiny", 0.4, 1), ("rk2-tiny", 0.1, 1), ("rk2-tiny", 0.1, 2)):
+        place = tmp_path / "runs" / "quickstart" / (name if seed == 1 else f"{name}.seed-{seed}")
+        (place / "generate").mkdir(parents=True)
+        lines = []
+        for i, reference in enumerate(references):
+            words = [rng.choice(WORDS) if rng.random() < errors else word for word in reference.split()]
+            lines += [f"S-{i}\tquelle {i}", f"T-{i}\t{reference}", f"H-{i}\t-1\t{' '.join(words)}"]
+        lines.append("Generate test with beam=5: BLEU4 = 1.00")
+        (place / "generate" / "generate-test.txt").write_text("\n".join(lines) + "\n")
+        (place / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp32"}))
+        record = json.loads((ROOT / "results" / "quickstart" / f"{name}.json").read_text())
+        record |= {"seeds": [seed], "description": "<script>alert(1)</script>"}
+        record["scores"]["generated"]["tokenised"]["bleu"] += seed
+        (place / "record.json").write_text(json.dumps(record))
+    return tmp_path / "runs"
+
+
+def written(folder, capsys) -> str:
+    assert cli.main(["report", str(folder)]) == 0
+    assert capsys.readouterr().out.strip() == str(folder / "report.html")
+    return (folder / "report.html").read_text()
+
+
+def test_the_page_has_everything_and_needs_nothing(folder, capsys):
+    text = written(folder, capsys)
+    page = Page(text)
+    assert page.tags.count("img") >= 2 and page.tags.count("table") > 10 and page.tags.count("details") == 3
+    assert all(source.startswith(("data:image/svg+xml;base64,", "#")) for source in page.sources)
+    assert not {"script", "link", "iframe"} & set(page.tags)  # also not the one of the record's description
+    bleu = json.loads((ROOT / "results" / "quickstart" / "rk2-tiny.json").read_text())["scores"]["generated"][
+        "tokenised"
+    ]
+    assert f"{bleu['bleu'] + 1.5:.2f} ± 0.71" in page.text
+    assert re.search(r"p = 0\.00\d \*", page.text) and "Paired bootstrap" in page.text
+    assert "quelle" in page.text and "<mark>" in text and "fairseq-train data-bin/" in page.text
+    assert "version:2" in page.text and "3 runs of 2 recipes" in page.text
+
+
+def test_it_is_written_again_but_over_nothing_else(folder, capsys):
+    first = written(folder, capsys)
+    assert written(folder, capsys) == first
+    (folder / "report.html").write_text("mine")
+    assert cli.main(["report", str(folder)]) == 1
+    assert "was not written by ode-transformer report" in capsys.readouterr().err
+    assert (folder / "report.html").read_text() == "mine"
+
+
+def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for words, message in (
+        ([str(tmp_path / "empty")], "no record of a finished run"),
+        ([str(tmp_path / "nowhere")], "no record of a finished run"),
+        ([str(folder), "--baseline", "x"], "--baseline x: must be one of quickstart/"),
+    ):
+        assert cli.main(["report", *words]) == 1
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", [{"training": {}}, {"scores": [1]}, {"versions": 1}])
+def test_a_damaged_record_is_an_error_and_leaves_nothing(folder, capsys, damage):
+    path = next(folder.rglob("record.json"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    assert cli.main(["report", str(folder)]) == 1
+    assert "is not what ode-transformer record or compare writes" in capsys.readouterr().err
+    assert not (folder / "report.html").exists()
+
+
+def test_runs_that_cannot_be_compared_are_reported_all_the_same(folder, capsys):
+    for path in folder.rglob("run.json"):
+        path.unlink()
+    assert "was not compared: " in written(folder, capsys)
+
+
+def test_words_that_the_reference_lacks_are_marked():
+    marked = _marked(["the", "<old>", "dog", "sits"], ["the", "dog", "sits"])
+    assert marked == "the <mark>&lt;old&gt;</mark> dog sits"
+
+
+def test_sentences_that_differ_most_come_first():
+    references = [["a", "b"]] * 6
+    systems = {"one": [["a", "b"]] * 6, "two": [["a", "b"], ["x", "y"], ["a", "x"], ["a", "b"], ["a", "b"], ["a", "b"]]}
+    assert _chosen(references, systems, 2) == [1, 2, 0, 3]
+    assert _chosen(references, {"two": systems["two"]}, 2) == [1, 2, 0, 3]
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.mark.full
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+@pytest.mark.parametrize("width", [500, 1280])
+def test_a_browser_shows_it(folder, capsys, width):
+    """All pictures load, nothing is wider than the window (tables scroll by themselves), no error is logged."""
+    text = written(folder, capsys)
+    look = """<script>onload = () => { document.title = [
+        document.documentElement.scrollWidth <= innerWidth,
+        [...document.images].every(image => image.complete && image.naturalWidth > 0),
+        document.images.length].join(" ") }</script>"""
+    (folder / "looked-at.html").write_text(text.replace("</head>", f"{look}</head>"))
+    words = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--dump-dom"]
+    words += ["--enable-logging=stderr", "--virtual-time-budget=5000", (folder / "looked-at.html").as_uri()]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    fits, loaded, pictures = re.search("<title>(.*)</title>", done.stdout)[1].split()
+    assert (fits, loaded) == ("true", "true") and int(pictures) >= 2
+    assert "CONSOLE" not in done.stderr
