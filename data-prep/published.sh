@@ -41,3 +41,28 @@ binarise_labelled() {
     run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
     run mv "$out.part" "$out"
 }
+
+# first_words N FROM TO: copy a folder of text, of sources the first N words alone.
+first_words() {
+    local file
+    mkdir -p "$3"
+    for file in "$2"/*.target; do cp "$file" "$3"; done
+    for file in "$2"/*.source; do cut -d ' ' -f "-$1" "$file" >"$3/${file##*/}"; done
+}
+
+# binarise_pairs TEST...: from $text/tok, where train and valid are as well, to $out, with joint BPE.
+binarise_pairs() {
+    local source=source target=target folder=$text/tok
+    once "$text/clean" "${text_tool[@]}" clean "$folder" --langs source target --splits train valid "$@" \
+        --drop-from train --max-tokens "$max_tokens" --output-dir "$text/clean.part"
+    folder=$text/clean
+    if [[ -n ${words:-} ]]; then
+        once "$text/words" first_words "$words" "$folder" "$text/words.part"
+        folder=$text/words
+    fi
+    once "$text/codes" "${text_tool[@]}" learn-subword-nmt --input "$folder"/train.{source,target} --size "$merges" \
+        --workers "$workers" --output "$text/codes.part"
+    run "${text_tool[@]}" apply-subword-nmt "$folder" --langs source target --splits train valid "$@" \
+        --model "$text/codes" --workers "$workers" --output-dir "$text/bpe"
+    binarise "$name" "$origin" train valid "$@"
+}

@@ -1,8 +1,8 @@
 """``--task sentence_prediction_by_length``: fairseq's ``sentence_prediction`` with batches of sentences of like length.
 
 fairseq's own task draws the sentences of a batch whatever their length, and all are padded to the longest: of IMDB's
-reviews, cut at 512 subwords, almost half of what is computed is padding. Here sentences of like length share a batch, as
-in translation; the order of the batches is random, anew in each epoch.
+reviews, cut at 512 subwords, almost half of what is computed is padding. Here sentences of like length share a batch,
+as in translation; the order of the batches is random, anew in each epoch.
 """
 
 from fairseq.data import SortDataset

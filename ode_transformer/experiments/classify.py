@@ -25,14 +25,14 @@ def classify(model: "nn.Module", data: Path, subset: str, batch_size: int) -> li
         batch_size: examples at a time.
 
     Returns:
-        of each example, in the order of the data, its class, the class that it is taken for, and that one's probability.
-        Of examples longer than the model's longest sentence, what is beyond that is not read.
+        of each example, in the order of the data, its class, the class that it is taken for, and the probability of
+        that. Of examples longer than the model's longest sentence, what is beyond that is not read.
 
     Raises:
         ClassifyError: no such data, or with another number of symbols, or of other classes than the model's.
     """
     import torch
-    from fairseq.data import Dictionary, data_utils
+    from fairseq.data import data_utils
 
     from ..standalone import HEAD
 
@@ -88,8 +88,10 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer classify``; the exit status."""
     import torch
 
-    from .. import models  # noqa: F401  registers the architectures
-    from .. import standalone
+    from .. import (
+        models,  # noqa: F401  registers the architectures
+        standalone,
+    )
 
     if args.batch_size < 1:
         raise ClassifyError(f"--batch-size {args.batch_size}: must be 1 or more")

@@ -302,7 +302,7 @@ def _report(files: str, odd: dict[str, list[int]], fate: str) -> None:
 def _tokenise(args: argparse.Namespace) -> None:
     """Tokenise the files of a folder into another."""
     options = {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
-    _process(args, lambda lang: partial(_tokenise_chunk, Tokeniser(lang, **options), args.moses))
+    _process(args, lambda lang: partial(_tokenise_chunk, Tokeniser(args.language or lang, **options), args.moses))
 
 
 def _process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]], list[str]]]) -> None:
@@ -798,6 +798,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("--max-tokens", type=int)
     add_to = add("tokenise", _tokenise)
     add_files(add_to)
+    add_to("--language", metavar="LANG", help="of all files, where what they are called is none")
     add_to("--straight-quotes", action="store_true", help="a right single quote becomes an apostrophe")
     add_to("--lowercase", choices=LOWERCASE, default="no", help="before everything else, or after it")
     add_to("--normalise", action="store_true", help="normalise punctuation")

@@ -1,7 +1,7 @@
 """The models, one file per family. Importing this package registers all of them with fairseq.
 
-The loss, the optimisers and a task are registered as well, old checkpoints are allowed to load, and PyTorch is told to prefer
-its other attention kernels to cuDNN's, unless the environment says otherwise.
+The loss, the optimisers and a task are registered as well, old checkpoints are allowed to load, and PyTorch is told to
+prefer its other attention kernels to cuDNN's, unless the environment says otherwise.
 """
 
 import os

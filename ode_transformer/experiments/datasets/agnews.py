@@ -1,4 +1,4 @@
-"""AG's news (Zhang et al. 2015): titles and descriptions of articles of four classes, 120,000 to train on, 7,600 to test.
+"""AG's news (Zhang et al. 2015): titles and descriptions of articles of four classes, 120,000 to train on.
 
 The published layout is ``train.csv`` and ``test.csv``, with the number of the class, the title and the description.
 """

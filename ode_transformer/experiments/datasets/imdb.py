@@ -1,7 +1,7 @@
 """IMDB's reviews (Maas et al. 2011): 25,000 to train on and 25,000 to test, half of each positive.
 
-The published layout is ``aclImdb/{train,test}/{pos,neg}/NUMBER_RATING.txt``. Copies that put some of the training reviews
-aside, in ``aclImdb/val``, are read as if they had not.
+The published layout is ``aclImdb/{train,test}/{pos,neg}/NUMBER_RATING.txt``. Copies that put some of the training
+reviews aside, in ``aclImdb/val``, are read as if they had not.
 """
 
 import re

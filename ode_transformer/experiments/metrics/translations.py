@@ -20,13 +20,14 @@ from sacremoses.corpus import NonbreakingPrefixes
 
 from ...errors import OdeTransformerError
 from ...files import write_json
-from . import accuracy, chrf, validation
+from . import accuracy, chrf, corrections, rouge, validation
 from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_bleu
 
 LANGUAGES = tuple(sorted(set(NonbreakingPrefixes().available_langs.values())))
 COMPOUND_LANGUAGES = ("de",)
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
-OTHERS = {"validation_log": validation, "predictions": accuracy}  # by the option that says what is scored
+# What else is scored, by the option that names it.
+OTHERS = {"validation_log": validation, "predictions": accuracy, "summaries": rouge, "corrections": corrections}
 SHOWN = 5  # sentences named in a message
 _ID = r"\d{1,18}"  # of a sentence
 
