@@ -17,12 +17,14 @@ PREPOSITIONS = ("about", "at", "by", "during", "for", "from", "in", "into", "of"
 BE_HAVE_DO = (
     ("am", "is", "are", "be"), ("was", "were"), ("has", "have", "had"), ("does", "do", "did"), ("been", "being", "be"),
 )  # fmt: skip
-IRREGULAR = """go went gone; see saw seen; take took taken; give gave given; come came; know knew known; make made;
-    get got; say said; think thought; find found; tell told; become became; leave left; feel felt; bring brought;
+IRREGULAR = """
+    go went gone; see saw seen; take took taken; give gave given; come came; know knew known; make made; get
+    got; say said; think thought; find found; tell told; become became; leave left; feel felt; bring brought;
     begin began begun; keep kept; hold held; write wrote written; stand stood; hear heard; mean meant; meet met;
-    run ran; pay paid; sit sat; speak spoke spoken; lead led; grow grew grown; lose lost; fall fell fallen; send sent; build built; understand
-    understood; draw drew drawn; break broke broken; spend spent; rise rose risen; drive drove driven; buy bought; wear
-    wore worn; choose chose chosen; eat ate eaten; teach taught; fly flew flown; forget forgot forgotten"""
+    run ran; pay paid; sit sat; speak spoke spoken; lead led; grow grew grown; lose lost; fall fell fallen; send
+    sent; build built; understand understood; draw drew drawn; break broke broken; spend spent; rise rose risen;
+    drive drove driven; buy bought; wear wore worn; choose chose chosen; eat ate eaten; teach taught; fly flew
+    flown; forget forgot forgotten"""
 IRREGULAR_NOUNS = "man men; woman women; child children; person people; foot feet; tooth teeth; life lives; wife wives"
 SUBJECTS = ("i", "you", "he", "she", "it", "we", "they", "who", "that", "which", "there", "this")
 NEIGHBOURS = {  # on a keyboard
