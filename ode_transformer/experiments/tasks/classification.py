@@ -1,9 +1,11 @@
 """Classification of sentences, fairseq's ``sentence_prediction``: accuracy. Recipes say how many classes there are."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from .task import Step, Task, flags
+from ..metrics import accuracy
+from .task import Scored, Step, Task, flags
 
 
 def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
@@ -25,10 +27,19 @@ def predictions(run_dir: str, subset: str) -> str:
     return f"{run_dir}/validate/{subset}.tsv"
 
 
+def _scored(recipe: Any, folder: Path, subset: str) -> Scored:
+    import numpy as np
+
+    golds, taken = accuracy.read(predictions(str(folder), subset))
+    units = np.array([[gold == other, 1] for gold, other in zip(golds, taken, strict=True)], float)
+    return Scored("accuracy", accuracy.SIGNATURE, units, lambda sums: 100 * sums[0] / sums[1], golds)
+
+
 TASK = Task(
     name="classification",
     section="validate",
     flags=lambda recipe: ["--task", "sentence_prediction_by_length"],
     evaluation=_evaluation,
     metrics=lambda recipe: ["accuracy"],
+    scored=_scored,
 )

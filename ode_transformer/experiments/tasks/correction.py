@@ -5,9 +5,11 @@ Beside the binarised data lie the sentences of a test set, ``raw/SUBSET.source``
 """
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional
 
 from .. import recipes
-from .task import Step, Task
+from .task import Scored, Step, Task
 from .translation import generation, scoring, task_flags, translations
 
 
@@ -24,4 +26,27 @@ def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) ->
     return found
 
 
-TASK = Task("correction", "generate", task_flags, _evaluation, lambda recipe: ["gleu", "m2", "errant"])
+def _scored(recipe: "recipes.Recipe", folder: Path, subset: str) -> Optional[Scored]:
+    """By GLEU, of the mean over the references in place of references drawn at random."""
+    from ..metrics import gleu
+    from ..metrics.translations import read_generate_output, read_lines
+
+    if subset in recipe.score.edits:
+        return None
+    corrections, _ = read_generate_output(translations(str(folder), subset))
+    prefix = recipes.ROOT / recipe.data.directory / "raw" / subset
+    sources, *references = (
+        read_lines(f"{prefix}.{name}") for name in ("source", *(f"ref{i}" for i in range(recipe.score.references)))
+    )
+    units = gleu.counts(sources, corrections, references).mean(1)
+    return Scored("gleu", gleu.SIGNATURE, units, lambda sums: 100 * gleu.of_sums(sums), references)
+
+
+TASK = Task(
+    name="correction",
+    section="generate",
+    flags=task_flags,
+    evaluation=_evaluation,
+    metrics=lambda recipe: ["gleu", "m2", "errant"],
+    scored=_scored,
+)
