@@ -168,7 +168,7 @@ class Corrupter:
         if len(word) < 4:
             return [tokens[i]]
         at = self.random.randrange(1, len(word) - 1)
-        letter = self.random.choice(NEIGHBOURS.get(word[at], word[at]))
+        letter = self.random.choice(NEIGHBOURS.get(word[at], "e"))
         return [self.random.choice((
             word[:at] + word[at + 1 :],
             word[:at] + word[at] + word[at:],

@@ -28,9 +28,12 @@ class RougeError(OdeTransformerError):
 def sentences(summary: str) -> list[str]:
     """The sentences of tokenised text, without Moses' escapes; what closes a quotation stays with its sentence."""
     found: list[list[str]] = [[]]
+    ended = False
     for token in html.unescape(summary).split():
-        if found[-1] and found[-1][-1] in ENDS and not re.fullmatch(r"[.!?'\")\]]+", token):
+        closes = re.fullmatch(r"[.!?'\")\]]+", token)
+        if ended and not closes:
             found.append([])
+        ended = token in ENDS or bool(ended and closes)
         found[-1].append(token)
     return [" ".join(tokens) for tokens in found if tokens]
 
@@ -50,9 +53,10 @@ def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
 
     try:
         from rouge_score.rouge_scorer import RougeScorer
+        from rouge_score.tokenizers import DefaultTokenizer
     except ImportError as error:
         raise RougeError("ROUGE needs the package rouge-score: pip install 'ode-transformer[rouge]'") from error
-    scorer = RougeScorer(list(KINDS), use_stemmer=True)
+    scorer = RougeScorer(list(KINDS), tokenizer=DefaultTokenizer(use_stemmer=True))
     rows = []
     for summary, reference in zip(summaries, references, strict=True):
         found = scorer.score(*("\n".join(sentences(text)) for text in (reference, summary)))
