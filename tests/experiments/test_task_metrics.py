@@ -105,6 +105,7 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.full
 def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     """It is given the corrections and the gold file, in this order, and no more."""
     gold = tmp_path / "gold.m2"
@@ -363,7 +364,8 @@ def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch, cap
             (run / "validate").mkdir(parents=True, exist_ok=True)
             rows = [f"pos\t{'pos' if rng.random() < share else 'neg'}\t0.9\n" for _ in range(100)]
             (run / "validate" / f"{subset}.tsv").write_text("".join(rows))
-        monkeypatch.setattr(significance, "_precision", lambda one: "fp32")
+    monkeypatch.setattr(significance, "_precision", lambda one: "fp32")
+    monkeypatch.setattr(significance.runs, "versions", dict)
     systems = [significance.system(recipe) for recipe in loaded.values()]
     found = significance.compare(systems[0], systems[1:], samples=100)
     values = found["test_sets"]["imdb_test"]
