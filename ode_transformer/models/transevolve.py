@@ -212,7 +212,8 @@ class _Evolving:
             self.embed_positions = SinusoidalPositions(cfg.encoder.embed_dim, self.padding_idx)
         self.dropout_module = Dropout(0.0, module_name=self.__class__.__name__)  # none of embeddings
         # The two forms have the same parameters: a checkpoint says which one it is of.
-        self.register_buffer("form", torch.tensor([float(FORMS.index(str(cfg.transevolve_form)))]))
+        self._form = FORMS.index(str(cfg.transevolve_form))  # also on PyTorch's device without values
+        self.register_buffer("form", torch.tensor([float(self._form)]))
 
     def _block(self, cfg: TransformerConfig, side: str) -> nn.Module:
         block = Block(cfg, side, self._built)
@@ -221,9 +222,9 @@ class _Evolving:
         return fsdp_wrap(block, min_num_params=cfg.min_params_to_wrap)
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
-        form = state_dict.setdefault(f"{prefix}form", self.form.clone())
-        if int(form) != int(self.form):
-            theirs, ours = (FORMS[int(f)] for f in (form, self.form))
+        form = state_dict.setdefault(f"{prefix}form", torch.tensor([float(self._form)]))
+        if int(form) != self._form:
+            theirs, ours = FORMS[int(form)], FORMS[self._form]
             raise ValueError(f"--transevolve-form {ours}: must be {theirs}, the form of the checkpoint")
         super()._load_from_state_dict(state_dict, prefix, *args)
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 from ode_transformer import checkpoints, standalone
 from ode_transformer.experiments import cli, recipes, significance
@@ -252,14 +253,14 @@ def write_labelled(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+@pytest.fixture(scope="module", params=["transformer_small", "transevolve_small_randomff_2"])
+def trained(tmp_path_factory, request):
     """A classifier's checkpoint, and data for it."""
     folder = tmp_path_factory.mktemp("classifier")
-    values = {"encoder-embed-dim": 16, "encoder-ffn-embed-dim": 32, "encoder-layers": 2, "encoder-attention-heads": 2}
-    cfg = configure("transformer_small", {**values, "max-positions": 6})
+    values = {"encoder-embed-dim": 16, "encoder-ffn-embed-dim": 32, "encoder-attention-heads": 2}
+    cfg = configure(request.param, {**values, "max-positions": 6})
     torch.manual_seed(0)
-    model = standalone.MODEL_REGISTRY["transformer_encoder"].build_model(cfg, standalone.task(17))
+    model = standalone.MODEL_REGISTRY[ARCH_MODEL_NAME_REGISTRY[request.param]].build_model(cfg, standalone.task(17))
     model.register_classification_head(standalone.HEAD, 2)
     state = {"cfg": {"model": dict(cfg)}, "args": None, "model": model.state_dict()}
     checkpoints.save(state, folder / "average.pt")
