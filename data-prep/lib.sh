@@ -165,6 +165,9 @@ need() {
     done
 }
 
+# beside FOLDER: what else is put into the folder of binarised data.
+beside() { :; }
+
 # binarise SET ORIGIN TRAIN VALID TEST...: make $out of the files of $text/bpe with a joined dictionary, in a folder
 # beside it that gets its name when all is there ($joined is no: with a dictionary per language).
 binarise() {
@@ -176,6 +179,7 @@ binarise() {
         --trainpref "$text/bpe/$train" --validpref "$text/bpe/$valid" --testpref "${prefixes#,}" \
         --destdir "$out.part" --workers "$workers"
     run "${text_tool[@]}" references "${texts[@]}" "$text" --data-dir "$out.part"
+    beside "$out.part"
     run "${text_tool[@]}" manifest "${texts[@]}" "$text/bpe" --data-dir "$out.part" --set "$set" --source "$origin" \
         --settings "${settings[@]}" "${tokenised[@]}"
     run mv "$out.part" "$out"

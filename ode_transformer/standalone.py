@@ -8,7 +8,7 @@ configuration, each option a plain value within bounds that the file's own size 
 import argparse
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -139,13 +139,14 @@ def open_state(state: dict[str, Any], path: str | Path) -> nn.Module:
 
     def build() -> nn.Module:
         if model_name == STOCK:
-            model = FloaterModel.build_model(FloaterConfig(position_encoder="none", **stock_options(options)), task_)
-        else:
-            config = MODEL_DATACLASS_REGISTRY[model_name].from_namespace(argparse.Namespace(**options))
-            model = MODEL_REGISTRY[model_name].build_model(config, task_)
-        return model
+            return FloaterModel.build_model(FloaterConfig(position_encoder="none", **stock_options(options)), task_)
+        config = MODEL_DATACLASS_REGISTRY[model_name].from_namespace(argparse.Namespace(**options))
+        return MODEL_REGISTRY[model_name].build_model(config, task_)
 
-    kind = "a Transformer of stock fairseq" if model_name == STOCK else model_name
+    return _opened(build, state, path, "a Transformer of stock fairseq" if model_name == STOCK else model_name)
+
+
+def _opened(build: Callable[[], nn.Module], state: dict[str, Any], path: str | Path, kind: str) -> nn.Module:
     with named(f"{path}: cannot be built as {kind}"):
         with torch.device("meta"):  # nothing is allocated for what the file does not fit
             outline = build()
@@ -171,6 +172,33 @@ def open_model(path: str | Path) -> nn.Module:
 def load(path: str | Path) -> dict[str, Any]:
     """What a checkpoint, or the folder of a bundle, holds; raises as of :func:`.checkpoints.load`."""
     return bundles.load(path) if bundles.is_bundle(path) else checkpoints.load(path)
+
+
+HEAD = "sentence_classification_head"
+"""The head that fairseq's criterion ``sentence_prediction`` trains."""
+
+
+def open_classifier(path: str | Path) -> nn.Module:
+    """The encoder of a checkpoint with its head ``HEAD``, in evaluation mode.
+
+    Raises:
+        CheckpointError: it cannot be read, is of no encoder of ours with that head, or does not fit its options.
+    """
+    state = checkpoints.load(path)
+    model_name, options = model_options(state, path)
+    names = ("encoder.embed_tokens.weight", f"classification_heads.{HEAD}.out_proj.weight")
+    model = MODEL_REGISTRY[model_name]
+    if not hasattr(model, "register_classification_head") or not all(name in state["model"] for name in names):
+        raise CheckpointError(f"{path}: is of {model_name}, or lacks {' or '.join(names)}: must be of a classifier")
+    size, classes = (len(state["model"][name]) for name in names)
+
+    def build() -> nn.Module:
+        config = MODEL_DATACLASS_REGISTRY[model_name].from_namespace(argparse.Namespace(**options))
+        built = model.build_model(config, task(size))
+        built.register_classification_head(HEAD, classes)
+        return built
+
+    return _opened(build, state, path, model_name).eval()
 
 
 def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:

@@ -58,9 +58,11 @@ COMMANDS = {
     "train-from": Command(
         ".train_from", "go on from a trained Transformer as one of ours: warm start, then training", takes_flags=True
     ),
-    "score": Command(".metrics.translations", "score translations, or read the score of a validation"),
+    "classify": Command(".classify", "say which class a trained encoder takes each example of a test set for"),
+    "score": Command(".metrics.translations", "score what a model made of a test set"),
     "text": Command(".text", "tokenise, clean, segment and check parallel text"),
     "corpus": Command(".corpus", "write the generated German-English corpus"),
+    "dataset": Command(".datasets.command", "read a published data set of classification, summarisation or correction"),
     "listops": Command(".listops", "write generated ListOps expressions"),
     "bench": Command(".bench", "measure speed and memory, several systems in one run", takes_flags=True),
     "lab": Command(".lab", "measure orders of convergence, and steps inside trained models"),

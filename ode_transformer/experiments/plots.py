@@ -1,5 +1,6 @@
 """Pictures: what positions look like to a model (FLOATER, Figure 3); training (ODE Transformer, Figures 5 and 6);
-scores against depth and size (there, Figure 3); what weighs the stages of each layer; what systems cost.
+scores against depth and size (there, Figure 3); what weighs the stages of each layer; what systems cost; which classes
+a classifier takes for which; corrections by type (there, Figure 7).
 """
 
 import argparse
@@ -11,6 +12,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -377,6 +379,71 @@ def coefficients(paths: list[str], text: str, dictionary: str, count: int, outpu
     save(figure, output)
 
 
+def confusion(path: str, of: str | None, output: str | Path) -> None:
+    """Draw how many examples of each class a classifier takes for which, of a run's record.
+
+    Args:
+        path: the record.
+        of: a test set; by default the record's first.
+        output: the file to write.
+
+    Raises:
+        ValueError: it is no record, or of no classifier.
+    """
+    try:
+        scores = json.loads(Path(path).read_text(encoding="utf-8"))["scores"]
+        found = scores[of or next(iter(scores))]["accuracy"]
+        rows, classes = np.array(found["confusion"]), found["classes"]
+    except (OSError, ValueError, LookupError, TypeError, StopIteration) as error:
+        raise ValueError(f"{path}: no record of a classifier's {of or 'test set'}") from error
+    pyplot = pyplot_for(output)
+    size = 2 + 0.6 * len(classes)
+    figure, axis = pyplot.subplots(figsize=(size + 1, size), layout="constrained")
+    share = rows / np.maximum(rows.sum(1, keepdims=True), 1)
+    image = axis.imshow(share, cmap="Blues", vmin=0, vmax=1)
+    for i, j in np.ndindex(*rows.shape):
+        colour = "white" if share[i, j] > 0.5 else "black"
+        axis.text(j, i, f"{rows[i, j]:,}", ha="center", va="center", fontsize=8, color=colour)
+    axis.set_xticks(range(len(classes)), classes, rotation=45, ha="right")
+    axis.set_yticks(range(len(classes)), classes)
+    axis.set(xlabel="taken for", ylabel="class", title=f"accuracy {found['value']:.1f} %")
+    figure.colorbar(image, label="share of the class")
+    save(figure, output)
+
+
+def edits(paths: list[str], most: int, output: str | Path) -> None:
+    """Draw how many edits of each type M2 files hold (ODE Transformer, Figure 7), a colour for each file.
+
+    Args:
+        paths: M2 files, people's first; its most frequent types are drawn.
+        most: types that are drawn.
+        output: the file to write.
+
+    Raises:
+        M2Error: a file is none.
+        ValueError: the first file holds no edit, or there are more files than colours.
+    """
+    from .metrics.m2 import types
+
+    if len(paths) > len(COLOURS):
+        raise ValueError(f"{len(paths)} files: at most {len(COLOURS)} can be told apart")
+    found = [types(path) for path in paths]
+    names = [name for name, _ in found[0].most_common(most)]
+    if not names:
+        raise ValueError(f"{paths[0]}: holds no edit")
+    pyplot = pyplot_for(output)
+    figure, axis = pyplot.subplots(figsize=(2 + 0.5 * len(names), 4), layout="constrained")
+    width = 0.8 / len(found)
+    for i, (path, counts) in enumerate(zip(paths, found, strict=True)):
+        places = np.arange(len(names)) + (i - (len(found) - 1) / 2) * width
+        axis.bar(places, [counts[name] for name in names], width, label=path, color=COLOURS[i])
+    axis.set_xticks(range(len(names)), names, rotation=45, ha="right")
+    axis.set_ylabel("edits")
+    axis.grid(alpha=0.3, axis="y")
+    axis.legend(fontsize=8)
+    save(figure, output)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer plot``."""
     kinds = parser.add_subparsers(dest="kind", required=True)
@@ -408,6 +475,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn = kinds.add_parser("costs", help="time and memory against sentence length, depth or vocabulary size")
     drawn.add_argument("records", nargs="+", metavar="RECORD", help="records of `ode-transformer bench`, one row each")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn = kinds.add_parser("confusion", help="which classes a classifier takes for which")
+    drawn.add_argument("record", metavar="RECORD", help="of a run of classification")
+    drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the record)")
+    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn = kinds.add_parser("edits", help="corrections by type: people's and those of systems")
+    drawn.add_argument("files", nargs="+", metavar="M2", help="people's first, then a system's each")
+    drawn.add_argument("--types", type=int, default=15, metavar="N", help="the first's most frequent (default: 15)")
+    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -421,6 +496,10 @@ def main(args: argparse.Namespace) -> int:
             training(args.logs, args.output)
         elif args.kind == "scores":
             scores(args.records, args.of, args.output)
+        elif args.kind == "confusion":
+            confusion(args.record, args.of, args.output)
+        elif args.kind == "edits":
+            edits(args.files, args.types, args.output)
         elif args.kind == "coefficients":
             coefficients(args.checkpoints, args.text, args.dictionary, args.sentences, args.output)
         else:

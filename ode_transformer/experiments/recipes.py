@@ -105,12 +105,15 @@ class Validate:
 
 @dataclass(frozen=True)
 class Score:
-    """How the score of translations is taken."""
+    """How the score of what was generated is taken."""
 
     lowercase: bool = False  # of sacreBLEU
     compound_split: bool = False
     join_hyphens: bool = False  # of text that was tokenised with --aggressive
     plain: bool = False  # of text that was not tokenised
+    lead: int = 0  # of summaries: so many first sentences of the source are scored beside them
+    references: int = 0  # of corrections: how many people corrected a sentence
+    edits: list[str] = field(default_factory=list)  # of corrections: subsets that have people's edits instead
 
 
 @dataclass(frozen=True)
@@ -246,7 +249,7 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         if wanted != (getattr(recipe, section) is not None):
             is_ = "is missing" if wanted else f"is of another task than {recipe.task}"
             raise RecipeError(f"{path}: {section} {is_}")
-    if recipe.task == "translation":
+    if recipe.generate:
         for key in ("source", "target"):
             if not getattr(recipe.data, key):
                 raise RecipeError(f"{path}: data.{key} is missing")

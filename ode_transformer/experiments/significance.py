@@ -1,4 +1,4 @@
-"""Tests of whether systems differ from a baseline, on the translations that their runs left."""
+"""Whether systems differ from a baseline, on what their runs made of the test sets."""
 
 import argparse
 from collections.abc import Sequence
@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 from ..errors import OdeTransformerError
 from . import recipes, records, runs
-from .metrics import translations
+from .metrics import METRICS, translations
+from .tasks import TASKS
+from .tasks.task import Scored
 from .tasks.translation import translations as translated
 
 TESTS = {"bootstrap": "bs", "randomisation": "ar"}
@@ -18,7 +20,7 @@ class SignificanceError(OdeTransformerError):
 
 
 class System(NamedTuple):
-    """A recipe of translation and the folder of its run."""
+    """A recipe and the folder of its run."""
 
     recipe: recipes.Recipe
     folder: Path
@@ -30,12 +32,14 @@ def system(recipe: recipes.Recipe) -> System:
 
 
 def comparable(*systems: System) -> bool:
-    """Whether all translate to one language, are scored alike, and were tested on the same test sets."""
+    """Whether all are of one task, to one language, are scored alike, and were tested on the same test sets."""
     kinds = {
         (s.recipe.task, s.recipe.data.target, s.recipe.score.lowercase, *sorted(s.recipe.subsets.values()))
         for s in systems
     }
-    return len(kinds) == 1 and systems[0].recipe.task == "translation"
+    return len(kinds) == 1 and (
+        systems[0].recipe.task == "translation" or TASKS[systems[0].recipe.task].scored is not None
+    )
 
 
 def compare(
@@ -43,8 +47,8 @@ def compare(
 ) -> dict[str, Any]:
     """Test whether systems differ from a baseline, on the translations that their runs left.
 
-    Paired bootstrap resampling (Koehn 2004) or approximate randomization (Riezler and Maxwell 2005), both of sacreBLEU,
-    on detokenized text.
+    Paired bootstrap resampling (Koehn 2004) or approximate randomization (Riezler and Maxwell 2005): of sacreBLEU on
+    detokenized translations, or of the metric by which the task compares its systems.
 
     Args:
         baseline: a finished run.
@@ -53,15 +57,13 @@ def compare(
         samples: resamplings, or trials.
 
     Returns:
-        ``baseline``, its ``seed``, ``precision``, ``test``, ``samples``, ``signature``, and by test set and recipe
-        ``bleu`` and ``p_value`` (None for the baseline).
+        ``baseline``, its ``seed``, ``precision``, ``test``, ``samples``, ``metric``, ``signature``, and by test set and
+        recipe the metric's value, under its key in ``METRICS``, and ``p_value`` (None for the baseline).
 
     Raises:
-        SignificanceError: no translations, other test sets or references, several precisions, an unknown test.
+        SignificanceError: nothing was made of a test set, other test sets or references, several precisions, an
+            unknown test.
     """
-    from sacrebleu.metrics import BLEU
-    from sacrebleu.significance import PairedTest
-
     if test not in TESTS:
         raise SignificanceError(f"--test {test}: must be one of {', '.join(TESTS)}")
     first, name = baseline.recipe, baseline.recipe.name
@@ -71,14 +73,37 @@ def compare(
     precisions = {_precision(one) for one in (baseline, *systems)}
     if len(precisions) > 1:
         raise SignificanceError(f"{name} and others: were run in several precisions, {', '.join(sorted(precisions))}")
+    compared = _translated if first.task == "translation" else _scored
+    metric, signature, found = compared((baseline, *systems), test, samples)
+    return {
+        "baseline": name,
+        "seed": first.own_seed if first.seed is None else first.seed,
+        "precision": precisions.pop(),
+        "test": test,
+        "samples": samples,
+        "metric": metric,
+        "signature": signature,
+        "test_sets": found,
+        "versions": runs.versions(),
+    }
+
+
+Found = tuple[str, str, dict[str, dict[str, Any]]]  # a metric, its signature, and by test set and recipe what was found
+
+
+def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
+    """By sacreBLEU."""
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.significance import PairedTest
+
+    first = systems[0].recipe
     found: dict[str, dict[str, Any]] = {}
     for test_set in first.subsets.values():
-        texts = [_translations(one, test_set) for one in (baseline, *systems)]
+        texts = [_translations(one, test_set) for one in systems]
         references = texts[0][1]
-        if others := [s.recipe.name for s, (_, theirs) in zip(systems, texts[1:], strict=True) if theirs != references]:
-            raise SignificanceError(f"{others[0]}: has other references of {test_set} than {name}")
+        _same_references(systems, [theirs for _, theirs in texts], test_set)
         metric = BLEU(lowercase=first.score.lowercase, trg_lang=first.data.target, references=[references])
-        named = [(s.recipe.name, hyps) for s, (hyps, _) in zip((baseline, *systems), texts, strict=True)]
+        named = [(s.recipe.name, hyps) for s, (hyps, _) in zip(systems, texts, strict=True)]
         done = PairedTest(named, {"BLEU": metric}, None, test_type=TESTS[test], n_samples=samples)
         signatures, scores = done()
         ((key, signature),) = signatures.items()
@@ -87,16 +112,66 @@ def compare(
             system_: {"bleu": result.score, "p_value": 1.0 if i and hyps == named[0][1] else result.p_value}
             for i, ((system_, hyps), result) in enumerate(zip(named, scores[key], strict=True))
         }
-    return {
-        "baseline": name,
-        "seed": first.own_seed if first.seed is None else first.seed,
-        "precision": precisions.pop(),
-        "test": test,
-        "samples": samples,
-        "signature": str(signature),
-        "test_sets": found,
-        "versions": runs.versions(),
-    }
+    return "sacrebleu", str(signature), found
+
+
+def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
+    """By the task's own metric, with sacreBLEU's definition of p and its seed."""
+    found: dict[str, dict[str, Any]] = {}
+    metric = signature = ""
+    for subset, test_set in systems[0].recipe.subsets.items():
+        scored = [TASKS[s.recipe.task].scored(s.recipe, s.folder, subset) for s in systems]
+        if scored[0] is None:
+            continue
+        _same_references(systems, [one.reference for one in scored], test_set)
+        metric, signature = scored[0].metric, scored[0].signature
+        baseline, key = scored[0], METRICS[metric].key
+        found[test_set] = {
+            s.recipe.name: {
+                key: one.score(one.units.sum(0)),
+                "p_value": p_value(baseline, one, test, samples) if i else None,
+            }
+            for i, (s, one) in enumerate(zip(systems, scored, strict=True))
+        }
+    return metric, signature, found
+
+
+def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int = 12345) -> float:
+    """How probable a difference as large as that of two systems is, if there is none between them.
+
+    Args:
+        baseline: of the same sentences as the system.
+        system: another.
+        test: ``bootstrap`` draws sentences with replacement, and the differences are centred; ``randomisation``
+            exchanges the systems' sentences with probability 1/2.
+        samples: resamplings, or trials.
+        seed: of chance.
+    """
+    import numpy as np
+
+    a, b = baseline.units, system.units
+    sentences, random = len(a), np.random.default_rng(seed)
+    observed = abs(system.score(b.sum(0)) - baseline.score(a.sum(0)))
+    differences = []
+    for _ in range(samples):
+        if test == "bootstrap":
+            times = np.bincount(random.integers(sentences, size=sentences), minlength=sentences)
+            sums = times @ a, times @ b
+        else:
+            swap = random.integers(2, size=(sentences, 1))
+            sums = np.where(swap, b, a).sum(0), np.where(swap, a, b).sum(0)
+        differences.append(system.score(sums[1]) - baseline.score(sums[0]))
+    found = np.array(differences)
+    if test == "bootstrap":
+        found = found - found.mean()
+    # Not more than what adding up in another order makes.
+    return float((1 + (np.abs(found) > observed - 1e-12).sum()) / (1 + samples)) if observed else 1.0
+
+
+def _same_references(systems: Sequence[System], references: Sequence[Any], test_set: str) -> None:
+    name = systems[0].recipe.name
+    if others := [s.recipe.name for s, theirs in zip(systems, references, strict=True) if theirs != references[0]]:
+        raise SignificanceError(f"{others[0]}: has other references of {test_set} than {name}")
 
 
 def _precision(one: System) -> str:
@@ -146,11 +221,12 @@ def main(args: argparse.Namespace) -> int:
         raise SignificanceError(f"--samples {args.samples}: must be 1 or more")
     named = [system(recipes.load(name, scale=args.scale, seed=args.seed)) for name in (args.baseline, *args.system)]
     content = compare(named[0], named[1:], args.test, args.samples)
+    metric = METRICS[content["metric"]]
     for test_set, found in content["test_sets"].items():
-        print(f"{test_set}   {content['signature']}")
+        print(f"{test_set}   {metric.label}   {content['signature']}")
         for name, values in found.items():
             p_value = "baseline" if values["p_value"] is None else f"p = {values['p_value']:.4f}"
-            print(f"  {name:<44} {values['bleu']:6.2f}   {p_value}")
+            print(f"  {name:<44} {values[metric.key]:6.2f}   {p_value}")
     if args.output:
         records.write(args.output, content)
     return 0

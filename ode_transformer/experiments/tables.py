@@ -20,6 +20,7 @@ from .metrics import METRICS
 from .tasks import TASKS
 
 RESULTS = recipes.ROOT / "results"
+TRANSLATIONS_BY = "sacrebleu"  # the metric of comparisons that do not say theirs
 SIGNIFICANCE = "significance"  # the folder of comparisons below ``results``
 COLUMNS = (
     *("group", "table", "row", "recipe", "test_set", "metric"),
@@ -119,7 +120,7 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
     if group not in groups:
         raise TableError(f"no group of recipes {group!r}; there are: {', '.join(groups)}")
     records, comparison = read_records(folder), _significance(group, folder)
-    compared = _p_values(comparison)
+    compared, by = _p_values(comparison), comparison.get("metric", TRANSLATIONS_BY)
     title = groups[group].get("description", group)
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
@@ -133,7 +134,7 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
                 its = compared.get(recipe.name, {}) if precision == comparison.get("precision", "fp32") else {}
                 cells = _cells(paper, mine, its, recipe)
                 for cell in cells.values():
-                    cell.left_out = bool(compared) and cell.metric == "sacrebleu" and cell.test_set not in its
+                    cell.left_out = bool(compared) and cell.metric == by and (cell.test_set, by) not in its
                 named = label if precision == "fp32" else f"{label}, {precision}"
                 rows.append(Row(named, recipe.name, cells, paper, mine))
     return found
@@ -146,7 +147,10 @@ def _by_precision(records: Sequence[dict]) -> dict[str, list[dict]]:
 
 
 def _cells(
-    paper: Optional[recipes.Paper], records: list[dict], p_values: dict[str, float], recipe: Optional[recipes.Recipe]
+    paper: Optional[recipes.Paper],
+    records: list[dict],
+    p_values: dict[tuple[str, str], float],
+    recipe: Optional[recipes.Recipe],
 ) -> dict[tuple[str, str], Cell]:
     wanted = [(t, metric) for t, scores in (paper.scores if paper else {}).items() for metric in scores]
     if recipe:
@@ -156,13 +160,13 @@ def _cells(
         theirs = paper.scores.get(test_set, {}).get(metric) if paper else None
         found = [METRICS[metric].value(record["scores"].get(test_set, {})) for record in records]
         measured = [value for value in found if value is not None]
-        p_value = p_values.get(test_set) if metric == "sacrebleu" else None
-        cells[test_set, metric] = Cell(test_set, metric, theirs, measured, p_value)
+        cells[test_set, metric] = Cell(test_set, metric, theirs, measured, p_values.get((test_set, metric)))
     return cells
 
 
 def markdown(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     """A table for people, with what its numbers need to be comparable below it; ``baseline`` explains a star."""
+    by = ", ".join({METRICS[cell.metric].label for row in rows for cell in row.cells.values() if cell.differs()})
     columns = list(dict.fromkeys(key for row in rows for key in row.cells))
     printed = [key for key in columns if any(row.cells.get(key) and row.cells[key].paper is not None for row in rows)]
     ran = [key for key in columns if any(row.cells.get(key) and row.cells[key].measured for row in rows)]
@@ -184,7 +188,7 @@ def markdown(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     lines += [""] + [f"{label}: `{signature}`" for label, signature in sorted(signed) if signature]
     measured = [cell for row in rows for cell in row.cells.values() if cell.measured]
     if baseline and any(cell.differs() for cell in measured):
-        lines.append(f"\\* sacreBLEU differs from {baseline}")
+        lines.append(f"\\* {by} differs from {baseline}")
     if baseline and any(cell.left_out for cell in measured):
         lines.append("† not compared")
     return "\n".join(lines).rstrip() + "\n"
@@ -235,7 +239,9 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
                 continue
             found = significance.compare(first[seed], [system])
             for test_set, values in found["test_sets"].items():
-                p_value = f"p = {values[name]['p_value']:.4f} (paired {found['test']} of sacreBLEU)"
+                p_value = (
+                    f"p = {values[name]['p_value']:.4f} (paired {found['test']} of {METRICS[found['metric']].label})"
+                )
                 lines.append(f"{name} against {baseline}, seed {seed}, {test_set}: {p_value}")
     return "\n".join(lines)
 
@@ -250,12 +256,13 @@ def _significance(group: str, folder: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"test_sets": {}}
 
 
-def _p_values(comparison: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """The p-values of a comparison, by recipe and test set."""
-    found: dict[str, dict[str, float]] = {}
+def _p_values(comparison: dict[str, Any]) -> dict[str, dict[tuple[str, str], float]]:
+    """The p-values of a comparison, by recipe, and by test set and metric."""
+    by = comparison.get("metric", TRANSLATIONS_BY)
+    found: dict[str, dict[tuple[str, str], float]] = {}
     for test_set, systems in comparison["test_sets"].items():
         for name, values in systems.items():
-            found.setdefault(name, {})[test_set] = values["p_value"]
+            found.setdefault(name, {})[test_set, by] = values["p_value"]
     return found
 
 

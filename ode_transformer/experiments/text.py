@@ -318,7 +318,7 @@ def _report(files: str, odd: dict[str, list[int]], fate: str) -> None:
 def _tokenise(args: argparse.Namespace) -> None:
     """Tokenise the files of a folder into another."""
     options = _tokeniser_options(args)
-    _process(args, lambda lang: partial(_tokenise_chunk, Tokeniser(lang, **options), args.moses))
+    _process(args, lambda lang: partial(_tokenise_chunk, Tokeniser(args.language or lang, **options), args.moses))
 
 
 def _tokeniser_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -876,6 +876,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("--max-tokens", type=int)
     add_to = add("tokenise", _tokenise)
     add_files(add_to)
+    add_to("--language", metavar="LANG", help="of all files, where what they are called is none")
     _add_tokeniser(add_to)
     add_to("--moses", type=Path, metavar="DIR", help="Moses' folder scripts (default: sacremoses, no perl)")
     add_output(add_to)

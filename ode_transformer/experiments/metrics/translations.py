@@ -20,12 +20,14 @@ from sacremoses.corpus import NonbreakingPrefixes
 
 from ...errors import OdeTransformerError
 from ...files import write_json
-from . import chrf, validation
+from . import accuracy, chrf, corrections, rouge, validation
 from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_bleu
 
 LANGUAGES = tuple(sorted(set(NonbreakingPrefixes().available_langs.values())))
 COMPOUND_LANGUAGES = ("de",)
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
+# What else is scored, by the option that names it.
+OTHERS = {"validation_log": validation, "predictions": accuracy, "summaries": rouge, "corrections": corrections}
 SHOWN = 5  # sentences named in a message
 _ID = r"\d{1,18}"  # of a sentence
 
@@ -232,19 +234,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="|".join(SEGMENTATIONS),
         help="join subword units (default: there must be none; bare: subword_nmt)",
     )
-    validation.add_arguments(parser)
+    for module in OTHERS.values():
+        module.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--output", metavar="FILE", help="write the JSON object there, too")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer score``; the exit status."""
-    if args.validation_log:
-        result = validation.score(args.validation_log, args.subset, args.metric)
-        text = validation.report(result)
-    else:
-        result = _score_files(args)
-        text = report(result)
+    module = next((module for option, module in OTHERS.items() if getattr(args, option)), None)
+    result = module.score_files(args) if module else _score_files(args)
+    text = module.report(result) if module else report(result)
     if args.output:
         write_json(args.output, result)
     print(json.dumps(result) if args.json else text)

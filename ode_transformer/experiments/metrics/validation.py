@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import OdeTransformerError
 
-TAKEN = ("perplexity", "accuracy")  # metrics with a file here of that name
+TAKEN = ("perplexity",)  # metrics with a file here of that name
 
 
 class ValidationError(OdeTransformerError):
@@ -41,6 +41,11 @@ def score(path: str | Path, subset: str, metric: str) -> dict[str, Any]:
     except KeyError as error:
         raise ValidationError(f"{path}: no {metric} of subset {subset}: the criterion does not log it") from error
     return {metric: taken, "loss": float(found[-1]["loss"])}
+
+
+def score_files(args: argparse.Namespace) -> dict[str, Any]:
+    """The score that ``ode-transformer score`` is asked for."""
+    return score(args.validation_log, args.subset, args.metric)
 
 
 def report(result: dict[str, Any]) -> str:

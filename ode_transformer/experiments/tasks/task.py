@@ -3,7 +3,11 @@
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,25 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """What a run made of a test set, sentence by sentence, for tests of significance.
+
+    Args:
+        metric: its name in ``METRICS``.
+        signature: what it has to be quoted with.
+        units: numbers of each sentence, (sentences, columns); the score is a function of their sums.
+        score: from the sums, (columns,), to the score.
+        reference: what tells whether two systems were scored on the same.
+    """
+
+    metric: str
+    signature: str
+    units: "np.ndarray"
+    score: Callable[["np.ndarray"], float]
+    reference: Any
+
+
+@dataclass(frozen=True)
 class Task:
     """What is particular to a task.
 
@@ -53,6 +76,8 @@ class Task:
         flags: those of fairseq's task, of a recipe.
         evaluation: the steps after averaging, of a recipe, its folder, and words such as ``--cpu``.
         metrics: those of its own, of a recipe, the one that systems are compared by last.
+        scored: what systems are compared on, of a recipe, the folder of its run and a subset, None for a subset that
+            they are not; translations are compared by sacreBLEU.
     """
 
     name: str
@@ -60,6 +85,7 @@ class Task:
     flags: Callable[[Any], list[str]]
     evaluation: Callable[[Any, str, Sequence[str]], list[Step]]
     metrics: Callable[[Any], list[str]]
+    scored: Optional[Callable[[Any, Path, str], Optional[Scored]]] = None
 
 
 def flags(values: Mapping[str, Any]) -> list[str]:

@@ -6,13 +6,15 @@ from .. import recipes
 from .task import Step, Task, flags
 
 
-def _flags(recipe: "recipes.Recipe") -> list[str]:
+def task_flags(recipe: "recipes.Recipe") -> list[str]:
+    """Those of fairseq's task, which serves for whatever turns one text into another."""
     return ["--task", "translation", "--source-lang", recipe.data.source, "--target-lang", recipe.data.target]
 
 
-def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+def generation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+    """A step per subset that decodes it."""
     model = f"{run_dir}/average.pt"
-    data = [recipe.data.directory, "--user-dir", "ode_transformer", *_flags(recipe)]
+    data = [recipe.data.directory, "--user-dir", "ode_transformer", *task_flags(recipe)]
     found = []
     for subset in recipe.subsets:
         command = [
@@ -25,10 +27,21 @@ def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) ->
         output = translations(run_dir, subset)
         moves = [(f"{run_dir}/generate.part/generate-{subset}.txt", output)]  # fairseq writes as it goes
         found.append(Step("generate", command, [model], [output], subset, where, moves=moves))
+    return found
+
+
+def scoring(recipe: "recipes.Recipe", run_dir: str, subset: str, words: Sequence[str]) -> Step:
+    """The step that scores a subset, as words of ``ode-transformer score`` say."""
+    output = f"{run_dir}/scores/{subset}.json"
+    command = ["python", "-m", "ode_transformer", "score", *words, "--output", output]
+    return Step("score", command, [translations(run_dir, subset)], [output], subset)
+
+
+def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+    found = generation(recipe, run_dir, where)
     for subset in recipe.subsets:
-        output = f"{run_dir}/scores/{subset}.json"
-        command = [
-            *("python", "-m", "ode_transformer", "score", "--generate-output", translations(run_dir, subset)),
+        words = [
+            *("--generate-output", translations(run_dir, subset)),
             *("--target-lang", recipe.data.target),
             *(["--lowercase"] if recipe.score.lowercase else []),
             *(["--compound-split"] if recipe.score.compound_split else []),
@@ -36,9 +49,8 @@ def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) ->
             *(["--plain"] if recipe.score.plain else []),
             *_reference("--ref", recipe, "tok", subset),
             *_reference("--reference", recipe, "raw", subset),
-            *("--output", output),
         ]
-        found.append(Step("score", command, [translations(run_dir, subset)], [output], subset))
+        found.append(scoring(recipe, run_dir, subset, words))
     return found
 
 
@@ -59,4 +71,4 @@ def _metrics(recipe: "recipes.Recipe") -> list[str]:
     return ["compound_split" if recipe.score.compound_split else "tokenised", "sacrebleu"]
 
 
-TASK = Task("translation", "generate", _flags, _evaluation, _metrics)
+TASK = Task("translation", "generate", task_flags, _evaluation, _metrics)

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Prepare AESLC (Zhang and Tetreault 2019: 14,436 e-mails of Enron), to be summarised to their subject lines.
+#
+# Usage: data-prep/prepare-aeslc.sh [options]
+#   --words N          of an e-mail, the first N (default: 400)
+#   --merges N         joint BPE merges (default: 8000)
+#
+# Where the e-mails come from, the first that is set or there:
+#   RAW_DIR                a folder with enron_subject_line/, or with the archive of the set's repository, AESLC.tar.gz
+#   ODE_TRANSFORMER_DATA   a folder with aeslc/ or aeslc.tar.xz, and enron_subject_line/ in it
+#   URL_AESLC              where that archive is downloaded from (default: the set's repository)
+#
+# Lower-cased and tokenised. Development and test e-mails are scored against the subject that they had.
+set -euo pipefail
+# shellcheck source=data-prep/published.sh
+source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+
+name=aeslc words=400 merges=8000 max_tokens=100000
+options {words,merges,workers}=number -- "$@"
+begin words="$words" merges="$merges"
+published aeslc enron_subject_line AESLC AESLC.tar.gz https://github.com/ryanzhumich/AESLC/archive/master.tar.gz
+once "$text/raw" python -m ode_transformer dataset aeslc "$folder/enron_subject_line" --output-dir "$text/raw.part"
+compare "training e-mails" "$text/raw/train.target" 14436
+compare "development e-mails" "$text/raw/valid.target" 1960
+compare "test e-mails" "$text/raw/test.target" 1906
+run "${text_tool[@]}" tokenise "$text/raw" --langs source target --language en --splits train valid test --lowercase last \
+    --normalise --workers "$workers" --output-dir "$text/tok"
+beside() { run cp "$text/tok/test.source" "$1/tok"; } # for the score of its first sentences
+binarise_pairs test

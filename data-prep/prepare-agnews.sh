@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Prepare AG's news (Zhang et al. 2015: 120,000 articles to train on, 7,600 to test), classified by four topics.
+#
+# Usage: data-prep/prepare-agnews.sh [options]
+#   --level subword|characters   what the symbols are (default: subword)
+#   --size N                     of the subwords' vocabulary (default: 16000)
+#   --valid N                    training articles held out for validation, about so many (default: 5000)
+#
+# Where the articles come from, the first that is set or there:
+#   RAW_DIR                a folder with ag_news_csv/ (train.csv and test.csv as published) or ag_news_csv.tgz
+#   ODE_TRANSFORMER_DATA   a folder with agnews/ or agnews.tar.xz, and ag_news_csv/ in it
+#   URL_AGNEWS             where ag_news_csv.tgz is downloaded from (default: a copy; its own address needs a browser)
+set -euo pipefail
+# shellcheck source=data-prep/published.sh
+source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+
+level=subword size=16000 valid=5000
+options 'level=subword|characters' {size,valid,workers}=number -- "$@"
+out=${out:-$root/data-bin/agnews-$level}
+begin level="$level" size="$size" valid="$valid"
+published agnews ag_news_csv AGNEWS ag_news_csv.tgz https://s3.amazonaws.com/fast-ai-nlp/ag_news_csv.tgz
+once "$text/$level" python -m ode_transformer dataset agnews "$folder/ag_news_csv" --valid "$valid" --level "$level" \
+    --size "$size" --workers "$workers" --output-dir "$text/$level.part"
+compare "training articles" "$text/$level/train.label" $((120000 - valid))
+compare "test articles" "$text/$level/test.label" 7600
+binarise_labelled "$text/$level"

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Prepare CNN/DailyMail, not anonymised, as See et al. (2017) did: 287,226 stories to be summarised to their highlights.
+#
+# Usage: data-prep/prepare-cnndm.sh [options]
+#   --words N          of an article, the first N (default: 500)
+#   --merges N         joint BPE merges (default: 30000)
+#
+# Where the stories come from:
+#   RAW_DIR            a folder with cnn_stories.tgz and dailymail_stories.tgz, or cnn/stories and dailymail/stories; and
+#                      with See et al.'s lists all_train.txt, all_val.txt and all_test.txt
+#   URL_CNN, URL_DAILYMAIL, URL_CNNDM_LISTS   without it, where they are downloaded from (default: the addresses that the
+#                      paper gives, which may want a browser; See et al.'s repository)
+#
+# Lower-cased, and tokenised as Moses does, where See et al. took Stanford's tokeniser; ROUGE hardly sees the difference.
+set -euo pipefail
+# shellcheck source=data-prep/published.sh
+source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+
+name=cnndm words=500 merges=30000 max_tokens=100000
+options {words,merges,workers}=number -- "$@"
+begin words="$words" merges="$merges"
+drive='https://drive.google.com/uc?export=download&id='
+published cnndm cnn/stories CNN cnn_stories.tgz "${drive}0BwmD_VLjR0rfTHk4NFg2SndKcJQ"
+cnn=$folder/cnn/stories
+published cnndm dailymail/stories DAILYMAIL dailymail_stories.tgz "${drive}0BwmD_VLjR0rfM1BxdkxVaTY2bWs"
+lists=${RAW_DIR:+$(absolute "${RAW_DIR:-}")}
+if [[ -z $lists ]]; then
+    lists=$text/download
+    url=${URL_CNNDM_LISTS:-https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists}
+    for split in train val test; do
+        download "$url/all_$split.txt" "$lists/all_$split.txt" ||
+            die "all_$split.txt: RAW_DIR is not set, and the download failed; URL_CNNDM_LISTS names another address"
+    done
+fi
+once "$text/raw" python -m ode_transformer dataset cnndm "$cnn" "$folder/dailymail/stories" --lists "$lists" \
+    --output-dir "$text/raw.part"
+compare "training stories" "$text/raw/train.target" 287226
+compare "validation stories" "$text/raw/valid.target" 13368
+compare "test stories" "$text/raw/test.target" 11490
+run "${text_tool[@]}" tokenise "$text/raw" --langs source target --language en --splits train valid test --lowercase last \
+    --normalise --workers "$workers" --output-dir "$text/tok"
+beside() { run cp "$text/tok/test.source" "$1/tok"; } # for the score of its first sentences
+binarise_pairs test

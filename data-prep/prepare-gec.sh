@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Prepare sentences with errors and without: learners' corpora (NUCLE, Lang-8 and others), or errors made in correct
+# English; tested on CoNLL-2014 and JFLEG.
+#
+# Usage: data-prep/prepare-gec.sh --errors published|generated [options]
+#   --errors published   the M2 files of RAW_DIR, pairs without errors left out; validation is held out of NUCLE
+#   --errors generated   errors made in the English of the mixture of prepare-deen-mix.sh, or of CLEAN, a file of correct
+#                        English with a sentence per line; validation is JFLEG's development set
+#   --merges N           joint BPE merges (default: 30000; generated: 8000)
+# With --errors generated:
+#   --sentences N        of the correct English, the first N (default: all)
+#   --percent N          probability of an error at a word (default: 15)
+#   --seed N             other errors (default: 1)
+#
+# Where things come from:
+#   RAW_DIR              the M2 files of learners' corpora, one of NUCLE among them. NUCLE and Lang-8 are given to those who
+#                        fill in a form; FCE and W&I+LOCNESS are in the data of BEA-2019
+#   ODE_TRANSFORMER_DATA a folder with gec/ or gec.tar.xz: jfleg/{dev,test} and conll14/official-2014.combined.m2; and
+#                        for generated errors with deen_mix/ or deen_mix.tar.xz
+#
+# All of it is tokenised already, or as the Penn Treebank is. test is CoNLL-2014, test1 JFLEG's test set, test2 its
+# development set; their sentences, corrections and edits are in DIR/raw.
+set -euo pipefail
+# shellcheck source=data-prep/published.sh
+source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+
+errors='' merges='' sentences=all percent=15 seed=1 max_tokens=250
+options 'errors=published|generated' {merges,sentences,percent,seed,workers}=number -- "$@"
+[[ -n $errors ]] || die "--errors is needed: published or generated; see --help"
+[[ $percent -lt 100 ]] || die "--percent $percent: must be below 100"
+name=gec-$errors
+if [[ $errors == published ]]; then
+    merges=${merges:-30000}
+    [[ $sentences == all ]] || die "--sentences: is for --errors generated"
+    begin errors="$errors" merges="$merges"
+    [[ -n ${RAW_DIR:-} || $dry_run -eq 1 ]] ||
+        die "RAW_DIR is not set: NUCLE and Lang-8 cannot be downloaded without a form; see --help, or take --errors generated"
+    train=(--m2 "$(absolute "${RAW_DIR:-RAW_DIR}")") from=RAW_DIR
+else
+    merges=${merges:-8000}
+    begin errors="$errors" merges="$merges" sentences="$sentences" percent="$percent" seed="$seed"
+    from=CLEAN clean=${CLEAN:-}
+    if [[ -z $clean ]]; then
+        RAW_DIR='' find_set deen_mix "$text/unpacked/deen_mix"
+        [[ -n $folder ]] || die "deen_mix: $tried; CLEAN may name a file of correct English"
+        clean=$folder/train.en from=$origin
+    fi
+    train=(--clean "$clean" --seed "$seed" --rate "$(printf '0.%02d' "$percent")")
+    if [[ $sentences != all ]]; then train+=(--sentences "$sentences"); fi
+fi
+RAW_DIR='' find_set gec "$text/unpacked/gec"
+[[ -n $folder ]] || die "gec: $tried; the test sets have to be there"
+origin=$from
+once "$text/tok" python -m ode_transformer dataset gec "${train[@]}" --jfleg "$folder/jfleg" \
+    --conll14 "$folder/conll14/official-2014.combined.m2" --output-dir "$text/tok.part"
+if [[ $errors == published ]]; then
+    compare "training pairs" "$text/tok/train.target" 827000
+    compare "validation pairs" "$text/tok/valid.target" 5448
+fi
+compare CoNLL-2014 "$text/tok/conll14.source" 1312
+compare "JFLEG's test set" "$text/tok/jfleg.source" 747
+
+# The sentences of the test sets, and what people made of them.
+beside() {
+    local i=0 set file
+    for set in conll14 jfleg jfleg-dev; do
+        for file in "$text/tok/$set".{source,m2,ref{0,1,2,3}}; do
+            if [[ -e $file ]]; then run cp "$file" "$1/raw/test$i${file#"$text/tok/$set"}"; fi
+        done
+        i=$((i + 1))
+    done
+    for file in "$1"/raw/test0.*; do run mv "$file" "${file/test0/test}"; done
+}
+binarise_pairs conll14 jfleg jfleg-dev

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Prepare IMDB's reviews (Maas et al. 2011: 25,000 to train on, 25,000 to test), classified as positive or negative.
+#
+# Usage: data-prep/prepare-imdb.sh [options]
+#   --level subword|characters   what the symbols are (default: subword)
+#   --size N                     of the subwords' vocabulary (default: 16000)
+#   --valid N                    training reviews held out for validation, half of each class (default: 2500)
+#
+# Where the reviews come from, the first that is set or there:
+#   RAW_DIR                a folder with aclImdb/ or aclImdb_v1.tar.gz
+#   ODE_TRANSFORMER_DATA   a folder with imdb/ or imdb.tar.xz, and aclImdb/ in it
+#   URL_IMDB               where aclImdb_v1.tar.gz is downloaded from (default: the data set's own address)
+#
+# Training reviews that a copy has put aside in aclImdb/val are training reviews again.
+set -euo pipefail
+# shellcheck source=data-prep/published.sh
+source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+
+level=subword size=16000 valid=2500
+options 'level=subword|characters' {size,valid,workers}=number -- "$@"
+out=${out:-$root/data-bin/imdb-$level}
+begin level="$level" size="$size" valid="$valid"
+published imdb aclImdb IMDB aclImdb_v1.tar.gz https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz
+once "$text/$level" python -m ode_transformer dataset imdb "$folder/aclImdb" --valid "$valid" --level "$level" \
+    --size "$size" --workers "$workers" --output-dir "$text/$level.part"
+compare "training reviews" "$text/$level/train.label" $((25000 - valid))
+compare "test reviews" "$text/$level/test.label" 25000
+binarise_labelled "$text/$level"

@@ -1,0 +1,68 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154  # variables are set by and for the scripts that source this
+# Shared by the preparation of the papers' other tasks, whose data sets `ode-transformer dataset` reads. To be sourced.
+# shellcheck source=data-prep/archives.sh
+source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
+
+# The help of a script, then what all of them have.
+usage() {
+    sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"
+    cat <<END
+
+Options of all of them:
+  --out DIR          where the data go; the text goes to DIR.text beside it
+  --workers N        processes (default: one per processor)
+  --dry-run          print the commands only
+
+DIR is complete once it is there; a second run does nothing, one that was stopped goes on.
+END
+}
+
+# published SET MEMBER NAME FILE URL: set $folder to where a set lies: in RAW_DIR or ODE_TRANSFORMER_DATA, if MEMBER is
+# in it; else in the archive FILE, of RAW_DIR or downloaded from URL, which URL_NAME replaces.
+published() {
+    find_set "$1" "$text/unpacked"
+    if [[ -n $folder && ($dry_run -eq 1 || -e $folder/$2) ]]; then return; fi
+    [[ -z $folder || -n ${RAW_DIR:-} ]] || die "$folder: holds no $2"
+    if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi
+    unpack "$3" "$4" "$5"
+    folder=$unpacked
+    [[ $dry_run -eq 1 || -e $folder/$2 ]] || die "$4: holds no $2"
+}
+
+# binarise_labelled TEXT: make $out of the files of TEXT: symbols with a dictionary, classes with one of their own.
+binarise_labelled() {
+    local part
+    for part in input0 label; do
+        run fairseq-preprocess --only-source --trainpref "$1/train.$part" --validpref "$1/valid.$part" \
+            --testpref "$1/test.$part" --destdir "$out.part/$part" --workers "$workers"
+    done
+    if [[ $dry_run -eq 1 || -e $1/sentencepiece.model ]]; then run cp "$1/sentencepiece.model" "$out.part"; fi
+    run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
+    run mv "$out.part" "$out"
+}
+
+# first_words N FROM TO: copy a folder of text, of sources the first N words alone.
+first_words() {
+    local file
+    mkdir -p "$3"
+    for file in "$2"/*.target; do cp "$file" "$3"; done
+    for file in "$2"/*.source; do cut -d ' ' -f "-$1" "$file" >"$3/${file##*/}"; done
+}
+
+# binarise_pairs TEST...: from $text/tok, where train and valid are as well, to $out, with joint BPE.
+binarise_pairs() {
+    local source=source target=target folder=$text/tok
+    once "$text/clean" "${text_tool[@]}" clean "$folder" --langs source target --splits train valid "$@" \
+        --drop-from train --max-tokens "$max_tokens" --output-dir "$text/clean.part"
+    folder=$text/clean
+    if [[ -n ${words:-} ]]; then
+        once "$text/words" first_words "$words" "$folder" "$text/words.part"
+        folder=$text/words
+    fi
+    once "$text/codes" "${text_tool[@]}" learn-subword-nmt --input "$folder"/train.{source,target} --size "$merges" \
+        --workers "$workers" --output "$text/codes.part"
+    run "${text_tool[@]}" apply-subword-nmt "$folder" --langs source target --splits train valid "$@" \
+        --model "$text/codes" --workers "$workers" --output-dir "$text/bpe"
+    binarise "$name" "$origin" train valid "$@"
+}

@@ -1,0 +1,54 @@
+"""AG's news (Zhang et al. 2015): titles and descriptions of articles of four classes, 120,000 to train on.
+
+The published layout is ``train.csv`` and ``test.csv``, with the number of the class, the title and the description.
+"""
+
+import csv
+from pathlib import Path
+
+from .labelled import DatasetError, Example, plain
+
+LABELS = {"1": "world", "2": "sports", "3": "business", "4": "science"}
+
+
+def read(folder: Path, held_out: int) -> dict[str, list[Example]]:
+    """The articles by split.
+
+    The data set has no validation set: here it is every Nth article of the training set.
+
+    Args:
+        folder: of ``train.csv`` and ``test.csv``.
+        held_out: training articles for validation, about so many.
+
+    Raises:
+        DatasetError: a file is missing or has a row that is no article, or more articles are to be held out than
+            there are.
+    """
+    train, test = _articles(folder / "train.csv"), _articles(folder / "test.csv")
+    every = len(train) // held_out
+    if every < 2:
+        raise DatasetError(f"--valid {held_out}: must be at most half of the {len(train)} training articles")
+    return {
+        "train": [example for i, example in enumerate(train, 1) if i % every],
+        "valid": train[every - 1 :: every],
+        "test": test,
+    }
+
+
+def _articles(path: Path) -> list[Example]:
+    found = []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for row in csv.reader(file):
+                if len(row) != 3 or row[0] not in LABELS:
+                    raise DatasetError(
+                        f"{path}: article {len(found) + 1}: must be a class of {', '.join(LABELS)}, a title and a "
+                        f"description, got {len(row)} fields that begin with {row[:1]}"
+                    )
+                # A backslash stands for a line end or a blank.
+                found.append(Example(plain(f"{row[1]} {row[2]}".replace("\\", " ")), LABELS[row[0]]))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DatasetError(f"{path}: {error}") from error
+    if not found:
+        raise DatasetError(f"{path}: no articles")
+    return found

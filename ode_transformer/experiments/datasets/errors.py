@@ -1,0 +1,189 @@
+"""Errors made in correct English, as learners make them: a seed gives the same everywhere.
+
+A sentence is tokenised as the Penn Treebank is. At each of its words one of five kinds of error is made with a small
+probability, if that kind can be made there: in an article, a preposition, the number of a noun, the form of a verb, or
+the spelling. What a word's other forms are is looked up in the words of the text itself, so that no tagger and no list
+of a language's words are needed: ``walks`` is a form of ``walk`` where both are frequent.
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+KINDS = ("article", "preposition", "number", "verb", "spelling")
+ARTICLES = ("a", "an", "the")
+PREPOSITIONS = ("about", "at", "by", "during", "for", "from", "in", "into", "of", "on", "over", "through", "to", "with")
+BE_HAVE_DO = (
+    ("am", "is", "are", "be"), ("was", "were"), ("has", "have", "had"), ("does", "do", "did"), ("been", "being", "be"),
+)  # fmt: skip
+IRREGULAR = """
+    go went gone; see saw seen; take took taken; give gave given; come came; know knew known; make made; get
+    got; say said; think thought; find found; tell told; become became; leave left; feel felt; bring brought;
+    begin began begun; keep kept; hold held; write wrote written; stand stood; hear heard; mean meant; meet met;
+    run ran; pay paid; sit sat; speak spoke spoken; lead led; grow grew grown; lose lost; fall fell fallen; send
+    sent; build built; understand understood; draw drew drawn; break broke broken; spend spent; rise rose risen;
+    drive drove driven; buy bought; wear wore worn; choose chose chosen; eat ate eaten; teach taught; fly flew
+    flown; forget forgot forgotten"""
+IRREGULAR_NOUNS = "man men; woman women; child children; person people; foot feet; tooth teeth; life lives; wife wives"
+SUBJECTS = ("i", "you", "he", "she", "it", "we", "they", "who", "that", "which", "there", "this")
+NEIGHBOURS = {  # on a keyboard
+    "a": "sq", "b": "vn", "c": "xv", "d": "sf", "e": "wr", "f": "dg", "g": "fh", "h": "gj", "i": "uo", "j": "hk",
+    "k": "jl", "l": "k", "m": "n", "n": "bm", "o": "ip", "p": "o", "q": "wa", "r": "et", "s": "ad", "t": "ry",
+    "u": "yi", "v": "cb", "w": "qe", "x": "zc", "y": "tu", "z": "x",
+}  # fmt: skip
+CONFUSED = """their there; its it 's; then than; your you 're; to too; loose lose; affect effect; quite quiet; accept
+    except; advice advise; whether weather; where were; of off; believe beleive; receive recieve; because becouse; which
+    wich; definitely definately; separate seperate; until untill; tomorrow tommorow; beginning begining"""
+FREQUENT = 3  # times that a form must be in the text to be one
+
+_TOKEN = re.compile(
+    r"(?:Mr|Mrs|Ms|Dr|St|Prof)\.|(?:[A-Za-z]\.){2,}"  # abbreviations keep their full stops
+    r"|[A-Za-z]+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b"  # do n't, it 's
+    r"|\d+(?:[.,:]\d+)*|\w+(?:-\w+|'(?!(?:s|re|ve|ll|d|m|t)\b)\w+)*|\.\.\.|--|\S",
+    re.IGNORECASE,
+)
+
+
+def tokenise(line: str) -> list[str]:
+    """A sentence as tokens of the Penn Treebank, with quotation marks as they are."""
+    return _TOKEN.findall(line.translate(str.maketrans("\u2019\u2018\u201c\u201d", "''\"\"")))
+
+
+def _sets(table: str) -> list[tuple[str, ...]]:
+    return [tuple(row.split()) for row in table.split(";")]
+
+
+class Forms:
+    """The other forms of words, from the words of a text.
+
+    Args:
+        words: how often each is there, lower-cased.
+    """
+
+    def __init__(self, words: Counter[str]):
+        self.known = {word for word, count in words.items() if count >= FREQUENT and word.isalpha()}
+        self.verbs: dict[str, set[str]] = {}
+        self.nouns: dict[str, set[str]] = {}
+        for row in (*BE_HAVE_DO, *_sets(IRREGULAR)):
+            _join(self.verbs, row)
+        for row in _sets(IRREGULAR_NOUNS):
+            _join(self.nouns, row)
+        for word in self.known:
+            plural = next((form for form in plurals(word) if form in self.known and len(word) > 2), None)
+            verbs = [form for form in inflections(word) if form in self.known]
+            if plural:
+                _join(self.nouns, (word, plural))
+            if verbs and len(word) > 2:
+                _join(self.verbs, (word, *verbs, *([plural] if plural else [])))
+
+
+def _join(table: dict[str, set[str]], words: Sequence[str]) -> None:
+    for word in words:
+        table.setdefault(word, set()).update(set(words) - {word})
+
+
+def plurals(word: str) -> list[str]:
+    """What a noun's plural may be, or a verb's third person."""
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return [f"{word}es"]
+    return [f"{word[:-1]}ies"] if re.search("[^aeiou]y$", word) else [f"{word}s"]
+
+
+def inflections(word: str) -> list[str]:
+    """What a regular verb's past and participle may be."""
+    if word.endswith("e"):
+        return [f"{word}d", f"{word[:-1]}ing"]
+    if re.search("[^aeiou]y$", word):
+        return [f"{word[:-1]}ied", f"{word}ing"]
+    double = word + word[-1] if re.search("[^aeiou][aeiou][bdgmnprt]$", word) else word
+    return [f"{double}ed", f"{double}ing", *([f"{word}ed", f"{word}ing"] if double != word else [])]
+
+
+class Corrupter:
+    """Makes errors.
+
+    Args:
+        forms: the other forms of words.
+        seed: of chance.
+        rate: the probability of an error at a word where its kind can be made.
+    """
+
+    def __init__(self, forms: Forms, seed: int, rate: float):
+        self.forms, self.random, self.rate = forms, random.Random(seed), rate
+        self.made: Counter[str] = Counter()
+        rows = [row for row in _sets(CONFUSED) if len(row) == 2]
+        self.confused = dict(rows) | {b: a for a, b in rows if b in forms.known}
+
+    def corrupt(self, tokens: Sequence[str]) -> list[str]:
+        """The tokens of a sentence with errors, or without any."""
+        out: list[str] = []
+        for i, token in enumerate(tokens):
+            found = [token]
+            if self.random.random() < self.rate:
+                kind = self.random.choice(self._possible(tokens, i))
+                if kind:
+                    found = [_cased(word, token) for word in getattr(self, f"_{kind}")(tokens, i)]
+                    self.made[kind] += found != [token]
+            out += found
+        return out
+
+    def _possible(self, tokens: Sequence[str], i: int) -> list[str]:
+        word, before = tokens[i].lower(), tokens[i - 1].lower() if i else ""
+        if word in ARTICLES:
+            return ["article"]
+        if word in PREPOSITIONS:
+            return ["preposition"]
+        kinds = []
+        if word in self.forms.verbs and (word not in self.forms.nouns or before in SUBJECTS or before == "to"):
+            kinds.append("verb")
+        if word in self.forms.nouns and before not in SUBJECTS and before != "to":
+            kinds += ["number", "article"]  # an article may be put before a noun
+        if (word.isalpha() and len(word) > 3) or word in self.confused:
+            kinds.append("spelling")
+        return kinds or [""]
+
+    def _article(self, tokens: Sequence[str], i: int) -> list[str]:
+        word = tokens[i].lower()
+        if word not in ARTICLES:
+            return [self.random.choice(("the", "a")), tokens[i]]
+        other = self.random.choice([*(article for article in ARTICLES if article != word), "", ""])
+        return [other] if other else []
+
+    def _preposition(self, tokens: Sequence[str], i: int) -> list[str]:
+        if self.random.random() < 0.2:
+            return []
+        return [self.random.choice([other for other in PREPOSITIONS if other != tokens[i].lower()])]
+
+    def _number(self, tokens: Sequence[str], i: int) -> list[str]:
+        return [self.random.choice(sorted(self.forms.nouns[tokens[i].lower()]))]
+
+    def _verb(self, tokens: Sequence[str], i: int) -> list[str]:
+        return [self.random.choice(sorted(self.forms.verbs[tokens[i].lower()]))]
+
+    def _spelling(self, tokens: Sequence[str], i: int) -> list[str]:
+        word = tokens[i].lower()
+        if word in self.confused and self.random.random() < 0.5:
+            return [self.confused[word]]
+        if len(word) < 4:
+            return [tokens[i]]
+        at = self.random.randrange(1, len(word) - 1)
+        letter = self.random.choice(NEIGHBOURS.get(word[at], "e"))
+        return [self.random.choice((
+            word[:at] + word[at + 1 :],
+            word[:at] + word[at] + word[at:],
+            word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+            word[:at] + letter + word[at + 1 :],
+        ))]  # fmt: skip
+
+
+def _cased(word: str, like: str) -> str:
+    """A word with the capital letters of another."""
+    if like.isupper() and len(like) > 1:
+        return word.upper()
+    return word[:1].upper() + word[1:] if like[:1].isupper() and word.islower() else word
+
+
+def count(sentences: Iterable[Sequence[str]]) -> Counter[str]:
+    """How often each word is there, lower-cased."""
+    return Counter(token.lower() for tokens in sentences for token in tokens)

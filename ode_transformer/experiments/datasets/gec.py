@@ -1,0 +1,169 @@
+"""Sentences with errors and without: learners' corpora with their edits (M2 files), or errors made in correct English.
+
+JFLEG (Napoles et al. 2017) and CoNLL-2014 (Ng et al. 2014) test what is trained on either; JFLEG's development set
+tunes.
+"""
+
+import argparse
+import itertools
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ...errors import OdeTransformerError
+from ..text import read_lines
+from . import errors, pairs
+from .pairs import Pair
+
+REFERENCES = 4  # of JFLEG
+NUCLE_HELD_OUT = 5448  # pairs, Table 8 of the ODE Transformer
+
+
+class GecError(OdeTransformerError):
+    """A corpus that cannot be used; the message names the file, the line and what is expected."""
+
+
+def read_m2(path: Path, annotator: int = 0) -> Iterator[Pair]:
+    """The sentences of an M2 file, as they are and as an annotator corrects them.
+
+    Lines ``S`` are tokenised sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
+    one before, in tokens.
+
+    Raises:
+        GecError: a line is neither, or an edit is of words that the sentence has not.
+        TextError: no such file, or not UTF-8.
+    """
+    tokens: list[str] | None = None
+    edits: list[tuple[int, int, list[str]]] = []
+    for number, line in enumerate([*read_lines(path), ""], 1):
+        if line.startswith("S") and tokens is None:
+            tokens, edits = line[1:].split(), []
+        elif line.startswith("A ") and tokens is not None:
+            fields = line[2:].split("|||")
+            try:
+                start, end = map(int, fields[0].split())
+                whose, kind, text = int(fields[5]), fields[1], fields[2]
+            except (ValueError, IndexError) as error:
+                raise GecError(f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR") from error
+            if whose != annotator or start < 0 or kind in ("noop", "UNK", "Um"):  # nothing, or nobody knows what
+                continue
+            if not start <= end <= len(tokens):
+                raise GecError(f"{path}: line {number}: edit {start} {end} of a sentence of {len(tokens)} tokens")
+            edits.append((start, end, [] if text == "-NONE-" else text.split("||")[0].split()))
+        elif not line.strip():
+            if tokens is not None:
+                yield Pair(" ".join(tokens), " ".join(_edited(tokens, edits)))
+            tokens = None
+        else:
+            raise GecError(f"{path}: line {number}: must be S of a sentence, A of an edit behind it, or empty")
+
+
+def _edited(tokens: list[str], edits: list[tuple[int, int, list[str]]]) -> list[str]:
+    """The tokens after the edits, which do not overlap; from the last, so that places stay what they are."""
+    out = list(tokens)
+    for start, end, new in sorted(edits, key=lambda edit: edit[:2], reverse=True):
+        out[start:end] = new
+    return out
+
+
+def published(folder: Path) -> dict[str, Iterator[Pair]]:
+    """Training and validation pairs of the M2 files of a folder, without those that hold no error.
+
+    Every so manyth pair of NUCLE is for validation, ``NUCLE_HELD_OUT`` in all or half of what is there.
+
+    Raises:
+        GecError: there is no M2 file, or none of NUCLE, or a file is none.
+    """
+    paths = sorted(folder.glob("*.m2"))
+    if not any("nucle" in path.name.lower() for path in paths):
+        raise GecError(f"{folder}: no M2 file of NUCLE; there are: {', '.join(path.name for path in paths) or 'none'}")
+    train, valid = [], []
+    for path in paths:
+        found = list(read_m2(path))
+        wrong = [pair for pair in found if pair.source != pair.target and pair.target]
+        print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} with errors", file=sys.stderr)
+        if "nucle" in path.name.lower() and not valid:
+            every = max(len(wrong) // NUCLE_HELD_OUT, 2)
+            valid = wrong[every - 1 :: every][:NUCLE_HELD_OUT]
+            taken = set(range(every - 1, every * len(valid), every))
+            wrong = [pair for i, pair in enumerate(wrong) if i not in taken]
+        train += wrong
+    return {"train": iter(train), "valid": iter(valid)}
+
+
+def generated(path: Path, seed: int, rate: float, count: int | None = None, most: int = 60) -> Iterator[Pair]:
+    """Sentences of a text with errors made in them; those without any are kept, which teaches to leave them alone.
+
+    Args:
+        path: one sentence per line.
+        seed: of chance.
+        rate: the probability of an error at a word.
+        count: how many sentences of the text are taken, from its beginning; None for all.
+        most: tokens of a sentence; longer ones are left out.
+    """
+    lines = itertools.islice(read_lines(path), count)
+    sentences = [tokens for line in lines if 0 < len(tokens := errors.tokenise(line)) <= most]
+    corrupter = errors.Corrupter(errors.Forms(errors.count(sentences)), seed, rate)
+    for tokens in sentences:
+        if wrong := corrupter.corrupt(tokens):
+            yield Pair(" ".join(wrong), " ".join(tokens))
+    made = ", ".join(f"{number:,} of {kind}" for kind, number in sorted(corrupter.made.items()))
+    print(f"{path.name}: {len(sentences):,} sentences, errors: {made}", file=sys.stderr)
+
+
+def jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
+    """The sentences of a split of JFLEG, ``dev`` or ``test``, and the corrections of its four annotators.
+
+    Raises:
+        GecError: a file has another number of lines than the sentences.
+    """
+    sources, *references = (
+        list(read_lines(folder / split / f"{split}.{name}"))
+        for name in ("src", *(f"ref{i}" for i in range(REFERENCES)))
+    )
+    for i, lines in enumerate(references):
+        if len(lines) != len(sources):
+            raise GecError(f"{folder}/{split}: {len(sources)} sentences, {len(lines)} corrections of ref{i}")
+    return sources, references
+
+
+def add_arguments(add_to: Callable) -> None:
+    """The arguments of ``ode-transformer dataset gec``."""
+    add_to("--m2", type=Path, metavar="DIR", help="a folder of M2 files to train on; or")
+    add_to("--clean", type=Path, metavar="FILE", help="correct English to make errors in, one sentence per line")
+    add_to("--sentences", type=int, metavar="N", help="of that, the first N (default: all)")
+    add_to("--seed", type=int, default=1, help="of the errors (default: %(default)s)")
+    add_to("--rate", type=float, default=0.15, help="probability of an error at a word (default: %(default)s)")
+    add_to("--jfleg", type=Path, required=True, metavar="DIR", help="with dev and test")
+    add_to("--conll14", type=Path, required=True, metavar="FILE", help="official-2014.combined.m2")
+
+
+def write(args: argparse.Namespace) -> dict[str, int]:
+    """Write the pairs of all splits, and what test sets are scored with; the number of pairs by split.
+
+    ``train`` and ``valid`` (of generated errors JFLEG's development set); ``conll14`` with ``conll14.m2``; ``jfleg``
+    and ``jfleg-dev`` with ``.ref0`` and so on.
+
+    Raises:
+        GecError: not one of ``--m2`` and ``--clean``, a rate that is no probability, or a corpus cannot be used.
+    """
+    if bool(args.m2) == bool(args.clean):
+        raise GecError("one of --m2 DIR and --clean FILE is needed")
+    if not 0 < args.rate < 1:
+        raise GecError(f"--rate {args.rate}: must be a probability, above 0 and below 1")
+    tests = {name: jfleg(args.jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
+    splits = {name: map(Pair, sources, references[0]) for name, (sources, references) in tests.items()}
+    splits["conll14"] = read_m2(args.conll14)
+    if args.m2:
+        splits |= published(args.m2)
+    else:
+        sources, references = tests["jfleg-dev"]
+        splits["train"] = generated(args.clean, args.seed, args.rate, args.sentences)
+        splits["valid"] = (Pair(source, lines[i]) for lines in references for i, source in enumerate(sources))
+    counts = pairs.write(splits, args.output_dir)
+    for name, (_, references) in tests.items():
+        for i, lines in enumerate(references):
+            (args.output_dir / f"{name}.ref{i}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    shutil.copyfile(args.conll14, args.output_dir / "conll14.m2")
+    return counts

@@ -1,0 +1,33 @@
+"""Pairs of texts, of which one is made of the other: what readers of summaries and corrections give."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ..text import write_lines
+
+SIDES = ("source", "target")
+
+
+class Pair(NamedTuple):
+    """A text and what it is to become, each on one line."""
+
+    source: str
+    target: str
+
+
+def write(splits: Mapping[str, Iterable[Pair]], folder: Path) -> dict[str, int]:
+    """Write ``SPLIT.source`` and ``SPLIT.target``; the number of pairs by split.
+
+    Args:
+        splits: pairs by the name of the split.
+        folder: where they go.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = {}
+    for name, pairs in splits.items():
+        found = list(pairs)
+        counts[name] = len(found)
+        for i, side in enumerate(SIDES):
+            write_lines(folder / f"{name}.{side}", (pair[i] for pair in found))
+    return counts

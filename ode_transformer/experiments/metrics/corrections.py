@@ -1,0 +1,72 @@
+"""Scores of corrected sentences: GLEU where there are references, M2's F0.5 and ERRANT's where there are edits."""
+
+import argparse
+import sys
+from typing import Any
+
+from ...errors import OdeTransformerError
+from . import gleu, m2
+
+
+class CorrectionError(OdeTransformerError):
+    """Corrections that cannot be scored; the message names the file or option and what is valid."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer score`` for corrections; ``--source`` is that of summaries."""
+    parser.add_argument("--corrections", metavar="FILE", help="output of fairseq-generate; with --source")
+    parser.add_argument("--references", nargs="+", metavar="FILE", help="corrections by people, for GLEU")
+    parser.add_argument("--edits", metavar="FILE", help="edits by people, an M2 file, for M2's F0.5 and ERRANT's")
+    parser.add_argument(
+        "--own-edits", metavar="FILE", help="where ERRANT's edits of the corrections go, for `plot edits`"
+    )
+
+
+def score_files(args: argparse.Namespace) -> dict[str, Any]:
+    """The scores that ``ode-transformer score`` is asked for, of the corrections and, as ``source``, of doing nothing.
+
+    The F0.5 of programs that are not there are not taken, which is said.
+
+    Raises:
+        CorrectionError: an option is missing, or a file has another number of lines.
+        M2Error: a program failed.
+    """
+    from .translations import read_generate_output, read_lines
+
+    if not args.source or bool(args.references) == bool(args.edits):
+        raise CorrectionError("--corrections FILE needs --source FILE, and either --references FILE... or --edits FILE")
+    corrections, _ = read_generate_output(args.corrections)
+    sources, *references = (read_lines(path) for path in (args.source, *(args.references or [])))
+    for path, lines in zip((args.source, *(args.references or [])), (sources, *references), strict=True):
+        if len(lines) != len(corrections):
+            raise CorrectionError(f"{args.corrections} has {len(corrections)} sentences, {path} {len(lines)} lines")
+    result: dict[str, Any] = {"sentences": len(corrections)}
+    result["changed"] = sum(a != b for a, b in zip(sources, corrections, strict=True))
+    if args.references:
+        result["gleu"] = gleu.take(sources, corrections, references)
+        result["source"] = {"gleu": gleu.take(sources, sources, references)}
+        return result
+    result["source"] = {}
+    if m2.scorer():
+        result["m2"] = m2.max_match(corrections, args.edits)
+        result["source"]["m2"] = m2.max_match(sources, args.edits)
+    else:
+        print("the M2 score is not taken: M2SCORER is not set", file=sys.stderr)
+    if m2.has_errant():
+        result["errant"] = m2.errant(sources, corrections, args.edits, args.own_edits)
+    else:
+        print(f"ERRANT's score is not taken: {m2.ERRANT[0]} and others are not installed", file=sys.stderr)
+    return result
+
+
+def report(result: dict[str, Any]) -> str:
+    """What :func:`score_files` returned as lines for people."""
+    lines = [f"sentences: {result['sentences']}, of which {result['changed']} were changed"]
+    for name, found in (("", result), ("uncorrected", result["source"])):
+        if "gleu" in found:
+            lines.append(f"{name:<14}GLEU = {found['gleu']['gleu']:.2f}   ({found['gleu']['signature']})")
+        for kind in ("m2", "errant"):
+            if kind in found:
+                numbers = "/".join(f"{found[kind][key]:.2f}" for key in ("precision", "recall", "f"))
+                lines.append(f"{name:<14}P/R/F0.5 = {numbers}   ({found[kind]['signature']})")
+    return "\n".join(lines)

@@ -1,0 +1,81 @@
+"""GLEU of corrected sentences (Napoles et al. 2015, in the version of 2016), equal to JFLEG's own ``gleu.py``.
+
+An n-gram counts where the reference has it, and against the correction where only the source has it. There are several
+references: a corpus is scored 500 times, each time with a reference of each sentence drawn at random, and the mean is
+the score. The draws are those of that program, so that all of its digits are.
+"""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+ORDER = 4
+DRAWS = 500
+SIGNATURE = (
+    f"GLEU of 2016, n-grams up to {ORDER}, mean of {DRAWS} draws of a reference; tokens as they are, case counts"
+)
+
+
+def _ngrams(tokens: Sequence[str], n: int) -> Counter:
+    return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) + 1 - n))
+
+
+def counts(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+    """What GLEU counts of each sentence against each of its references, (sentences, references, 2 + 2 * ORDER).
+
+    Args:
+        sources: tokenised sentences before correction.
+        corrections: after it.
+        references: for each annotator their corrections of all.
+
+    Returns:
+        integers: lengths of correction and reference; for each order matches, and n-grams of the correction.
+    """
+    rows = []
+    for source, correction, *its in zip(sources, corrections, *references, strict=True):
+        found, given = correction.split(), source.split()
+        ours = [_ngrams(found, n) for n in range(1, ORDER + 1)]
+        before = [_ngrams(given, n) for n in range(1, ORDER + 1)]
+        row = []
+        for reference in its:
+            words = reference.split()
+            values = [len(found), len(words)]
+            for n, mine, old in zip(range(1, ORDER + 1), ours, before, strict=True):
+                theirs = _ngrams(words, n)
+                left = Counter({gram: count for gram, count in old.items() if gram not in theirs})
+                values += [max((mine & theirs).total() - (mine & left).total(), 0), max(len(found) + 1 - n, 0)]
+            row.append(values)
+        rows.append(row)
+    return np.array(rows)
+
+
+def of_sums(sums: np.ndarray) -> float:
+    """GLEU, from 0 to 1, of the counts of all sentences together."""
+    if not sums.all():
+        return 0.0
+    ours, theirs = float(sums[0]), float(sums[1])
+    precision = sum(math.log(float(match) / total) for match, total in zip(sums[2::2], sums[3::2], strict=True)) / 4
+    return math.exp(min(0.0, 1 - theirs / ours) + precision)
+
+
+def take(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Score corrections.
+
+    Returns:
+        ``gleu`` in percent; ``line``, mean, deviation and 95 % interval over the draws as that program prints them; and
+        ``signature``.
+    """
+    found = counts(sources, corrections, references)
+    scores = []
+    for draw in range(DRAWS):
+        generator = random.Random(draw * 101)
+        chosen = [generator.randint(0, len(references) - 1) for _ in corrections]
+        scores.append(of_sums(found[np.arange(len(found)), chosen].sum(0)))
+    mean, deviation = float(np.mean(scores)), float(np.std(scores))
+    width = 1.959963984540054 * deviation
+    line = [f"{mean:f}", f"{deviation:f}", f"({mean - width:.3f},{mean + width:.3f})"]
+    return {"gleu": 100 * mean, "line": line, "signature": SIGNATURE}

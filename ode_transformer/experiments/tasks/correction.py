@@ -1,0 +1,52 @@
+"""Grammatical error correction, fairseq's task ``translation`` of sentences to what they should be.
+
+Beside the binarised data lie the sentences of a test set, ``raw/SUBSET.source``, and either corrections by people,
+``raw/SUBSET.ref0`` and so on, for GLEU, or their edits, ``raw/SUBSET.m2``, for F0.5.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional
+
+from .. import recipes
+from .task import Scored, Step, Task
+from .translation import generation, scoring, task_flags, translations
+
+
+def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+    found = generation(recipe, run_dir, where)
+    for subset in recipe.subsets:
+        prefix = f"{recipe.data.directory}/raw/{subset}"
+        words = ["--corrections", translations(run_dir, subset), "--source", f"{prefix}.source"]
+        if subset in recipe.score.edits:
+            words += ["--edits", f"{prefix}.m2", "--own-edits", f"{run_dir}/edits/{subset}.m2"]
+        else:
+            words += ["--references", *(f"{prefix}.ref{i}" for i in range(recipe.score.references))]
+        found.append(scoring(recipe, run_dir, subset, words))
+    return found
+
+
+def _scored(recipe: "recipes.Recipe", folder: Path, subset: str) -> Optional[Scored]:
+    """By GLEU, of the mean over the references in place of references drawn at random."""
+    from ..metrics import gleu
+    from ..metrics.translations import read_generate_output, read_lines
+
+    if subset in recipe.score.edits:
+        return None
+    corrections, _ = read_generate_output(translations(str(folder), subset))
+    prefix = recipes.ROOT / recipe.data.directory / "raw" / subset
+    sources, *references = (
+        read_lines(f"{prefix}.{name}") for name in ("source", *(f"ref{i}" for i in range(recipe.score.references)))
+    )
+    units = gleu.counts(sources, corrections, references).mean(1)
+    return Scored("gleu", gleu.SIGNATURE, units, lambda sums: 100 * gleu.of_sums(sums), references)
+
+
+TASK = Task(
+    name="correction",
+    section="generate",
+    flags=task_flags,
+    evaluation=_evaluation,
+    metrics=lambda recipe: ["gleu", "m2", "errant"],
+    scored=_scored,
+)

@@ -1,0 +1,191 @@
+"""The papers' other tasks: each preparation on a miniature of the real layout, twice, and on what is damaged."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_archives import tar
+from tests.cli.test_data_prep import lines, search_path, sentences, times
+from tests.experiments.test_datasets import M2, email, write_reviews, write_stories
+from tests.helpers import ROOT, ask
+
+pytestmark = pytest.mark.full
+SETS = ("IMDB", "AGNEWS", "AESLC", "CNN", "DAILYMAIL", "CNNDM_LISTS")
+
+
+def members(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def write_imdb(folder: Path) -> None:
+    write_reviews(folder / "x" / "aclImdb", train=20)
+    tar(folder / "aclImdb_v1.tar.gz", members(folder / "x"))
+    shutil.rmtree(folder / "x")
+
+
+def write_agnews(folder: Path) -> None:
+    texts = [line.replace('"', '""') for line in sentences("en", 24)]
+    rows = [f'"{i % 4 + 1}","Title {i}","{text}"\n' for i, text in enumerate(texts)]
+    files = {"train.csv": rows, "test.csv": rows[:5], "classes.txt": ["World\n"]}
+    tar(folder / "ag_news_csv.tgz", {f"ag_news_csv/{name}": "".join(part).encode() for name, part in files.items()})
+
+
+def write_aeslc(folder: Path) -> None:
+    for part, count in (("train", 30), ("dev", 4), ("test", 6)):
+        (folder / "enron_subject_line" / part).mkdir(parents=True)
+        for i, line in enumerate(sentences("en", count)):
+            body = f"{line}\nIt is the {i}th.\nSee you."
+            (folder / "enron_subject_line" / part / f"{i}.subject").write_text(email(body, line))
+
+
+def write_cnndm(folder: Path) -> None:
+    write_stories(folder / "x")
+    for name in ("cnn", "dailymail"):
+        inside = {f"{name}/{path}": content for path, content in members(folder / "x" / name).items()}
+        tar(folder / f"{name}_stories.tgz", inside)
+    for path in (folder / "x").glob("*.txt"):
+        shutil.copyfile(path, folder / path.name)
+    shutil.rmtree(folder / "x")
+
+
+def write_learners(folder: Path) -> None:
+    for name in ("nucle.train.m2", "lang8.train.m2"):
+        rows = [f"S {line}\nA 0 1|||Det|||That|||REQUIRED|||-NONE-|||0\n\n" for line in sentences("en", 12)]
+        (folder / name).write_text("".join([*rows, "S fine .\n\n"]))
+
+
+def write_tests(folder: Path) -> Path:
+    """What ODE_TRANSFORMER_DATA holds: JFLEG, CoNLL-2014, and correct English."""
+    for split, count in (("dev", 3), ("test", 4)):
+        for name in ("src", *(f"ref{i}" for i in range(4))):
+            path = folder / "gec" / "jfleg" / split / f"{split}.{name}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{line} {name}\n" for line in sentences("en", count)))
+    (folder / "gec" / "conll14").mkdir()
+    (folder / "gec" / "conll14" / "official-2014.combined.m2").write_text(M2)
+    (folder / "deen_mix").mkdir()
+    (folder / "deen_mix" / "train.en").write_text("".join(f"{line}\n" for line in sentences("en", 60)))
+    return folder
+
+
+WRITE = {"imdb": write_imdb, "agnews": write_agnews, "aeslc": write_aeslc, "cnndm": write_cnndm, "gec": write_learners}
+WORDS = {
+    "imdb": ["--size", 40, "--valid", 4],
+    "agnews": ["--size", 60, "--valid", 6],
+    "aeslc": ["--merges", 40, "--words", 6],
+    "cnndm": ["--merges", 40],
+    "gec": ["--errors", "published", "--merges", 40],
+}
+COUNTS = {
+    "imdb": {"train": 36, "valid": 4, "test": 8},
+    "agnews": {"train": 18, "valid": 6, "test": 5},
+    "aeslc": {"train": 30, "valid": 4, "test": 6},
+    "cnndm": {"train": 1, "valid": 1, "test": 1},
+    "gec": {"train": 18, "valid": 6, "test": 3, "test1": 4, "test2": 3},
+}
+
+
+def clean() -> dict[str, str]:
+    """An environment that says nothing of the text; no test is to reach the network."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("URL_") and k not in ("RAW_DIR", "CLEAN")}
+    kept.pop("ODE_TRANSFORMER_DATA", None)
+    nowhere = {f"URL_{name}": "file:///nonexistent/x" for name in SETS}
+    return {**kept, "PATH": search_path(), "OMP_NUM_THREADS": "1", **nowhere}
+
+
+def command(name: str, *more, **variables) -> list:
+    words = [ROOT / "data-prep" / f"prepare-{name}.sh", "--workers", 1, *WORDS[name], *more]
+    return ["env", *(f"{k}={v}" for k, v in variables.items()), *words]
+
+
+def numbers(out: Path, counts: dict[str, int]) -> dict[str, int]:
+    """How many examples each split of binarised data has, by the index of its source."""
+    prefix = "input0/{}" if (out / "input0").is_dir() else "{}.source-target.source"
+    heads = {split: (out / f"{prefix.format(split)}.idx").read_bytes()[18:26] for split in counts}
+    return {split: int.from_bytes(head, "little") for split, head in heads.items()}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    found = {name: tmp_path_factory.mktemp(name) for name in WRITE}
+    for name, write in WRITE.items():
+        write(found[name])
+    return found | {"tests": write_tests(tmp_path_factory.mktemp("tests"))}
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_end_to_end_and_again(folders, tmp_path, name):
+    out, data = tmp_path / "out", {"RAW_DIR": folders[name], "ODE_TRANSFORMER_DATA": folders["tests"]}
+    once = command(name, "--out", out, **data)
+    other = command(name, "--size" if "--size" in WORDS[name] else "--merges", 41, "--out", out, **data)
+    keep = ["cp", "-a", out, f"{out}.text", tmp_path / "first"]
+    done, _, _, again, other = ask(tmp_path / "a", [once, ["mkdir", tmp_path / "first"], keep, once, other], clean())
+    assert done.returncode == 0, done.stderr
+    assert numbers(out, COUNTS[name]) == COUNTS[name]
+    assert not Path(f"{out}.part").exists()
+    assert again.returncode == 0 and "is complete" in again.stderr and "+ " not in again.stderr
+    for folder in ("out", "out.text"):
+        assert times(tmp_path / folder) == times(tmp_path / "first" / folder)
+    assert other.returncode == 1 and re.search("(size|merges) 40|60 there, 41 now", other.stderr)
+    assert "published" in done.stderr, "how many examples are published is said"
+    assert json.loads((out / "manifest.json").read_text())
+    if name == "aeslc":
+        assert (
+            max(len(line.replace("@@ ", "").split()) for line in lines(tmp_path / "out.text" / "bpe" / "train.source"))
+            == 6
+        )
+        assert len(lines(out / "tok" / "test.source")[0].split()) > 6, "the lead is that of the whole e-mail"
+    if name == "cnndm":
+        assert lines(out / "tok" / "test.target") == ['rain at http : / / dm / 1 . " wet "'.replace('"', "&quot;")]
+    if name == "gec":
+        assert lines(out / "raw" / "test1.ref2") == [f"{line} ref2" for line in sentences("en", 4)]
+        assert (out / "raw" / "test.m2").read_text() == M2 and not (out / "raw" / "test2.m2").exists()
+
+
+def test_generated_errors_and_characters(folders, tmp_path):
+    """The other kinds of data of these scripts; a seed makes other errors."""
+    data = {"ODE_TRANSFORMER_DATA": folders["tests"]}
+    words = [ROOT / "data-prep" / "prepare-gec.sh", "--errors", "generated", "--merges", 40, "--workers", 1]
+    made = [["env", *(f"{k}={v}" for k, v in data.items()), *words, "--sentences", 50, "--seed", i] for i in (1, 2)]
+    characters = command("imdb", "--level", "characters", "--out", tmp_path / "c", RAW_DIR=folders["imdb"])
+    asked = [[*made[0], "--out", tmp_path / "g1"], [*made[1], "--out", tmp_path / "g2"], characters]
+    for done in ask(tmp_path / "a", asked, clean()):
+        assert done.returncode == 0, done.stderr
+    first, second = (lines(tmp_path / f"g{i}.text" / "tok" / "train.source") for i in (1, 2))
+    assert len(first) == len(second) == 50 and first != second
+    assert first != lines(tmp_path / "g1.text" / "tok" / "train.target")
+    assert numbers(tmp_path / "g1", COUNTS["gec"]) == {**COUNTS["gec"], "train": 50, "valid": 12}
+    assert len((tmp_path / "c" / "input0" / "dict.txt").read_text().split("\n")) < 40
+
+
+def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
+    cut = tmp_path / "cut"
+    for name, archive in (("imdb", "aclImdb_v1.tar.gz"), ("cnndm", "cnn_stories.tgz")):
+        (cut / name).mkdir(parents=True)
+        content = (folders[name] / archive).read_bytes()
+        (cut / name / archive).write_bytes(content[: len(content) // 2])
+    (cut / "empty").mkdir()
+    tar(cut / "other" / "ag_news_csv.tgz", {"else/train.csv": b"x"})
+    tests = {"ODE_TRANSFORMER_DATA": folders["tests"]}
+    generated = [ROOT / "data-prep" / "prepare-gec.sh", "--errors", "generated"]
+    asked = {
+        "is cut off or damaged": command("imdb", RAW_DIR=cut / "imdb"),
+        "holds no aclImdb_v1.tar.gz": command("imdb", RAW_DIR=cut / "empty"),
+        "RAW_DIR is not set, and the download from file:///nonexistent/x failed": command("imdb"),
+        "ag_news_csv.tgz: holds no ag_news_csv": command("agnews", RAW_DIR=cut / "other"),
+        "cnn_stories.tgz: could not be unpacked": command("cnndm", RAW_DIR=cut / "cnndm"),
+        "NUCLE and Lang-8 cannot be downloaded": command("gec", **tests),
+        "no M2 file of NUCLE; there are: none": command("gec", RAW_DIR=cut / "empty", **tests),
+        "--errors is needed": [ROOT / "data-prep" / "prepare-gec.sh"],
+        "deen_mix: RAW_DIR is not set, ODE_TRANSFORMER_DATA is not set": generated,
+        "--percent 100: must be below 100": [*generated, "--percent", 100],
+        "--level words: must be one of subword characters": command("imdb", "--level", "words"),
+    }
+    commands = [[*words, "--out", tmp_path / "out" / str(i)] for i, words in enumerate(asked.values())]
+    for message, done in zip(asked, ask(tmp_path / "answers", commands, clean()), strict=True):
+        assert done.returncode == 1 and message in done.stderr, (message, done.stderr)
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name.isdecimal()]

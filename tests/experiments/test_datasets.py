@@ -1,0 +1,283 @@
+"""Published data sets are read from miniatures of their real layouts, and what is wrong with one is named."""
+
+import hashlib
+import random
+from collections import Counter
+
+import pytest
+
+from ode_transformer.errors import OdeTransformerError
+from ode_transformer.experiments import cli
+from ode_transformer.experiments.datasets import aeslc, agnews, cnndm, errors, gec, imdb, labelled
+from ode_transformer.experiments.datasets.labelled import DatasetError
+from ode_transformer.files import write_text
+
+
+def lines(path):
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def write_reviews(folder, train=6, test=4, aside=0):
+    """IMDB's layout; the last ``aside`` training reviews of a class are in ``val``."""
+    for label in imdb.LABELS:
+        for part, numbers in (
+            ("train", range(train - aside)),
+            ("val", range(train - aside, train)),
+            ("test", range(test)),
+        ):
+            for i in numbers:
+                text = f"A {label} film,<br /><br />number {i}\u2026"
+                write_text(folder / part / label / f"{i}_{9 if label == 'pos' else 2}.txt", text)
+    return folder
+
+
+def test_imdb_is_the_same_whatever_a_copy_has_put_aside(tmp_path):
+    whole, copy = write_reviews(tmp_path / "a"), write_reviews(tmp_path / "b", aside=2)
+    found = imdb.read(whole, 4)
+    assert found == imdb.read(copy, 4)
+    assert {name: len(examples) for name, examples in found.items()} == {"train": 8, "valid": 4, "test": 8}
+    assert found["train"][0] == ("A neg film, number 0\u2026", "neg")
+    # The highest numbers are held out, and no review is on both sides.
+    assert [text.split()[-1][0] for text, _ in found["valid"]] == ["4", "5", "4", "5"]
+    assert not {*found["train"]} & {*found["valid"]}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "train" / "pos" / "x.txt").write_text("x"), "must be called NUMBER_RATING.txt"),
+        (lambda f: (f / "train" / "pos" / "1_10.txt").write_text("x"), "with a number of its own"),
+        (lambda f: (f / "test" / "neg" / "1_2.txt").write_bytes(b"\xff"), "1_2.txt"),
+        (lambda f: [path.unlink() for path in (f / "test" / "pos").iterdir()], "no such folder, or no reviews"),
+        (lambda f: write_text(f / "val" / "pos" / "1_9.txt", "x"), "review 1 of pos is both in train and in val"),
+    ],
+)
+def test_what_is_wrong_with_imdb_is_named(tmp_path, damage, message):
+    damage(write_reviews(tmp_path))
+    with pytest.raises(DatasetError, match=message):
+        imdb.read(tmp_path, 2)
+
+
+def test_as_many_reviews_as_there_are_cannot_be_held_out(tmp_path):
+    with pytest.raises(DatasetError, match="--valid 12: must be from 2 to fewer than the 12"):
+        imdb.read(write_reviews(tmp_path), 12)
+
+
+def test_agnews(tmp_path):
+    rows = [f'"{i % 4 + 1}","Title, {i}","He said ""no"".\\Then {i}"' for i in range(12)]
+    for name, part in (("train", rows), ("test", rows[:3])):
+        (tmp_path / f"{name}.csv").write_text("".join(f"{row}\n" for row in part), encoding="utf-8")
+    found = agnews.read(tmp_path, 3)
+    assert {name: len(examples) for name, examples in found.items()} == {"train": 9, "valid": 3, "test": 3}
+    assert found["train"][0] == ('Title, 0 He said "no". Then 0', "world")
+    assert [example.text[7:9].strip() for example in found["valid"]] == ["3", "7", "11"]
+    with pytest.raises(DatasetError, match="--valid 7: must be at most half of the 12"):
+        agnews.read(tmp_path, 7)
+    (tmp_path / "test.csv").write_text('"5","x","y"\n')
+    with pytest.raises(DatasetError, match=r"test\.csv: article 1: must be a class of 1, 2, 3, 4"):
+        agnews.read(tmp_path, 3)
+
+
+def test_labelled_text_as_symbols(tmp_path):
+    """From the folder to files; subwords give the text back in lower case, characters as it was."""
+    write_reviews(tmp_path / "aclImdb")
+    words = ["dataset", "imdb", str(tmp_path / "aclImdb"), "--valid", "4"]
+    assert cli.main([*words, "--level", "characters", "--output-dir", str(tmp_path / "chars")]) == 0
+    assert cli.main([*words, "--level", "subword", "--size", "40", "--output-dir", str(tmp_path / "units")]) == 0
+    for part in ("chars", "units"):
+        assert lines(tmp_path / part / "test.label") == ["neg"] * 4 + ["pos"] * 4
+    first = lines(tmp_path / "chars" / "test.input0")[0]
+    assert first.replace(" ", "").replace(labelled.BLANK, " ") == "A neg film, number 0\u2026"
+    assert all(len(symbol) == 1 for symbol in first.split())
+    units = lines(tmp_path / "units" / "test.input0")[0].replace(" ", "").replace(labelled.BLANK, " ").strip()
+    assert units == "a neg film, number 0..."  # NFKC
+    assert {path.name for path in (tmp_path / "units").iterdir()} >= {"sentencepiece.model", "train.input0"}
+    with pytest.raises(DatasetError, match="test: a text is empty"):
+        labelled.write({"test": [labelled.Example("", "x")]}, "characters", 1, 1, tmp_path / "none")
+
+
+def email(body, subject, more=""):
+    return f"{body}\n\n@subject\n{subject}{more}"
+
+
+def test_aeslc(tmp_path):
+    for part in aeslc.SPLITS.values():
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "b.subject").write_text(email("Dear all,\nplease  come.", "Lunch", "\n\n@ann0\nfood\n"))
+        (tmp_path / part / "a.subject").write_text(email("Hello.", "Hi there"))
+    found = {name: list(pairs) for name, pairs in aeslc.read(tmp_path).items()}
+    assert found["test"] == [("Hello.", "Hi there"), ("Dear all, please come.", "Lunch")]
+    for text, message in (
+        ("Hello.", "must have a line @subject"),
+        (email("x", "", "@ann0\ny"), "a body and a subject"),
+    ):
+        (tmp_path / "dev" / "a.subject").write_text(text)
+        with pytest.raises(DatasetError, match=rf"a\.subject: .*{message}"):
+            list(aeslc.read(tmp_path)["valid"])
+    with pytest.raises(DatasetError, match="no such folder, or no e-mail"):
+        list(aeslc.read(tmp_path / "none")["test"])
+
+
+def write_stories(folder):
+    """Two stories of CNN's, one of the Daily Mail's, in lists as See et al. published them."""
+    stories = {"http://cnn/1": "cnn", "http://cnn/2": "cnn", "http://dm/1": "dailymail"}
+    for address, kind in stories.items():
+        path = folder / kind / "stories" / f"{hashlib.sha1(address.encode()).hexdigest()}.story"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'(CNN) -- It rained\n\nIt did.\n\n@highlight\n\nRain at {address}\n\n@highlight\n\n"Wet"\n')
+    for part, address in zip(("train", "val", "test"), stories, strict=True):
+        (folder / f"all_{part}.txt").write_text(f"{address}\n")
+    return [folder / kind / "stories" for kind in ("cnn", "dailymail")]
+
+
+def test_cnndm_as_see_et_al_made_it(tmp_path):
+    folders = write_stories(tmp_path)
+    found = {name: list(pairs) for name, pairs in cnndm.read(folders, tmp_path).items()}
+    assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 . "Wet"')]
+    assert found["test"][0].target.startswith("Rain at http://dm/1")
+    with pytest.raises(DatasetError, match="the story of http://dm/1: not in"):
+        list(cnndm.read(folders[:1], tmp_path)["test"])
+    (tmp_path / "all_val.txt").write_text("")
+    with pytest.raises(DatasetError, match=r"all_val\.txt: holds no addresses"):
+        list(cnndm.read(folders, tmp_path)["valid"])
+
+
+M2 = """S This are a test .
+A 1 2|||SVA|||is|||REQUIRED|||-NONE-|||0
+A 2 2|||Wci|||only|||REQUIRED|||-NONE-|||0
+A 4 5|||Mec|||!||.|||REQUIRED|||-NONE-|||0
+A 1 2|||SVA|||was|||REQUIRED|||-NONE-|||1
+
+S Fine .
+A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||0
+
+S Too many the words .
+A 2 3|||ArtOrDet||||||REQUIRED|||-NONE-|||0
+"""
+
+
+def test_edits_of_an_m2_file_are_made(tmp_path):
+    (tmp_path / "x.m2").write_text(M2)
+    found = [pair.target for pair in gec.read_m2(tmp_path / "x.m2")]
+    assert found == ["This is only a test !", "Fine .", "Too many words ."]
+    assert next(gec.read_m2(tmp_path / "x.m2", annotator=1)).target == "This was a test ."
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("S a\nA 0 2|||X|||b|||R|||-|||0\n", "line 2: edit 0 2 of a sentence of 1 tokens"),
+        ("S a\nA 0|||X\n", "line 2: must be A START END"),
+        ("A 0 1|||X|||b|||R|||-|||0\n", "line 1: must be S of a sentence"),
+        ("hello\n", "line 1: must be S of a sentence"),
+    ],
+)
+def test_what_is_wrong_with_an_m2_file_is_named(tmp_path, text, message):
+    (tmp_path / "x.m2").write_text(text)
+    with pytest.raises(gec.GecError, match=rf"x\.m2: {message}"):
+        list(gec.read_m2(tmp_path / "x.m2"))
+
+
+def test_learners_corpora(tmp_path, capsys):
+    """Pairs without errors are left out; validation is held out of NUCLE, and is not trained on."""
+    for name in ("nucle.m2", "lang8.m2"):
+        rows = [f"S {name} {i} are\nA 2 3|||V|||is|||R|||-|||0\n\n" for i in range(6)]
+        (tmp_path / name).write_text("".join([*rows, "S fine .\n\n"]))
+    found = {name: list(pairs) for name, pairs in gec.published(tmp_path).items()}
+    assert [pair.source for pair in found["valid"]] == [f"nucle.m2 {i} are" for i in (1, 3, 5)]
+    assert len(found["train"]) == 9 and not set(found["train"]) & set(found["valid"])
+    assert "nucle.m2: 7 sentences, 6 with errors" in capsys.readouterr().err
+    (tmp_path / "nucle.m2").unlink()
+    with pytest.raises(gec.GecError, match=r"no M2 file of NUCLE; there are: lang8\.m2"):
+        gec.published(tmp_path)
+
+
+# Generated errors
+
+
+def test_tokens_are_those_of_the_treebank():
+    text = "I don't think it's \u201cgood\u201d at 5 o'clock, e.g. for 1,000 of Mr. Smith's so-called friends..."
+    found = errors.tokenise(text)
+    assert " ".join(found) == (
+        "I do n't think it 's \" good \" at 5 o'clock , e.g. for 1,000 of Mr. Smith 's so-called friends ..."
+    )
+
+
+@pytest.fixture(scope="module")
+def corrupter():
+    words = """the walk walks walked walking dog dogs they he she run runs bus buses city cities try tries tried"""
+    forms = errors.Forms(Counter(dict.fromkeys(words.split(), 5)))
+    return lambda seed=1, rate=0.5: errors.Corrupter(forms, seed, rate)
+
+
+def test_other_forms_come_from_the_words_of_the_text(corrupter):
+    forms = corrupter().forms
+    assert forms.nouns["dog"] == {"dogs"} and forms.nouns["buses"] == {"bus"} and forms.nouns["cities"] == {"city"}
+    assert forms.verbs["walk"] == {"walks", "walked", "walking"} and {"tried", "tries"} <= forms.verbs["try"]
+    assert "went" in forms.verbs["go"] and "children" in forms.nouns["child"]
+    assert "cat" not in forms.nouns, "of words that are not in the text nothing is known"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "place", "kind", "valid"),
+    [
+        ("He saw the dog", 2, "article", {"a dog", "an dog", "dog"}),
+        ("We go to it", 2, "preposition", {f"{word} it" for word in errors.PREPOSITIONS} | {"it"}),
+        ("The dog ran", 1, "number", {"dogs ran"}),
+        ("They walk on", 1, "verb", {f"{word} on" for word in ("walks", "walked", "walking")}),
+    ],
+)
+def test_errors_are_of_the_kind_that_a_word_allows(corrupter, sentence, place, kind, valid):
+    tokens, maker = sentence.split(), corrupter()
+    assert kind in maker._possible(tokens, place)
+    for _ in range(30):
+        found = getattr(maker, f"_{kind}")(tokens, place) + tokens[place + 1 :]
+        assert " ".join(found) in valid and found != tokens[place:]
+
+
+def test_a_word_is_misspelt_by_one_letter(corrupter):
+    maker = corrupter()
+    for _ in range(50):
+        (found,) = maker._spelling(["walking"], 0)
+        assert abs(len(found) - 7) <= 1 and found[0] == "w" and found != "walking"
+
+
+def test_a_seed_makes_the_same_errors_everywhere(corrupter):
+    sentences = [errors.tokenise(text) for text in ("They walk the dog to the city.", "He tries the buses.") * 20]
+    first, again, other = ([list(map(make.corrupt, sentences)) for make in [corrupter(seed)]] for seed in (3, 3, 4))
+    assert first == again != other
+    assert list(map(corrupter(rate=0.0).corrupt, sentences)) == sentences
+
+
+def test_the_rate_says_how_many_words_are_wrong(corrupter):
+    maker = corrupter(rate=0.1)
+    tokens = ["They", "walk", "the", "dog", "to", "the", "city"] * 2000
+    maker.corrupt(tokens)
+    # Every word but "They" allows an error; that now and then is none, as of a letter that is doubled twice.
+    assert 0.08 * len(tokens) * 6 / 7 < maker.made.total() < 0.12 * len(tokens)
+    assert set(maker.made) == set(errors.KINDS)
+
+
+def test_pairs_of_generated_errors(tmp_path, capsys):
+    rng = random.Random(0)
+    who, what = ("The dog", "They", "A man", "Their child"), ("walked to the shop.", "has seen a film.", "goes home.")
+    (tmp_path / "clean").write_text("".join(f"{rng.choice(who)} {rng.choice(what)}\n" for _ in range(40)))
+    for split in ("dev", "test"):
+        (tmp_path / split).mkdir()
+        for name in ("src", *(f"ref{i}" for i in range(4))):
+            (tmp_path / split / f"{split}.{name}").write_text("One .\nTwo .\n")
+    (tmp_path / "gold.m2").write_text(M2)
+    words = ["dataset", "gec", "--jfleg", str(tmp_path), "--conll14", str(tmp_path / "gold.m2")]
+    out = tmp_path / "out"
+    assert cli.main([*words, "--clean", str(tmp_path / "clean"), "--sentences", "30", "--output-dir", str(out)]) == 0
+    assert "30 sentences, errors: " in capsys.readouterr().err
+    sources, targets = lines(out / "train.source"), lines(out / "train.target")
+    assert len(sources) == len(targets) == 30 and 0 < sum(a != b for a, b in zip(sources, targets, strict=True)) < 30
+    assert len(lines(out / "valid.source")) == 8 and lines(out / "jfleg.ref3") == ["One .", "Two ."]
+    assert (out / "conll14.m2").read_text() == M2 and lines(out / "conll14.source")[1] == "Fine ."
+    for more, message in (([], "one of --m2 DIR and --clean FILE"), (["--clean", "x", "--rate", "1"], "--rate 1.0")):
+        assert cli.main([*words, *more, "--output-dir", str(out)]) == 1
+        assert message in capsys.readouterr().err
+    (tmp_path / "test" / "test.ref2").write_text("One .\n")
+    with pytest.raises(OdeTransformerError, match="2 sentences, 1 corrections of ref2"):
+        gec.jfleg(tmp_path, "test")

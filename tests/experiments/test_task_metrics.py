@@ -1,0 +1,384 @@
+"""Metrics of the papers' other tasks are those of official programs, and systems are compared by them."""
+
+import contextlib
+import io
+import json
+import os
+import runpy
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+
+from ode_transformer import checkpoints, standalone
+from ode_transformer.experiments import cli, recipes, significance
+from ode_transformer.experiments.classify import ClassifyError, classify
+from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, gleu, m2, rouge
+from ode_transformer.experiments.tasks.task import Scored
+from tests.helpers import configure
+
+SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
+REFERENCES = [
+    ["He goes to school .", "They have a dog .", "It is fine .", "a b c d e f g"],
+    ["He went to school .", "They have dogs .", "It is fine .", "a b c d e g"],
+]
+
+
+def generated(path: Path, hypotheses: list[str]) -> Path:
+    """What fairseq-generate leaves of these."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [f"T-{i}\tx\nH-{i}\t-0.1\t{line}\n" for i, line in enumerate(hypotheses)]
+    path.write_text("".join([*rows, "Generate test with beam=5: BLEU4 = 0\n"]))
+    return path
+
+
+# GLEU
+
+
+def test_gleu_of_what_can_be_counted_by_hand():
+    """One sentence, one reference: an n-gram of the source that the reference has not counts against it."""
+    (row,) = gleu.counts(["a b d"], ["a b c"], [["a b e"]])
+    assert row.tolist() == [[3, 3, 2, 3, 1, 2, 0, 1, 0, 0]]
+    (row,) = gleu.counts(["a b c"], ["a b c"], [["a b e"]])
+    assert row.tolist() == [[3, 3, 1, 3, 0, 2, 0, 1, 0, 0]], "c is the source's, and wrong"
+    assert gleu.take(*[["a b c d e"]] * 2, [["a b c d e"]] * 2)["line"] == ["1.000000", "0.000000", "(1.000,1.000)"]
+
+
+def jfleg(tmp_path_factory) -> Path:
+    """The real JFLEG with its own script, where it is."""
+    data = Path(os.environ.get("ODE_TRANSFORMER_DATA", ""))
+    if (data / "gec" / "jfleg").is_dir():
+        return data / "gec" / "jfleg"
+    if not (data / "gec.tar.xz").is_file():
+        pytest.skip("ODE_TRANSFORMER_DATA holds no gec")
+    folder = tmp_path_factory.mktemp("gec")
+    with tarfile.open(data / "gec.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "gec" / "jfleg"
+
+
+@pytest.mark.parametrize("hypothesis", ["src", "spellchecked.src", pytest.param("ref1", marks=pytest.mark.full)])
+def test_gleu_is_that_of_jflegs_own_script_to_the_last_digit(tmp_path_factory, monkeypatch, hypothesis):
+    """On what is shipped with it: the sentences as they are, after a spelling checker, and a person's corrections."""
+    pytest.importorskip("scipy", reason="of that script")
+    folder = jfleg(tmp_path_factory)
+    sources, references = ["dev/dev.src"], [f"dev/dev.ref{i}" for i in range(4)]
+    words = ["-r", *references, "-s", *sources, "--hyp", f"dev/dev.{hypothesis}"]
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["gleu.py", *words])
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        runpy.run_path("eval/gleu.py", run_name="__main__")
+    texts = [Path(name).read_text().split("\n")[:-1] for name in (*sources, f"dev/dev.{hypothesis}", *references)]
+    found = gleu.take(texts[0], texts[1], texts[2:])
+    assert str([found["line"]]) == out.getvalue().split("\n")[1]
+    assert f"{found['gleu'] / 100:f}" == found["line"][0]
+
+
+# MaxMatch and ERRANT
+
+M2_SAYS = "Precision   : 0.6667\nRecall      : 0.4000\nF_0.5       : 0.5882\n"
+ERRANT_SAYS = """
+=========== Span-Based Correction ============
+TP\tFP\tFN\tPrec\tRec\tF0.5
+1050\t1000\t2000\t0.5122\t0.3443\t0.4667
+==============================================
+"""
+
+
+def test_what_the_programs_print_is_read():
+    assert m2.parse_max_match(M2_SAYS) == pytest.approx({"precision": 66.67, "recall": 40.0, "f": 58.82})
+    assert m2.parse_errant(ERRANT_SAYS) == pytest.approx({"precision": 51.22, "recall": 34.43, "f": 46.67})
+    for parse in (m2.parse_max_match, m2.parse_errant):
+        with pytest.raises(m2.M2Error, match="printed no"):
+            parse("Traceback")
+
+
+def program(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.full
+def test_the_official_scorer_is_called(tmp_path, monkeypatch):
+    """It is given the corrections and the gold file, in this order, and no more."""
+    gold = tmp_path / "gold.m2"
+    said = f'[ "$#" = 2 ] && [ "$2" = {gold} ] && grep -qx fine "$1" && printf "{M2_SAYS}"'.replace("\n", "\\n")
+    monkeypatch.setenv("M2SCORER", str(program(tmp_path / "m2scorer", said)))
+    assert m2.max_match(["fine"], str(gold))["f"] == pytest.approx(58.82)
+    with pytest.raises(m2.M2Error, match="ended with status 1"):
+        m2.max_match(["wrong"], str(gold))
+    monkeypatch.setenv("M2SCORER", str(tmp_path / "none"))
+    with pytest.raises(m2.M2Error, match=r"M2SCORER=.*none: no such file"):
+        m2.scorer()
+    monkeypatch.delenv("M2SCORER")
+    with pytest.raises(m2.M2Error, match="needs M2SCORER"):
+        m2.max_match(["fine"], str(gold))
+
+
+def test_errant_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(m2.shutil, "which", lambda name: None)
+    with pytest.raises(m2.M2Error, match=r"pip install 'ode-transformer\[errant\]', and python -m spacy download"):
+        m2.errant(["a"], ["a"], "gold.m2")
+
+
+def test_types_of_edits(tmp_path):
+    path = tmp_path / "x.m2"
+    path.write_text("S a b\nA 0 1|||Nn|||c|||R|||-|||0\nA 0 1|||Vt|||c|||R|||-|||1\nA -1 -1|||noop|||-|||R|||-|||0\n\n")
+    assert m2.types(str(path)) == {"Nn": 1} and m2.types(str(path), annotator=1) == {"Vt": 1}
+    path.write_text("a\n")
+    with pytest.raises(m2.M2Error, match="must be an M2 file"):
+        m2.types(str(path))
+
+
+def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("M2SCORER", raising=False)
+    monkeypatch.setattr(m2.shutil, "which", lambda name: None)
+    out = generated(tmp_path / "out.txt", REFERENCES[0])
+    names = {"source": SOURCES, "ref0": REFERENCES[0], "ref1": REFERENCES[1]}
+    for name, texts in names.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in texts))
+    words = ["score", "--corrections", str(out), "--source", str(tmp_path / "source")]
+    both = [str(tmp_path / "ref0"), str(tmp_path / "ref1")]
+    assert cli.main([*words, "--references", *both, "--output", str(tmp_path / "s.json")]) == 0
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert found["sentences"] == 4 and found["changed"] == 3
+    assert found["gleu"] == gleu.take(SOURCES, REFERENCES[0], REFERENCES)
+    assert METRICS["gleu"].value(found) > METRICS["gleu"].value(found["source"])
+    assert "uncorrected" in capsys.readouterr().out
+    assert cli.main([*words, "--edits", str(tmp_path / "gold.m2")]) == 0
+    said = capsys.readouterr()
+    assert "M2SCORER is not set" in said.err and "errant_parallel" in said.err and "F0.5" not in said.out
+    for more, message in (([], "either --references"), (["--references", str(out)], "has 4 sentences")):
+        assert cli.main([*words, *more]) == 1 and message in capsys.readouterr().err
+    assert "m2" in METRICS and METRICS["m2_recall"].value({"m2": {"recall": 3.0}}) == 3.0
+
+
+# ROUGE
+
+
+def test_sentences_end_at_their_tokens():
+    assert rouge.sentences("it rained . he said &quot; no . &quot; then left !") == [
+        "it rained .",
+        'he said " no . "',
+        "then left !",
+    ]
+    assert rouge.lead("one . two . three .", 2) == "one . two ." and rouge.sentences("") == []
+
+
+def test_rouge_is_the_packages():
+    """Its own numbers, of the texts whose sentences stand in lines; ROUGE-1 of what can be counted by hand."""
+    scorer = pytest.importorskip("rouge_score.rouge_scorer", reason="pip install 'ode-transformer[rouge]'")
+    ours, theirs = "the cats sat . it rained .", "it rained . a cat sat on the mat ."
+    found = rouge.take([ours, theirs], [theirs, theirs])
+    expected = scorer.RougeScorer(list(rouge.KINDS), use_stemmer=True).score(
+        "it rained .\na cat sat on the mat .", "the cats sat .\nit rained ."
+    )
+    for kind in rouge.KINDS:
+        assert found[kind] == pytest.approx((100 * expected[kind].fmeasure + 100) / 2)
+    precision, recall = 5 / 5, 5 / 8  # the, cat (stemmed), sat, it, rained
+    assert found["rouge1"] == pytest.approx((100 * 2 * precision * recall / (precision + recall) + 100) / 2)
+    assert found["rougeLsum"] > found["rougeL"], "the order of sentences is no matter to the former"
+    assert "rouge-score" in found["signature"] and "Porter" in found["signature"]
+
+
+def test_scores_of_summaries(tmp_path, capsys):
+    pytest.importorskip("rouge_score", reason="pip install 'ode-transformer[rouge]'")
+    out = generated(tmp_path / "out.txt", ["a dog barks .", "rain"])
+    (tmp_path / "ref").write_text("a dog barks .\nsnow\n")
+    (tmp_path / "source").write_text("a dog barks . more of it .\nrain . snow .\n")
+    words = ["score", "--summaries", str(out), "--ref", str(tmp_path / "ref")]
+    more = ["--source", str(tmp_path / "source"), "--lead", "1", "--output", str(tmp_path / "s.json")]
+    assert cli.main([*words, *more]) == 0
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert METRICS["rouge1"].value(found) == METRICS["rougeL"].value(found) == 50.0
+    assert found["lead"]["rouge2"] == 50.0 and found["sentences"] == 2
+    assert cli.main([*words, "--lead", "1"]) == 1 and "--lead N needs --source" in capsys.readouterr().err
+    (tmp_path / "ref").write_text("one\n")
+    assert cli.main(words) == 1 and "has 2 summaries" in capsys.readouterr().err
+
+
+def test_without_the_package_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rouge_score", None)
+    monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
+    with pytest.raises(rouge.RougeError, match=r"pip install 'ode-transformer\[rouge\]'"):
+        rouge.each(["a"], ["a"])
+
+
+# Accuracy
+
+
+def test_accuracy_and_what_becomes_of_each_class():
+    """The identities that hold: of recalls, weighed by class, and of the matrix's sums."""
+    golds, taken = list("aaabbbbc"), list("aabbbbcb")
+    found = accuracy.take(golds, taken)
+    assert found["value"] == 100 * 5 / 8 and found["classes"] == ["a", "b", "c"]
+    assert found["confusion"] == [[2, 1, 0], [0, 3, 1], [0, 1, 0]]
+    report = found["report"]
+    assert sum(row["recall"] * row["examples"] for row in report.values()) / 8 == pytest.approx(found["value"])
+    assert report["b"] == {"precision": 60.0, "recall": 75.0, "f1": pytest.approx(200 / 3), "examples": 4}
+    assert report["c"]["precision"] == 0.0
+
+
+def test_predictions_that_are_none_are_named(tmp_path):
+    (tmp_path / "p.tsv").write_text("a\ta\t0.5\na\n")
+    with pytest.raises(accuracy.AccuracyError, match=r"p\.tsv: line 2"):
+        accuracy.read(str(tmp_path / "p.tsv"))
+
+
+LENGTHS = (3, 9, 5, 2, 7, 4)
+
+
+def write_labelled(folder: Path) -> Path:
+    """Binarised data of two classes, as fairseq-preprocess leaves it."""
+    rng = np.random.default_rng(0)
+    for part, symbols in (("input0", [f"w{i}" for i in range(12)]), ("label", ["neg", "pos"])):
+        (folder / part).mkdir(parents=True)
+        dictionary = Dictionary()
+        for symbol in symbols:
+            dictionary.add_symbol(symbol)
+        dictionary.save(str(folder / part / "dict.txt"))
+        builder = MMapIndexedDatasetBuilder(str(folder / part / "test.bin"), dtype=np.int32)
+        for i, length in enumerate(LENGTHS):
+            row = rng.integers(4, 16, length) if part == "input0" else [4 + i % 2]
+            builder.add_item(torch.IntTensor([*row, 2]))
+        builder.finalize(str(folder / part / "test.idx"))
+    return folder
+
+
+@pytest.fixture(scope="module", params=["transformer_small", "transevolve_small_randomff_2"])
+def trained(tmp_path_factory, request):
+    """A classifier's checkpoint, and data for it."""
+    folder = tmp_path_factory.mktemp("classifier")
+    values = {"encoder-embed-dim": 16, "encoder-ffn-embed-dim": 32, "encoder-attention-heads": 2}
+    cfg = configure(request.param, {**values, "max-positions": 6})
+    torch.manual_seed(0)
+    model = standalone.MODEL_REGISTRY[ARCH_MODEL_NAME_REGISTRY[request.param]].build_model(cfg, standalone.task(17))
+    model.register_classification_head(standalone.HEAD, 2)
+    state = {"cfg": {"model": dict(cfg)}, "args": None, "model": model.state_dict()}
+    checkpoints.save(state, folder / "average.pt")
+    return folder / "average.pt", write_labelled(folder / "data"), model.eval()
+
+
+def test_a_classifier_is_opened_as_it_was_trained(trained):
+    path, _, model = trained
+    opened = standalone.open_classifier(path)
+    tokens = torch.randint(4, 16, (3, 5), generator=torch.Generator().manual_seed(0))
+    args = (tokens, torch.full((3,), 5))
+    expected, found = (m(*args, classification_head_name=standalone.HEAD)[0] for m in (model, opened))
+    assert torch.equal(expected, found) and not opened.training
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_examples_are_classified_in_their_order_and_cut_at_the_longest(trained, batch_size):
+    path, data, model = trained
+    found = classify(standalone.open_classifier(path), data, "test", batch_size)
+    assert [gold for gold, _, _ in found] == ["neg", "pos"] * 3
+    rng = np.random.default_rng(0)
+    for length, (_, taken, probability) in zip(LENGTHS, found, strict=True):
+        tokens = torch.tensor([[*rng.integers(4, 16, length), 2][:6]])
+        scores = model(tokens, torch.tensor([tokens.size(1)]), classification_head_name=standalone.HEAD)[0].softmax(-1)
+        assert probability == pytest.approx(float(scores.max()), abs=1e-5)
+        assert taken == ("neg", "pos")[int(scores.argmax())]
+
+
+def test_classification_from_a_checkpoint_to_a_picture(trained, tmp_path, capsys):
+    path, data, _ = trained
+    predictions, scores = tmp_path / "test.tsv", tmp_path / "test.json"
+    words = ["classify", str(path), "--data", str(data), "--output", str(predictions), "--cpu"]
+    assert cli.main(words) == 0
+    assert cli.main(["score", "--predictions", str(predictions), "--output", str(scores)]) == 0
+    assert "precision" in capsys.readouterr().out
+    record = {"scores": {"imdb_test": json.loads(scores.read_text())}}
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    picture = tmp_path / "confusion.svg"
+    assert cli.main(["plot", "confusion", str(tmp_path / "record.json"), "--output", str(picture)]) == 0
+    assert picture.stat().st_size > 5000
+    with pytest.raises(SystemExit, match="no record of a classifier's x"):
+        cli.main(["plot", "confusion", str(tmp_path / "record.json"), "--of", "x", "--output", str(picture)])
+    with pytest.raises(ClassifyError, match="has no subset none"):
+        classify(standalone.open_classifier(path), data, "none", 1)
+
+
+def test_a_translator_is_no_classifier(trained, tmp_path):
+    path, _, _ = trained
+    state = checkpoints.load(path)
+    state["model"] = {name: tensor for name, tensor in state["model"].items() if "heads" not in name}
+    checkpoints.save(state, tmp_path / "x.pt")
+    with pytest.raises(checkpoints.CheckpointError, match="must be of a classifier"):
+        standalone.open_classifier(tmp_path / "x.pt")
+
+
+def test_edits_by_type_as_a_picture(tmp_path):
+    for name, kinds in (("gold", ("Nn", "Vt", "Nn")), ("ours", ("Vt",))):
+        rows = [f"A 0 1|||{kind}|||c|||R|||-|||0\n" for kind in kinds]
+        (tmp_path / f"{name}.m2").write_text("".join(["S a b\n", *rows]))
+    files = [str(tmp_path / f"{name}.m2") for name in ("gold", "ours")]
+    assert cli.main(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")]) == 0
+    assert (tmp_path / "x.svg").stat().st_size > 5000
+    (tmp_path / "ours.m2").write_text("no\n")
+    with pytest.raises(SystemExit, match="must be an M2 file"):
+        cli.main(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")])
+
+
+# Comparisons
+
+
+def scored(values) -> Scored:
+    units = np.array([[value, 1.0] for value in values])
+    return Scored("accuracy", "", units, lambda sums: sums[0] / sums[1], None)
+
+
+@pytest.mark.parametrize("test", significance.TESTS)
+def test_p_is_small_for_what_differs_and_for_nothing_else(test):
+    rng = np.random.default_rng(0)
+    base = rng.random(300)
+    better, noise = base + 0.3 * rng.random(300), base + 0.5 * rng.standard_normal(300)
+    assert significance.p_value(scored(base), scored(better), test, 200) == pytest.approx(1 / 201)
+    assert significance.p_value(scored(base), scored(noise), test, 200) > 0.02
+    assert significance.p_value(scored(base), scored(base), test, 200) == 1.0
+    assert significance.p_value(scored(base), scored(better), test, 50, seed=1) == significance.p_value(
+        scored(base), scored(better), test, 50, seed=2
+    )
+
+
+def test_the_p_of_a_few_sentences_is_that_of_all_exchanges():
+    """Randomisation of four sentences: 2 of 16 exchanges differ as much as the systems do."""
+    a, b = scored([0, 0, 0, 0]), scored([1, 1, 1, 1])
+    assert significance.p_value(a, b, "randomisation", 4000) == pytest.approx(2 / 16, abs=0.02)
+
+
+def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    loaded = {name: recipes.load(name, seed=1) for name in ("imdb/transformer", "imdb/fullff-1")}
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    for share, recipe in zip((0.6, 0.9), loaded.values(), strict=True):
+        run = tmp_path / recipes.default_run_dir(recipe)
+        for subset in recipe.subsets:
+            (run / "validate").mkdir(parents=True, exist_ok=True)
+            rows = [f"pos\t{'pos' if rng.random() < share else 'neg'}\t0.9\n" for _ in range(100)]
+            (run / "validate" / f"{subset}.tsv").write_text("".join(rows))
+    monkeypatch.setattr(significance, "_precision", lambda one: "fp32")
+    monkeypatch.setattr(significance.runs, "versions", dict)
+    systems = [significance.system(recipe) for recipe in loaded.values()]
+    found = significance.compare(systems[0], systems[1:], samples=100)
+    values = found["test_sets"]["imdb_test"]
+    assert found["metric"] == "accuracy" and values["imdb/transformer"]["p_value"] is None
+    assert values["imdb/fullff-1"]["value"] > values["imdb/transformer"]["value"]
+    assert values["imdb/fullff-1"]["p_value"] < 0.05
+    other = tmp_path / recipes.default_run_dir(loaded["imdb/fullff-1"]) / "validate" / "test.tsv"
+    other.write_text(other.read_text().replace("pos\t", "neg\t", 1))
+    with pytest.raises(significance.SignificanceError, match="has other references of imdb_test"):
+        significance.compare(systems[0], systems[1:])
+
+
+def test_scores_that_are_asked_for_alone(capsys):
+    assert cli.main(["score", "--corrections", "x"]) == 1 and "--source FILE" in capsys.readouterr().err
+    assert corrections.report({"sentences": 1, "changed": 0, "source": {}}).startswith("sentences: 1")
