@@ -150,8 +150,8 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     for reader in _READERS:  # the task said it, perhaps
         if (table := state["model"].get(f"{reader}.embed_positions.weight")) is not None and "max_positions" in known:
             options["max_positions"] = len(table) - 2
-    # What was read from a file of embeddings is in the checkpoint; heads are a task's; nothing is trained here.
-    idle = {"encoder_embed_path": None, "decoder_embed_path": None, "freeze": None, "load_checkpoint_heads": False}
+    # What was read from a file of embeddings is in the checkpoint, and so are heads, which tasks add.
+    idle = {"encoder_embed_path": None, "decoder_embed_path": None, "freeze": None, "load_checkpoint_heads": ours}
     return model, options | {k: v for k, v in idle.items() if k in known}
 
 
@@ -179,7 +179,7 @@ def stock_options(model: str, options: dict[str, Any]) -> dict[str, Any]:
 def open_state(state: dict[str, Any], path: str | Path) -> nn.Module:
     """The encoder-decoder or masked language model that a loaded checkpoint holds, in training mode.
 
-    Classification heads are left out.
+    Classification heads of a stock model are left out.
 
     Raises:
         CheckpointError: as of :func:`open_model`.

@@ -37,5 +37,7 @@ METRICS = {
         Metric("chrf", "chrF2", "score"),
         Metric("perplexity", "perplexity", "value", lower_is_better=True),
         Metric("accuracy", "accuracy", "value"),
+        *(Metric(name, label, "value") for name, label in (("matthews", "Matthews"), ("f1", "F1"))),
+        *(Metric(name, label, "value") for name, label in (("pearson", "Pearson"), ("spearman", "Spearman"))),
     )
 }

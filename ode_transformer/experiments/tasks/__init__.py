@@ -1,9 +1,16 @@
 """Tasks: what a recipe trains a model for. One file each says its flags, its steps after averaging, and its metrics."""
 
-from . import classification, language_modeling, masked_language_modeling, translation
+from . import classification, glue, language_modeling, masked_language_modeling, masked_lm_pairs, translation
 from .task import Task
 
 TASKS: dict[str, Task] = {
     task.name: task
-    for task in (translation.TASK, language_modeling.TASK, classification.TASK, masked_language_modeling.TASK)
+    for task in (
+        translation.TASK,
+        language_modeling.TASK,
+        classification.TASK,
+        masked_language_modeling.TASK,
+        masked_lm_pairs.TASK,
+        glue.TASK,
+    )
 }
