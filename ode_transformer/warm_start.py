@@ -33,7 +33,7 @@ from fairseq.models import MODEL_REGISTRY
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from . import checkpoints
+from . import checkpoints, hugging_face
 from .checkpoints import CheckpointError
 from .config import PRESETS, FlatTransformerConfig, add_flags, resolve, switch
 from .models.masked_lm import MaskedLanguageModel
@@ -89,7 +89,7 @@ def warm_start(
     Transformer (norms, sharing of embeddings, dropout) are taken from it unless ``flags`` say otherwise.
 
     Args:
-        source: a checkpoint of fairseq's Transformer or RoBERTa, of any age.
+        source: a checkpoint of fairseq's Transformer or RoBERTa, of any age; or a RoBERTa's ``model.safetensors``.
         output: the file to write.
         arch: one of our architectures.
         flags: flags of fairseq-train, as on its command line; those of the model are heeded.
@@ -105,7 +105,7 @@ def warm_start(
         raise CheckpointError(f"--dynamics-scale {dynamics_scale}: must be a number, 0 or more")
     if Path(output).resolve() == Path(source).resolve():
         raise CheckpointError(f"--output {output}: must not be the checkpoint itself")
-    state = checkpoints.load(source)
+    state = (hugging_face if Path(source).suffix == ".safetensors" else checkpoints).load(source)
     stock, options = _options(state, source)
     sizes = symbols(state, source)
     if data is not None:
@@ -383,7 +383,9 @@ def _state(state: dict, model_name: str, values: dict, after: nn.Module, source:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer warm-start``; what follows ``--`` are ``flags``."""
     parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
-    parser.add_argument("checkpoint", help="of a Transformer or RoBERTa of stock fairseq, of any age")
+    parser.add_argument(
+        "checkpoint", help="of a Transformer or RoBERTa of stock fairseq, of any age, or model.safetensors"
+    )
     parser.add_argument("--arch", required=True, help="one of our architectures, of the checkpoint's size")
     parser.add_argument(
         "--output", required=True, help="the file to write, for --finetune-from-model or --restore-file"

@@ -1,12 +1,14 @@
 """Warm start from RoBERTa: equal to stock fairseq's logits, from checkpoints of every age; strangers' are refused."""
 
 import argparse
+import json
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.models import build_model
 
+from ode_transformer import hugging_face
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.standalone import open_model
 from ode_transformer.warm_start import warm_start
@@ -201,3 +203,72 @@ def test_a_strangers_checkpoint_runs_nothing_and_is_named(tmp_path, change, reas
         warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
     assert str(tmp_path / "stock.pt") in str(error.value)
     assert [p.name for p in tmp_path.iterdir()] == ["stock.pt"]
+
+
+# The layout of Hugging Face's library
+
+
+def as_safetensors(folder, m, dtype="F32", **config):
+    """A model of fairseq's as ``model.safetensors`` and ``config.json``."""
+    names = {ours: theirs for theirs, ours in hugging_face._TOP.items()}
+    layers = {ours: theirs for theirs, ours in hugging_face._LAYER.items()}
+    tensors = {"roberta.embeddings.token_type_embeddings.weight": torch.full((1, 16), 0.25)}
+    for name, tensor in m.state_dict().items():
+        name = name.removeprefix("encoder.")
+        if name in ("lm_head.weight", "sentence_encoder.version"):
+            continue
+        stem, _, part = name.rpartition(".")
+        if name.startswith("sentence_encoder.layers."):
+            _, _, number, rest = stem.split(".", 3)
+            new = f"roberta.encoder.layer.{number}.{layers[rest]}.{part}"
+        else:
+            new = names.get(name) or f"{names[stem]}.{part}"
+        # The embedding of the kind of token is added at every position.
+        tensors[new] = tensor - 0.25 if name.endswith("embed_positions.weight") else tensor
+    header, body = {"__metadata__": {"format": "pt"}}, b""
+    for name, tensor in tensors.items():
+        data = tensor.to(hugging_face._TYPES[dtype]).contiguous().view(torch.uint8).numpy().tobytes()
+        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body)
+    config = {
+        "model_type": "roberta", "num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 24,
+        "num_attention_heads": 2, "hidden_act": "gelu", "pad_token_id": 1, "layer_norm_eps": 1e-5,
+        "max_position_embeddings": 22, "architectures": ["RobertaForMaskedLM"], **config,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder / "model.safetensors"
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("F32", 1e-6), ("F16", 0.02), ("BF16", 0.1)])
+def test_safetensors(tmp_path, dtype, tolerance):
+    m = stock(tmp_path / "stock.pt")
+    path = as_safetensors(tmp_path, m, dtype)
+    report = warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
+    assert report.difference < 1e-6
+    assert difference(m, tmp_path / "out.pt") < tolerance
+
+
+@pytest.mark.parametrize(
+    ("change", "config", "reason"),
+    [
+        (lambda data: data[: len(data) // 2], {}, "does not fit its bytes"),
+        (lambda data: data[:5], {}, "is no safetensors file, or cut short"),
+        (lambda data: (2**40).to_bytes(8, "little") + data[8:], {}, "is no safetensors file, or cut short"),
+        (lambda data: data.replace(b'"F32"', b'"I64"'), {}, "is of type I64: must be one of F32, F16, BF16"),
+        (lambda data: data.replace(b'"shape"', b'"shepe"'), {}, "its header cannot be read"),
+        (lambda data: data.replace(b"lm_head.bias", b"lm_tail.bias"), {}, "lm_tail.bias is no tensor of a RoBERTa"),
+        (lambda data: data, {"model_type": "bert"}, "config.json: model_type is 'bert', must be 'roberta'"),
+        (lambda data: data, {"layer_norm_eps": 1e-12}, "layer_norm_eps is 1e-12, must be 1e-05"),
+        (lambda data: data, {"num_hidden_layers": 10**9}, "encoder_layers is 1000000000, more than its"),
+        (lambda data: data, {"intermediate_size": 10**9}, "smaller than the model"),
+        (lambda data: data, {"hidden_act": "__import__('os')"}, "cannot be built as a RoBERTa"),
+    ],
+)
+def test_safetensors_that_are_damaged_or_of_another_model_are_named(tmp_path, change, config, reason):
+    path = as_safetensors(tmp_path, stock(tmp_path / "stock.pt"), **config)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=reason):
+        warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
+    assert not (tmp_path / "out.pt").exists()

@@ -209,7 +209,7 @@ PRECISION = {"macaron/": "fp32", "ode/": "fp16", "transevolve/": "fp32", "floate
 
 
 def test_a_row_says_in_which_precision_the_paper_trained():
-    """Spec sections 3.1 and 3.2; neither TransEvolve nor FLOATER says, but the instructions that it follows for GLUE."""
+    """Spec sections 3.1 and 3.2; TransEvolve and FLOATER do not say, the instructions that it follows for GLUE do."""
     for name in NAMES:
         family = next((family for family in PRECISION if name.startswith(family)), None)
         assert recipes.load(name).train.precision == PRECISION.get(family, "fp32"), name
