@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from ode_transformer.models.masked_lm import ARCHITECTURES
 from ode_transformer.next_sentence import MaskedLMPairsConfig, MaskedLMPairsCriterion, MaskedLMPairsTask
 from tests.helpers import USER_DIR, configure, dictionary, flags
+from tests.helpers import task as translation
 
 SMALL = {
     "encoder-embed-dim": 16, "encoder-ffn-embed-dim": 24, "encoder-attention-heads": 2, "encoder-layers": 2,
@@ -356,3 +357,26 @@ def test_text_without_documents_is_named(tmp_path):
     its_task = MaskedLMPairsTask.setup_task(MaskedLMPairsConfig(data=str(tmp_path / "data"), tokens_per_sample=20))
     with pytest.raises(ValueError, match="no document has two blocks"):
         its_task.load_dataset("train")
+
+
+# Options that other models have got with these
+
+
+def test_the_classifier_of_transevolves_work_takes_position_encoders():
+    sizes = {k: v for k, v in SMALL.items() if "encoder" in k} | {"max-positions": 20}
+    m = build_model(configure("transformer_small", {**sizes, "position-encoder": "floater"}), task())
+    m.register_classification_head("h", 3)
+    disturbed(m).eval()
+    x = tokens()[:, 1:]
+    together = m(x, classification_head_name="h")[0]
+    alone = m(x[1:2, :8], classification_head_name="h")[0]
+    torch.testing.assert_close(together[1:2], alone, atol=1e-5, rtol=0)
+    moved = m(x.flip(1).roll(-1, 1)[:1, 1:], classification_head_name="h")[0]  # other places, another class
+    assert not torch.allclose(moved, together[:1])
+
+
+@pytest.mark.parametrize("arch", ["macaron_tiny", "ode_transformer_lm_ptb_1l", "transformer_small"])
+def test_every_family_can_be_frozen_by_name(arch):
+    m = build_model(configure(arch, {"freeze": r"self_attn\.q_proj"}), translation())
+    frozen = [name for name, p in m.named_parameters() if not p.requires_grad]
+    assert frozen and all("self_attn.q_proj" in name for name in frozen)
