@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -25,9 +25,46 @@ from .checkpoints import CheckpointError
 from .config import EVALUATED, FlatTransformerConfig, literal
 from .files import sha256
 from .models.floater import FloaterConfig, FloaterModel
+from .models.masked_lm import MaskedLanguageModel, MaskedLanguageModelConfig
+from .models.transformer import SplitTransformerConfig, SplitTransformerModel
 
-STOCK = "transformer"
-"""The model that fairseq registers its own Transformer as."""
+
+class Stock(NamedTuple):
+    """A model of fairseq's own that can be opened: what it is called, and which of ours it is one of, and when."""
+
+    what: str
+    model: type  # of ours that it is built as
+    config: type
+    fixed: dict[str, Any]  # what makes that model this one
+    family: type  # of the models that it can become
+    sides: tuple[str, ...] = ("encoder", "decoder")
+
+
+STOCK = {
+    "transformer": Stock(
+        "a Transformer of stock fairseq",
+        FloaterModel,
+        FloaterConfig,
+        {"position_encoder": "none"},
+        SplitTransformerModel,
+    ),
+    "roberta": Stock(
+        "a RoBERTa of stock fairseq",
+        MaskedLanguageModel,
+        MaskedLanguageModelConfig,
+        {},
+        MaskedLanguageModel,
+        ("encoder",),
+    ),
+}
+"""The models of fairseq's own that can be opened, by the name that it registers them as."""
+
+_READERS = ("encoder.sentence_encoder", "decoder.sentence_encoder")  # of RoBERTa; the latter in its first years
+_OF_ROBERTA = {f.name for f in fields(MaskedLanguageModelConfig)} - {f.name for f in fields(SplitTransformerConfig)}
+_ROBERTAS_OWN = (
+    *("activation_fn", "encoder_learned_pos", "encoder_normalize_before", "layernorm_embedding", "no_scale_embedding"),
+    *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
+)
 
 _LEAST = 2**28  # elements that a model may have besides those of its file: tables of sinusoids, say
 
@@ -47,11 +84,14 @@ def task(source: int, target: Optional[int] = None) -> TranslationTask:
 
 
 def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
-    """Symbols of the source's and of the target's dictionary of a checkpoint.
+    """Symbols of the source's and of the target's dictionary of a checkpoint; of a masked language model its own twice.
 
     Raises:
-        CheckpointError: it is not of an encoder-decoder with embeddings.
+        CheckpointError: it is of neither an encoder-decoder with embeddings nor a masked language model.
     """
+    for reader in _READERS:
+        if (embeddings := state["model"].get(f"{reader}.embed_tokens.weight")) is not None:
+            return len(embeddings), len(embeddings)
     names = [f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
     if missing := [name for name in names if name not in state["model"]]:
         raise CheckpointError(f"{path}: holds no encoder-decoder: it has no {', '.join(missing)}")
@@ -77,7 +117,7 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     """Which model a checkpoint is of, and its options as plain values.
 
     Returns:
-        the registered name of a model of ours, or ``STOCK``; and the options that its flat configuration has.
+        the registered name of a model of ours, or one of ``STOCK``; and the options that its flat configuration has.
 
     Raises:
         CheckpointError: it holds no configuration of its model, is of an architecture that is neither ours nor the
@@ -89,11 +129,12 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     name = stored.get("_name") or stored.get("arch")
     model = ARCH_MODEL_NAME_REGISTRY.get(name, name) if isinstance(name, str) else None
     ours = getattr(MODEL_REGISTRY.get(model), "__module__", "").startswith(f"{__package__}.")
-    if not ours and model != STOCK:
-        raise CheckpointError(
-            f"{path}: is of architecture {_short(name)}; must be one of ours or a Transformer of stock fairseq"
-        )
+    if not ours and model not in STOCK:
+        kinds = ", ".join(stock.what for stock in STOCK.values())
+        raise CheckpointError(f"{path}: is of architecture {_short(name)}; must be one of ours, {kinds}")
     known = {f.name for f in fields(MODEL_DATACLASS_REGISTRY[model] if ours else FlatTransformerConfig)} - {"_name"}
+    if model == "roberta":
+        known |= _OF_ROBERTA - {"sentence_pairs"}
     if ours and not state.get("args") and (unknown := sorted(set(stored) - known - {"_name"})):
         raise CheckpointError(f"{path}: its model {model} has unknown options: {', '.join(unknown)[:200]}")
     options = {name: value for name, value in stored.items() if name in known}
@@ -106,8 +147,12 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
             raise CheckpointError(f"{path}: its option {name} is {value}, more than its {most} tensors")
     with named(str(path)):
         options |= {name: literal(name, options[name]) for name in EVALUATED if name in options}
-    # What was read from a file of embeddings is in the checkpoint.
-    return model, options | {k: None for k in ("encoder_embed_path", "decoder_embed_path") if k in known}
+    for reader in _READERS:  # the task said it, perhaps
+        if (table := state["model"].get(f"{reader}.embed_positions.weight")) is not None and "max_positions" in known:
+            options["max_positions"] = len(table) - 2
+    # What was read from a file of embeddings is in the checkpoint, and so are heads, which tasks add.
+    idle = {"encoder_embed_path": None, "decoder_embed_path": None, "freeze": None, "load_checkpoint_heads": ours}
+    return model, options | {k: v for k, v in idle.items() if k in known}
 
 
 def _short(value: Any) -> str:
@@ -119,9 +164,12 @@ def _elements(tensors: Any) -> int:
     return sum(tensor.numel() for tensor in tensors)
 
 
-def stock_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a stock Transformer, under the names of today."""
+def stock_options(model: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of one of ``STOCK``, under the names of today."""
     options = {name: value for name, value in options.items() if name != "arch"}
+    if model == "roberta":  # whose defaults some of our architectures do not have; years ago they were not stored
+        usual = MaskedLanguageModelConfig()
+        options = {name: getattr(usual, name) for name in _ROBERTAS_OWN} | options
     # The old name counts, as in fairseq, where the new one says nothing.
     if (old := options.pop("relu_dropout", 0)) and not options.get("activation_dropout"):
         options["activation_dropout"] = old
@@ -129,21 +177,25 @@ def stock_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_state(state: dict[str, Any], path: str | Path) -> nn.Module:
-    """The encoder-decoder that a loaded checkpoint holds, in training mode.
+    """The encoder-decoder or masked language model that a loaded checkpoint holds, in training mode.
+
+    Classification heads of a stock model are left out.
 
     Raises:
         CheckpointError: as :func:`open_model`.
     """
     model_name, options = model_options(state, path)
+    stock = STOCK.get(model_name)
     task_ = task(*symbols(state, path))
 
     def build() -> nn.Module:
-        if model_name == STOCK:
-            return FloaterModel.build_model(FloaterConfig(position_encoder="none", **stock_options(options)), task_)
+        if stock is not None:
+            config = stock.config(**stock.fixed, **stock_options(model_name, options))
+            return stock.model.build_model(config, task_)
         config = MODEL_DATACLASS_REGISTRY[model_name].from_namespace(argparse.Namespace(**options))
         return MODEL_REGISTRY[model_name].build_model(config, task_)
 
-    return _opened(build, state, path, "a Transformer of stock fairseq" if model_name == STOCK else model_name)
+    return _opened(build, state, path, stock.what if stock else model_name)
 
 
 def _opened(build: Callable[[], nn.Module], state: dict[str, Any], path: str | Path, kind: str) -> nn.Module:
@@ -160,8 +212,8 @@ def _opened(build: Callable[[], nn.Module], state: dict[str, Any], path: str | P
 
 
 def open_model(path: str | Path) -> nn.Module:
-    """The encoder-decoder of a checkpoint or bundle, in evaluation mode: of ours, or fairseq's own Transformer in our
-    layers.
+    """The encoder-decoder or masked language model of a checkpoint or bundle, in evaluation mode: of ours, or
+    fairseq's own Transformer or RoBERTa in our layers.
 
     Raises:
         CheckpointError: it cannot be read, is of another architecture, or does not fit the options that it holds.

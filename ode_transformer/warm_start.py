@@ -1,7 +1,7 @@
-"""Warm start: a checkpoint of one of our architectures that continues a trained Transformer of stock fairseq.
+"""Warm start: a checkpoint of one of our architectures that continues a trained Transformer or RoBERTa of stock fairseq.
 
-FLOATER's training begins with one (paper, section 3.3 and appendix B.2). Every tensor of the Transformer is copied to
-the new model; what the Transformer lacks is set so that nothing changes, where the mathematics allows it::
+FLOATER's training begins with one (paper, section 3.3 and appendices B.2 and B.3). Every tensor of the stock model is
+copied to the new model; what the stock model lacks is set so that nothing changes, where the mathematics allows it::
 
     FLOATER                       dynamics of zero (their last layer; --dynamics-scale leaves some)
     Runge-Kutta, scalars          weights (1, 0, ...), relative positions of zero, no history
@@ -33,17 +33,17 @@ from fairseq.models import MODEL_REGISTRY
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from . import checkpoints
+from . import checkpoints, hugging_face
 from .checkpoints import CheckpointError
 from .config import PRESETS, FlatTransformerConfig, add_flags, resolve, switch
-from .models.transformer import SplitTransformerModel
+from .models.masked_lm import MaskedLanguageModel
 from .modules.history import LearnableDense
 from .numerics.coefficients import Gates, Scalars
 from .numerics.flow import Flow
 from .numerics.splitting import get_splitting
-from .standalone import STOCK, check_dictionaries, model_options, named, open_state, stock_options, symbols, task
+from .standalone import STOCK, Stock, check_dictionaries, model_options, named, open_state, stock_options, symbols, task
 
-_SHAPE = tuple(f"{side}_{k}" for side in ("encoder", "decoder") for k in ("embed_dim", "attention_heads", "layers"))
+_SHAPE = ("embed_dim", "attention_heads", "layers")
 _INNER = ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim")
 _OPEN = 5.0  # of a gate before its activation: a sigmoid of 0.993
 _EQUAL = 1e-5  # of logits in double precision; fairseq's softmax is in single
@@ -83,13 +83,13 @@ def warm_start(
     approximate: bool = False,
     data: str | Path | None = None,
 ) -> Report:
-    """Write a checkpoint of ``arch`` that computes what a stock Transformer's checkpoint computes.
+    """Write a checkpoint of ``arch`` that computes what a checkpoint of a stock Transformer or RoBERTa computes.
 
     The optimizer and the counters start from zero. The architecture's sizes have to be the checkpoint's; other options
     of the stock Transformer (norms, sharing of embeddings, dropout) are taken from it unless ``flags`` say otherwise.
 
     Args:
-        source: a checkpoint of fairseq's Transformer, of any age.
+        source: a checkpoint of fairseq's Transformer or RoBERTa, of any age; or a RoBERTa's ``model.safetensors``.
         output: the file to write.
         arch: one of our architectures.
         flags: flags of fairseq-train, as on its command line; those of the model take effect.
@@ -98,20 +98,20 @@ def warm_start(
         data: binarised data whose dictionaries' sizes the checkpoint has to fit; of several with colons the first.
 
     Raises:
-        CheckpointError: the source cannot be read, is no stock Transformer, does not fit (which options or tensors), or
-            the result is not equal and ``approximate`` is not set. Nothing is written then.
+        CheckpointError: the source cannot be read, is no stock model of the architecture's kind, does not fit (which
+            options or tensors), or the result is not equal and ``approximate`` is not set. Nothing is written then.
     """
     if not (dynamics_scale >= 0 and math.isfinite(dynamics_scale)):
         raise CheckpointError(f"--dynamics-scale {dynamics_scale}: must be a number, 0 or more")
     if Path(output).resolve() == Path(source).resolve():
         raise CheckpointError(f"--output {output}: must not be the checkpoint itself")
-    state = checkpoints.load(source)
-    options = _options(state, source)
+    state = (hugging_face if Path(source).suffix == ".safetensors" else checkpoints).load(source)
+    stock, options = _options(state, source)
     sizes = symbols(state, source)
     if data is not None:
         _check_dictionaries(Path(str(data).split(":")[0]), state, sizes, source)
     task_, before = task(*sizes), open_state(state, source)
-    model_name, values, explicit = _target(arch, flags, options, source)
+    model_name, values, explicit = _target(arch, flags, stock, options, source)
     with torch.random.fork_rng(devices=[]), named(f"{source} cannot become {arch}"):
         torch.manual_seed(1)
         after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
@@ -132,7 +132,8 @@ def warm_start(
         rows = [(n, shape, f"new, x {dynamics_scale:g}" if n in dynamics else what) for n, shape, what in rows]
         difference = _difference(before, after, sizes)
     checkpoints.save(_state(state, model_name, values, after, source), output)
-    unused = [name for name in state["model"] if name.endswith("_float_tensor")]
+    left_out = r"(.*_float_tensor|classification_heads\..*)"
+    unused = [name for name in state["model"] if re.fullmatch(left_out, name)]
     return Report(rows, unused, difference, needed(arch, values))
 
 
@@ -155,15 +156,21 @@ def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
     return flags
 
 
-def _options(state: dict, source: Any) -> dict[str, Any]:
-    """The options of the stock Transformer that a checkpoint was trained with."""
+def _options(state: dict, source: Any) -> tuple[Stock, dict[str, Any]]:
+    """Which stock model a checkpoint is of, and the options that it was trained with."""
     model, options = model_options(state, source)
-    if model != STOCK:
-        raise CheckpointError(f"{source}: is {model}; must be a Transformer of stock fairseq")
-    return stock_options(options)
+    if model not in STOCK:
+        raise CheckpointError(f"{source}: is {model}; must be {' or '.join(stock.what for stock in STOCK.values())}")
+    return STOCK[model], stock_options(model, options)
 
 
 def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source: Any) -> None:
+    for path in (data / "dict.txt", data / "input0" / "dict.txt"):  # of one text, to which the task adds <mask>
+        if path.is_file():
+            check_dictionaries(source, data)
+            if (found := len(Dictionary.load(str(path))) + 1) != sizes[0]:
+                raise CheckpointError(f"{path}: has {found} symbols with <mask>, {source} was trained with {sizes[0]}")
+            return
     paths = sorted(data.glob("dict.*.txt"))
     if not data.is_dir() or not paths:
         raise CheckpointError(f"{data}: has no dictionary, dict.LANGUAGE.txt")
@@ -187,13 +194,15 @@ def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source:
             raise CheckpointError(f"{path}: has {found} symbols, {source} was trained with {size}")
 
 
-def _target(arch: str, flags: Sequence[str], options: dict, source: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def _target(
+    arch: str, flags: Sequence[str], stock: Stock, options: dict, source: Any
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """The model that an architecture is of, the value of every option, and the options that flags gave."""
     if arch not in PRESETS:
         raise CheckpointError(f"--arch {arch}: must be one of {', '.join(PRESETS)}")
     model_name, config_class, preset = PRESETS[arch]
-    if not issubclass(MODEL_REGISTRY[model_name], SplitTransformerModel):
-        raise CheckpointError(f"--arch {arch}: has no place for a Transformer's tensors")
+    if not issubclass(MODEL_REGISTRY[model_name], stock.family):
+        raise CheckpointError(f"--arch {arch}: has no place for the tensors of {source}, {stock.what}")
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, exit_on_error=False, allow_abbrev=False)
     add_flags(parser, config_class())
     try:
@@ -208,7 +217,7 @@ def _target(arch: str, flags: Sequence[str], options: dict, source: Any) -> tupl
     explicit = {k: v for k, v in vars(given).items() if v is not None}
     values = resolve(dict(preset) | explicit, config_class)
     halves = get_splitting(str(values["splitting"])).flows.count("G") == 2
-    for name in (*_SHAPE, *(() if halves else _INNER)):
+    for name in (f"{side}_{k}" for k in (*_SHAPE, *(() if halves else ["ffn_embed_dim"])) for side in stock.sides):
         ours, theirs = values[name], options.get(name, getattr(FlatTransformerConfig(), name))
         if ours != theirs:
             raise CheckpointError(
@@ -245,7 +254,7 @@ def _transfer(
                 if name.endswith(("weight2", "time2", "bias2")):
                     dynamics[name], what = tensor.clone(), "new, zero"
                     tensor.zero_()
-            elif re.search(r"\.macaron_fc2\.(weight|bias)$", name) or ".relative_position_" in name:
+            elif re.search(r"\.(macaron_fc2\.(weight|bias)|segments\.weight)$", name) or ".relative_position_" in name:
                 tensor.zero_()
                 what = "new, zero"
             elif theirs is not None:
@@ -344,17 +353,21 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
 def _difference(before: nn.Module, after: nn.Module, symbols: tuple[int, int]) -> float:
     """The largest difference of two models' logits, in double precision, on random sentences with padding."""
     generator = torch.Generator().manual_seed(1)
-    lengths = torch.tensor([12, 7, 1])
-    source, target = (torch.randint(4, max(n, 5), (3, 12), generator=generator) for n in symbols)
+    reads = isinstance(before, MaskedLanguageModel)
+    width = min(12, before.max_positions()) if reads else 12
+    lengths = torch.tensor([width, (width + 2) // 2, 1])
+    source, target = (torch.randint(4, max(n, 5), (3, width), generator=generator) for n in symbols)
     pad, eos = 1, 2
     for i, n in enumerate(lengths.tolist()):
-        source[i, : 12 - n], source[i, 11], target[i, 0], target[i, n:] = pad, eos, eos, pad
+        source[i, : width - n], source[i, -1], target[i, 0], target[i, n:] = pad, eos, eos, pad
+    source, target = source.clamp(max=symbols[0] - 1), target.clamp(max=symbols[1] - 1)
     logits = []
     for model in (before, after):
         model.double().eval()
-        logits.append(model(source.clamp(max=symbols[0] - 1), lengths, target.clamp(max=symbols[1] - 1))[0])
+        logits.append(model(source)[0] if reads else model(source, lengths, target)[0])
         model.float()
-    return float((logits[0] - logits[1])[target != pad].abs().max())
+    real = (source if reads else target) != pad
+    return float((logits[0] - logits[1])[real].abs().max())
 
 
 def _state(state: dict, model_name: str, values: dict, after: nn.Module, source: Any) -> dict[str, Any]:
@@ -377,7 +390,10 @@ def _state(state: dict, model_name: str, values: dict, after: nn.Module, source:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer warm-start``; what follows ``--`` are ``flags``."""
     parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
-    parser.add_argument("checkpoint", help="a checkpoint of a Transformer of stock fairseq, of any version")
+    parser.add_argument(
+        "checkpoint",
+        help="a checkpoint of a Transformer or RoBERTa of stock fairseq, of any version, or model.safetensors",
+    )
     parser.add_argument("--arch", required=True, help="one of our architectures, of the checkpoint's size")
     parser.add_argument(
         "--output", required=True, help="the file to write, for --finetune-from-model or --restore-file"

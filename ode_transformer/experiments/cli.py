@@ -64,6 +64,10 @@ COMMANDS = {
     "corpus": Command(".corpus", "write the generated German-English corpus"),
     "dataset": Command(".datasets.command", "read a published data set of classification, summarisation or correction"),
     "listops": Command(".listops", "write generated ListOps expressions"),
+    "documents": Command(".documents", "write plain text as documents for masked language models"),
+    "glue": Command(
+        ".glue", "prepare, score and predict GLUE's tasks, and search over their settings", takes_flags=True
+    ),
     "bench": Command(".bench", "measure speed and memory, several systems in one run", takes_flags=True),
     "lab": Command(".lab", "measure orders of convergence, and steps inside trained models"),
     "plot": Command(".plots", "draw pictures"),

@@ -63,6 +63,7 @@ class Start:
     checkpoint: str = "checkpoint_best.pt"
     warm_start: bool = True  # turned into this recipe's architecture; or it is of that one already
     approximate: bool = False  # although the result will not equal it
+    other_data: bool = False  # it was trained on other data of the same dictionary, as before fine-tuning
 
 
 @dataclass(frozen=True)
@@ -282,8 +283,10 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         raise RecipeError(f"{path}: train.start: {' -> '.join((*before, start.recipe))}, without a beginning")
     if len(before) > LONGEST_CHAIN:
         raise RecipeError(f"{path}: train.start: a chain of more than {LONGEST_CHAIN} recipes, {' -> '.join(before)}")
-    if start and load(start.recipe, scale=recipe.scale, seed=recipe.seed, _before=before).data != recipe.data:
-        raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} has other data")
+    if start:
+        other = load(start.recipe, scale=recipe.scale, seed=recipe.seed, _before=before)
+        if other.data != recipe.data and not start.other_data:
+            raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} has other data")
     for paper in recipe.paper if recipe.scale == "full" else []:
         for test_set, scores in paper.scores.items():
             if test_set not in recipe.subsets.values():

@@ -145,7 +145,7 @@ class Opened:
 
     def __str__(self) -> str:
         options, parts = self.options, []
-        kind = "transformer (fairseq's own)" if self.name == standalone.STOCK else self.name
+        kind = "transformer (fairseq's own)" if self.name in standalone.STOCK else self.name
         parameters = sum(p.numel() for p in self.model.parameters())
         for side in ("encoder", "decoder"):
             depth, width = len(getattr(self.model, side).layers), options.get(f"{side}_embed_dim")
@@ -390,8 +390,8 @@ class Translator:
     @staticmethod
     def _stepping(one: Opened, origin: Origin, chosen: dict[str, str]) -> Opened:
         name, options = one.name, one.options
-        if name == standalone.STOCK:  # in our layers, as it was opened
-            name, options = "floater", {**standalone.stock_options(options), "position_encoder": "none"}
+        if name in standalone.STOCK:  # in our layers, as it was opened
+            name, options = "floater", {**standalone.stock_options(name, options), "position_encoder": "none"}
         if name == "transevolve":
             raise TranslationError(f"{origin.model}: is of transevolve, whose blocks have no integrator")
         asked = ", ".join(f"{option} {value}" for option, value in chosen.items())

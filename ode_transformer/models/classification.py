@@ -15,11 +15,23 @@ from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
 from ..config import add_flags, option, register_architectures, to_transformer_config
-from ..modules.options import check_encoder_alone
+from ..errors import OdeTransformerError
+from ..modules.positions import build_position_encoder
 from ..modules.stacks import Encoder
-from .transformer import SplitTransformerConfig, SplitTransformerModel, nested
+from .transformer import SplitTransformerConfig, SplitTransformerModel, freeze, nested
 
 LONGEST = "longest sentence, of the task as well"
+
+
+def refuse_decoders(cfg: TransformerConfig) -> None:
+    """Refuse options of decoders, which an encoder alone cannot heed.
+
+    Raises:
+        OdeTransformerError: there is one.
+    """
+    for name, idle in (("decoder_integrator", "euler"), ("decoder_history", "none")):
+        if (value := str(getattr(cfg, name))) != idle:
+            raise OdeTransformerError(f"--{name.replace('_', '-')} {value}: must be {idle} for an encoder alone")
 
 
 class ClassificationHead(nn.Module):
@@ -73,7 +85,7 @@ class EncoderClassifier(FairseqEncoderModel):
             ValueError: for an option that is unknown, missing or out of its set.
         """
         nested = cls.nested(cfg)
-        nested.max_source_positions = nested.max_positions
+        nested.max_source_positions = nested.max_target_positions = nested.max_positions
         embedding = cls.embedded_by.build_embedding(nested, task.source_dictionary, nested.encoder.embed_dim)
         return cls(nested, cls.build_encoder(nested, task.source_dictionary, embedding))
 
@@ -115,6 +127,12 @@ class TransformerClassifier(EncoderClassifier):
     config_class = TransformerClassifierConfig
     embedded_by = SplitTransformerModel
 
+    def __init__(self, cfg: TransformerConfig, encoder: Encoder):
+        super().__init__(cfg, encoder)
+        self.position_encoder = build_position_encoder(cfg, {"encoder": encoder})
+        encoder.tell_positions(self.position_encoder)
+        freeze(self, cfg.freeze)
+
     @classmethod
     def nested(cls, cfg: Any) -> TransformerConfig:
         """What fairseq's encoder is built from.
@@ -123,7 +141,7 @@ class TransformerClassifier(EncoderClassifier):
             ValueError: for an option that is unknown, missing or out of its set, or has no meaning here.
         """
         cfg = nested(cfg, cls.config_class)
-        check_encoder_alone(cfg)
+        refuse_decoders(cfg)
         return cfg
 
     @classmethod

@@ -25,7 +25,14 @@ from ..config import add_flags, option, register_architectures
 from ..modules.options import check_decoder_alone
 from ..modules.positions import build_position_encoder
 from ..modules.stacks import Decoder
-from .transformer import HistoryName, RelativePositionsName, SplitTransformerConfig, SplitTransformerModel, nested
+from .transformer import (
+    HistoryName,
+    RelativePositionsName,
+    SplitTransformerConfig,
+    SplitTransformerModel,
+    freeze,
+    nested,
+)
 
 
 @dataclass
@@ -54,6 +61,7 @@ class OdeLanguageModel(FairseqLanguageModel):
         super().__init__(decoder)
         self.position_encoder = build_position_encoder(cfg, {"decoder": decoder})
         decoder.tell_positions(self.position_encoder)
+        freeze(self, cfg.freeze)
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:

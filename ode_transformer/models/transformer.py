@@ -5,6 +5,7 @@ Transformer share every option below; TransEvolve has blocks of another kind, an
 """
 
 import argparse
+import re
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -13,6 +14,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
 from ..config import FlatTransformerConfig, add_flags, option, to_transformer_config
+from ..errors import OdeTransformerError
 from ..modules.attention import RELATIVE_POSITIONS
 from ..modules.history import HISTORIES
 from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_model
@@ -132,6 +134,11 @@ class SplitTransformerConfig(FlatTransformerConfig):
         "updates from one solution of the flow, and gradient of its dynamics, to the next; with --optimizer flow_adam, "
         "for others move the flow by their momentum in between",
     )
+    freeze: Optional[str] = option(
+        None,
+        "regular expression: parameters in whose names it is found are not trained. '^position_encoder' freezes the "
+        "flow, '^(?!position_encoder)' everything else",
+    )
 
 
 def nested(cfg: Any, config_class: type) -> TransformerConfig:
@@ -145,6 +152,27 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
         cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
     check_model(cfg)
     return cfg
+
+
+def freeze(model: nn.Module, pattern: Optional[str]) -> None:
+    """Have no gradients for the parameters of a model in whose names a regular expression is found.
+
+    Raises:
+        OdeTransformerError: it is no regular expression, or is found in no name.
+    """
+    if pattern is None:
+        return
+    try:
+        found = [p for name, p in model.named_parameters() if re.search(pattern, name)]
+    except re.error as error:
+        raise OdeTransformerError(f"--freeze {pattern!r}: is no regular expression: {error}") from error
+    if not found:
+        names = [name for name, _ in model.named_parameters()]
+        raise OdeTransformerError(
+            f"--freeze {pattern!r}: is found in the name of no parameter, such as {names[0]} or {names[-1]}"
+        )
+    for p in found:
+        p.requires_grad_(False)
 
 
 class WordDropoutEmbedding(nn.Embedding):
@@ -173,6 +201,7 @@ class SplitTransformerModel(TransformerModelBase):
         self.position_encoder = build_position_encoder(self.cfg, {"encoder": encoder, "decoder": decoder})
         for stack in (encoder, decoder):
             stack.tell_positions(self.position_encoder)
+        freeze(self, self.cfg.freeze)
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **more: Any) -> Any:
         """As of fairseq's Transformer: (B, S), (B,) and (B, T) -> (B, T, symbols), and what else there is."""

@@ -75,7 +75,6 @@ def test_the_transformers_encoder_alone_heeds_its_options_or_refuses_them():
     embedding = classifier("transformer_small", **{"word-dropout": 0.5}).encoder.embed_tokens
     assert (embedding.train()(torch.full((1, 200), 9)) == 0).all(-1).any()
     for option, value, message in (
-        ("position-encoder", "floater", "--position-encoder floater: must be none"),
         ("decoder-integrator", "rk4", "--decoder-integrator rk4: must be euler"),
         ("gate-sharing", "per-layer", "--gate-sharing per-layer: has no meaning"),
         ("flow-step", 0.2, "flow.step 0.2: has no meaning"),

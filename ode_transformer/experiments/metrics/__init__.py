@@ -56,5 +56,7 @@ METRICS = {
         Metric("m2_recall", "M2 recall", "recall", entry="m2"),
         Metric("m2", "M2 F0.5", "f"),
         Metric("errant", "ERRANT F0.5", "f"),
+        *(Metric(name, label, "value") for name, label in (("matthews", "Matthews"), ("f1", "F1"))),
+        *(Metric(name, label, "value") for name, label in (("pearson", "Pearson"), ("spearman", "Spearman"))),
     )
 }

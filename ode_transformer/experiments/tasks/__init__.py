@@ -1,6 +1,15 @@
 """Tasks: what a recipe trains a model for. One file each says its flags, its steps after averaging, and its metrics."""
 
-from . import classification, correction, language_modeling, masked_language_modeling, summarisation, translation
+from . import (
+    classification,
+    correction,
+    glue,
+    language_modeling,
+    masked_language_modeling,
+    masked_lm_pairs,
+    summarisation,
+    translation,
+)
 from .task import Task
 
 TASKS: dict[str, Task] = {
@@ -12,5 +21,7 @@ TASKS: dict[str, Task] = {
         masked_language_modeling.TASK,
         summarisation.TASK,
         correction.TASK,
+        masked_lm_pairs.TASK,
+        glue.TASK,
     )
 }

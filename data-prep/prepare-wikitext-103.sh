@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Prepare WikiText-103 (Merity et al. 2017) for a published RoBERTa, and that RoBERTa as a FLOATER without a flow yet.
+#
+# Usage: data-prep/prepare-wikitext-103.sh [options]
+#   --size base|large   of the RoBERTa (default: base)
+#   --out DIR           default: data-bin/wikitext-103.roberta.base
+#   --workers N         processes that binarise (default: 2)
+#   --dry-run           print the commands only
+#
+# RAW_DIR names a folder with wiki.train.raw and wiki.valid.raw, and what prepare-roberta.sh takes. The RoBERTa goes to
+# data-bin/roberta.base, and floater.pt beside its model.pt, which `ode-transformer warm-start` makes of it.
+set -euo pipefail
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+size=base workers=2
+options 'size=base|large' workers=number -- "$@"
+out=${out:-$root/data-bin/wikitext-103.roberta.$size}
+roberta=$root/data-bin/roberta.$size
+[[ -n ${RAW_DIR:-} || $dry_run -eq 1 ]] || die "RAW_DIR is not set; it names a folder with wiki.train.raw, see --help"
+raw=${RAW_DIR:-RAW_DIR}
+run "$root/data-prep/prepare-roberta.sh" --size "$size"
+once "$roberta/floater.pt" python -m ode_transformer warm-start "$roberta/model.pt" --arch "floater_roberta_$size" \
+    --output "$roberta/floater.pt.part"
+run "$root/data-prep/prepare-text.sh" --input "$raw/wiki.train.raw" --valid "$raw/wiki.valid.raw" --like "$roberta" \
+    --out "$out" --workers "$workers"

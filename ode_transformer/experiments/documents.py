@@ -1,0 +1,110 @@
+"""Plain text for masked language models: ``ode-transformer documents``.
+
+A document is a text file in a folder, or what stands between empty lines of a file. It becomes a series of sentences,
+one per line, with an empty line behind it, as fairseq's ``masked_lm`` and our ``masked_lm_pairs`` read documents. One
+document of 200 is held out for validation, as Lu et al. 2019 do (appendix B.2).
+"""
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import OdeTransformerError
+from . import segmentation
+from .text import read_lines, write_lines
+
+# Behind a full stop and closing quotes, before a capital or a digit: what a rule can tell of where sentences end.
+_END = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]*[A-Z0-9])")
+
+
+class DocumentsError(OdeTransformerError):
+    """Text without documents; the message names the file, or the option and its value."""
+
+
+def documents(path: Path) -> Iterator[list[str]]:
+    """The documents of a file, or of the ``.txt`` files below a folder, as their lines.
+
+    Raises:
+        DocumentsError: there is no such file or folder, or no text file in it.
+        TextError: a file that cannot be read.
+    """
+    if path.is_dir():
+        found = sorted(path.rglob("*.txt"))
+        if not found:
+            raise DocumentsError(f"{path}: holds no .txt file")
+        for file in found:
+            if lines := [line for line in read_lines(file) if line.strip()]:
+                yield lines
+        return
+    if not path.is_file():
+        raise DocumentsError(f"{path}: no such file or folder")
+    lines: list[str] = []
+    for line in read_lines(path):
+        if line.strip():
+            lines.append(line)
+        elif lines:
+            yield lines
+            lines = []
+    if lines:
+        yield lines
+
+
+def sentences(lines: list[str], split: bool) -> list[str]:
+    """The sentences of a document: its lines, white space made one blank, cut at the ends of sentences if asked for.
+
+    HTML's line breaks are line ends.
+    """
+    found = (part for line in lines for part in re.split(r"<br\s*/?>", line))
+    if split:
+        found = (part for line in found for part in _END.sub("\\1\n", line).split("\n"))
+    return [text for line in found if (text := " ".join(line.split()))]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer documents``."""
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="a file, or a folder of .txt files")
+    parser.add_argument("--valid", nargs="+", type=Path, default=[], metavar="INPUT", help="the text for validation")
+    parser.add_argument(
+        "--held-out", type=int, default=200, metavar="N",
+        help="without --valid, every Nth document is for validation (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--split-sentences", action="store_true", help="lines are several sentences each")
+    parser.add_argument(
+        "--like", type=Path, metavar="DIR", help="cut text as the folder of a pretrained model says; else learn how"
+    )
+    parser.add_argument("--size", type=int, default=16000, metavar="N", help="symbols to learn (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: %(default)s)")
+    parser.add_argument("--output-dir", type=Path, required=True, help="where train, valid and what cuts text go")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer documents``; the exit status."""
+    if args.held_out < 2:
+        raise DocumentsError(f"--held-out {args.held_out}: must be 2 or more")
+    found = [sentences(lines, args.split_sentences) for path in args.inputs for lines in documents(path)]
+    found = [document for document in found if document]
+    splits = {"train": found, "valid": []}
+    if args.valid:
+        splits["valid"] = [sentences(lines, args.split_sentences) for path in args.valid for lines in documents(path)]
+    else:
+        splits["valid"] = found[args.held_out - 1 :: args.held_out]
+        splits["train"] = [document for i, document in enumerate(found, 1) if i % args.held_out]
+    for name, its_documents in splits.items():
+        if not its_documents:
+            raise DocumentsError(
+                f"{name}: no document is left; --held-out {args.held_out} of {len(found)} documents, or see --valid"
+            )
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    how = args.like or args.output_dir
+    if args.like is None:
+        lines = (line for document in splits["train"] for line in document)
+        segmentation.learn(lines, args.size, args.workers, args.output_dir)
+    cut = segmentation.opened(how)
+    for name, its_documents in splits.items():
+        write_lines(
+            args.output_dir / name,
+            (line for document in its_documents for line in (*map(cut, document), "")),
+        )
+        print(f"{name}: {len(its_documents)} documents, {sum(map(len, its_documents))} sentences")
+    return 0

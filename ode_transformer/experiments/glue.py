@@ -1,0 +1,303 @@
+"""GLUE (Wang et al. 2019) for fairseq's ``sentence_prediction``: its eight tasks, their text, scores, server files.
+
+A task is a row of ``GLUE``. ``ode-transformer glue prepare`` writes its text in symbols, ``glue score`` reads what
+``fairseq-validate`` logged, ``glue predict`` writes the file that GLUE's server takes, and ``glue grid`` trains over a
+search space, such as that of the papers, and says which run is best by the validation set, and the median over seeds.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import OdeTransformerError
+from ..files import write_json, write_text
+from . import segmentation
+from .metrics.glue import LOGGED, take
+from .text import read_lines, write_lines
+
+
+class GlueError(OdeTransformerError):
+    """Data, a log or a run that cannot be used; the message names the file and what is expected."""
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """Where a task's text is.
+
+    Args:
+        folder: of the published archive.
+        inputs: the columns of the sentences, from 0.
+        label: the column of the label.
+        test: the columns of the sentences in the test set, which has no labels.
+        server: what the server calls the file of each test set.
+        splits: the files of each split: those of the first alternative that are all there, one after the other.
+        columns: how many a line must have; lines with others are left out, as in the preparation of RoBERTa.
+        headless: files whose first line is an example.
+        labels: of splits where the label is in another column.
+        divide: labels are numbers, divided by this.
+    """
+
+    folder: str
+    inputs: tuple[int, ...]
+    label: int
+    test: tuple[int, ...]
+    server: Mapping[str, str]
+    splits: Mapping[str, Sequence[tuple[str, ...]]] = field(
+        default_factory=lambda: {"train": [("train.tsv",)], "valid": [("dev.tsv",)], "test": [("test.tsv",)]}
+    )
+    columns: int = 0
+    headless: tuple[str, ...] = ()
+    labels: Mapping[str, int] = field(default_factory=dict)
+    divide: float = 0.0
+
+
+GLUE = {
+    "cola": GlueTask(
+        "CoLA", (3,), 1, (1,), {"test": "CoLA"},
+        splits={
+            "train": [("train.tsv",), ("raw/in_domain_train.tsv",)],  # GLUE's, or the authors' own
+            "valid": [("dev.tsv",), ("raw/in_domain_dev.tsv", "raw/out_of_domain_dev.tsv")],
+            "test": [("test.tsv",)],
+        },
+        headless=("train", "valid"),
+    ),
+    "sst-2": GlueTask(
+        "SST-2", (0,), 1, (1,), {"test": "SST-2"},
+        splits={"train": [("train_full.tsv",), ("train.tsv",)], "valid": [("dev.tsv",)], "test": [("test.tsv",)]},
+    ),
+    "mrpc": GlueTask("MRPC", (3, 4), 0, (3, 4), {"test": "MRPC"}),
+    "qqp": GlueTask("QQP", (3, 4), 5, (1, 2), {"test": "QQP"}, columns=6),
+    "sts-b": GlueTask("STS-B", (7, 8), 9, (7, 8), {"test": "STS-B"}, divide=5.0),
+    "mnli": GlueTask(
+        "MNLI", (8, 9), 11, (8, 9), {"test": "MNLI-m", "test1": "MNLI-mm"},
+        splits={
+            "train": [("train.tsv",)],
+            "valid": [("dev_matched.tsv",)],
+            "valid1": [("dev_mismatched.tsv",)],
+            "test": [("test_matched.tsv",)],
+            "test1": [("test_mismatched.tsv",)],
+        },
+        labels={"valid": 15, "valid1": 15},
+    ),
+    "qnli": GlueTask("QNLI", (1, 2), 3, (1, 2), {"test": "QNLI"}),
+    "rte": GlueTask("RTE", (1, 2), 3, (1, 2), {"test": "RTE"}),
+}  # fmt: skip
+
+
+def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[str], str]]:
+    """The sentences of each example of a split and its label, which is empty in a test set.
+
+    Raises:
+        GlueError: none of the split's files is there, or a line has too few columns; names it.
+    """
+    alternatives = [[folder / name for name in names] for names in task.splits[split]]
+    found = next((paths for paths in alternatives if all(path.is_file() for path in paths)), None)
+    if found is None:
+        names = " or ".join(" and ".join(map(str, paths)) for paths in alternatives)
+        raise GlueError(f"{split}: {names} must be there")
+    tests = split.startswith("test")
+    inputs, label = (task.test, None) if tests else (task.inputs, task.labels.get(split, task.label))
+    for path in found:
+        for number, line in enumerate(read_lines(path), 1):
+            if number == 1 and split not in task.headless:
+                continue
+            values = line.rstrip("\r").split("\t")
+            if task.columns and not tests and len(values) != task.columns:
+                continue
+            if len(values) <= max(*inputs, -1 if label is None else label):
+                raise GlueError(f"{path}: line {number} has {len(values)} columns, too few")
+            yield [" ".join(values[i].split()) for i in inputs], "" if label is None else values[label]
+
+
+def prepare(name: str, source: Path, like: Path, output: Path) -> dict[str, int]:
+    """Write a task's text in symbols: ``SPLIT.input0``, ``SPLIT.input1`` and ``SPLIT.label``.
+
+    Args:
+        name: a key of ``GLUE``.
+        source: the folder of the published archives.
+        like: the folder that says how text is cut.
+        output: where the files go.
+
+    Returns:
+        the number of examples of each split; test sets that are not there are left out.
+
+    Raises:
+        GlueError: a file of the training or validation set is not there, or is no such table.
+    """
+    task, cut, counts = GLUE[name], segmentation.opened(like), {}
+    output.mkdir(parents=True, exist_ok=True)
+    for split, alternatives in task.splits.items():
+        folder = source / task.folder
+        if split.startswith("test") and not any(
+            all((folder / file).is_file() for file in names) for names in alternatives
+        ):
+            continue
+        rows = list(examples(task, folder, split))
+        for i in range(len(task.inputs)):
+            write_lines(output / f"{split}.input{i}", (cut(texts[i]) for texts, _ in rows))
+        if not split.startswith("test"):
+            labels = [label for _, label in rows]
+            if task.divide:
+                try:
+                    labels = [f"{float(label) / task.divide:g}" for label in labels]
+                except ValueError as error:
+                    raise GlueError(f"{folder}: a label of {split} is no number: {error}") from error
+            write_lines(output / f"{split}.label", labels)
+        counts[split] = len(rows)
+    return counts
+
+
+def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: int, cpu: bool) -> str:
+    """What GLUE's server takes of a test set: an index and a prediction per line, with a heading.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be opened, or has no classification head.
+        GlueError: no such test set in the data.
+    """
+    import torch
+    from fairseq.data import data_utils
+    from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+
+    from .. import models  # noqa: F401  registers the architectures
+    from ..checkpoints import CheckpointError
+    from ..standalone import check_dictionaries, open_model
+
+    task, head = GLUE[name], "sentence_classification_head"
+    check_dictionaries(checkpoint, data)
+    model = open_model(checkpoint)
+    if head not in getattr(model, "classification_heads", {}):
+        raise CheckpointError(f"{checkpoint}: has no {head}, which the criterion sentence_prediction trains")
+    if torch.cuda.is_available() and not cpu:
+        model = model.cuda()
+    cfg = SentencePredictionConfig(
+        data=str(data), num_classes=model.classification_heads[head].out_proj.out_features, init_token=0,
+        separator_token=2, no_shuffle=True, shorten_method="truncate", max_positions=model.max_positions(),
+        regression_target=bool(task.divide), classification_head_name=head, seed=1,
+    )  # fmt: skip
+    fairseq_task = SentencePredictionTask.setup_task(cfg)
+    if data_utils.load_indexed_dataset(str(data / "input0" / subset), fairseq_task.source_dictionary) is None:
+        raise GlueError(f"{data}: has no subset {subset}")
+    dataset = fairseq_task.load_dataset(subset)
+    labels, device, found = fairseq_task.label_dictionary, next(model.parameters()).device, []
+    for first in range(0, len(dataset), batch_size):
+        batch = dataset.collater([dataset[i] for i in range(first, min(first + batch_size, len(dataset)))])
+        with torch.inference_mode():
+            scores, _ = model(batch["net_input"]["src_tokens"].to(device), classification_head_name=head)
+        if task.divide:
+            found += [f"{score:.6f}" for score in (scores[:, 0].float() * task.divide).clamp(0, task.divide).tolist()]
+        else:
+            found += [labels[labels.nspecial + i] for i in scores.argmax(-1).tolist()]
+    return "".join(["index\tprediction\n", *(f"{i}\t{prediction}\n" for i, prediction in enumerate(found))])
+
+
+def grid(recipe: str, values: Mapping[str, Sequence[str]], seeds: Sequence[int], options: Sequence[str]) -> list[dict]:
+    """Train a recipe at every point of a grid with every seed, where that is not done yet.
+
+    Args:
+        recipe: of the task ``glue``.
+        values: by the flag of fairseq-train, without dashes, what it is to be.
+        seeds: of every point.
+        options: more options of ``ode-transformer run``, such as ``--cpu``.
+
+    Returns:
+        for every point its ``flags`` and, for each seed, the validation set's scores by metric.
+    """
+    from . import cli, recipes
+
+    loaded, points = recipes.load(recipe), []
+    subset = next(iter(loaded.subsets))
+    for chosen in itertools.product(*values.values()):
+        flags = dict(zip(values, chosen, strict=True))
+        where = ",".join(f"{flag}={value}" for flag, value in flags.items()) or "point"
+        scores = []
+        for seed in seeds:
+            folder = recipes.ROOT / "runs" / "grids" / loaded.name / where / f"seed-{seed}"
+            words = ["run", recipe, "--seed", str(seed), "--run-dir", str(folder), "--until", "score", *options]
+            if status := cli.main([*words, "--", *(word for flag, v in flags.items() for word in (f"--{flag}", v))]):
+                raise GlueError(f"{folder}: the run ended with status {status}")
+            found = json.loads((folder / "scores" / f"{subset}.json").read_text(encoding="utf-8"))
+            scores.append({metric: found[metric]["value"] for metric in LOGGED if metric in found})
+        points.append({"flags": flags, "seeds": list(seeds), "scores": scores})
+    return points
+
+
+def summary(points: Sequence[Mapping[str, Any]]) -> str:
+    """The median over seeds at every point, and the best run of all, by the last metric of the task."""
+    lines, best = [], None
+    for point in points:
+        metric = list(point["scores"][0])[-1]
+        values = [scores[metric] for scores in point["scores"]]
+        where = " ".join(f"{flag}={value}" for flag, value in point["flags"].items())
+        lines.append(f"{where}: {metric} median {statistics.median(values):g} of {', '.join(f'{v:g}' for v in values)}")
+        for seed, value in zip(point["seeds"], values, strict=True):
+            if best is None or value > best[0]:
+                best = (value, f"best: {metric} {value:g} with {where} seed={seed}")
+    return "\n".join([*lines, *([best[1]] if best else [])])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer glue``."""
+    actions = parser.add_subparsers(dest="action", required=True)
+    sub = actions.add_parser("prepare", help="write a task's text in the symbols of a pretrained model")
+    sub.add_argument("task", choices=GLUE)
+    sub.add_argument("source", type=Path, help="the folder of the published archives: CoLA, SST-2 and so on in it")
+    sub.add_argument("--like", type=Path, required=True, metavar="DIR", help="cut text as this folder says")
+    sub.add_argument("--output-dir", type=Path, required=True)
+    sub = actions.add_parser("score", help="read the scores of what fairseq-validate logged")
+    sub.add_argument("--validation-log", required=True, metavar="FILE")
+    sub.add_argument("--subset", default="valid", help="(default: %(default)s)")
+    sub.add_argument("--metrics", nargs="+", choices=LOGGED, required=True)
+    sub.add_argument("--output", required=True, help="the JSON file to write")
+    sub = actions.add_parser("predict", help="write the file that GLUE's server takes")
+    sub.add_argument("checkpoint", type=Path)
+    sub.add_argument("--task", choices=GLUE, required=True)
+    sub.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarised data")
+    sub.add_argument("--batch-size", type=int, default=32, help="examples at a time (default: %(default)s)")
+    sub.add_argument("--output-dir", type=Path, required=True, help="where TASK.tsv goes")
+    sub.add_argument("--cpu", action="store_true", help="do not use a GPU")
+    sub = actions.add_parser("grid", help="train over a search space; say the medians over seeds and the best run")
+    sub.add_argument("recipe", help="of the task glue")
+    sub.add_argument(
+        "--values", nargs="+", action="append", default=[], metavar=("FLAG", "VALUE"),
+        help="a flag of fairseq-train, without dashes, and what it is to be; several times for a product",
+    )  # fmt: skip
+    sub.add_argument("--seeds", nargs="+", type=int, help="(default: those of the recipe)")
+    sub.add_argument("--output", help="a JSON file for all scores")
+    sub.epilog = "Words behind -- are options of ode-transformer run, such as --cpu."
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer glue``; the exit status."""
+    if args.action == "prepare":
+        for split, count in prepare(args.task, args.source, args.like, args.output_dir).items():
+            print(f"{split}: {count} examples")
+    elif args.action == "score":
+        scores = take(Path(args.validation_log), args.subset, args.metrics)
+        write_json(args.output, scores)
+        print("\n".join(f"{metric:<10}{scores[metric]['value']:g}" for metric in args.metrics))
+    elif args.action == "predict":
+        if args.batch_size < 1:
+            raise GlueError(f"--batch-size {args.batch_size}: must be 1 or more")
+        for subset, server in GLUE[args.task].server.items():
+            text = predict(args.checkpoint, args.data, args.task, subset, args.batch_size, args.cpu)
+            write_text(args.output_dir / f"{server}.tsv", text)
+            print(args.output_dir / f"{server}.tsv")
+    else:
+        values = {}
+        for flag, *of in args.values:
+            if not of:
+                raise GlueError(f"--values {flag}: must name one value or more")
+            values[flag] = of
+        from . import recipes
+
+        recipe = recipes.load(args.recipe)
+        points = grid(args.recipe, values, args.seeds or recipe.seeds or [recipe.own_seed], args.flags)
+        if args.output:
+            write_json(args.output, points)
+        print(summary(points))
+    return 0

@@ -1,0 +1,11 @@
+"""BERT's objective, our ``masked_lm_pairs``: perplexity of masked symbols; how sentences follow is logged beside."""
+
+from .task import Task, validation
+
+TASK = Task(
+    name="masked_lm_pairs",
+    section="validate",
+    flags=lambda recipe: ["--task", "masked_lm_pairs"],
+    evaluation=validation("perplexity", "masked_lm_pairs"),
+    metrics=lambda recipe: ["perplexity"],
+)

@@ -1,0 +1,143 @@
+"""RoBERTa in the layout of Hugging Face's library: ``model.safetensors`` with ``config.json`` beside it.
+
+The same model under other names, and the same symbols under the same numbers, so that a table of names makes it a
+checkpoint as fairseq would have written it. The file is eight bytes with the length of a JSON header, the header, which
+says of each tensor its type, its shape and where its bytes are, and the bytes. Nothing in it is code.
+"""
+
+import json
+import re
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .checkpoints import CheckpointError
+
+_TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_LONGEST_HEADER = 2**26
+
+_TOP = {
+    "roberta.embeddings.word_embeddings.weight": "sentence_encoder.embed_tokens.weight",
+    "roberta.embeddings.position_embeddings.weight": "sentence_encoder.embed_positions.weight",
+    "roberta.embeddings.LayerNorm": "sentence_encoder.layernorm_embedding",
+    "lm_head.dense": "lm_head.dense",
+    "lm_head.layer_norm": "lm_head.layer_norm",
+    "lm_head.bias": "lm_head.bias",
+}
+_LAYER = {
+    "attention.self.query": "self_attn.q_proj",
+    "attention.self.key": "self_attn.k_proj",
+    "attention.self.value": "self_attn.v_proj",
+    "attention.output.dense": "self_attn.out_proj",
+    "attention.output.LayerNorm": "self_attn_layer_norm",
+    "intermediate.dense": "fc1",
+    "output.dense": "fc2",
+    "output.LayerNorm": "final_layer_norm",
+}
+_LEFT_OUT = r"roberta\.pooler\..*|.*\.position_ids|lm_head\.decoder\.(weight|bias)"
+# Its option, fairseq's, and the only value that the model can have where there is no such option here.
+_OPTIONS = {
+    "num_hidden_layers": "encoder_layers",
+    "hidden_size": "encoder_embed_dim",
+    "intermediate_size": "encoder_ffn_embed_dim",
+    "num_attention_heads": "encoder_attention_heads",
+    "hidden_act": "activation_fn",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+}
+_ONLY = {"model_type": "roberta", "pad_token_id": 1, "layer_norm_eps": 1e-5, "position_embedding_type": "absolute"}
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """A RoBERTa as the state of a checkpoint of fairseq's, ``model`` and ``cfg``, in single precision.
+
+    Args:
+        path: the file; its options are in ``config.json`` in the same folder.
+
+    Raises:
+        CheckpointError: there are no such files, or they are damaged or of another model; names the file and what is
+            wrong.
+    """
+    path = Path(path)
+    options, tensors = _options(path.with_name("config.json")), read(path)
+    model = {_renamed(path, name): tensor for name, tensor in tensors.items() if not re.fullmatch(_LEFT_OUT, name)}
+    # Of one kind of token, whose embedding is added at every position.
+    kind = model.pop("token_type", None)
+    if kind is not None:
+        positions = "encoder.sentence_encoder.embed_positions.weight"
+        if positions not in model or kind.shape != (1, model[positions].size(1)):
+            raise CheckpointError(f"{path}: token_type_embeddings of {tuple(kind.shape)}: must be of one kind of token")
+        model[positions] = model[positions] + kind
+    embeddings = "encoder.sentence_encoder.embed_tokens.weight"
+    if embeddings not in model:
+        raise CheckpointError(f"{path}: has no roberta.embeddings.word_embeddings.weight")
+    model["encoder.lm_head.weight"] = model[embeddings]
+    return {"model": model, "args": None, "cfg": {"model": {"_name": "roberta", **options}, "task": {}}}
+
+
+def _options(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path}: must hold a mapping")
+    for name, only in _ONLY.items():
+        if config.get(name, only) != only:
+            raise CheckpointError(f"{path}: {name} is {config[name]!r}, must be {only!r}")
+    return {ours: config[theirs] for theirs, ours in _OPTIONS.items() if theirs in config}
+
+
+def _renamed(path: Path, name: str) -> str:
+    if name == "roberta.embeddings.token_type_embeddings.weight":
+        return "token_type"
+    if name in _TOP:
+        return f"encoder.{_TOP[name]}"
+    stem, _, part = name.rpartition(".")
+    if stem in _TOP:
+        return f"encoder.{_TOP[stem]}.{part}"
+    layer = re.fullmatch(r"roberta\.encoder\.layer\.(\d{1,4})\.(.+)", stem)
+    if layer is None or layer[2] not in _LAYER:
+        raise CheckpointError(f"{path}: {name[:200]} is no tensor of a RoBERTa with a head for masked symbols")
+    return f"encoder.sentence_encoder.layers.{layer[1]}.{_LAYER[layer[2]]}.{part}"
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file, in single precision.
+
+    Raises:
+        CheckpointError: it is none, damaged, or has tensors of another type than floating-point numbers.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror or error}") from error
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or not 2 <= length <= min(len(data) - 8, _LONGEST_HEADER):
+        raise CheckpointError(f"{path}: is no safetensors file, or cut short")
+    try:
+        header = json.loads(data[8 : 8 + length].decode("utf-8"))
+        header.pop("__metadata__", None)
+        entries = {
+            name: (e["dtype"], [int(n) for n in e["shape"]], *map(int, e["data_offsets"])) for name, e in header.items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{path}: its header cannot be read: {error}") from error
+    body, tensors = memoryview(data)[8 + length :], {}
+    for name, (kind, shape, *where) in entries.items():
+        if name.endswith("position_ids"):
+            continue
+        if kind not in _TYPES:
+            raise CheckpointError(
+                f"{path}: {name[:200]} is of type {str(kind)[:20]}: must be one of {', '.join(_TYPES)}"
+            )
+        dtype = _TYPES[kind]
+        fits = len(where) == 2 and 0 <= where[0] <= where[1] <= len(body) and min(shape, default=0) >= 0
+        if not fits or prod(shape) * dtype.itemsize != where[1] - where[0]:
+            raise CheckpointError(f"{path}: {name[:200]} of shape {shape} does not fit its bytes, {where}")
+        values = torch.frombuffer(bytearray(body[where[0] : where[1]]), dtype=dtype) if prod(shape) else torch.empty(0)
+        tensors[name] = values.reshape(shape).float()
+    return tensors

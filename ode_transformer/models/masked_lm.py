@@ -1,0 +1,228 @@
+"""Encoders that read: masked language models of our layers, with fairseq's RoBERTa around them.
+
+fairseq's tasks ``masked_lm``, ``sentence_prediction`` and ``sentence_ranking`` train them, its heads classify with
+them, and a checkpoint of its RoBERTa has the same names: with ``--splitting lie-trotter --integrator euler`` and
+without a position encoder the model *is* RoBERTa. All options of splitting, integrator, coefficients, history and
+positions are there besides.
+
+``macaron_bert_*`` is the BERT of Lu et al. 2019 (``models/macaron.py``; appendix B.2, Table 2): layers of half
+feed-forward, attention, half feed-forward with half the inner size, so that parameters match BERT's but for one norm
+and one bias per layer; and BERT's objective, in which a second sentence follows the first or does not
+(``--sentence-pairs``, ``next_sentence.py``). Where paper and released code differ, or the paper is silent:
+
+- Layers are pre-norm, positions sinusoids, embeddings scaled by sqrt(C), and there is one logit for "is next" with a
+  binary cross-entropy, as in the code.
+- Norms have weights and biases here; in the code only that of the head has.
+- Both feed-forwards have GELU; in the code the first has ReLU.
+- The embedding of the first sentence is learned; in the code its row is that of padding, and stays zero.
+- Weights start from N(0, 0.02^2), as in BERT and RoBERTa; in the code from Kaiming's distribution.
+- Classification heads are RoBERTa's, a layer with tanh and then the classes; the code's are one layer.
+
+``floater_roberta_*`` is FLOATER on RoBERTa (Liu et al. 2020, section 4.2, appendix B.3): RoBERTa with the biases of a
+flow, which ``ode-transformer warm-start`` makes of a trained RoBERTa. Solver and gradients are those that the paper
+names for these tasks, midpoint steps and back-propagation (appendix B.1). The text that we have of the paper has lost
+the size of a step; here it is one token.
+
+``ode_roberta_*`` are in no paper: a pre-norm RoBERTa whose layers are Heun steps of their increment, the RK2 of Li et
+al. 2022 (``models/ode.py``).
+"""
+
+import argparse
+from dataclasses import dataclass, fields
+from typing import Any, Optional
+
+from fairseq import utils
+from fairseq.dataclass import ChoiceEnum
+from fairseq.models import register_model
+from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
+from fairseq.models.transformer import TransformerConfig
+from torch import Tensor, nn
+
+from ..config import add_flags, option, plain, register_architectures
+from ..errors import OdeTransformerError
+from ..modules.positions import build_position_encoder
+from ..modules.stacks import Encoder
+from .classification import refuse_decoders
+from .transformer import SplitTransformerConfig, freeze, nested
+
+ActivationName = ChoiceEnum(utils.get_available_activation_fns())
+
+
+@dataclass
+class MaskedLanguageModelConfig(SplitTransformerConfig):
+    """The options of an encoder alone and of its heads; the defaults are RoBERTa base."""
+
+    activation_fn: ActivationName = "gelu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    encoder_embed_dim: int = 768
+    encoder_ffn_embed_dim: int = 3072
+    encoder_layers: int = 12
+    encoder_attention_heads: int = 12
+    encoder_learned_pos: bool = True
+    layernorm_embedding: bool = True
+    no_scale_embedding: bool = True
+    max_positions: Optional[int] = option(
+        None, "most tokens of a sample, rows of the table of positions (default: the task's, or 512)"
+    )
+    sentence_pairs: bool = option(
+        False,
+        "samples are pairs of sentences: an embedding of the first and of the second, told apart by the first "
+        "end-of-sentence symbol, and a logit for whether the second follows the first",
+    )
+    untie_weights_roberta: bool = option(False, "symbols are predicted with another matrix than they are embedded by")
+    pooler_activation_fn: ActivationName = option("tanh", "activation of classification heads")
+    pooler_dropout: float = option(0.0, "dropout of classification heads")
+    spectral_norm_classification_head: bool = option(False, "normalise classification heads by their largest gain")
+    load_checkpoint_heads: bool = option(
+        False, "register the classification heads that a checkpoint has, and load them"
+    )
+
+
+class SentenceEncoder(RobertaEncoder):
+    """RoBERTa's encoder and its head for masked symbols, with our layers.
+
+    Args:
+        cfg: what the layers are built from.
+        args: the flat options, which RoBERTa's own parts read.
+        dictionary: the symbols.
+    """
+
+    def __init__(self, cfg: TransformerConfig, args: argparse.Namespace, dictionary: Any):
+        self.cfg = cfg
+        super().__init__(args, dictionary)
+        self.segments = self.next_sentence = None
+        if args.sentence_pairs:
+            self.segments = nn.Embedding(2, cfg.encoder.embed_dim)
+            self.next_sentence = nn.Linear(cfg.encoder.embed_dim, 1)
+
+    def build_encoder(self, args: argparse.Namespace, dictionary: Any, embed_tokens: nn.Embedding) -> Encoder:
+        self.cfg.encoder.layers = args.encoder_layers  # fewer where --encoder-layers-to-keep names them
+        return Encoder(self.cfg, dictionary, embed_tokens)
+
+    def extract_features(
+        self, src_tokens: Tensor, return_all_hiddens: bool = False, **unused: Any
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """(B, T) tokens -> states (B, T, C), and what else there is: of pairs the logit ``next_sentence``, (B,)."""
+        embeddings = None
+        if self.segments is not None:
+            ends = src_tokens.eq(self.dictionary.eos())
+            second = (ends.cumsum(1) - ends.long()).clamp(max=1)  # behind the first end
+            embeddings = self.sentence_encoder.embed_tokens(src_tokens) + self.segments(second)
+        x, more = super().extract_features(src_tokens, return_all_hiddens, token_embeddings=embeddings)
+        if self.next_sentence is not None:
+            more["next_sentence"] = self.next_sentence(x[:, 0]).squeeze(-1)
+        return x, more
+
+
+def _draw(module: nn.Module) -> None:
+    # BERT's, as RoBERTa has it.
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.normal_(module.weight, std=0.02)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+    if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+        nn.init.zeros_(module.weight[module.padding_idx])
+
+
+@register_model("ode_masked_lm", dataclass=MaskedLanguageModelConfig)
+class MaskedLanguageModel(RobertaModel):
+    """A masked language model (``--arch floater_roberta_base`` and others)."""
+
+    config_class = MaskedLanguageModelConfig
+
+    def __init__(self, cfg: TransformerConfig, args: argparse.Namespace, encoder: SentenceEncoder):
+        super(RobertaModel, self).__init__(encoder)  # RobertaModel's draws weights in a way that needs their memory
+        self.cfg, self.args = cfg, args
+        self.classification_heads = nn.ModuleDict()
+        self.apply(_draw)
+        self.position_encoder = build_position_encoder(cfg, {"encoder": encoder.sentence_encoder})
+        encoder.sentence_encoder.tell_positions(self.position_encoder)
+        freeze(self, cfg.freeze)
+
+    @classmethod
+    def add_args(cls, parser: argparse._ActionsContainer) -> None:
+        """Add the family's flags."""
+        add_flags(parser, cls.config_class())
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "MaskedLanguageModel":
+        """Build the model; its samples may be as long as the task's, unless ``max_positions`` says otherwise.
+
+        Raises:
+            ValueError: for an option that is unknown, missing or out of its set, does not go with another, or is a
+                decoder's.
+        """
+        args = argparse.Namespace(**{f.name: f.default for f in fields(cls.config_class)} | plain(cfg))
+        if args.max_positions is None:
+            longest = task.max_positions()
+            args.max_positions = longest if isinstance(longest, int) else 512
+        if args.max_positions < 1:
+            raise OdeTransformerError(f"--max-positions {args.max_positions}: must be 1 or more")
+        cfg = nested(cfg, cls.config_class)
+        refuse_decoders(cfg)
+        cfg.max_source_positions = cfg.max_target_positions = args.max_positions
+        return cls(cfg, args, SentenceEncoder(cfg, args, task.source_dictionary))
+
+    def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
+        """As of RoBERTa: names of old checkpoints, and classification heads.
+
+        Raises:
+            ValueError: the table of positions is for another number of tokens.
+        """
+        super().upgrade_state_dict_named(state_dict, name)
+        key = f"{name}." * bool(name) + "encoder.sentence_encoder.embed_positions.weight"
+        own = self.state_dict().get("encoder.sentence_encoder.embed_positions.weight")
+        if own is not None and key in state_dict and len(state_dict[key]) != len(own):
+            special = len(own) - self.args.max_positions
+            raise OdeTransformerError(
+                f"--max-positions {self.args.max_positions}: must be {len(state_dict[key]) - special}, as many as the "
+                "checkpoint has positions"
+            )
+
+
+def _size(embed_dim: int, heads: int, layers: int, **more: Any) -> dict[str, Any]:
+    return {
+        "encoder_embed_dim": embed_dim,
+        "encoder_ffn_embed_dim": 4 * embed_dim,
+        "encoder_attention_heads": heads,
+        "encoder_layers": layers,
+        **more,
+    }
+
+
+SIZES = {"tiny": _size(128, 4, 4), "base": _size(768, 12, 12), "large": _size(1024, 16, 24)}
+SYSTEMS = {
+    "macaron_bert": (
+        ("tiny", "base"),
+        {
+            "splitting": "strang",
+            "encoder_normalize_before": True,
+            "encoder_learned_pos": False,
+            "layernorm_embedding": False,
+            "no_scale_embedding": False,
+            "sentence_pairs": True,
+        },
+    ),
+    "floater_roberta": (
+        ("tiny", "base", "large"),
+        {"position_encoder": "floater", "flow_method": "midpoint", "flow_step": 1.0},
+    ),
+    "ode_roberta": (
+        ("tiny", "base"),
+        {"integrator": "heun", "encoder_normalize_before": True, "layernorm_embedding": False},
+    ),
+}
+
+
+def _row(system: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    if system.get("splitting") == "strang":  # two feed-forwards, of half the inner size
+        fields = fields | {"encoder_ffn_embed_dim": fields["encoder_ffn_embed_dim"] // 2}
+    return fields | system
+
+
+ARCHITECTURES = {
+    f"{name}_{size}": _row(system, SIZES[size]) for name, (sizes, system) in SYSTEMS.items() for size in sizes
+}
+
+register_architectures("ode_masked_lm", MaskedLanguageModelConfig, ARCHITECTURES)

@@ -1,0 +1,287 @@
+"""GLUE and plain text: tables of every task, what cuts text, scores as scikit-learn takes them, server files, grids."""
+
+import contextlib
+import io
+import json
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq_cli import preprocess as preprocess_cli
+from fairseq_cli import validate as validate_cli
+from scipy.stats import pearsonr
+from sklearn.metrics import f1_score, matthews_corrcoef
+
+from ode_transformer.experiments import cli, documents, glue, recipes, segmentation
+from ode_transformer.experiments.metrics.glue import LOGGED
+from ode_transformer.standalone import open_model
+from tests.helpers import USER_DIR, flags
+from tests.models.test_masked_lm import SMALL, train, write
+
+WORDS = ["good", "bad", "film", "plot", "dull", "great"]
+TEXT = [f"The {a} {b} was {c}." for a in WORDS for b in WORDS for c in WORDS]
+
+
+@pytest.fixture(scope="module")
+def like(tmp_path_factory):
+    """What cuts text, learned on some, and its dictionary."""
+    folder = tmp_path_factory.mktemp("like")
+    segmentation.learn(TEXT, 60, 1, folder)
+    (folder / "text").write_text("".join(f"{segmentation.opened(folder)(line)}\n" for line in TEXT))
+    words = ["--only-source", "--trainpref", str(folder / "text"), "--destdir", str(folder)]
+    preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+    return folder
+
+
+def table(path, rows, heading=True):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (["\t".join(f"h{i}" for i in range(len(rows[0])))] if heading else []) + ["\t".join(row) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def published(folder, name, count=12):
+    """A task's files, with the columns of the published archive; labels alternate."""
+    task = glue.GLUE[name]
+    labels = {"mnli": ["neutral", "entailment", "contradiction"], "sts-b": ["5.000", "2.5", "0"]}.get(name, ["0", "1"])
+    for split, alternatives in task.splits.items():
+        test = split.startswith("test")
+        label = None if test else task.labels.get(split, task.label)
+        inputs = task.test if test else task.inputs
+        rows = []
+        for i in range(count):
+            row = [f"x{j}" for j in range(task.columns or max(*inputs, label or 0) + 1)]
+            for k, j in enumerate(inputs):
+                row[j] = TEXT[(7 * i + k) % len(TEXT)]
+            if label is not None:
+                row[label] = labels[i % len(labels)]
+            rows.append(row)
+        table(folder / task.folder / alternatives[0][0], rows, split not in task.headless)
+
+
+@pytest.mark.parametrize("name", glue.GLUE)
+def test_every_task_is_read_from_its_columns(tmp_path, like, name):
+    published(tmp_path / "raw", name)
+    words = ["glue", "prepare", name, str(tmp_path / "raw"), "--like", str(like), "--output-dir", str(tmp_path / "out")]
+    assert cli.main(words) == 0
+    task, cut = glue.GLUE[name], segmentation.opened(like)
+    for split in task.splits:
+        for k in range(len(task.inputs)):
+            lines = (tmp_path / "out" / f"{split}.input{k}").read_text().splitlines()
+            assert lines == [cut(TEXT[(7 * i + k) % len(TEXT)]) for i in range(12)]
+        assert (tmp_path / "out" / f"{split}.label").exists() != split.startswith("test")
+    labels = (tmp_path / "out" / "valid.label").read_text().splitlines()
+    expected = {"mnli": ["neutral", "entailment"], "sts-b": ["1", "0.5"]}.get(name, ["0", "1"])
+    assert labels[:2] == expected
+
+
+def test_colas_own_archive_and_lines_of_qqp_that_are_broken(tmp_path, like):
+    raw = tmp_path / "CoLA" / "raw"
+    for name, count in (("in_domain_train", 5), ("in_domain_dev", 3), ("out_of_domain_dev", 2)):
+        table(raw / f"{name}.tsv", [["gj04", str(i % 2), "", TEXT[i]] for i in range(count)], heading=False)
+    assert glue.prepare("cola", tmp_path, like, tmp_path / "out") == {"train": 5, "valid": 5}
+    published(tmp_path, "qqp")
+    with (tmp_path / "QQP" / "train.tsv").open("a") as file:
+        file.write("a\tb\n")
+    assert glue.prepare("qqp", tmp_path, like, tmp_path / "qqp")["train"] == 12
+    with pytest.raises(glue.GlueError, match=r"train: .*RTE/train.tsv must be there"):
+        glue.prepare("rte", tmp_path, like, tmp_path / "rte")
+    table(tmp_path / "RTE" / "train.tsv", [["0", "x"]])
+    with pytest.raises(glue.GlueError, match=r"train.tsv: line 2 has 2 columns, too few"):
+        glue.prepare("rte", tmp_path, like, tmp_path / "rte")
+
+
+def binarise(folder, like, name):
+    """As data-prep/prepare-glue.sh does."""
+    for part in ("input0", "input1", "label"):
+        if not (folder / f"train.{part}").is_file():
+            continue
+        if part == "label" and name == "sts-b":
+            (folder / "bin" / "label").mkdir(parents=True)
+            for split in ("train", "valid"):
+                (folder / "bin" / "label" / f"{split}.label").write_text((folder / f"{split}.label").read_text())
+            continue
+        words = ["--only-source", "--destdir", str(folder / "bin" / part)]
+        for split in ("train", "valid", "test"):
+            if (folder / f"{split}.{part}").is_file():
+                words += [f"--{split}pref", str(folder / f"{split}.{part}")]
+        words += ["--srcdict", str(like / "dict.txt")] if part != "label" else []
+        preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+    return folder / "bin"
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "metrics"),
+    [
+        ("cola", {"report-mcc": True, "num-classes": 2}, ["matthews"]),
+        ("mrpc", {"report-acc-and-f1": True, "num-classes": 2}, ["accuracy", "f1"]),
+        ("sts-b", {"report-pearson-and-spearman": True, "num-classes": 1, "regression-target": True},
+         ["pearson", "spearman"]),
+    ],
+)  # fmt: skip
+def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metrics):
+    published(tmp_path / "raw", name, count=30)
+    glue.prepare(name, tmp_path / "raw", like, tmp_path / "symbols")
+    data = binarise(tmp_path / "symbols", like, name)
+    common = {"task": "sentence_prediction", "criterion": "sentence_prediction"}
+    sentences = {"init-token": 0, "separator-token": 2, "max-positions": 60}
+    train(data, **common, **more, **sentences, **{"save-dir": tmp_path / "run", "max-epoch": 2})
+    checkpoint = tmp_path / "run" / "checkpoint_last.pt"
+
+    log = tmp_path / "valid.log"
+    values = {"user-dir": USER_DIR, **common, "path": checkpoint, "valid-subset": "valid", "batch-size": 7, "cpu": True,
+              "log-format": "json", "required-batch-size-multiple": 1, "num-workers": 0}  # fmt: skip
+    with log.open("w") as file, contextlib.redirect_stdout(file):
+        import logging
+
+        handler = logging.StreamHandler(file)
+        logging.getLogger().addHandler(handler)
+        try:
+            args = options.parse_args_and_arch(options.get_validation_parser(), [str(data), *flags(values)])
+            validate_cli.main(convert_namespace_to_omegaconf(args))
+        finally:
+            logging.getLogger().removeHandler(handler)
+    words = ["glue", "score", "--validation-log", str(log), "--subset", "valid", "--metrics", *metrics]
+    assert cli.main([*words, "--output", str(tmp_path / "score.json")]) == 0
+    scores = json.loads((tmp_path / "score.json").read_text())
+
+    words = ["glue", "predict", str(checkpoint), "--task", name, "--data", str(data), "--batch-size", "7", "--cpu"]
+    assert cli.main([*words, "--output-dir", str(tmp_path / "server")]) == 0
+    lines = (tmp_path / "server" / f"{glue.GLUE[name].folder}.tsv").read_text().splitlines()
+    assert lines[0] == "index\tprediction" and [line.split("\t")[0] for line in lines[1:]] == list(map(str, range(30)))
+
+    # Scores anew from predictions of the validation set, by other means.
+    predicted = [
+        line.split("\t")[1] for line in glue.predict(checkpoint, data, name, "valid", 7, True).splitlines()[1:]
+    ]
+    gold = (tmp_path / "symbols" / "valid.label").read_text().split()
+    if name == "sts-b":
+        assert all(0 <= float(p) <= 5 for p in predicted)
+        raw = [5 * float(g) for g in gold]
+        clamped = any(float(p) in (0.0, 5.0) for p in predicted)
+        expected = {"pearson": None if clamped else 100 * pearsonr(list(map(float, predicted)), raw)[0]}
+    else:
+        gold, predicted = list(map(int, gold)), list(map(int, predicted))
+        same = sum(a == b for a, b in zip(gold, predicted, strict=True))
+        expected = {
+            "matthews": 100 * matthews_corrcoef(gold, predicted),
+            "accuracy": 100 * same / len(gold),
+            "f1": 100 * f1_score(gold, predicted),
+        }
+    for metric in metrics:
+        if expected.get(metric) is not None:
+            assert scores[metric]["value"] == pytest.approx(expected[metric], abs=0.06)
+        assert "one decimal" in scores[metric]["signature"]
+
+
+def test_a_log_without_the_metric_and_a_model_without_a_head_are_named(tmp_path, like, capsys):
+    log = tmp_path / "log"
+    log.write_text('2020-01-01 00:00:00 | INFO | valid | {"epoch": 1, "valid_loss": "1.0", "valid_accuracy": "50"}\n')
+    words = ["glue", "score", "--validation-log", str(log), "--output", str(tmp_path / "s.json"), "--metrics", "f1"]
+    assert cli.main(words) == 1
+    assert "log: no " in capsys.readouterr().err
+
+
+def test_the_metric_of_a_row_is_that_of_its_task():
+    expected = {"cola": "matthews", "mrpc": "f1", "qqp": "f1", "sts-b": "spearman"}
+    for group in ("glue/floater-base", "glue/floater-large", "macaron/glue"):
+        for name in (name for name in recipes.names() if name.startswith(f"{group}/")):
+            from ode_transformer.experiments.tasks import TASKS
+
+            recipe = recipes.load(name)
+            task = name.rpartition("/")[2].partition("-")[2]
+            assert TASKS["glue"].metrics(recipe)[-1] == expected.get(task, "accuracy"), name
+            assert set(TASKS["glue"].metrics(recipe)) <= set(LOGGED)
+            assert recipe.train.flags["num-classes"] == {"mnli": 3, "sts-b": 1}.get(task, 2)
+
+
+def test_grids_give_medians_and_the_best(monkeypatch, capsys, tmp_path):
+    """A search space of four points and three seeds, with the runs' scores as given."""
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    done = []
+
+    def run(argv):
+        seed, folder = int(argv[argv.index("--seed") + 1]), argv[argv.index("--run-dir") + 1]
+        given = dict(zip(argv[argv.index("--") + 1 :: 2], argv[argv.index("--") + 2 :: 2], strict=True))
+        done.append((given["--lr"], given["--batch-size"], seed))
+        value = 50 + 1e6 * float(given["--lr"]) + int(given["--batch-size"]) / 16 + seed
+        (tmp_path / folder / "scores").mkdir(parents=True)
+        (tmp_path / folder / "scores" / "valid.json").write_text(json.dumps({"matthews": {"value": value}, "loss": 1}))
+        assert "--cpu" in argv and argv[:2] == ["run", "macaron/glue/macaron-cola"]
+        return 0
+
+    real = cli.main
+    monkeypatch.setattr(cli, "main", run)
+    words = ["glue", "grid", "macaron/glue/macaron-cola", "--values", "lr", "3e-5", "5e-5"]
+    words += ["--values", "batch-size", "16", "32", "--seeds", "1", "2", "9", "--output", str(tmp_path / "all.json")]
+    assert real([*words, "--", "--cpu"]) == 0
+    out = capsys.readouterr().out
+    assert len(done) == len(set(done)) == 12
+    assert "lr=3e-5 batch-size=16: matthews median 83 of 82, 83, 90" in out
+    assert "best: matthews 111 with lr=5e-5 batch-size=32 seed=9" in out
+    assert len(json.loads((tmp_path / "all.json").read_text())) == 4
+
+
+# Plain text
+
+
+def test_documents_of_files_and_folders(tmp_path):
+    write(tmp_path / "a", x_txt=["One.  Two! three", "Four"], y_txt=["", " "], z_txt=["<br />Five.<br/>Six?"])
+    (tmp_path / "b").write_text("A b.\nC d.\n\n\nE f.\n")
+    assert list(documents.documents(tmp_path / "a")) == [["One.  Two! three", "Four"], ["<br />Five.<br/>Six?"]]
+    assert list(documents.documents(tmp_path / "b")) == [["A b.", "C d."], ["E f."]]
+    lines = ['He said "No." Then left. i.e. not', "At 3.5 p.m. It <br />ended"]
+    assert documents.sentences(lines, True) == ['He said "No."', "Then left. i.e. not", "At 3.5 p.m.", "It", "ended"]
+    assert documents.sentences(lines, False) == ['He said "No." Then left. i.e. not', "At 3.5 p.m. It", "ended"]
+
+
+def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
+    lines = [line for i in range(20) for line in (*TEXT[3 * i : 3 * i + 3], "")]
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
+    words = ["documents", str(tmp_path / "text"), "--held-out", "5"]
+    assert cli.main([*words, "--like", str(like), "--output-dir", str(tmp_path / "out")]) == 0
+    cut = segmentation.opened(like)
+    train_lines = (tmp_path / "out" / "train").read_text().splitlines()
+    assert train_lines[:4] == [*map(cut, TEXT[:3]), ""] and train_lines.count("") == 16
+    assert (tmp_path / "out" / "valid").read_text().splitlines()[0] == cut(TEXT[12])
+    assert not (tmp_path / "out" / "sentencepiece.model").exists()
+    assert cli.main([*words, "--size", "60", "--output-dir", str(tmp_path / "own")]) == 0
+    assert segmentation.files(tmp_path / "own") == segmentation.OWN
+    assert segmentation.opened(tmp_path / "own")("GOOD") == segmentation.opened(tmp_path / "own")("good")
+    for bad, message in (
+        (
+            ["documents", str(tmp_path / "absent"), "--output-dir", str(tmp_path / "x")],
+            "absent: no such file or folder",
+        ),
+        ([*words, "--like", str(tmp_path), "--output-dir", str(tmp_path / "x")], "must hold sentencepiece.model, or"),
+        (["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "x")], "valid: no document is left"),
+    ):
+        assert cli.main(bad) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_the_bpe_of_gpt2(tmp_path):
+    """Its two files, of one merge."""
+    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+
+    symbols = [*bytes_to_unicode().values(), "lo"]
+    (tmp_path / "encoder.json").write_text(json.dumps({s: i for i, s in enumerate(symbols)}))
+    (tmp_path / "vocab.bpe").write_text("#version: 0.2\nl o\n")
+    assert segmentation.files(tmp_path) == segmentation.GPT2
+    numbers = segmentation.opened(tmp_path)("low")
+    assert numbers.split() == [str(symbols.index("lo")), str(symbols.index("w"))]
+
+
+def test_a_fine_tuned_model_is_opened_with_its_head(tmp_path, like):
+    published(tmp_path / "raw", "sst-2", count=12)
+    glue.prepare("sst-2", tmp_path / "raw", like, tmp_path / "symbols")
+    data = binarise(tmp_path / "symbols", like, "sst-2")
+    with contextlib.redirect_stdout(io.StringIO()):
+        m, _ = train(
+            data, task="sentence_prediction", criterion="sentence_prediction",
+            **{"num-classes": 2, "init-token": 0, "max-positions": 60, "save-dir": tmp_path / "run"},
+        )  # fmt: skip
+    x, head = torch.tensor([[0, 5, 6, 2]]), "sentence_classification_head"
+    ours = open_model(tmp_path / "run" / "checkpoint_last.pt")
+    assert SMALL["encoder-embed-dim"] == 16
+    torch.testing.assert_close(ours(x, classification_head_name=head)[0], m.eval()(x, classification_head_name=head)[0])

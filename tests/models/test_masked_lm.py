@@ -1,0 +1,382 @@
+"""Masked language models: RoBERTa where they are one, what options do, sizes, and fairseq's tasks."""
+
+import contextlib
+import io
+import random
+
+import numpy as np
+import pytest
+import torch
+from fairseq import checkpoint_utils, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import build_model
+from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+from fairseq_cli import preprocess as preprocess_cli
+from fairseq_cli import train as train_cli
+from torch import nn
+from torch.nn import functional as F
+
+from ode_transformer.models.masked_lm import ARCHITECTURES
+from ode_transformer.next_sentence import MaskedLMPairsConfig, MaskedLMPairsCriterion, MaskedLMPairsTask
+from tests.helpers import USER_DIR, configure, dictionary, flags
+from tests.helpers import task as translation
+
+SMALL = {
+    "encoder-embed-dim": 16, "encoder-ffn-embed-dim": 24, "encoder-attention-heads": 2, "encoder-layers": 2,
+    "max-positions": 20, "dropout": 0.0, "attention-dropout": 0.0,
+}  # fmt: skip
+SENTENCES = {"sentence-pairs": True}
+NO_FLOW = {"position-encoder": "none", "flow-method": "rk4", "flow-step": 4.0}
+VARIANTS = {
+    **{name: {"arch": name} for name in ARCHITECTURES if name.endswith("_tiny")},
+    "macaron-floater": {"arch": "macaron_bert_tiny", "position-encoder": "floater"},
+    "rk4-gate-free": {"arch": "ode_roberta_tiny", "integrator": "rk4", "coefficients": "scalars"},
+    "gate-and-history": {"arch": "ode_roberta_tiny", "coefficients": "sigmoid", "encoder-history": "learnable_dense"},
+    "multistep": {"arch": "ode_roberta_tiny", "integrator": "multistep"},
+    "relative": {"arch": "ode_roberta_tiny", "relative-positions": "keys"},
+    "learned-blocks": {**NO_FLOW, "position-encoder": "learned"},
+    "sinusoidal-blocks": {**NO_FLOW, "position-encoder": "sinusoidal", "no-encoder-learned-pos": True},
+    "recurrent": {**NO_FLOW, "position-encoder": "rnn-scalar-1"},
+    "untied": {"untie-weights-roberta": True},
+}
+
+
+def task(symbols=50, longest=20):
+    return MaskedLMTask(MaskedLMConfig(tokens_per_sample=longest), dictionary(symbols - 1))
+
+
+def built(symbols=50, arch="floater_roberta_tiny", **values):
+    return build_model(configure(arch, {**SMALL, **values}), task(symbols)).eval()
+
+
+def disturbed(m):
+    """Weights without the symmetries of the first ones."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in m.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    return m
+
+
+def tokens(sizes=(12, 7, 1)):
+    x = torch.randint(4, 50, (len(sizes), max(sizes) + 2), generator=torch.Generator().manual_seed(1))
+    for row, size in zip(x, sizes, strict=True):
+        row[0], row[size + 1], row[size + 2 :] = 0, 2, 1
+    return x
+
+
+@pytest.fixture(params=VARIANTS)
+def m(request):
+    return disturbed(built(**VARIANTS[request.param])).eval()
+
+
+@pytest.mark.parametrize("stock", ["roberta_base", "roberta_prenorm"])
+def test_without_a_method_of_ours_it_is_roberta(stock):
+    norms = {"encoder-normalize-before": True, "no-layernorm-embedding": True} if "prenorm" in stock else {}
+    theirs = disturbed(build_model(configure(stock, SMALL), task()).eval())
+    theirs.register_classification_head("h", 3)
+    ours = built(**NO_FLOW, **norms)
+    ours.register_classification_head("h", 3)
+    ours.load_state_dict(theirs.state_dict())
+    x = tokens()
+    assert torch.equal(ours(x)[0][x != 1], theirs(x)[0][x != 1])
+    scores = [each.eval()(x, classification_head_name="h")[0] for each in (ours, theirs)]
+    assert torch.equal(*scores) and scores[0].shape == (3, 3)
+
+
+def test_padding_does_not_matter(m):
+    x = tokens()
+    together = m(x)[0]
+    for row, size in enumerate((12, 7, 1)):
+        alone = m(x[row : row + 1, : size + 2])[0]
+        torch.testing.assert_close(together[row, : size + 2], alone[0], atol=1e-5, rtol=0)
+
+
+def test_every_parameter_gets_a_gradient(m):
+    x = tokens()
+    m.train()
+    logits, more = m(x)
+    (logits.log_softmax(-1)[..., 7][x != 1].sum() + more.get("next_sentence", torch.zeros(1)).sum()).backward()
+    norms = {name: -1.0 if p.grad is None else p.grad.norm().item() for name, p in m.named_parameters()}
+    least = {name: -0.5 if name.endswith("k_proj.bias") else 1e-6 for name in norms}  # softmax cancels a bias of keys
+    assert not [name for name, norm in norms.items() if not least[name] < norm < float("inf")]
+
+
+def test_only_masked_symbols_are_projected():
+    m, x = built(), tokens()
+    masked = x == 9
+    masked[0, 3] = True
+    torch.testing.assert_close(m(x, masked_tokens=masked)[0], m(x)[0][masked])
+
+
+def test_the_flow_and_the_first_weights_are_drawn_as_elsewhere():
+    m = built(**{"encoder-embed-dim": 64})
+    assert m.encoder.sentence_encoder.layers[0].fc1.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    assert m.encoder.sentence_encoder.embed_tokens.weight[1].abs().max() == 0
+    assert m.position_encoder.solvers["all"].weight2.std().item() == pytest.approx((2 / 129) ** 0.5, rel=0.1)
+
+
+def test_sentences_are_told_apart_by_the_first_end():
+    m = disturbed(built(arch="macaron_bert_tiny")).eval()
+    x = torch.tensor([[0, 5, 6, 2, 7, 8, 2, 1]])
+    seen = []
+    m.encoder.segments.register_forward_hook(lambda module, inputs, out: seen.append(inputs[0].tolist()))
+    _, more = m(x)
+    assert seen == [[[0, 0, 0, 0, 1, 1, 1, 1]]] and more["next_sentence"].shape == (1,)
+
+
+# Sizes
+
+
+def count(arch, symbols=50_265, **values):
+    with torch.device("meta"):
+        m = build_model(configure(arch, values), task(symbols, 512))
+    return sum(p.numel() for p in m.parameters())
+
+
+@pytest.mark.parametrize(("size", "roberta", "width"), [("base", 124_696_665, 768), ("large", 355_411_033, 1024)])
+def test_floater_has_the_parameters_of_roberta_and_of_one_flow(size, roberta, width):
+    assert count(f"floater_roberta_{size}") == roberta + 2 * (width * (width + 1) + width)
+    assert count(f"floater_roberta_{size}", **NO_FLOW) == roberta
+
+
+def test_macaron_bert_has_the_parameters_of_bert():
+    """In the paper the same number; in its code 110.79 million, a norm and a bias a layer more than BERT."""
+    macaron = count("macaron_bert_base", 32_768)
+    bert = count("macaron_bert_base", 32_768, **{"splitting": "lie-trotter", "encoder-ffn-embed-dim": 3072})
+    assert macaron - bert == 12 * 3 * 768
+    norms, bias = (3 * 12 + 1) * 2 * 768, 32_768  # which the released code has not
+    assert macaron - norms - bias == pytest.approx(110.79e6, abs=0.005e6)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"decoder-integrator": "rk4"}, "--decoder-integrator rk4: must be euler for an encoder alone"),
+        ({"decoder-history": "dense"}, "--decoder-history dense: must be none for an encoder alone"),
+        ({"max-positions": 0}, "--max-positions 0: must be 1 or more"),
+        ({"integrator": "heun"}, "must be euler and fixed in a post-norm encoder"),
+        ({**NO_FLOW, "flow-step": 0.2}, "--flow-step 0.2: has no meaning"),
+        ({"freeze": "("}, r"--freeze '\(': is no regular expression"),
+        ({"freeze": "decoder"}, "--freeze 'decoder': is found in the name of no parameter, such as encoder"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(values, message):
+    with pytest.raises(ValueError, match=message):
+        built(**values)
+
+
+def test_a_table_of_another_length_is_named():
+    with pytest.raises(ValueError, match="--max-positions 20: must be 12, as many as the checkpoint has"):
+        built().load_state_dict(built(**{"max-positions": 12}).state_dict())
+
+
+def test_freezing_by_name():
+    m = built(freeze="^(?!position_encoder)")
+    trained = {name for name, p in m.named_parameters() if p.requires_grad}
+    assert trained and all(name.startswith("position_encoder.") for name in trained)
+    m.train()(tokens())[0].log_softmax(-1)[..., 7].sum().backward()
+    assert all((p.grad is not None) == p.requires_grad for p in m.parameters())
+    other = built(freeze="^position_encoder")
+    assert {name for name, p in other.named_parameters() if not p.requires_grad} == trained
+
+
+# fairseq's tasks
+
+
+def binarise(folder, parts, splits):
+    """Files FOLDER.raw/SPLIT.PART -> FOLDER/PART; a part without a name goes into FOLDER itself."""
+    for part in parts:
+        words = ["--only-source", "--destdir", str(folder / part)]
+        words += [w for s in splits for w in (f"--{s}pref", f"{folder}.raw/{s}.{part}".rstrip("."))]
+        if part != parts[0] and part.startswith("input"):
+            words += ["--srcdict", str(folder / parts[0] / "dict.txt")]
+        preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+
+
+def write(folder, **lines):
+    folder.mkdir(parents=True)
+    for name, rows in lines.items():
+        (folder / name.replace("_", ".")).write_text("".join(f"{row}\n" for row in rows))
+
+
+def documents(count, seed=0):
+    """Documents of sentences in which each letter is followed by the next one of the alphabet."""
+    rng, lines = random.Random(seed), []
+    for _ in range(count):
+        at = rng.randrange(26)
+        for _ in range(6):
+            lines.append(" ".join(chr(97 + (at + j) % 26) for j in range(5)))
+            at += 5
+        lines.append("")
+    return lines
+
+
+def train(data, **values):
+    defaults = {
+        "user-dir": USER_DIR, "arch": "floater_roberta_tiny", **SMALL, "optimizer": "adam", "lr": 0.001,
+        "batch-size": 8, "max-epoch": 1, "cpu": True, "num-workers": 0, "required-batch-size-multiple": 1,
+        "save-dir": f"{data}.run",
+    }  # fmt: skip
+    values = {k: v for k, v in (defaults | values).items() if v is not None}
+    with contextlib.redirect_stdout(io.StringIO()):
+        args = options.parse_args_and_arch(options.get_training_parser(), [str(data), *flags(values)])
+        train_cli.main(convert_namespace_to_omegaconf(args))
+    path = f"{values['save-dir']}/checkpoint_last.pt"
+    (m,), _, its_task = checkpoint_utils.load_model_ensemble_and_task([path])
+    return m, its_task
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text") / "data"
+    write(folder.with_name("data.raw"), train=documents(12), valid=documents(4, seed=1))
+    binarise(folder, [""], ["train", "valid"])
+    return folder
+
+
+def test_masked_lm_trains_the_flow_alone_at_the_tasks_length(text):
+    """The paper's first stage: everything but the flow stays as it was."""
+    values = {"task": "masked_lm", "criterion": "masked_lm", "tokens-per-sample": 20, "max-positions": None}
+    first, _ = train(text, **values, **{"save-dir": f"{text}.first"})
+    assert first.args.max_positions == 20 and first.encoder.sentence_encoder.embed_positions.num_embeddings == 22
+    second, _ = train(
+        text, **values, **{"freeze": "^(?!position_encoder)", "optimizer": "flow_adam", "flow-lr-scale": 2.0,
+                           "finetune-from-model": f"{text}.first/checkpoint_last.pt"},
+    )  # fmt: skip
+    before, after = first.state_dict(), second.state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed and all(name.startswith("position_encoder.") for name in changed)
+
+
+def test_pretraining_then_classification(text, tmp_path):
+    """A pretrained model's head for masked symbols stays, its new head learns; a checkpoint's heads come back."""
+    train(text, task="masked_lm", criterion="masked_lm", **{"tokens-per-sample": 20, "save-dir": f"{text}.pretrained"})
+    data = tmp_path / "data"
+    lines = [f"{a} {b} {a}" for a, b in zip("abcdefgh" * 3, "hgfedcba" * 3, strict=True)]
+    labels = [i % 2 for i in range(24)]
+    write(tmp_path / "data.raw", train_input0=lines, train_label=labels, valid_input0=lines[:6], valid_label=labels[:6])
+    (data / "input0").mkdir(parents=True)
+    words = ["--only-source", "--srcdict", str(text / "dict.txt"), "--destdir", str(data / "input0")]
+    words += ["--trainpref", f"{data}.raw/train.input0", "--validpref", f"{data}.raw/valid.input0"]
+    preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+    binarise(data, ["label"], ["train", "valid"])
+    m, _ = train(
+        data, task="sentence_prediction", criterion="sentence_prediction",
+        **{"num-classes": 2, "init-token": 0, "freeze": "^position_encoder",
+           "finetune-from-model": f"{text}.pretrained/checkpoint_last.pt"},
+    )  # fmt: skip
+    assert m.max_positions() == 20 and list(m.classification_heads) == ["sentence_classification_head"]
+    pretrained = torch.load(f"{text}.pretrained/checkpoint_last.pt", weights_only=True)["model"]
+    flow = "position_encoder.solvers.all.weight1"
+    assert torch.equal(m.state_dict()[flow], pretrained[flow])
+
+
+def test_sentence_ranking(tmp_path):
+    data = tmp_path / "data"
+    lines = [" ".join("abcdefgh"[i % 8 : i % 8 + 3]) for i in range(16)]
+    parts = [f"input{i}" for i in range(3)]
+    write(tmp_path / "data.raw", **{f"{s}_{part}": lines for s in ("train", "valid") for part in parts})
+    binarise(data, parts, ["train", "valid"])
+    (data / "label").mkdir()
+    for split in ("train", "valid"):
+        (data / "label" / f"{split}.label").write_text("0\n1\n" * 8)
+    m, _ = train(
+        data, task="sentence_ranking", criterion="sentence_ranking",
+        **{"num-classes": 2, "init-token": 0, "separator-token": 2},
+    )  # fmt: skip
+    assert m.classification_heads["sentence_classification_head"].out_proj.out_features == 1
+
+
+# Pairs of sentences
+
+
+@pytest.fixture
+def pairs(text):
+    cfg = MaskedLMPairsConfig(data=str(text), tokens_per_sample=20, seed=1)
+    its_task = MaskedLMPairsTask.setup_task(cfg)
+    its_task.load_dataset("train")
+    return its_task, its_task.dataset("train")
+
+
+def test_half_of_the_pairs_follow_and_none_crosses_a_document(pairs, text):
+    its_task, dataset = pairs
+    d = its_task.source_dictionary
+    drawn = []
+    for epoch in (1, 2):
+        dataset.set_epoch(epoch)
+        assert sorted(dataset.second) == sorted(dataset.first + 1)  # each block is a second one once
+        follows = dataset.second == dataset.first + 1
+        assert len(follows) // 2 <= follows.sum() <= len(follows) // 2 + 3
+        drawn.append(dataset.second.copy())
+        for i in range(len(dataset)):
+            sample = dataset[i]
+            source = torch.where(sample["target"] == d.pad(), sample["source"], sample["target"])  # unmasked
+            words = d.string(source, bpe_symbol=None).split()
+            assert sample["source"][0] == d.bos() and (sample["source"] == d.eos()).sum() == 2
+            assert len(source) == dataset.size(i) - 2  # the blocks' own ends are counted in sizes
+            a, b = (source == d.eos()).nonzero().flatten().tolist()
+            letters = [d[int(s)] for s in source]
+            assert b == len(source) - 1 and len(words) >= 4
+            if sample["follows"]:  # the alphabet goes on
+                assert ord(letters[a + 1]) - 97 == (ord(letters[a - 1]) - 97 + 1) % 26
+    assert not np.array_equal(*drawn)
+    again = MaskedLMPairsTask.setup_task(its_task.cfg)
+    again.load_dataset("train")
+    assert torch.equal(again.dataset("train")[3]["source"], (dataset.set_epoch(1), dataset[3])[1]["source"])
+
+
+def test_the_loss_is_the_sum_of_both_means(pairs):
+    its_task, dataset = pairs
+    m = disturbed(build_model(configure("macaron_bert_tiny", SMALL), its_task)).eval()
+    sample = dataset.collater([dataset[i] for i in range(6)])
+    criterion = MaskedLMPairsCriterion(its_task)
+    loss, size, _ = criterion(m, sample)
+    logits, more = m(sample["net_input"]["src_tokens"])
+    real = sample["target"] != 1
+    expected = F.cross_entropy(logits[real], sample["target"][real])
+    expected += nn.BCEWithLogitsLoss()(more["next_sentence"], sample["follows"].float())
+    torch.testing.assert_close(loss / size, expected)
+    with pytest.raises(ValueError, match="needs a model with --sentence-pairs"):
+        criterion(built(symbols=len(its_task.source_dictionary)), sample)
+
+
+def test_macaron_bert_trains_on_pairs(text):
+    train(
+        text, arch="macaron_bert_tiny", task="masked_lm_pairs", criterion="masked_lm_pairs",
+        **{"tokens-per-sample": 20, "save-dir": f"{text}.pairs", "max-epoch": 2},
+    )  # fmt: skip
+
+
+def test_text_without_documents_is_named(tmp_path):
+    write(tmp_path / "data.raw", train=["a b c", ""] * 8, valid=["a b c", ""] * 4)
+    binarise(tmp_path / "data", [""], ["train", "valid"])
+    its_task = MaskedLMPairsTask.setup_task(MaskedLMPairsConfig(data=str(tmp_path / "data"), tokens_per_sample=20))
+    with pytest.raises(ValueError, match="no document has two blocks"):
+        its_task.load_dataset("train")
+
+
+# Options that other models have got with these
+
+
+def test_the_classifier_of_transevolves_work_takes_position_encoders():
+    sizes = {k: v for k, v in SMALL.items() if "encoder" in k} | {"max-positions": 20}
+    m = build_model(configure("transformer_small", {**sizes, "position-encoder": "floater"}), task())
+    m.register_classification_head("h", 3)
+    disturbed(m).eval()
+    x = tokens()[:, 1:]
+    together = m(x, classification_head_name="h")[0]
+    alone = m(x[1:2, :8], classification_head_name="h")[0]
+    torch.testing.assert_close(together[1:2], alone, atol=1e-5, rtol=0)
+    moved = m(x.flip(1).roll(-1, 1)[:1, 1:], classification_head_name="h")[0]  # other places, another class
+    assert not torch.allclose(moved, together[:1])
+
+
+@pytest.mark.parametrize("arch", ["macaron_tiny", "ode_transformer_lm_ptb_1l", "transformer_small"])
+def test_every_family_can_be_frozen_by_name(arch):
+    m = build_model(configure(arch, {"freeze": r"self_attn\.q_proj"}), translation())
+    frozen = [name for name, p in m.named_parameters() if not p.requires_grad]
+    assert frozen and all("self_attn.q_proj" in name for name in frozen)

@@ -1,0 +1,274 @@
+"""Warm start from RoBERTa: equal to stock fairseq's logits, from checkpoints of every age; strangers' are refused."""
+
+import argparse
+import json
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.models import build_model
+
+from ode_transformer import hugging_face
+from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.standalone import open_model
+from ode_transformer.warm_start import warm_start
+from tests.helpers import configure
+from tests.models.test_masked_lm import binarise, disturbed, documents, task, tokens, train, write
+
+SIZES = {"encoder-embed-dim": 16, "encoder-ffn-embed-dim": 24, "encoder-attention-heads": 2, "encoder-layers": 2}
+
+
+def words(values):
+    return [word for k, v in values.items() for word in ([f"--{k}"] if v is True else [f"--{k}", str(v)])]
+
+
+def stock(path, arch="roberta_base", heads=(), **more):
+    """A checkpoint of fairseq's own RoBERTa, as its trainer writes it, and its model."""
+    cfg = configure(arch, {**SIZES, "max-positions": 20, **more})
+    m = build_model(cfg, task())
+    for name in heads:
+        m.register_classification_head(name, 3)
+    disturbed(m)
+    torch.save(
+        {
+            "cfg": {"model": cfg, "task": {"_name": "masked_lm", "data": "data", "tokens_per_sample": 20}},
+            "args": None,
+            "model": m.state_dict(),
+            "optimizer_history": [{"num_updates": 70, "criterion_name": "x", "optimizer_name": "FairseqAdam",
+                                   "lr_scheduler_state": {"best": 1.0}}],
+            "extra_state": {"train_iterator": {"epoch": 9, "iterations_in_epoch": 3}},
+            "last_optimizer_state": {"state": {}},
+        },
+        path,
+    )  # fmt: skip
+    return m.eval()
+
+
+def as_published(path):
+    """The layout of the published files: a Namespace, the encoder called decoder, one matrix of q, k and v."""
+    state = torch.load(path, weights_only=False)
+    options = vars(state["cfg"]["model"])
+    kept = ("arch", *(name.replace("-", "_") for name in SIZES), "dropout", "attention_dropout")
+    args = {k: options[k] for k in kept if k in options}
+    args |= {"task": "masked_lm", "criterion": "masked_lm", "tokens_per_sample": 20, "data": "/data", "max_epoch": 0}
+    args |= {"optimizer": "adam", "lr_scheduler": "polynomial_decay", "lr": [0.0006], "save_dir": "x", "fp16": True}
+    model = {}
+    for name, tensor in state["model"].items():
+        name = name.replace("encoder.", "decoder.", 1).replace(".layernorm_embedding.", ".emb_layer_norm.")
+        if ".self_attn.q_proj." in name:
+            stem, part = name.split("q_proj.")
+            ours = stem.replace("decoder.", "encoder.", 1)
+            model[f"{stem}in_proj_{part}"] = torch.cat([state["model"][f"{ours}{x}_proj.{part}"] for x in "qkv"])
+        elif ".self_attn.k_proj." not in name and ".self_attn.v_proj." not in name and not name.endswith(".version"):
+            model[name] = tensor
+    state |= {"args": argparse.Namespace(**args), "model": model}
+    del state["cfg"]
+    torch.save(state, path, _use_new_zipfile_serialization=False)
+
+
+def opened(path):
+    """A checkpoint's model as fairseq's commands load it."""
+    (m,), _ = checkpoint_utils.load_model_ensemble([str(path)], task=task())
+    return m.eval()
+
+
+def difference(m, path):
+    x = tokens()
+    return (opened(path)(x)[0] - m(x)[0])[x != 1].abs().max().item()
+
+
+EQUAL = {
+    "floater": ("floater_roberta_tiny", {}, {}),
+    "floater-pre-norm": ("floater_roberta_tiny", {}, {"arch": "roberta_prenorm"}),
+    "floater-untied": ("floater_roberta_tiny", {}, {"untie-weights-roberta": True}),
+    "ode": ("ode_roberta_tiny", {"integrator": "euler"}, {}),
+    "ode-scalars": ("ode_roberta_tiny", {"coefficients": "scalars"}, {"arch": "roberta_prenorm"}),
+    "macaron": ("macaron_bert_tiny", {}, {"arch": "roberta_prenorm"}),
+    "macaron-floater": ("macaron_bert_tiny", {"position-encoder": "floater"}, {"arch": "roberta_prenorm"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "published"),
+    [(kind, False) for kind in EQUAL] + [(kind, True) for kind, (*_, more) in EQUAL.items() if not more],
+)
+def test_what_it_computes_is_what_roberta_computes(tmp_path, kind, published):
+    arch, more, kwargs = EQUAL[kind]
+    m = stock(tmp_path / "stock.pt", **kwargs)
+    if published:
+        as_published(tmp_path / "stock.pt")
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words(SIZES | more))
+    assert report.difference < 1e-6
+    assert difference(m, tmp_path / "out.pt") < 1e-6
+    changed = torch.load(tmp_path / "out.pt", weights_only=True)["model"]
+    assert set(m.state_dict()) <= set(changed)
+    assert "--max-positions 20" in " ".join(report.flags)
+
+
+def test_a_model_that_fairseq_trained(tmp_path):
+    """A stock RoBERTa after a few updates of fairseq-train, then FLOATER and Euler steps: the same logits."""
+    data = tmp_path / "data"
+    write(tmp_path / "data.raw", train=documents(12), valid=documents(4, seed=1))
+    binarise(data, [""], ["train", "valid"])
+    m, its_task = train(
+        data, arch="roberta_base", task="masked_lm", criterion="masked_lm", **SIZES, **{"tokens-per-sample": 20}
+    )
+    last = f"{data}.run/checkpoint_last.pt"
+    x = its_task.dictionary.encode_line("a b c d e f", add_if_not_exist=False).long()[None]
+    for arch, more in (("floater_roberta_tiny", {}), ("ode_roberta_tiny", {"integrator": "euler"})):
+        warm_start(last, tmp_path / "out.pt", arch, words(SIZES | more), data=data)
+        (ours,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "out.pt")], task=its_task)
+        torch.testing.assert_close(ours.eval()(x)[0], m.eval()(x)[0], atol=1e-6, rtol=0)
+    (data / "dict.txt").write_text("a 1\n")
+    with pytest.raises(CheckpointError, match=r"dict.txt: has 6 symbols with <mask>, .* was trained with"):
+        warm_start(last, tmp_path / "new.pt", "floater_roberta_tiny", words(SIZES), data=data)
+
+
+def test_classification_heads_are_left_out_and_named(tmp_path):
+    stock(tmp_path / "stock.pt", heads=["mnli"])
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
+    assert "classification_heads.mnli.out_proj.weight" in report.unused and "unused" in str(report)
+
+
+def test_both_can_be_opened_without_data(tmp_path):
+    m = stock(tmp_path / "stock.pt")
+    warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
+    x = tokens()
+    for name in ("stock.pt", "out.pt"):
+        torch.testing.assert_close(open_model(tmp_path / name)(x)[0], m(x)[0], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("arch", "more", "reason"),
+    [
+        ("ode_roberta_tiny", {}, "must be euler and fixed in a post-norm encoder"),
+        ("macaron_bert_tiny", {}, "splitting strang of inner size 24, post-norm"),
+        ("floater_roberta_tiny", {"position-encoder": "rnn-scalar-1", "flow-method": "rk4", "flow-step": 4.0},
+         "position encoder rnn-scalar-1 moves"),
+        ("floater_roberta_tiny", {"activation-fn": "relu"}, "--activation-fn relu, of the checkpoint gelu"),
+        ("floater_roberta_tiny", {"encoder-layers": 3}, "encoder_layers is 3, of .* 2; take"),
+        ("floater_roberta_tiny", {"max-positions": 10}, r"embed_positions.weight is \(22, 16\), must be \(12, 16\)"),
+        ("floater_tiny", {}, "floater_tiny: has no place for the tensors of .*, a RoBERTa of stock fairseq"),
+        ("transformer_small", {}, "transformer_small: has no place"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_equal_or_does_not_fit_is_refused(tmp_path, arch, more, reason):
+    stock(tmp_path / "stock.pt")
+    with pytest.raises(CheckpointError, match=reason):
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, words(SIZES | more))
+    assert [p.name for p in tmp_path.iterdir()] == ["stock.pt"]
+
+
+class Attack:
+    """What a pickle of a stranger would do."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def set_option(name, value):
+    return lambda state, marker: vars(state["cfg"]["model"]).update({name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda state, marker: state.update(extra_state=Attack(marker)), "would import _*io.open|more than tensors"),
+        (
+            lambda state, marker: vars(state["cfg"]["model"]).update(
+                adaptive_softmax_cutoff=f"[__import__('pathlib').Path({str(marker)!r}).touch()]"
+            ),
+            "adaptive_softmax_cutoff must be a plain list",
+        ),
+        (set_option("activation_fn", "__import__('os')"), "cannot be built as a RoBERTa.*activation_fn"),
+        (set_option("encoder_layers", 10**9), "encoder_layers is 1000000000, more than its"),
+        (set_option("encoder_ffn_embed_dim", 10**9), "smaller than the model"),
+        (set_option("encoder_attention_heads", 3), "cannot be built as a RoBERTa"),
+        (set_option("pooler_dropout", [1]), "pooler_dropout is a list, must be a plain value"),
+        (set_option("_name", "xlm_from_somewhere"), "architecture 'xlm_from_somewhere'; must be one of ours, a Trans"),
+        (lambda state, marker: state["model"].pop("encoder.lm_head.bias"), "encoder.lm_head.bias"),
+        (lambda state, marker: state["model"].update(extra=torch.zeros(1)), "extra"),
+        (lambda state, marker: state.update(cfg=None), "no configuration"),
+    ],
+)
+def test_a_strangers_checkpoint_runs_nothing_and_is_named(tmp_path, change, reason):
+    stock(tmp_path / "stock.pt")
+    state, marker = torch.load(tmp_path / "stock.pt", weights_only=False), tmp_path / "executed"
+    change(state, marker)
+    torch.save(state, tmp_path / "stock.pt")
+    with pytest.raises(CheckpointError, match=reason) as error:
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
+    assert str(tmp_path / "stock.pt") in str(error.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["stock.pt"]
+
+
+# The layout of Hugging Face's library
+
+
+def as_safetensors(folder, m, dtype="F32", **config):
+    """A model of fairseq's as ``model.safetensors`` and ``config.json``."""
+    names = {ours: theirs for theirs, ours in hugging_face._TOP.items()}
+    layers = {ours: theirs for theirs, ours in hugging_face._LAYER.items()}
+    tensors = {"roberta.embeddings.token_type_embeddings.weight": torch.full((1, 16), 0.25)}
+    for name, tensor in m.state_dict().items():
+        name = name.removeprefix("encoder.")
+        if name in ("lm_head.weight", "sentence_encoder.version"):
+            continue
+        stem, _, part = name.rpartition(".")
+        if name.startswith("sentence_encoder.layers."):
+            _, _, number, rest = stem.split(".", 3)
+            new = f"roberta.encoder.layer.{number}.{layers[rest]}.{part}"
+        else:
+            new = names.get(name) or f"{names[stem]}.{part}"
+        # The embedding of the kind of token is added at every position.
+        tensors[new] = tensor - 0.25 if name.endswith("embed_positions.weight") else tensor
+    header, body = {"__metadata__": {"format": "pt"}}, b""
+    for name, tensor in tensors.items():
+        data = tensor.to(hugging_face._TYPES[dtype]).contiguous().view(torch.uint8).numpy().tobytes()
+        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body)
+    config = {
+        "model_type": "roberta", "num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 24,
+        "num_attention_heads": 2, "hidden_act": "gelu", "pad_token_id": 1, "layer_norm_eps": 1e-5,
+        "max_position_embeddings": 22, "architectures": ["RobertaForMaskedLM"], **config,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder / "model.safetensors"
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("F32", 1e-6), ("F16", 0.02), ("BF16", 0.1)])
+def test_safetensors(tmp_path, dtype, tolerance):
+    m = stock(tmp_path / "stock.pt")
+    path = as_safetensors(tmp_path, m, dtype)
+    report = warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
+    assert report.difference < 1e-6
+    assert difference(m, tmp_path / "out.pt") < tolerance
+
+
+@pytest.mark.parametrize(
+    ("change", "config", "reason"),
+    [
+        (lambda data: data[: len(data) // 2], {}, "does not fit its bytes"),
+        (lambda data: data[:5], {}, "is no safetensors file, or cut short"),
+        (lambda data: (2**40).to_bytes(8, "little") + data[8:], {}, "is no safetensors file, or cut short"),
+        (lambda data: data.replace(b'"F32"', b'"I64"'), {}, "is of type I64: must be one of F32, F16, BF16"),
+        (lambda data: data.replace(b'"shape"', b'"shepe"'), {}, "its header cannot be read"),
+        (lambda data: data.replace(b"lm_head.bias", b"lm_tail.bias"), {}, "lm_tail.bias is no tensor of a RoBERTa"),
+        (lambda data: data, {"model_type": "bert"}, "config.json: model_type is 'bert', must be 'roberta'"),
+        (lambda data: data, {"layer_norm_eps": 1e-12}, "layer_norm_eps is 1e-12, must be 1e-05"),
+        (lambda data: data, {"num_hidden_layers": 10**9}, "encoder_layers is 1000000000, more than its"),
+        (lambda data: data, {"intermediate_size": 10**9}, "smaller than the model"),
+        (lambda data: data, {"hidden_act": "__import__('os')"}, "cannot be built as a RoBERTa"),
+    ],
+)
+def test_safetensors_that_are_damaged_or_of_another_model_are_named(tmp_path, change, config, reason):
+    path = as_safetensors(tmp_path, stock(tmp_path / "stock.pt"), **config)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=reason):
+        warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
+    assert not (tmp_path / "out.pt").exists()
