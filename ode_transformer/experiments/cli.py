@@ -51,6 +51,7 @@ COMMANDS = {
         "..warm_start", "turn a Transformer's checkpoint into one of ours that goes on from there", takes_flags=True
     ),
     "score": Command(".metrics.translations", "score translations, or read the score of a validation"),
+    "export": Command(".export.command", "write a trained model for serving with CTranslate2 or ONNX"),
     "text": Command(".text", "tokenise, clean, segment and check parallel text"),
     "corpus": Command(".corpus", "write the generated German-English corpus"),
     "listops": Command(".listops", "write generated ListOps expressions"),

@@ -110,7 +110,7 @@ def load_module(format: str, which: str) -> Any:
         if error.name is None or error.name.partition(".")[0] not in found.libraries:
             raise
         raise ExportError(
-            f"--format {format}: needs {error.name}, which is not installed: pip install 'ode-transformer[{found.extra}]'"
+            f"--format {format}: {error.name} is not installed, pip install 'ode-transformer[{found.extra}]'"
         ) from error
 
 

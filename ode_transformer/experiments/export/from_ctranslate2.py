@@ -9,7 +9,6 @@ import ctranslate2
 from . import ExportError, Hypothesis, Search, check_length
 
 
-
 class CTranslate2Translator:
     """Translates with CTranslate2, whose beam search normalises scores as fairseq's does.
 

@@ -110,6 +110,8 @@ class OnnxTranslator:
         end is among the ``beam`` best of 2 ``beam`` candidates, as in fairseq.
         """
         beam, columns = search.beam, max(map(len, sources)) + 1
+        # Of each hypothesis; room for padding and for the end, which cannot be the first symbol.
+        count = min(2 * beam + 2, len(self.target.symbols))
         most = min(int(search.max_len_a * columns + search.max_len_b), self.longest["target"] - 1)
         caches = self._encode(sources)
         left = np.arange(len(sources))  # the sentences that are not done
@@ -118,8 +120,7 @@ class OnnxTranslator:
         order = left[:, None]
         for step in range(most + 1):
             if step < most:
-                # Room for padding and for the end, which cannot be the first symbol.
-                values, symbols = self._step(["values", "symbols"], tokens, order, caches, count=min(2 * beam + 2, len(self.target.symbols)))
+                values, symbols = self._step(["values", "symbols"], tokens, order, caches, count)
                 values[(symbols == PAD) | ((symbols == END) & (step == 0))] = -np.inf
             else:
                 (log_probs,) = self._step(["log_probs"], tokens, order, caches)

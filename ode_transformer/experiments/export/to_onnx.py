@@ -159,9 +159,7 @@ class DecoderGraph(nn.Module):
         tokens, shape = tokens.flatten(0, 1), tokens.shape[:2]
         # There is a source, or cross-attention would be left out; what is read of it is in the state.
         source = self.model.encoder.embed_tokens.weight.new_zeros(1, tokens.size(0), self.model.cfg.encoder.embed_dim)
-        out = self.model.decoder(
-            tokens, {"encoder_out": [source], "encoder_padding_mask": []}, incremental_state=state
-        )
+        out = self.model.decoder(tokens, {"encoder_out": [source], "encoder_padding_mask": []}, incremental_state=state)
         log_probs = self.model.get_normalized_probs((out[0][:, -1:], None), log_probs=True)
         return [log_probs.unflatten(0, shape)[:, :, 0], *caches.take(state, caches.growing)]
 
@@ -210,43 +208,35 @@ def write(trained: Trained, folder: Path) -> None:
     with _quiet(), _traceable(model, max(trained.longest.values())):
         encoder.caches = caches = Caches(model, encoder.first_step(source))
         outputs = [*caches.of_source, *caches.begun]
-        _export(
-            encoder, (source,), ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},), (["source"], outputs), folder / "encoder.onnx"
-        )
+        sizes = {name: Dim(name, min=2) for name in ("sentences", "source", "hypotheses", "columns", "rows")}
+        shapes = ({0: sizes["sentences"], 1: sizes["source"]},)
+        _export(encoder, (source,), shapes, (["source"], outputs), folder / "encoder.onnx")
+
         tokens = torch.full((sentences, hypotheses, columns), dictionary.unk())
         order = torch.arange(sentences * hypotheses).view(sentences, hypotheses) % rows
-        of_source, growing = ([caches.example(name) for name in names] for names in (caches.of_source, caches.growing))
         growing = [
             x.new_zeros([rows, *x.shape[1:]]).repeat_interleave(columns - 1, caches.axis(name))
-            for name, x in zip(caches.growing, growing, strict=True)
+            for name, x in zip(caches.growing, caches.take(caches.state, caches.growing), strict=True)
         ]
-        every = {axis: Dim.DYNAMIC for axis in range(3)}
-        caches_shapes = ([{0: Dim.DYNAMIC, caches.axis(name): Dim.DYNAMIC} for name in names]
-                         for names in (caches.of_source, caches.growing))  # fmt: skip
-        _export(
-            DecoderGraph(model, caches),
-            (tokens, order, of_source, growing),
-            (every, {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, *caches_shapes),
-            (
-                ["tokens", "order", *caches.of_source, *caches.growing],
-                ["log_probs", *(name + NEXT for name in caches.growing)],
-            ),
-            folder / "decoder.onnx",
+        inputs = (tokens, order, caches.take(caches.state, caches.of_source), growing)
+        shapes = (
+            {0: sizes["sentences"], 1: sizes["hypotheses"], 2: sizes["columns"]},
+            {0: sizes["sentences"], 1: sizes["hypotheses"]},
+            [{0: sizes["sentences"], caches.axis(name): sizes["source"]} for name in caches.of_source],
+            [{0: sizes["rows"], caches.axis(name): Dim.DYNAMIC} for name in caches.growing],
         )
-    _add_candidates(folder / "decoder.onnx", caches)
+        names = (
+            ["tokens", "order", *caches.of_source, *caches.growing],
+            ["log_probs", *(name + NEXT for name in caches.growing)],
+        )
+        _export(DecoderGraph(model, caches), inputs, shapes, names, folder / "decoder.onnx")
+    _add_candidates(folder / "decoder.onnx")
 
 
-def _add_candidates(path: Path, caches: Caches) -> None:
-    """Have the step return the ``count`` best next symbols of each hypothesis, (B, n, count): a search needs no more.
-
-    And name the dimensions of what grows, by which who runs the graph makes what has not grown yet.
-    """
+def _add_candidates(path: Path) -> None:
+    """Have the step return the ``count`` best next symbols of each hypothesis too, (B, n, count), for a search."""
     model = onnx.load(path)
     graph = model.graph
-    for given in graph.input:
-        if given.name in caches.growing:
-            dims = given.type.tensor_type.shape.dim
-            dims[0].dim_param, dims[caches.axis(given.name)].dim_param = "rows", "length"
     graph.input.append(helper.make_tensor_value_info("count", TensorProto.INT64, [1]))
     graph.node.append(helper.make_node("TopK", ["log_probs", "count"], ["values", "symbols"], axis=-1))
     for name, kind in (("values", TensorProto.FLOAT), ("symbols", TensorProto.INT64)):
