@@ -56,8 +56,8 @@ class Hypothesis(NamedTuple):
 class Search:
     """How a beam search goes; names and meanings are those of ``fairseq-generate``.
 
-    A translation has at most max_len_a S + max_len_b symbols, S the length of the longest source of its batch, and one
-    symbol at least.
+    A translation has ``min_len`` symbols at least and max_len_a S + max_len_b at most, S the length of the longest source
+    of its batch; the end of a sentence counts in S alone.
     """
 
     beam: int = 5
@@ -65,12 +65,28 @@ class Search:
     nbest: int = 1
     max_len_a: float = 0.0
     max_len_b: int = 200
+    min_len: int = 1
 
     def __post_init__(self):
-        for name, least, most in (("beam", 1, math.inf), ("nbest", 1, self.beam), ("max_len_b", 1, math.inf)):
+        for name, least, most in (("beam", 1, math.inf), ("nbest", 1, self.beam), ("min_len", 0, math.inf)):
             if not least <= getattr(self, name) <= most:
                 limit = f"from {least} to {most}" if most < math.inf else f"{least} or more"
                 raise ExportError(f"{name} {getattr(self, name)}: must be {limit}")
+
+    def most(self, source: int, longest: int) -> int:
+        """Symbols of the longest translation, without its end.
+
+        Args:
+            source: symbols of the longest source of the batch, its end included.
+            longest: what the model can read of a target, its end included.
+
+        Raises:
+            ExportError: it is less than ``min_len``.
+        """
+        most = min(int(self.max_len_a * source + self.max_len_b), longest - 1)
+        if most < self.min_len:
+            raise ExportError(f"min_len {self.min_len}: must be {most} at most, the longest translation")
+        return most
 
 
 class Translator(Protocol):

@@ -39,7 +39,8 @@ class CTranslate2Translator:
             num_hypotheses=search.nbest,
             length_penalty=search.lenpen,
             max_input_length=0,
-            max_decoding_length=min(int(search.max_len_a * longest + search.max_len_b), self.longest["target"] - 1),
+            min_decoding_length=search.min_len,
+            max_decoding_length=search.most(longest, self.longest["target"]),
             return_scores=True,
         )
         return [

@@ -110,9 +110,9 @@ class OnnxTranslator:
         end is among the ``beam`` best of 2 ``beam`` candidates, as in fairseq.
         """
         beam, columns = search.beam, max(map(len, sources)) + 1
-        # Of each hypothesis; room for padding and for the end, which cannot be the first symbol.
+        # Of each hypothesis; room for padding and for the end, which may come too early.
         count = min(2 * beam + 2, len(self.target.symbols))
-        most = min(int(search.max_len_a * columns + search.max_len_b), self.longest["target"] - 1)
+        most = search.most(columns, self.longest["target"])
         caches = self._encode(sources)
         left = np.arange(len(sources))  # the sentences that are not done
         found: list[list[tuple[list[int], float]]] = [[] for _ in sources]
@@ -121,7 +121,7 @@ class OnnxTranslator:
         for step in range(most + 1):
             if step < most:
                 values, symbols = self._step(["values", "symbols"], tokens, order, caches, count)
-                values[(symbols == PAD) | ((symbols == END) & (step == 0))] = -np.inf
+                values[(symbols == PAD) | ((symbols == END) & (step < search.min_len))] = -np.inf
             else:
                 (log_probs,) = self._step(["log_probs"], tokens, order, caches)
                 values, symbols = log_probs[:, :, [END]], np.full((*log_probs.shape[:2], 1), END)
@@ -159,7 +159,7 @@ class OnnxTranslator:
         caches = dict(zip(self.of_source, read, strict=True))
         for name in self.growing - caches.keys():  # nothing is there yet
             given = self.inputs[name]
-            shape = [len(sources) if size == "rows" else 0 if isinstance(size, str) else size for size in given.shape]
+            shape = [len(sources), *(0 if isinstance(size, str) else size for size in given.shape[1:])]
             caches[name] = _value(np.zeros(shape, _TYPES[given.type]))
         return caches
 

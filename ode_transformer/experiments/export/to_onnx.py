@@ -16,7 +16,7 @@ import types
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import onnx
 import onnxruntime.quantization
@@ -180,19 +180,61 @@ def _quiet() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-def _export(graph: nn.Module, inputs: tuple, shapes: tuple, names: tuple[list[str], list[str]], path: Path) -> None:
-    # First to PyTorch's own form, by running the Python once: dictionaries and tables of modules are no part of it.
-    program = torch.export.export(graph, inputs, dynamic_shapes=shapes, strict=False)
-    torch.onnx.export(
-        program,
-        f=str(path),
-        input_names=names[0],
-        output_names=names[1],
-        opset_version=OPSET,
-        dynamo=True,
-        external_data=False,
-        verbose=False,
-    )
+class Graph(NamedTuple):
+    """What PyTorch's exporter is told of a graph: the module, inputs as an example, the axes whose sizes may be others,
+    and the names of what goes in and comes out."""
+
+    module: nn.Module
+    inputs: tuple
+    axes: tuple
+    names: tuple[list[str], list[str]]
+
+    def trace(self) -> torch.export.ExportedProgram:
+        """The graph in PyTorch's own form, by running the Python once: what is in dictionaries stays out of it."""
+        return torch.export.export(self.module, self.inputs, dynamic_shapes=self.axes, strict=False)
+
+    def write(self, program: torch.export.ExportedProgram, path: Path) -> None:
+        """Write the graph as ONNX, in one file."""
+        torch.onnx.export(
+            program,
+            f=str(path),
+            input_names=self.names[0],
+            output_names=self.names[1],
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
+def _free(*axes: int) -> dict[int, Any]:
+    return dict.fromkeys(axes, Dim.DYNAMIC)
+
+
+def encoder_graph(module: EncoderGraph, source: Tensor) -> Graph:
+    """The encoder's graph, of an example (B, S)."""
+    caches = module.caches
+    return Graph(module, (source,), (_free(0, 1),), (["source"], [*caches.of_source, *caches.begun]))
+
+
+def decoder_graph(model: nn.Module, caches: Caches, tokens: Tensor, rows: int) -> Graph:
+    """The decoder's graph, of an example (B, n, T) after a step of so many rows."""
+    sentences, hypotheses, columns = tokens.shape
+    order = torch.arange(sentences * hypotheses).view(sentences, hypotheses) % rows
+    growing = [
+        x.new_zeros([rows, *x.shape[1:]]).repeat_interleave(columns - 1, caches.axis(name))
+        for name, x in zip(caches.growing, caches.take(caches.state, caches.growing), strict=True)
+    ]
+    return Graph(
+        DecoderGraph(model, caches),
+        (tokens, order, caches.take(caches.state, caches.of_source), growing),
+        (_free(0, 1, 2), _free(0, 1), *([_free(0, caches.axis(name)) for name in names]
+                                        for names in (caches.of_source, caches.growing))),
+        (
+            ["tokens", "order", *caches.of_source, *caches.growing],
+            ["log_probs", *(name + NEXT for name in caches.growing)],
+        ),
+    )  # fmt: skip
 
 
 def write(trained: Trained, folder: Path) -> None:
@@ -201,35 +243,16 @@ def write(trained: Trained, folder: Path) -> None:
     model.make_generation_fast_(need_attn=False)
     dictionary = trained.dictionaries[1]
     # Sizes that differ, and are neither 0 nor 1, which PyTorch would take for constants.
-    sentences, hypotheses, columns, rows = 3, 4, 5, 7
-    source = torch.full((sentences, 6), dictionary.unk())
+    source, tokens = (torch.full(size, dictionary.unk()) for size in ((3, 6), (3, 4, 5)))
     source[:, -1] = dictionary.eos()
     encoder = EncoderGraph(model, dictionary.eos())
-    with _quiet(), _traceable(model, max(trained.longest.values())):
-        encoder.caches = caches = Caches(model, encoder.first_step(source))
-        outputs = [*caches.of_source, *caches.begun]
-        sizes = {name: Dim(name, min=2) for name in ("sentences", "source", "hypotheses", "columns", "rows")}
-        shapes = ({0: sizes["sentences"], 1: sizes["source"]},)
-        _export(encoder, (source,), shapes, (["source"], outputs), folder / "encoder.onnx")
-
-        tokens = torch.full((sentences, hypotheses, columns), dictionary.unk())
-        order = torch.arange(sentences * hypotheses).view(sentences, hypotheses) % rows
-        growing = [
-            x.new_zeros([rows, *x.shape[1:]]).repeat_interleave(columns - 1, caches.axis(name))
-            for name, x in zip(caches.growing, caches.take(caches.state, caches.growing), strict=True)
-        ]
-        inputs = (tokens, order, caches.take(caches.state, caches.of_source), growing)
-        shapes = (
-            {0: sizes["sentences"], 1: sizes["hypotheses"], 2: sizes["columns"]},
-            {0: sizes["sentences"], 1: sizes["hypotheses"]},
-            [{0: sizes["sentences"], caches.axis(name): sizes["source"]} for name in caches.of_source],
-            [{0: sizes["rows"], caches.axis(name): Dim.DYNAMIC} for name in caches.growing],
-        )
-        names = (
-            ["tokens", "order", *caches.of_source, *caches.growing],
-            ["log_probs", *(name + NEXT for name in caches.growing)],
-        )
-        _export(DecoderGraph(model, caches), inputs, shapes, names, folder / "decoder.onnx")
+    with _quiet():
+        with _traceable(model, max(trained.longest.values())):
+            encoder.caches = caches = Caches(model, encoder.first_step(source))
+            graphs = {"encoder": encoder_graph(encoder, source), "decoder": decoder_graph(model, caches, tokens, 7)}
+            programs = {name: graph.trace() for name, graph in graphs.items()}
+        for name, graph in graphs.items():
+            graph.write(programs[name], folder / f"{name}.onnx")
     _add_candidates(folder / "decoder.onnx")
 
 
