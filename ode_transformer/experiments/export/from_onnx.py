@@ -8,7 +8,7 @@ What grows has a row for each hypothesis and is reordered within the graph: ``or
 before each hypothesis follows. Before the first step it is empty, or the source where self-attention reads that too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -165,14 +165,14 @@ class OnnxTranslator:
 
     def _step(
         self, outputs: list[str], tokens: np.ndarray, order: np.ndarray, caches: dict[str, Any], count: int = 1
-    ) -> Iterator[np.ndarray]:
+    ) -> list[np.ndarray]:
         """Take a step; the caches are those after it."""
         given = {"tokens": tokens, "order": order, "count": np.array([count])}
         given = {name: _value(x) for name, x in given.items() if name in self.inputs}
         found = self.decoder.run_with_ort_values([*outputs, *self.grown], given | caches)
         for name, value in zip(self.grown, found[len(outputs) :], strict=True):
             caches[name.removesuffix(NEXT)] = value
-        return (value.numpy() for value in found[: len(outputs)])
+        return [value.numpy().copy() for value in found[: len(outputs)]]  # their memory goes with the values
 
 
 def _value(x: np.ndarray) -> Any:

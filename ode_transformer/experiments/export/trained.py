@@ -50,16 +50,16 @@ class Trained:
             for dictionary, sentences in zip(self.dictionaries, (sources, targets), strict=True)
         )
         end, padding = self.dictionaries[1].eos(), self.dictionaries[1].pad()
-        tokens = _padded([[*row, end] for row in source], padding, left=True)
-        previous = _padded([[end, *row] for row in target], padding)
-        wanted = _padded([[*row, end] for row in target], padding)
+        tokens = padded([[*row, end] for row in source], padding, left=True)
+        previous = padded([[end, *row] for row in target], padding)
+        wanted = padded([[*row, end] for row in target], padding)
         out = self.model(tokens, tokens.ne(padding).sum(1), previous)
         log_probs = self.model.get_normalized_probs(out, log_probs=True).gather(2, wanted[:, :, None])[:, :, 0]
         return [row[: len(symbols) + 1].tolist() for row, symbols in zip(log_probs, target, strict=True)]
 
 
-def _padded(rows: list[list[int]], padding: int, left: bool = False) -> Tensor:
-    """(B, T) of rows of different lengths."""
+def padded(rows: list[list[int]], padding: int, left: bool = False) -> Tensor:
+    """(B, T) of rows of different lengths, padding behind them or on their left."""
     tokens = torch.full((len(rows), max(map(len, rows))), padding)
     for place, row in zip(tokens, rows, strict=True):
         place[len(place) - len(row) if left else 0 :][: len(row)] = torch.tensor(row)
@@ -81,7 +81,7 @@ def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained
     checkpoint = _checkpoint(Path(path))
     state = checkpoints.load(checkpoint)
     model = standalone.open_state(state, checkpoint).float().eval()
-    folder = _data(checkpoint, data)
+    folder = data_folder(checkpoint, data)
     standalone.check_dictionaries(checkpoint, folder)
     languages = _languages(state, checkpoint)
     paths = [folder / f"dict.{language}.txt" for language in languages]
@@ -107,7 +107,13 @@ def _checkpoint(path: Path) -> Path:
     return found[0]
 
 
-def _data(checkpoint: Path, data: Optional[str | Path]) -> Path:
+def data_folder(path: str | Path, data: Optional[str | Path] = None) -> Path:
+    """The folder of a model's binarised data; arguments as of :func:`open_trained`.
+
+    Raises:
+        ExportError: it is not known.
+    """
+    checkpoint = _checkpoint(Path(path))
     if data is not None:
         return Path(data)
     if any(checkpoint.parent.glob("dict.*.txt")):
