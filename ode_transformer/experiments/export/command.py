@@ -39,8 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer export``; the exit status."""
     load_module(args.format, "writer")  # before minutes of work
-    trained = open_trained(args.model, args.data)
-    description = export(trained, args.format, args.output, args.quantization)
+    with runs.quiet():
+        trained = open_trained(args.model, args.data)
+        description = export(trained, args.format, args.output, args.quantization)
     check = description["check"]
     print(
         f"{args.output}: {args.format}, {args.quantization or 'fp32'}; log-probabilities of {check['symbols']} symbols "
