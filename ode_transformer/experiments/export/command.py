@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer export``; the exit status."""
     load_module(args.format, "writer")  # before minutes of work
-    with runs.quiet():
+    with runs.quiet():  # of what fairseq and the exporters say
         trained = open_trained(args.model, args.data)
         description = export(trained, args.format, args.output, args.quantization)
     check = description["check"]

@@ -127,8 +127,8 @@ class OurConverter(Converter):
     def _load(self) -> transformer_spec.TransformerSpec:
         model = self.trained.model
         _check(model)
-        spec = transformer_spec.TransformerSpec(*(_stack(getattr(model, side), model.cfg, side)
-                                                  for side in ("encoder", "decoder")))  # fmt: skip
+        stacks = [_stack(getattr(model, side), model.cfg, side) for side in ("encoder", "decoder")]
+        spec = transformer_spec.TransformerSpec(*stacks)
         for dictionary, register in zip(
             self.trained.dictionaries, (spec.register_source_vocabulary, spec.register_target_vocabulary), strict=True
         ):

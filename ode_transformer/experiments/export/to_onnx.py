@@ -13,17 +13,16 @@ import contextlib
 import copy
 import logging
 import types
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 import onnx
-import onnxruntime.quantization
 import onnxscript  # noqa: F401  of which PyTorch's exporter is made
 import torch
 from fairseq.modules import LearnedPositionalEmbedding, SinusoidalPositionalEmbedding
 from onnx import TensorProto, helper
+from onnxruntime import quantization
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
@@ -164,25 +163,15 @@ class DecoderGraph(nn.Module):
         return [log_probs.unflatten(0, shape)[:, :, 0], *caches.take(state, caches.growing)]
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what the exporter says of its progress and of symbols' shapes."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
-    before = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for logger, level in zip(loggers, before, strict=True):
-                logger.setLevel(level)
-
-
 class Graph(NamedTuple):
-    """What PyTorch's exporter is told of a graph: the module, inputs as an example, the axes whose sizes may be others,
-    and the names of what goes in and comes out."""
+    """What PyTorch's exporter is told of a graph.
+
+    Args:
+        module: computes it.
+        inputs: of an example.
+        axes: of each input, those whose sizes may be others.
+        names: of what goes in, and of what comes out.
+    """
 
     module: nn.Module
     inputs: tuple
@@ -246,13 +235,12 @@ def write(trained: Trained, folder: Path) -> None:
     source, tokens = (torch.full(size, dictionary.unk()) for size in ((3, 6), (3, 4, 5)))
     source[:, -1] = dictionary.eos()
     encoder = EncoderGraph(model, dictionary.eos())
-    with _quiet():
-        with _traceable(model, max(trained.longest.values())):
-            encoder.caches = caches = Caches(model, encoder.first_step(source))
-            graphs = {"encoder": encoder_graph(encoder, source), "decoder": decoder_graph(model, caches, tokens, 7)}
-            programs = {name: graph.trace() for name, graph in graphs.items()}
-        for name, graph in graphs.items():
-            graph.write(programs[name], folder / f"{name}.onnx")
+    with _traceable(model, max(trained.longest.values())):
+        encoder.caches = caches = Caches(model, encoder.first_step(source))
+        graphs = {"encoder": encoder_graph(encoder, source), "decoder": decoder_graph(model, caches, tokens, 7)}
+        programs = {name: graph.trace() for name, graph in graphs.items()}
+    for name, graph in graphs.items():
+        graph.write(programs[name], folder / f"{name}.onnx")
     _add_candidates(folder / "decoder.onnx")
 
 
@@ -269,11 +257,19 @@ def _add_candidates(path: Path) -> None:
 
 
 def quantise(trained: Trained, folder: Path) -> None:
-    """Turn the weights of both graphs into 8-bit integers; activations are quantised as they come."""
-    for name in ("encoder.onnx", "decoder.onnx"):
-        whole = folder / f"fp32-{name}"
-        (folder / name).rename(whole)
-        onnxruntime.quantization.quantize_dynamic(
-            whole, folder / name, weight_type=onnxruntime.quantization.QuantType.QInt8
-        )
-        whole.unlink()
+    """Turn the weights of both graphs into 8-bit integers, each column with a scale of its own.
+
+    Activations are quantised as they come.
+    """
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # of advice that is for networks of images
+    try:
+        for name in ("encoder.onnx", "decoder.onnx"):
+            whole = folder / f"fp32-{name}"
+            (folder / name).rename(whole)
+            quantization.quantize_dynamic(
+                whole, folder / name, per_channel=True, weight_type=quantization.QuantType.QInt8
+            )
+            whole.unlink()
+    finally:
+        logging.disable(before)
