@@ -22,7 +22,7 @@ class CTranslate2Translator:
         try:
             self.longest = {side: int(description["longest"][side]) for side in ("source", "target")}
             self.model = ctranslate2.Translator(str(folder), intra_threads=threads)
-        except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # damaged files end in errors of every kind
             raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
 
     def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
