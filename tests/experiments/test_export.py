@@ -1,10 +1,12 @@
 """Exported models compute what the checkpoint does, decode as fairseq does, or are refused by name."""
 
+import ast
 import copy
 import json
 import re
 import sys
 from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -463,6 +465,15 @@ def test_folders_that_are_no_exports_are_named(tmp_path, description, message):
         (tmp_path / "export.json").write_text(description)
     with pytest.raises(ExportError, match=message):
         open_exported(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["__init__", "from_ctranslate2", "from_onnx"])
+def test_opening_needs_neither_pytorch_nor_fairseq(name):
+    tree = ast.parse((Path(export.__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    inside = {(node.level, node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level}
+    assert not {"torch", "fairseq"} & {module.partition(".")[0] for module in imported}
+    assert inside <= {(1, None), (3, "errors")}
 
 
 @pytest.mark.parametrize("format", export.FORMATS)
