@@ -239,8 +239,9 @@ def write(trained: Trained, folder: Path) -> None:
         encoder.caches = caches = Caches(model, encoder.first_step(source))
         graphs = {"encoder": encoder_graph(encoder, source), "decoder": decoder_graph(model, caches, tokens, 7)}
         programs = {name: graph.trace() for name, graph in graphs.items()}
-    for name, graph in graphs.items():
-        graph.write(programs[name], folder / f"{name}.onnx")
+    with _quiet():
+        for name, graph in graphs.items():
+            graph.write(programs[name], folder / f"{name}.onnx")
     _add_candidates(folder / "decoder.onnx")
 
 
@@ -261,9 +262,7 @@ def quantise(trained: Trained, folder: Path) -> None:
 
     Activations are quantised as they come.
     """
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # of advice that is for networks of images
-    try:
+    with _quiet():
         for name in ("encoder.onnx", "decoder.onnx"):
             whole = folder / f"fp32-{name}"
             (folder / name).rename(whole)
@@ -271,5 +270,14 @@ def quantise(trained: Trained, folder: Path) -> None:
                 whole, folder / name, per_channel=True, weight_type=quantization.QuantType.QInt8
             )
             whole.unlink()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without advice that is for models of images."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
     finally:
         logging.disable(before)
