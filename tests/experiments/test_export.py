@@ -395,8 +395,18 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, run, monkeypatch, f
         module = f"{export.__name__}{getattr(export.FORMATS[format], name)}"
         monkeypatch.delitem(sys.modules, module, raising=False)
     assert cli.main(["export", str(run), "--format", format, "-o", str(tmp_path / "out")]) == 1
-    assert re.search(rf"--format {format}: .* is not installed, pip install 'ode-transformer\[{format}\]'",
-                     capsys.readouterr().err)  # fmt: skip
+    message = capsys.readouterr().err
+    assert re.search(rf"--format {format}: .* is not installed; .* pip install '\.\[{format}\]'", message)
+
+
+def test_what_pytorch_cannot_trace_is_named(tmp_path, to_onnx, monkeypatch):
+    def trace(*_, **__):
+        raise RuntimeError("a branch\nthat depends on data")
+
+    monkeypatch.setattr(to_onnx.torch.export, "export", trace)
+    with pytest.raises(ExportError, match=r"cannot export a checkpoint: RuntimeError: a branch$"):
+        command.export(trained(small("macaron")), "onnx", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
 
 
 def without_checkpoint(run):

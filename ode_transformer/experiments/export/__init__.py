@@ -28,7 +28,7 @@ class Format(NamedTuple):
     Args:
         writer: has ``write(trained, folder)`` and ``quantise(trained, folder)``.
         reader: has ``open_folder(folder, description, threads)``, which gives a ``Translator``.
-        extra: in brackets after the package's name, for pip.
+        extra: of ``setup.py``.
         libraries: that the extra installs.
     """
 
@@ -126,7 +126,8 @@ def load_module(format: str, which: str) -> Any:
         if error.name is None or error.name.partition(".")[0] not in found.libraries:
             raise
         raise ExportError(
-            f"--format {format}: {error.name} is not installed, pip install 'ode-transformer[{found.extra}]'"
+            f"--format {format}: {error.name} is not installed; in this package's repository: "
+            f"pip install '.[{found.extra}]'"
         ) from error
 
 

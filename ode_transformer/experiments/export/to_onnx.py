@@ -28,8 +28,10 @@ from torch.export import Dim
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from ...errors import OdeTransformerError
 from ...modules import attention
 from ...modules.positions import PositionEncoder
+from . import ExportError
 from .from_onnx import NEXT
 from .trained import Trained
 
@@ -227,7 +229,11 @@ def decoder_graph(model: nn.Module, caches: Caches, tokens: Tensor, rows: int) -
 
 
 def write(trained: Trained, folder: Path) -> None:
-    """Write ``encoder.onnx`` and ``decoder.onnx``, in single precision."""
+    """Write ``encoder.onnx`` and ``decoder.onnx``, in single precision.
+
+    Raises:
+        ExportError: PyTorch's exporter cannot make graphs of the model.
+    """
     model = copy.deepcopy(trained.model)
     model.make_generation_fast_(need_attn=False)
     dictionary = trained.dictionaries[1]
@@ -235,13 +241,21 @@ def write(trained: Trained, folder: Path) -> None:
     source, tokens = (torch.full(size, dictionary.unk()) for size in ((3, 6), (3, 4, 5)))
     source[:, -1] = dictionary.eos()
     encoder = EncoderGraph(model, dictionary.eos())
-    with _traceable(model, max(trained.longest.values())):
-        encoder.caches = caches = Caches(model, encoder.first_step(source))
-        graphs = {"encoder": encoder_graph(encoder, source), "decoder": decoder_graph(model, caches, tokens, 7)}
-        programs = {name: graph.trace() for name, graph in graphs.items()}
-    with _quiet():
-        for name, graph in graphs.items():
-            graph.write(programs[name], folder / f"{name}.onnx")
+    try:
+        with _traceable(model, max(trained.longest.values())):
+            encoder.caches = caches = Caches(model, encoder.first_step(source))
+            graphs = {"encoder": encoder_graph(encoder, source), "decoder": decoder_graph(model, caches, tokens, 7)}
+            programs = {name: graph.trace() for name, graph in graphs.items()}
+        with _quiet():
+            for name, graph in graphs.items():
+                graph.write(programs[name], folder / f"{name}.onnx")
+    except (OSError, OdeTransformerError):
+        raise
+    except Exception as error:  # the exporter ends in errors of every kind
+        first = str(error).split("\n")[0]
+        raise ExportError(
+            f"--format onnx: PyTorch cannot export {trained.name}: {type(error).__name__}: {first}"
+        ) from error
     _add_candidates(folder / "decoder.onnx")
 
 
