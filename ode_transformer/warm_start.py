@@ -1,4 +1,4 @@
-"""Warm start: a checkpoint of one of our architectures that continues a trained Transformer or RoBERTa of stock fairseq.
+"""Warm start: a checkpoint of one of our architectures that continues a stock Transformer or RoBERTa of fairseq.
 
 FLOATER's training begins with one (paper, section 3.3 and appendices B.2 and B.3). Every tensor of the stock model is
 copied to the new model; what the stock model lacks is set so that nothing changes, where the mathematics allows it::

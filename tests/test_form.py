@@ -56,9 +56,9 @@ def test_what_is_imported_is_installed():
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 imported.add(node.module.partition(".")[0])
     setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    required = {
-        re.match(r"[\w-]+", r)[0] for r in ast.literal_eval(re.search(r"install_requires=(\[.*?\])", setup, re.S)[1])
-    }
+    # Extras too: what needs them says so by name.
+    lists = re.findall(r"^(?: *install_requires=|CTRANSLATE2 = |ONNX = )(\[.*?\])", setup, re.S | re.M)
+    required = {re.match(r"[\w-]+", r)[0] for found in lists for r in ast.literal_eval(found)}
     distributions = packages_distributions()
     for module in imported - sys.stdlib_module_names - {"ode_transformer", "omegaconf"}:
         extra = module.replace("_", "-")  # whoever imports one says how it is installed

@@ -60,6 +60,7 @@ COMMANDS = {
     ),
     "classify": Command(".classify", "say which class a trained encoder takes each example of a test set for"),
     "score": Command(".metrics.translations", "score what a model made of a test set"),
+    "export": Command(".export.command", "write a trained model for serving with CTranslate2 or ONNX"),
     "text": Command(".text", "tokenise, clean, segment and check parallel text"),
     "corpus": Command(".corpus", "write the generated German-English corpus"),
     "dataset": Command(".datasets.command", "read a published data set of classification, summarisation or correction"),

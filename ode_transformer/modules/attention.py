@@ -71,7 +71,7 @@ class StagedAttention(MultiheadAttention):
                 attn_mask=attn_mask,
                 need_head_weights=need_head_weights,
             )
-        length = len(query)
+        length = query.size(0)
         static = static_kv and incremental_state is not None
         source = self._get_input_buffer(incremental_state, stage) if static else {}
         if source:
@@ -90,7 +90,7 @@ class StagedAttention(MultiheadAttention):
                 self._set_input_buffer(incremental_state, source | {"hypotheses": hypotheses}, stage)
             elif incremental_state is not None:
                 k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask, stage)
-        q = as_queries(q, len(k))
+        q = as_queries(q, k.size(0))
         dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
         # Two products by themselves are faster than PyTorch's kernel for one query, in decoding, where there is no
         # matrix to avoid, and for dropout on a CPU, where the kernel holds the matrix too.

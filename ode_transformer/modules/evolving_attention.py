@@ -236,14 +236,14 @@ class EvolvingAttention(nn.Module):
         if static and cache is not None:
             v = cache["values"]
         else:
-            hypotheses = len(q) // len(k)
+            hypotheses = q.size(0) // k.size(0)
             v = _heads(self.layer_norm(values[:, ::hypotheses]), self.heads)  # no projection of values
             if cache is not None:
                 v = append(cache["values"], cache["order"], v)
             if incremental_state is not None:
                 kept = {"hypotheses": hypotheses} if static else {"order": None}
                 self.set_incremental_state(incremental_state, "cache", {"values": v} | kept)
-        q = as_queries(q, len(k))
+        q = as_queries(q, k.size(0))
         t = time_signal(self.time_weights, self.depth_index, self.depth, self.form)
         head_dim = v.size(-1)  # d/m
         key_bias = None

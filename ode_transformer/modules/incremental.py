@@ -41,7 +41,7 @@ def once_a_sentence(key: Tensor, padding: Optional[Tensor], hypotheses: int) -> 
 
 def as_queries(q: Tensor, sentences: int) -> Tensor:
     """Hypotheses as queries of their sentence, (B n, H, T, d) -> (B, H, n T, d); B is ``sentences``."""
-    if len(q) == sentences:
+    if q.size(0) == sentences:
         return q
     return q.unflatten(0, (sentences, -1)).transpose(1, 2).flatten(2, 3)
 

@@ -403,9 +403,9 @@ def _with_source(
 ) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
     """Source and target in one attention (Peitz et al. 2019): keys (S + T, B, C), and both masks for them."""
     if mask is not None:
-        mask = torch.cat((mask.new_zeros(len(x), len(source)), mask), dim=1)
+        mask = torch.cat((mask.new_zeros(x.size(0), source.size(0)), mask), dim=1)
     if padding is not None:
         if source_padding is None:
-            source_padding = padding.new_zeros(source.size(1), len(source))
+            source_padding = padding.new_zeros(source.size(1), source.size(0))
         padding = torch.cat((source_padding, padding), dim=1)
     return torch.cat((source, x)), mask, padding

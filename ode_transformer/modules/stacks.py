@@ -96,8 +96,10 @@ class SplitStack(nn.Module):
 
     def _layers(self, places: Optional[Iterable[Place]]) -> list[tuple[nn.Module, Place]]:
         """The layers of this pass, each with its place; layer drop leaves some out in training."""
-        layers = list(nn.ModuleList.__iter__(self.layers))
-        told = dict(zip(layers, places or [Place()] * len(layers), strict=True))
+        places = places or [Place()] * len(self.layers)
+        if not self.training:
+            return list(zip(self.layers, places, strict=True))
+        told = dict(zip(nn.ModuleList.__iter__(self.layers), places, strict=True))
         return [(layer, told[layer]) for layer in self.layers]
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
@@ -272,7 +274,7 @@ class Decoder(SplitStack, TransformerDecoderBase):
         x = self.forward_embedding(prev_output_tokens, incremental_state).transpose(0, 1)  # (T, B, C)
         if incremental_state is None and not full_context_alignment:
             mask = self.buffered_future_mask(x)
-        new = prev_output_tokens[:, -len(x) :].eq(self.padding_idx)
+        new = prev_output_tokens[:, -x.size(0) :].eq(self.padding_idx)
         if self.cross_self_attention or new.any():
             padding = new
         states, past = [x], []
@@ -310,7 +312,7 @@ class Decoder(SplitStack, TransformerDecoderBase):
         if source is None:
             source_padding = None
         elif source_padding is None:
-            source_padding = padding.new_zeros(source.size(1), len(source))  # (B, S)
+            source_padding = padding.new_zeros(source.size(1), source.size(0))  # (B, S)
         return self.position_encoder.decoder(tokens, padding, source_padding, state)
 
     def reorder_incremental_state_scripting(self, incremental_state: dict, new_order: Tensor) -> None:

@@ -1,7 +1,8 @@
 """Speed and memory, measured: several systems in one run, and the ratios between them.
 
 ``suite`` runs the contests of ``suite.py``; ``training`` and ``decoding`` set one architecture beside the stock
-Transformer of its shape; ``lengths`` measures encoders against sentence length; ``table`` renders records.
+Transformer of its shape; ``lengths`` measures encoders against sentence length; ``serving`` sets exported models beside
+fairseq's generator; ``table`` renders records of contests.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from .. import recipes, records, runs
 from . import contest, lengths, suite
 from .contest import STOCK, Setting, System
 
-_POSITIVE = ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam")
+_POSITIVE = ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam", "batch")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +54,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="longest sentence for the systems that hold matrices of all pairs (default: %(default)s)",
     )  # fmt: skip
     kind.add_argument("--dtype", choices=list(lengths.DTYPES), default="fp32", help="(default: %(default)s)")
+    kind.add_argument("--output", help="write the results there, as JSON")
+
+    kind = add("serving", "translation by fairseq, CTranslate2 and ONNX", "%(prog)s --arch ARCH... | --model PATH...")
+    which = kind.add_mutually_exclusive_group(required=True)
+    which.add_argument("--arch", nargs="+", help="architectures, as they begin, on random sentences")
+    which.add_argument("--model", nargs="+", help="checkpoints or folders of runs, on a test set, with BLEU")
+    kind.add_argument(
+        "--data", metavar="DIR", help="of --model: the folder of its binarised data (default: run.json's)"
+    )
+    kind.add_argument("--subset", default="test", help="of --model: which of its sets (default: %(default)s)")
+    kind.add_argument("--sentences", type=int, help="the first so many (default: 64 of --arch, all of --model)")
+    kind.add_argument("--tokens", type=int, default=24, help="of --arch: of the longest (default: %(default)s)")
+    kind.add_argument("--shortest", type=int, default=8, help="of --arch: of the shortest (default: %(default)s)")
+    kind.add_argument("--symbols", type=int, default=10_000, help="of --arch: of the dictionary (default: %(default)s)")
+    kind.add_argument("--batch", type=int, default=64, help="sentences of a batch (default: %(default)s)")
+    kind.add_argument("--beam", type=int, default=4, help="(default: %(default)s)")
+    kind.add_argument("--lenpen", type=float, default=1.0, help="(default: %(default)s)")
+    kind.add_argument("--rounds", type=int, default=3, help="timed rounds (default: %(default)s)")
     kind.add_argument("--output", help="write the results there, as JSON")
 
     for name, help_ in (
@@ -117,6 +136,31 @@ def _suite(args: argparse.Namespace) -> int:
     return 1 if left else 0
 
 
+def _serving(args: argparse.Namespace) -> dict[str, Any]:
+    from ..export import Search
+    from ..export.trained import data_folder, open_trained
+    from . import serving
+
+    setting = {name: getattr(args, name) for name in ("batch", "beam", "lenpen", "rounds")}
+    systems, count = {}, args.sentences
+    for name in args.arch or args.model:
+        if args.arch:
+            count = args.sentences or 64
+            trained, references = serving.untrained(name, args.flags, args.symbols), None
+            sources = serving.random_sources(trained, count, args.tokens, args.shortest)
+            search = Search(args.beam, args.lenpen, max_len_b=args.tokens, min_len=args.tokens)
+        else:
+            trained = open_trained(name, args.data)
+            sources, references = serving.test_set(trained, data_folder(name, args.data), args.subset)
+            count = min(args.sentences or len(sources), len(sources))
+            sources, references = sources[:count], references[:count]
+            search = Search(args.beam, args.lenpen)
+        systems[name] = serving.measure(trained, sources, search, args.batch, args.rounds, references)
+    record = _record("serving", {"setting": {**setting, "sentences": count}, "systems": systems})
+    print(serving.table(record))
+    return record
+
+
 def _table(args: argparse.Namespace) -> int:
     for path in map(Path, args.records):
         try:
@@ -134,7 +178,7 @@ def main(args: argparse.Namespace) -> int:
             raise SystemExit(f"error: --{name} {getattr(args, name)}: must be 1 or more")
     if getattr(args, "device", "cpu") == "cuda" and not getattr(args, "list", False) and not torch.cuda.is_available():
         raise SystemExit("error: --device cuda: no GPU is there")
-    if args.flags and args.what not in ("training", "decoding"):
+    if args.flags and not (args.what in ("training", "decoding") or (args.what == "serving" and args.arch)):
         raise SystemExit(f"error: {' '.join(args.flags)}: flags of models go with training and decoding")
     if args.what in ("suite", "table"):
         return _suite(args) if args.what == "suite" else _table(args)
@@ -142,6 +186,11 @@ def main(args: argparse.Namespace) -> int:
         if min(args.lengths) < 1:
             raise SystemExit(f"error: --lengths {min(args.lengths)}: must be 1 or more")
         record = _record("lengths", lengths.measure(args))
+    elif args.what == "serving":
+        if args.arch and (args.symbols < 5 or not 1 <= args.shortest <= args.tokens):
+            raise SystemExit("error: --symbols must be 5 or more, --shortest 1 to --tokens")
+        with runs.quiet():
+            record = _serving(args)
     else:
         if args.symbols < 5 or not 0 <= args.shortest <= args.tokens:
             raise SystemExit("error: --symbols must be 5 or more, --shortest 0 to --tokens")

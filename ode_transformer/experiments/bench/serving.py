@@ -1,0 +1,224 @@
+"""Sentences per second of fairseq's generator and of exported models, and their BLEU: one run, the same sentences.
+
+Every engine has its turn in every round, with as many threads, the same batches and the same beam, so that a slow
+minute slows all. A model without training is made to translate into as many symbols as its longest sentence has; a
+trained one translates a test set. BLEU is of tokens, subword units joined, against the target of the binarised set.
+"""
+
+import copy
+import itertools
+import math
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from fairseq.data import data_utils
+from fairseq.models import build_model
+from fairseq.sequence_generator import SequenceGenerator
+
+from ...standalone import task
+from ..export import ExportError, Search, load_module, open_exported
+from ..export.command import compare, export, sentences
+from ..export.trained import Trained, padded
+from ..metrics.bleu import multi_bleu
+from ..metrics.translations import remove_segmentation
+from .contest import Setting, System, configure, seconds
+
+ENGINES = {
+    "fairseq": ("", None),
+    "CTranslate2": ("ctranslate2", None),
+    "CTranslate2 int8": ("ctranslate2", "int8"),
+    "ONNX": ("onnx", None),
+    "ONNX int8": ("onnx", "int8"),
+}
+"""Name -> format of the export and its quantisation."""
+
+Record = dict[str, Any]
+
+Translate = Callable[[Sequence[Sequence[str]]], list[list[str]]]
+"""Sentences of a batch, as symbols -> their translations."""
+
+
+def untrained(arch: str, flags: Sequence[str], symbols: int) -> Trained:
+    """A model of an architecture as it begins."""
+    torch.manual_seed(1)
+    its_task = task(symbols)
+    model = build_model(configure(System(arch, tuple(flags)), Setting()).model, its_task).eval()
+    dictionaries = its_task.source_dictionary, its_task.target_dictionary
+    return Trained(arch, model, ("source", "target"), dictionaries, ())
+
+
+def test_set(trained: Trained, data: Path, subset: str) -> tuple[list[list[str]], list[list[str]]]:
+    """Sources and references of a binarised test set, as symbols.
+
+    Raises:
+        ExportError: it is not there.
+    """
+    pair, sides = "-".join(trained.languages), []
+    for language, dictionary in zip(trained.languages, trained.dictionaries, strict=True):
+        dataset = data_utils.load_indexed_dataset(str(data / f"{subset}.{pair}.{language}"), dictionary)
+        if dataset is None:
+            raise ExportError(f"{data}: has no binarised {subset} of {pair}")
+        sides.append([[dictionary[i] for i in row[:-1]] for row in dataset])
+    return sides[0], sides[1]
+
+
+def by_fairseq(trained: Trained, search: Search) -> Translate:
+    """What ``fairseq-generate`` does with a batch."""
+    model, (source, target) = copy.deepcopy(trained.model), trained.dictionaries
+    model.make_generation_fast_(beamable_mm_beam_size=search.beam, need_attn=False)
+    generator = SequenceGenerator(
+        [model],
+        target,
+        beam_size=search.beam,
+        max_len_a=search.max_len_a,
+        max_len_b=search.max_len_b,
+        min_len=search.min_len,
+        len_penalty=search.lenpen,
+    )
+
+    def translate(batch: Sequence[Sequence[str]]) -> list[list[str]]:
+        rows = [[*(source.index(symbol) for symbol in sentence), source.eos()] for sentence in batch]
+        tokens = padded(rows, source.pad(), left=True)
+        lengths = tokens.ne(source.pad()).sum(1)
+        found = generator.generate([model], {"net_input": {"src_tokens": tokens, "src_lengths": lengths}})
+        return [[target[i] for i in hypotheses[0]["tokens"][:-1]] for hypotheses in found]
+
+    return translate
+
+
+def engines(trained: Trained, search: Search, folder: Path) -> Iterator[tuple[str, Optional[Translate], Record]]:
+    """Every engine's name, what translates, and what its export said of itself; or why there is none."""
+    threads, exports = torch.get_num_threads(), {}
+    for name, (format, quantisation) in ENGINES.items():
+        if not format:
+            yield name, by_fairseq(trained, search), {}
+            continue
+        try:
+            if quantisation is None:
+                exports[format] = folder / name
+                check = export(trained, format, folder / name)["check"]
+            else:  # of what is there: to trace a model takes minutes
+                shutil.copytree(exports[format], folder / name)
+                load_module(format, "writer").quantise(trained, folder / name)
+                check = compare(trained, open_exported(folder / name), math.inf)
+        except (ExportError, FileNotFoundError) as error:
+            yield name, None, {"refused": str(error) if quantisation is None else "as in single precision"}
+            continue
+        exported = open_exported(folder / name, threads)
+
+        def translate(batch: Sequence[Sequence[str]], exported: Any = exported) -> list[list[str]]:
+            return [hypotheses[0].tokens for hypotheses in exported.translate(batch, search)]
+
+        yield name, translate, {"check": check}
+
+
+def measure(
+    trained: Trained,
+    sources: Sequence[Sequence[str]],
+    search: Search,
+    batch: int,
+    rounds: int,
+    references: Optional[Sequence[Sequence[str]]] = None,
+) -> dict[str, Any]:
+    """Time all engines on some sentences.
+
+    Args:
+        trained: the model.
+        sources: the sentences, as symbols.
+        search: of all engines.
+        batch: sentences of a batch, which are of similar lengths.
+        rounds: that are timed, after one that warms up.
+        references: of the sentences, for BLEU.
+
+    Returns:
+        a record of each engine by name: ``sentences_per_second``, ``speed`` (fairseq's seconds over its own in the same
+        round: median, quartiles), the ``check`` of its export, and ``bleu`` where there are references.
+    """
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+    batches = [order[i : i + batch] for i in range(0, len(order), batch)]
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        translators = {}
+        with_files = _with_dictionaries(trained, Path(folder))
+        for name, translate, about in engines(with_files, search, Path(folder)):
+            found[name] = about
+            if translate is not None:
+                translators[name] = translate
+        times: dict[str, list[float]] = {name: [] for name in translators}
+        translations: dict[str, dict[int, list[str]]] = {name: {} for name in translators}
+        for round_ in range(-1, rounds):
+            for name in list(translators)[:: -1 if round_ % 2 else 1]:
+
+                def run(name: str = name) -> None:
+                    for rows in batches:
+                        translated = translators[name]([sources[i] for i in rows])
+                        translations[name].update(zip(rows, translated, strict=True))
+
+                elapsed = seconds(run, "cpu")
+                if round_ >= 0:
+                    times[name].append(elapsed)
+    for name, elapsed in times.items():
+        ratios = [theirs / own for theirs, own in zip(times["fairseq"], elapsed, strict=True)]
+        quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+        found[name]["sentences_per_second"] = round(len(sources) / statistics.median(elapsed), 2)
+        found[name]["speed"] = {
+            "median": round(statistics.median(ratios), 3),
+            "quartiles": [round(quartiles[0], 3), round(quartiles[2], 3)],
+        }
+        lines = [_words(translations[name][i]) for i in range(len(sources))]
+        if references is not None:
+            found[name]["bleu"] = round(multi_bleu(lines, [_words(reference) for reference in references])["bleu"], 2)
+        theirs = (_words(translations["fairseq"][i]) for i in range(len(sources)))
+        found[name]["same_as_fairseq"] = sum(a == b for a, b in zip(lines, theirs, strict=True))
+    return found
+
+
+def _with_dictionaries(trained: Trained, folder: Path) -> Trained:
+    if trained.files:
+        return trained
+    files = [folder / f"dict.{language}.txt" for language in trained.languages]
+    for file, dictionary in zip(files, trained.dictionaries, strict=True):
+        dictionary.save(str(file))
+    return Trained(trained.name, trained.model, trained.languages, trained.dictionaries, tuple(files))
+
+
+def _words(symbols: Sequence[str]) -> str:
+    (line,) = remove_segmentation(remove_segmentation([" ".join(symbols)], "sentencepiece"), "subword_nmt")
+    return line
+
+
+def random_sources(trained: Trained, count: int, tokens: int, shortest: int) -> list[list[str]]:
+    """Random sentences of ``shortest`` to ``tokens`` symbols."""
+    lengths = itertools.islice(itertools.cycle(range(shortest, tokens + 1)), count)
+    return sentences(trained.dictionaries[0].symbols, list(lengths), seed=1)
+
+
+def table(record: dict[str, Any]) -> str:
+    """A record as Markdown."""
+    setting = record["setting"]
+    lines = [
+        f"**serving**: {setting['sentences']} sentences, batches of {setting['batch']}, beam {setting['beam']}, "
+        f"{setting['rounds']} rounds in turns, {record['hardware']['threads']} CPU threads",
+        "",
+        "| model | engine | sentences/s | speed / fairseq | same as fairseq | BLEU |",
+        "|---|---|---|---|---|---|",
+    ]
+    for model, of_engines in record["systems"].items():
+        for name, found in of_engines.items():
+            if "refused" in found:
+                lines.append(f"| {model} | {name} | {found['refused']} | | | |")
+                continue
+            low, high = found["speed"]["quartiles"]
+            cells = (
+                f"{found['sentences_per_second']:.1f}",
+                "1" if name == "fairseq" else f"{found['speed']['median']:.2f} [{low:.2f}, {high:.2f}]",
+                f"{found['same_as_fairseq']} of {setting['sentences']}",
+                f"{found['bleu']:.2f}" if "bleu" in found else "",
+            )
+            lines.append(f"| {model} | {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -1,0 +1,151 @@
+"""Trained models for serving: CTranslate2 and ONNX, and how their folders are opened again.
+
+An exported folder has the model in the files of its format, the dictionaries, what segmented the data where that was
+known, and ``export.json``, which says what it is, of which checkpoint, and how far its log-probabilities are from the
+checkpoint's. Opening and translating need neither PyTorch nor fairseq.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from ...errors import OdeTransformerError
+
+DESCRIPTION = "export.json"
+
+
+class ExportError(OdeTransformerError):
+    """A model that cannot be exported, or an exported one that cannot be used; the message says what, and why."""
+
+
+class Format(NamedTuple):
+    """A format: the modules here that write it and read it, the extra of this package that it needs, and its library.
+
+    Args:
+        writer: has ``write(trained, folder)`` and ``quantise(trained, folder)``.
+        reader: has ``open_folder(folder, description, threads)``, which gives a ``Translator``.
+        extra: of ``setup.py``.
+        libraries: that the extra installs.
+    """
+
+    writer: str
+    reader: str
+    extra: str
+    libraries: tuple[str, ...]
+
+
+FORMATS = {
+    "ctranslate2": Format(".to_ctranslate2", ".from_ctranslate2", "ctranslate2", ("ctranslate2",)),
+    "onnx": Format(".to_onnx", ".from_onnx", "onnx", ("onnx", "onnxruntime", "onnxscript", "onnx_ir")),
+}
+QUANTISATIONS = ("int8",)
+
+
+class Hypothesis(NamedTuple):
+    """A translation: its symbols without the end of the sentence, and its log-probability over length ** lenpen."""
+
+    tokens: list[str]
+    score: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """How a beam search goes; names and meanings are those of ``fairseq-generate``.
+
+    A translation has ``min_len`` symbols at least and max_len_a S + max_len_b at most, S the length of the longest
+    source of its batch; the end of a sentence counts in S alone.
+    """
+
+    beam: int = 5
+    lenpen: float = 1.0
+    nbest: int = 1
+    max_len_a: float = 0.0
+    max_len_b: int = 200
+    min_len: int = 1
+
+    def __post_init__(self):
+        for name, least, most in (("beam", 1, math.inf), ("nbest", 1, self.beam), ("min_len", 0, math.inf)):
+            if not least <= getattr(self, name) <= most:
+                limit = f"from {least} to {most}" if most < math.inf else f"{least} or more"
+                raise ExportError(f"{name} {getattr(self, name)}: must be {limit}")
+
+    def most(self, source: int, longest: int) -> int:
+        """Symbols of the longest translation, without its end.
+
+        Args:
+            source: symbols of the longest source of the batch, its end included.
+            longest: what the model can read of a target, its end included.
+
+        Raises:
+            ExportError: it is less than ``min_len``.
+        """
+        most = min(int(self.max_len_a * source + self.max_len_b), longest - 1)
+        if most < self.min_len:
+            raise ExportError(f"min_len {self.min_len}: must be {most} at most, the longest translation")
+        return most
+
+
+class Translator(Protocol):
+    """What an exported folder is once it is open. A sentence is a list of symbols of the dictionaries."""
+
+    def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
+        """The ``nbest`` translations of each sentence of a batch, the best first."""
+
+    def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
+        """The log-probability of each symbol of each target, the end of the sentence last."""
+
+
+def check_length(symbols: int, longest: int) -> None:
+    """Refuse a source of more symbols, its end included, than the model was made for.
+
+    Raises:
+        ExportError: it is longer.
+    """
+    if symbols > longest:
+        raise ExportError(f"a sentence of {symbols} symbols, its end included: must be of {longest} at most")
+
+
+def load_module(format: str, which: str) -> Any:
+    """The module that writes or reads a format.
+
+    Args:
+        format: one of ``FORMATS``.
+        which: ``writer`` or ``reader``.
+
+    Raises:
+        ExportError: its library is not installed.
+    """
+    found = FORMATS[format]
+    try:
+        return import_module(getattr(found, which), __package__)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in found.libraries:
+            raise
+        raise ExportError(
+            f"--format {format}: {error.name} is not installed; in this package's repository: "
+            f"pip install '.[{found.extra}]'"
+        ) from error
+
+
+def open_exported(folder: str | Path, threads: int = 0) -> Translator:
+    """Open what ``ode-transformer export`` wrote.
+
+    Args:
+        folder: the folder.
+        threads: of the library that computes; its own choice if 0.
+
+    Raises:
+        ExportError: it is no such folder, something in it is missing, or the library is not installed.
+    """
+    path = Path(folder) / DESCRIPTION
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ExportError(f"{folder}: not a folder that ode-transformer export wrote ({error})") from error
+    if not isinstance(description, dict) or description.get("format") not in FORMATS:
+        raise ExportError(f"{path}: its format must be one of {', '.join(FORMATS)}")
+    return load_module(description["format"], "reader").open_folder(Path(folder), description, threads)

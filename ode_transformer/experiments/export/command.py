@@ -1,0 +1,139 @@
+"""The command ``ode-transformer export``: write a model for serving, compare it with the checkpoint, or leave nothing.
+
+The comparison is of log-probabilities: of each symbol of random targets given random sources, sentences of several
+lengths in one batch and each by itself. In single precision they may differ by ``TOLERANCE``. A quantised model is
+first written and compared in single precision, which shows that the graph is right, and then quantised; how far it is
+from the checkpoint then is reported, and only what is no model any more is refused.
+"""
+
+import argparse
+import math
+import shutil
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+
+from ...files import write_json
+from .. import runs
+from . import DESCRIPTION, FORMATS, QUANTISATIONS, ExportError, Translator, load_module, open_exported
+from .trained import Trained, open_trained
+
+TOLERANCE = 1e-4
+LENGTHS = ((1, 9), (5, 3), (12, 20), (30, 1), (7, 7))
+"""Symbols of the sources and of the targets that are compared, without the ends of sentences."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer export``."""
+    parser.add_argument("model", metavar="MODEL", help="a checkpoint, or the folder of a run")
+    parser.add_argument("--format", required=True, choices=list(FORMATS))
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; must not exist")
+    parser.add_argument("--quantization", choices=QUANTISATIONS, help="of the weights (default: single precision)")
+    parser.add_argument("--data", metavar="DIR", help="the folder of the binarised data (default: as in run.json)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer export``; the exit status."""
+    load_module(args.format, "writer")  # before minutes of work
+    with runs.quiet():  # of what fairseq and the exporters say
+        trained = open_trained(args.model, args.data)
+        description = export(trained, args.format, args.output, args.quantization)
+    check = description["check"]
+    print(
+        f"{args.output}: {args.format}, {args.quantization or 'fp32'}; log-probabilities of {check['symbols']} symbols "
+        f"differ from the checkpoint's by {check['largest']:.1e} at most, {check['mean']:.1e} in the mean"
+    )
+    return 0
+
+
+def export(trained: Trained, format: str, output: str | Path, quantisation: Optional[str] = None) -> dict[str, Any]:
+    """Write a model for serving.
+
+    Args:
+        trained: the model.
+        format: one of ``FORMATS``.
+        output: the folder, which takes its name when everything in it is written and compared.
+        quantisation: one of ``QUANTISATIONS``; single precision if None.
+
+    Returns:
+        What ``export.json`` in the folder says.
+
+    Raises:
+        ExportError: the folder exists, the format's library is not installed or cannot express the model, or what was
+            written is another model.
+    """
+    output = Path(output)
+    writer = load_module(format, "writer")
+    if output.exists() or output.is_symlink():
+        raise ExportError(f"-o {output}: exists already; an export takes a new folder")
+    description = {
+        "format": format,
+        "quantization": quantisation,
+        "model": trained.name,
+        "source_lang": trained.languages[0],
+        "target_lang": trained.languages[1],
+        "longest": trained.longest,
+        "versions": runs.versions() | {name: version(name) for name in FORMATS[format].libraries},
+    }
+    if hasattr(writer, "OPSET"):
+        description["opset"] = writer.OPSET
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}."))
+    except OSError as error:
+        raise ExportError(f"-o {output}: cannot be written: {error}") from error
+    try:
+        for file in trained.files:
+            shutil.copyfile(file, part / file.name)
+        for step in (writer.write, *([writer.quantise] if quantisation else [])):
+            step(trained, part)
+            write_json(part / DESCRIPTION, description)
+            exact = step is writer.write
+            description["check"] = compare(trained, open_exported(part), TOLERANCE if exact else math.inf)
+        write_json(part / DESCRIPTION, description)
+        part.chmod(0o755)
+        part.rename(output)
+    except OSError as error:
+        raise ExportError(f"-o {output}: cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return description
+
+
+def sentences(symbols: Sequence[str], lengths: Sequence[int], seed: int) -> list[list[str]]:
+    """Random sentences of symbols of a dictionary, without its special ones."""
+    generator = torch.Generator().manual_seed(seed)
+    return [[symbols[i] for i in torch.randint(4, len(symbols), (n,), generator=generator)] for n in lengths]
+
+
+def compare(trained: Trained, exported: Translator, tolerance: float) -> dict[str, Any]:
+    """How far the log-probabilities of an exported model are from the checkpoint's.
+
+    Returns:
+        the ``largest`` and the ``mean`` difference, of how many ``symbols``, and the ``tolerance`` if there is one.
+
+    Raises:
+        ExportError: they are farther than the tolerance, or not finite.
+    """
+    longest = min(trained.longest.values()) - 1
+    lengths = [[min(n, longest) for n in side] for side in zip(*LENGTHS, strict=True)]
+    both = [
+        sentences(dictionary.symbols, of_side, seed)
+        for seed, (dictionary, of_side) in enumerate(zip(trained.dictionaries, lengths, strict=True))
+    ]
+    expected = [x for row in trained.score(*both) for x in row]
+    together = [x for row in exported.score(*both) for x in row]
+    alone = [x for pair in zip(*both, strict=True) for x in exported.score(*([side] for side in pair))[0]]
+    differences = [abs(x - y) for found in (together, alone) for x, y in zip(found, expected, strict=True)]
+    largest = max(differences)
+    if not largest <= tolerance or not math.isfinite(largest):
+        raise ExportError(
+            f"{trained.name}: what was written is another model, its log-probabilities differ from the checkpoint's by "
+            f"{largest:.3g}, and may by {tolerance:g}; nothing is left of it"
+        )
+    found = {"symbols": len(expected), "largest": largest, "mean": sum(differences) / len(differences)}
+    return found | ({"tolerance": tolerance} if tolerance < math.inf else {})

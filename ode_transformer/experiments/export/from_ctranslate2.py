@@ -1,0 +1,59 @@
+"""An exported folder of CTranslate2, opened."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+
+from . import ExportError, Hypothesis, Search, check_length
+
+
+class CTranslate2Translator:
+    """Translates with CTranslate2, whose beam search normalises scores as fairseq's does.
+
+    Args:
+        folder: the exported folder.
+        description: its ``export.json``.
+        threads: of a batch; CTranslate2's choice if 0.
+    """
+
+    def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0):
+        try:
+            self.longest = {side: int(description["longest"][side]) for side in ("source", "target")}
+            self.model = ctranslate2.Translator(str(folder), intra_threads=threads)
+        except Exception as error:  # damaged files end in errors of every kind
+            raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
+
+    def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
+        """As of ``Translator``.
+
+        Raises:
+            ExportError: a sentence is longer than the model's sentences may be.
+        """
+        longest = max((len(sentence) + 1 for sentence in sentences), default=0)
+        check_length(longest, self.longest["source"])
+        results = self.model.translate_batch(
+            [list(sentence) for sentence in sentences],
+            beam_size=search.beam,
+            num_hypotheses=search.nbest,
+            length_penalty=search.lenpen,
+            max_input_length=0,
+            min_decoding_length=search.min_len,
+            max_decoding_length=search.most(longest, self.longest["target"]),
+            return_scores=True,
+        )
+        return [
+            [Hypothesis(tokens, score) for tokens, score in zip(result.hypotheses, result.scores, strict=True)]
+            for result in results
+        ]
+
+    def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
+        """As of ``Translator``."""
+        results = self.model.score_batch(list(map(list, sources)), list(map(list, targets)), max_input_length=0)
+        return [result.log_probs for result in results]
+
+
+def open_folder(folder: Path, description: dict[str, Any], threads: int) -> CTranslate2Translator:
+    """Open an exported folder."""
+    return CTranslate2Translator(folder, description, threads)

@@ -1,0 +1,184 @@
+"""An exported folder of ONNX, opened: beam search over ONNX Runtime, with NumPy and without PyTorch.
+
+Two graphs make a model. ``encoder.onnx`` reads sentences (B, S) and returns what decoding keeps of them: tensors of the
+source, a row for each of B sentences. ``decoder.onnx`` takes a step: from the symbols so far (B, n, T), of n hypotheses
+for each sentence, it returns the log-probabilities of the next symbol (B, n, V), and what has grown by a position.
+
+What grows has a row for each hypothesis and is reordered within the graph: ``order`` (B, n) says which row of the step
+before each hypothesis follows. Before the first step it is empty, or the source where self-attention reads that too.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from . import ExportError, Hypothesis, Search, check_length
+
+NEXT = ".next"
+"""What grows goes into the decoder's graph under a name and comes out of it under this name with this at its end."""
+
+_TYPES = {"tensor(float)": np.float32, "tensor(bool)": np.bool_, "tensor(int64)": np.int64}
+
+
+class Symbols:
+    """A dictionary of fairseq's: symbols and their numbers.
+
+    Args:
+        path: ``dict.LANGUAGE.txt``, a line ``symbol count`` for every symbol but the first four.
+    """
+
+    def __init__(self, path: Path):
+        self.symbols = ["<s>", "<pad>", "</s>", "<unk>"]
+        for line in path.read_text(encoding="utf-8").split("\n"):
+            symbol = line.removesuffix(" #fairseq:overwrite").rpartition(" ")[0]
+            if symbol:
+                self.symbols.append(symbol)
+        self.numbers = {symbol: i for i, symbol in enumerate(self.symbols)}
+
+    def read(self, symbols: Sequence[str]) -> list[int]:
+        """The numbers of a sentence; of an unknown symbol that of ``<unk>``."""
+        return [self.numbers.get(symbol, self.numbers["<unk>"]) for symbol in symbols]
+
+
+PAD, END = 1, 2
+
+
+class OnnxTranslator:
+    """Translates with ONNX Runtime; its beam search is that of fairseq's ``SequenceGenerator``.
+
+    Args:
+        folder: the exported folder.
+        description: its ``export.json``.
+        threads: of a graph; ONNX Runtime's choice if 0.
+    """
+
+    def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        try:
+            self.source, self.target = (
+                Symbols(folder / f"dict.{description[language]}.txt") for language in ("source_lang", "target_lang")
+            )
+            self.encoder, self.decoder = (
+                onnxruntime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
+                for name in ("encoder.onnx", "decoder.onnx")
+            )
+            self.longest = {side: int(description["longest"][side]) for side in ("source", "target")}
+        except Exception as error:  # damaged files end in errors of every kind
+            raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
+        self.of_source = [output.name for output in self.encoder.get_outputs()]
+        self.grown = [output.name for output in self.decoder.get_outputs() if output.name.endswith(NEXT)]
+        self.growing = {name.removesuffix(NEXT) for name in self.grown}
+        self.inputs = {given.name: given for given in self.decoder.get_inputs()}
+
+    def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
+        """As of ``Translator``.
+
+        Raises:
+            ExportError: a sentence is longer than the model's sentences may be.
+        """
+        if not sentences:
+            return []
+        found = self.search([self.source.read(sentence) for sentence in sentences], search)
+        return [
+            [Hypothesis([self.target.symbols[i] for i in tokens], score) for tokens, score in hypotheses]
+            for hypotheses in found
+        ]
+
+    def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
+        """As of ``Translator``, step by step."""
+        rows = [[*self.target.read(target), END] for target in targets]
+        given = np.full((len(rows), 1, max(map(len, rows)) + 1), PAD)
+        for row, tokens in zip(given[:, 0], rows, strict=True):
+            row[0], row[1 : len(tokens) + 1] = END, tokens
+        caches = self._encode([self.source.read(source) for source in sources])
+        order, columns = np.arange(len(rows))[:, None], []
+        for t in range(given.shape[2] - 1):
+            # A sentence that has ended is given its end again; what comes of it is not looked at.
+            tokens = np.where(given[:, :, : t + 1] == PAD, END, given[:, :, : t + 1])
+            (log_probs,) = self._step(["log_probs"], tokens, order, caches)
+            columns.append(np.take_along_axis(log_probs, given[:, :, t + 1 :][:, :, :1], axis=2)[:, 0, 0])
+        return [[float(column[i]) for column in columns[: len(row)]] for i, row in enumerate(rows)]
+
+    def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[tuple[list[int], float]]]:
+        """The ``nbest`` translations of sentences of symbols' numbers, without their end, and their scores.
+
+        A sentence is done when it has as many translations as the beam is wide. Translations that end are those whose
+        end is among the ``beam`` best of 2 ``beam`` candidates, as in fairseq.
+        """
+        beam, columns = search.beam, max(map(len, sources)) + 1
+        # Of each hypothesis; room for padding and for the end, which may come too early.
+        count = min(2 * beam + 2, len(self.target.symbols))
+        most = search.most(columns, self.longest["target"])
+        caches = self._encode(sources)
+        left = np.arange(len(sources))  # the sentences that are not done
+        found: list[list[tuple[list[int], float]]] = [[] for _ in sources]
+        tokens, scores = np.full((len(sources), 1, 1), END), np.zeros((len(sources), 1), np.float32)
+        order = left[:, None]
+        for step in range(most + 1):
+            if step < most:
+                values, symbols = self._step(["values", "symbols"], tokens, order, caches, count)
+                values[(symbols == PAD) | ((symbols == END) & (step < search.min_len))] = -np.inf
+            else:
+                (log_probs,) = self._step(["log_probs"], tokens, order, caches)
+                values, symbols = log_probs[:, :, [END]], np.full((*log_probs.shape[:2], 1), END)
+            totals = (scores[:, :, None] + values).reshape(len(left), -1)  # of all hypotheses of a sentence
+            best = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * beam]
+            totals, symbols_of = (np.take_along_axis(x, best, 1) for x in (totals, symbols.reshape(len(left), -1)))
+            parents = best // values.shape[2]
+            ends = (symbols_of == END) & (totals > -np.inf)
+            for row, place in zip(*np.nonzero(ends[:, :beam]), strict=True):
+                hypotheses = found[left[row]]
+                if len(hypotheses) < beam:
+                    score = float(totals[row, place]) / (step + 1) ** search.lenpen
+                    hypotheses.append((tokens[row, parents[row, place], 1:].tolist(), score))
+            stay = np.array([len(found[sentence]) < beam for sentence in left])
+            if step == most or not stay.any():
+                break
+            # The best candidates that have not ended go on.
+            going = np.argsort(ends, axis=1, kind="stable")[:, :beam]
+            scores, parents, symbols_of = (np.take_along_axis(x, going, 1)[stay] for x in (totals, parents, symbols_of))
+            order = np.flatnonzero(stay)[:, None] * tokens.shape[1] + parents
+            tokens = np.concatenate((tokens.reshape(-1, step + 1)[order], symbols_of[:, :, None]), axis=2)
+            if not stay.all():
+                left = left[stay]
+                for name in caches.keys() - self.growing:
+                    caches[name] = _value(caches[name].numpy()[stay])
+        return [sorted(hypotheses, key=lambda pair: -pair[1])[: search.nbest] for hypotheses in found]
+
+    def _encode(self, sources: Sequence[Sequence[int]]) -> dict[str, Any]:
+        columns = max(map(len, sources)) + 1
+        check_length(columns, self.longest["source"])
+        padded = np.full((len(sources), columns), PAD)
+        for row, source in zip(padded, sources, strict=True):
+            row[columns - len(source) - 1 :] = [*source, END]
+        read = self.encoder.run_with_ort_values(self.of_source, {"source": _value(padded)})
+        caches = dict(zip(self.of_source, read, strict=True))
+        for name in self.growing - caches.keys():  # nothing is there yet
+            given = self.inputs[name]
+            shape = [len(sources), *(0 if isinstance(size, str) else size for size in given.shape[1:])]
+            caches[name] = _value(np.zeros(shape, _TYPES[given.type]))
+        return caches
+
+    def _step(
+        self, outputs: list[str], tokens: np.ndarray, order: np.ndarray, caches: dict[str, Any], count: int = 1
+    ) -> list[np.ndarray]:
+        """Take a step; the caches are those after it."""
+        given = {"tokens": tokens, "order": order, "count": np.array([count])}
+        given = {name: _value(x) for name, x in given.items() if name in self.inputs}
+        found = self.decoder.run_with_ort_values([*outputs, *self.grown], given | caches)
+        for name, value in zip(self.grown, found[len(outputs) :], strict=True):
+            caches[name.removesuffix(NEXT)] = value
+        return [value.numpy().copy() for value in found[: len(outputs)]]  # their memory goes with the values
+
+
+def _value(x: np.ndarray) -> Any:
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(x))
+
+
+def open_folder(folder: Path, description: dict[str, Any], threads: int) -> OnnxTranslator:
+    """Open an exported folder."""
+    return OnnxTranslator(folder, description, threads)

@@ -1,0 +1,133 @@
+"""A trained model with its dictionaries, and where they are found."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor, nn
+
+from ... import checkpoints, models, standalone  # noqa: F401  registers the architectures
+from .. import recipes
+from . import ExportError
+
+SEGMENTATION = ("codes", "sentencepiece.model", "manifest.json")
+"""What is beside binarised data and says how text becomes symbols, and symbols text."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained encoder-decoder and what it takes to use it.
+
+    Args:
+        name: where it comes from, for messages and records.
+        model: in evaluation mode, on the CPU, in single precision.
+        languages: of the source and of the target.
+        dictionaries: of the source and of the target.
+        files: to copy beside an exported model: dictionaries, and of ``SEGMENTATION`` what is there.
+    """
+
+    name: str
+    model: nn.Module
+    languages: tuple[str, str]
+    dictionaries: tuple[Dictionary, Dictionary]
+    files: tuple[Path, ...]
+
+    @property
+    def longest(self) -> dict[str, int]:
+        """Symbols of the longest source and target, the end of the sentence included."""
+        return {"source": self.model.encoder.max_positions(), "target": self.model.decoder.max_positions()}
+
+    @torch.no_grad()
+    def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
+        """The log-probability of each symbol of each target, its end last; of sentences of symbols, as one batch."""
+        source, target = (
+            [[dictionary.index(symbol) for symbol in sentence] for sentence in sentences]
+            for dictionary, sentences in zip(self.dictionaries, (sources, targets), strict=True)
+        )
+        end, padding = self.dictionaries[1].eos(), self.dictionaries[1].pad()
+        tokens = padded([[*row, end] for row in source], padding, left=True)
+        previous = padded([[end, *row] for row in target], padding)
+        wanted = padded([[*row, end] for row in target], padding)
+        out = self.model(tokens, tokens.ne(padding).sum(1), previous)
+        log_probs = self.model.get_normalized_probs(out, log_probs=True).gather(2, wanted[:, :, None])[:, :, 0]
+        return [row[: len(symbols) + 1].tolist() for row, symbols in zip(log_probs, target, strict=True)]
+
+
+def padded(rows: list[list[int]], padding: int, left: bool = False) -> Tensor:
+    """(B, T) of rows of different lengths, padding behind them or on their left."""
+    tokens = torch.full((len(rows), max(map(len, rows))), padding)
+    for place, row in zip(tokens, rows, strict=True):
+        place[len(place) - len(row) if left else 0 :][: len(row)] = torch.tensor(row)
+    return tokens
+
+
+def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained:
+    """Open a model that was trained for translation.
+
+    Args:
+        path: a checkpoint; or the folder of a run, of which it is the average of checkpoints, or the best.
+        data: the folder of its binarised data. Without it, the checkpoint's own folder if dictionaries are there, or
+            what ``run.json`` in that folder names.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be opened, or the dictionaries are others than those of its training.
+        ExportError: no checkpoint or no dictionaries are found, or they do not fit each other.
+    """
+    checkpoint = _checkpoint(Path(path))
+    state = checkpoints.load(checkpoint)
+    model = standalone.open_state(state, checkpoint).float().eval()
+    folder = data_folder(checkpoint, data)
+    standalone.check_dictionaries(checkpoint, folder)
+    languages = _languages(state, checkpoint)
+    paths = [folder / f"dict.{language}.txt" for language in languages]
+    try:
+        dictionaries = [Dictionary.load(str(path)) for path in paths]
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ExportError(f"{folder}: no dictionaries of {' and '.join(languages)}: {error}") from error
+    sizes = standalone.symbols(state, checkpoint)
+    for dictionary, file, size in zip(dictionaries, paths, sizes, strict=True):
+        if len(dictionary) != size:
+            raise ExportError(f"{file}: has {len(dictionary)} symbols, {checkpoint} was trained with {size}")
+    files = [*paths, *(folder / name for name in SEGMENTATION if (folder / name).is_file())]
+    return Trained(str(path), model, languages, tuple(dictionaries), tuple(dict.fromkeys(files)))
+
+
+def _checkpoint(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    names = ("average.pt", "checkpoint_best.pt")
+    found = [path / name for name in names if (path / name).is_file()]
+    if not found:
+        raise ExportError(f"{path}: has no {' and no '.join(names)}; give a checkpoint")
+    return found[0]
+
+
+def data_folder(path: str | Path, data: Optional[str | Path] = None) -> Path:
+    """The folder of a model's binarised data; arguments as of :func:`open_trained`.
+
+    Raises:
+        ExportError: it is not known.
+    """
+    checkpoint = _checkpoint(Path(path))
+    if data is not None:
+        return Path(data)
+    if any(checkpoint.parent.glob("dict.*.txt")):
+        return checkpoint.parent
+    try:
+        run = json.loads((checkpoint.parent / "run.json").read_text(encoding="utf-8"))
+        return recipes.ROOT / run["command"][1]  # fairseq-train DATA ...
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ExportError(f"{checkpoint}: no dictionaries and no run.json beside it; give --data") from error
+
+
+def _languages(state: dict[str, Any], checkpoint: Path) -> tuple[str, str]:
+    options = checkpoints.options(state, "task")
+    found = tuple(options.get(name) for name in ("source_lang", "target_lang"))
+    if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in found):
+        raise ExportError(f"{checkpoint}: does not name the languages that it translates, its task is no translation")
+    return found

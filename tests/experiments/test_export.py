@@ -1,0 +1,583 @@
+"""Exported models compute what the checkpoint does, decode as fairseq does, or are refused by name."""
+
+import ast
+import copy
+import json
+import re
+import sys
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+
+from ode_transformer.experiments import cli, export
+from ode_transformer.experiments.export import ExportError, Search, command, open_exported
+from ode_transformer.experiments.export.trained import Trained, open_trained
+from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, sample, small, task
+from tests.helpers import model as build
+
+DICTIONARY = dictionary(50)
+
+NO_HISTORY = {"encoder-history": "none", "decoder-history": "none"}
+STOCK = {"arch": "floater_tiny", "position-encoder": "none"}
+PRE_NORM = {"encoder-normalize-before": True, "decoder-normalize-before": True}
+
+# What CTranslate2's layers can be made to compute.
+EXACT = {
+    "stock": STOCK,
+    "stock-pre-norm": {**STOCK, **PRE_NORM},
+    "stock-one-side-pre-norm": {
+        **STOCK,
+        "encoder-normalize-before": True,
+        "encoder-learned-pos": True,
+        "layernorm-embedding": True,
+        "activation-fn": "gelu",
+        "no-scale-embedding": True,
+    },
+    "other-widths": {
+        **STOCK,
+        "share-all-embeddings": None,
+        "decoder-embed-dim": 32,
+        "decoder-input-dim": 16,
+        "decoder-output-dim": 16,
+    },
+    "macaron": {},
+    "strang-swapped": {"splitting": "strang-swapped"},
+    "ode_residual": {"arch": "ode_residual_tiny", **NO_HISTORY},
+    "relative-values": {"arch": "ode_residual_tiny", **NO_HISTORY, "relative-positions": "keys-values"},
+    "relative-alone": {"arch": "ode_residual_tiny", **NO_HISTORY, "no-token-positional-embeddings": True, **POST_NORM},
+    "rk2_unit": {"arch": "rk2_unit_tiny", **NO_HISTORY, "decoder-integrator": "heun"},
+    "substeps": {
+        "arch": "rk2_unit_tiny",
+        **NO_HISTORY,
+        "decoder-integrator": "heun",
+        "splitting": "strang",
+        "ode-function": "substeps",
+    },
+}
+# And what it cannot: a word of the reason.
+REFUSED = {
+    "macaron_tiny": (POST_NORM, "--splitting strang in a post-norm encoder"),
+    "ode_residual_tiny": ({}, "layers of the encoder, a history"),
+    "rk2_tiny": (NO_HISTORY, "an integrator of several stages"),
+    "rk2_learnable_tiny": (NO_HISTORY, "an integrator of several stages"),
+    "rk2_unit_tiny": ({**NO_HISTORY, "ode-residual": "released"}, "--ode-residual released"),
+    "rk2_scalars_tiny": ({**NO_HISTORY, "integrator": "euler"}, "coefficients"),
+    "ode_leapfrog_tiny": ({"decoder-history": "none"}, "a multistep scheme"),
+    "rk4_tiny": ({**NO_HISTORY, "integrator": "euler", **POST_NORM}, "relative positions beside others"),
+    "floater_tiny": ({}, "--position-encoder floater"),
+    "macaron_rk2_tiny": ({"integrator": "euler", "splitting": "lie-trotter", "ffn-hidden-layers": 2}, "--ffn-hidden"),
+    "transevolve_fullff_1_tiny": ({"encoder-layers": None, "decoder-layers": None}, "the blocks of TransEvolveModel"),
+}
+
+
+def trained(model) -> Trained:
+    """A model with its dictionaries; parameters are moved from where they begin, so that each has an effect."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+        for embedding in (model.encoder.embed_tokens, model.decoder.embed_tokens):
+            embedding.weight[embedding.padding_idx] = 0
+    return Trained("a checkpoint", model.eval(), ("xx", "yy"), (DICTIONARY, DICTIONARY), ())
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder of dictionaries."""
+    folder = tmp_path_factory.mktemp("dictionaries")
+    for language in ("xx", "yy"):
+        DICTIONARY.save(str(folder / f"dict.{language}.txt"))
+    return folder
+
+
+def with_files(trained: Trained, folder) -> Trained:
+    paths = tuple(folder / f"dict.{language}.txt" for language in trained.languages)
+    return Trained(trained.name, trained.model, trained.languages, trained.dictionaries, paths)
+
+
+def ends_early(model) -> None:
+    """Make the end as probable as other symbols are together, so that hypotheses come to theirs at different steps."""
+    with torch.no_grad():
+        weight = model.decoder.output_projection.weight
+        weight[DICTIONARY.eos()] = 0.4 * weight[5:17].sum(0)
+
+
+def by_fairseq(model, sources, search: Search) -> list:
+    """The hypotheses of fairseq's generator, (symbols, score), for each sentence."""
+    rows = [torch.tensor([*(DICTIONARY.index(word) for word in source), DICTIONARY.eos()]) for source in sources]
+    tokens = torch.full((len(rows), max(map(len, rows))), DICTIONARY.pad())
+    for place, row in zip(tokens, rows, strict=True):
+        place[len(place) - len(row) :] = row
+    generator = SequenceGenerator(
+        [model], DICTIONARY, search.beam, search.max_len_a, search.max_len_b, min_len=search.min_len,
+        len_penalty=search.lenpen,
+    )  # fmt: skip
+    lengths = tokens.ne(DICTIONARY.pad()).sum(1)
+    found = generator.generate([model], {"net_input": {"src_tokens": tokens, "src_lengths": lengths}})
+    model.set_beam_size(1)
+    return [
+        [([DICTIONARY[i] for i in hypothesis["tokens"][:-1]], float(hypothesis["score"])) for hypothesis in sentence]
+        for sentence in found
+    ]
+
+
+def assert_same(found, expected) -> None:
+    """Hypotheses, their order and their scores."""
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [h.tokens for h in ours] == [tokens for tokens, _ in theirs]
+        assert [h.score for h in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
+
+
+SEARCHES = (Search(4, 0.6, 4, max_len_b=10), Search(3, 1.4, 2, 0.5, 3, min_len=2), Search(1, 1.0, 1, max_len_b=6))
+
+
+def sources() -> list[list[str]]:
+    return command.sentences(DICTIONARY.symbols, (6, 1, 9, 4), seed=3)
+
+
+# CTranslate2
+
+
+@pytest.fixture
+def ctranslate2():
+    return pytest.importorskip("ctranslate2")
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_ctranslate2_computes_the_same(tmp_path, name, ctranslate2):
+    VARIANTS.setdefault(f"exported-{name}", EXACT[name])
+    model = trained(small(f"exported-{name}"))
+    found = command.export(model, "ctranslate2", tmp_path / "out")
+    assert found["check"]["largest"] < 1e-5 and found["check"]["symbols"] == 45
+
+
+@pytest.mark.parametrize("name", ["macaron", "rk2_unit"])
+def test_ctranslate2_searches_as_fairseq(tmp_path, files, name, ctranslate2):
+    """But for a first symbol that must not be the end: CTranslate2 leaves the end out before the softmax."""
+    VARIANTS.setdefault(f"exported-{name}", EXACT[name])
+    model = with_files(trained(small(f"exported-{name}")), files)
+    ends_early(model.model)
+    command.export(model, "ctranslate2", tmp_path / "out")
+    search = Search(4, 0.6, max_len_b=40, min_len=0)
+    expected = [sentence[:1] for sentence in by_fairseq(model.model, sources(), search)]
+    assert_same(open_exported(tmp_path / "out", threads=1).translate(sources(), search), expected)
+
+
+def test_ctranslate2_in_integers_is_near(tmp_path, ctranslate2):
+    model = trained(small("macaron"))
+    before = {name: p.clone() for name, p in model.model.state_dict().items()}
+    exact = command.export(model, "ctranslate2", tmp_path / "fp32")["check"]
+    found = command.export(model, "ctranslate2", tmp_path / "int8", "int8")["check"]
+    assert exact["largest"] < 1e-5 < found["largest"] < 1 and "tolerance" not in found
+    sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("int8", "fp32")]
+    assert sizes[0] < sizes[1]
+    assert all(torch.equal(p, before[name]) for name, p in model.model.state_dict().items())
+
+
+@pytest.mark.parametrize("arch", REFUSED)
+def test_what_ctranslate2_has_no_layers_for_is_named(tmp_path, arch, ctranslate2):
+    flags, reason = REFUSED[arch]
+    VARIANTS.setdefault(f"refused-{arch}", {"arch": arch, **flags})
+    with pytest.raises(ExportError, match=re.escape(reason)) as raised:
+        command.export(trained(small(f"refused-{arch}")), "ctranslate2", tmp_path / "out")
+    assert "--format onnx has" in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+# ONNX: what the graphs compute, by PyTorch; and as ONNX
+
+
+@pytest.fixture
+def to_onnx():
+    for library in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(library)
+    from ode_transformer.experiments.export import to_onnx
+
+    return to_onnx
+
+
+class Given:
+    """An input or output of a session."""
+
+    def __init__(self, name, shape=(), type="tensor(float)"):
+        self.name, self.shape, self.type = name, shape, type
+
+
+class Session:
+    """What ONNX Runtime does with a graph, done by PyTorch."""
+
+    def __init__(self, graph, traceable):
+        self.graph, self.traceable, self.inputs = graph, traceable, ()
+
+    def get_inputs(self):
+        return self.inputs
+
+    def get_outputs(self):
+        return [Given(name) for name in self.graph.names[1]]
+
+    def run_with_ort_values(self, names, given):
+        from ode_transformer.experiments.export.from_onnx import _value
+
+        tensors = {name: torch.from_numpy(value.numpy().copy()) for name, value in given.items()}
+        inputs, caches = (
+            [tensors[name] for name in ("source", "tokens", "order") if name in given],
+            self.graph.module.caches,
+        )
+        if "source" not in given:
+            inputs += [[tensors[name] for name in names] for names in (caches.of_source, caches.growing)]
+        with self.traceable():
+            out = self.graph.module(*inputs)
+        found = dict(zip(self.graph.names[1], out, strict=True))
+        if "count" in tensors:
+            found["values"], found["symbols"] = found["log_probs"].topk(int(tensors["count"]))
+        return [_value(found[name].numpy()) for name in names]
+
+
+@pytest.fixture
+def by_torch(to_onnx, monkeypatch, files):
+    """Open the graphs of a model without ONNX: model -> translator."""
+    from ode_transformer.experiments.export import from_onnx
+
+    def build(model):
+        exported = copy.deepcopy(model)
+        exported.make_generation_fast_(need_attn=False)
+        traceable = partial(to_onnx._traceable, exported, 64)
+        module = to_onnx.EncoderGraph(exported, DICTIONARY.eos())
+        source = torch.full((3, 6), DICTIONARY.unk())
+        with traceable():
+            module.caches = caches = to_onnx.Caches(exported, module.first_step(source))
+        encoder = Session(to_onnx.encoder_graph(module, source), traceable)
+        tokens = torch.full((3, 4, 5), DICTIONARY.unk())
+        decoder = Session(to_onnx.decoder_graph(exported, caches, tokens, 7), traceable)
+        kinds = {torch.float32: "tensor(float)", torch.bool: "tensor(bool)"}
+        for name in caches.growing:
+            x = caches.example(name)
+            shape = ["rows", *x.shape[1:]]
+            shape[caches.axis(name)] = "length"
+            decoder.inputs += (Given(name, shape, kinds[x.dtype]),)
+        decoder.inputs += tuple(map(Given, ("tokens", "order", "count", *caches.of_source)))
+        sessions = {"encoder.onnx": encoder, "decoder.onnx": decoder}
+        monkeypatch.setattr(
+            from_onnx.onnxruntime, "InferenceSession", lambda path, *_, **__: sessions[path.rpartition("/")[2]]
+        )
+        described = {"source_lang": "xx", "target_lang": "yy", "longest": {"source": 64, "target": 64}}
+        return from_onnx.OnnxTranslator(files, described)
+
+    return build
+
+
+@pytest.mark.parametrize("variant", sample(VARIANTS))
+def test_the_graphs_compute_and_search_the_same(variant, by_torch):
+    """Of every variant: whatever its modules keep goes through the graphs as tensors."""
+    model = trained(small(variant))
+    ends_early(model.model)
+    translator = by_torch(model.model)
+    found = command.compare(model, translator, 1e-5)
+    assert found["symbols"] == 45
+    search = SEARCHES[len(variant) % len(SEARCHES)]
+    expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.model, sources(), search)]
+    assert_same(translator.translate(sources(), search), expected)
+
+
+def test_sentences_that_are_done_leave_the_search(by_torch, monkeypatch):
+    model = trained(small("macaron"))
+    ends_early(model.model)
+    translator, batches = by_torch(model.model), []
+    step = type(translator)._step
+
+    def counted(self, outputs, tokens, *args):
+        batches.append(len(tokens))
+        return step(self, outputs, tokens, *args)
+
+    monkeypatch.setattr(type(translator), "_step", counted)
+    search = Search(4, 1.0, 4, max_len_b=30)
+    assert_same(translator.translate(sources(), search), by_fairseq(model.model, sources(), search))
+    assert batches[0] == 4 > batches[-1] and batches == sorted(batches, reverse=True)
+    for search in SEARCHES:
+        expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.model, sources(), search)]
+        assert_same(translator.translate(sources(), search), expected)
+
+
+ONNX = ["decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny", "cross-self-attention"]
+
+
+@pytest.mark.parametrize("variant", [ONNX[0], *(pytest.param(name, marks=pytest.mark.full) for name in ONNX[1:])])
+def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
+    few = {"evolution-depth": 1} if "transevolve" in variant else {"encoder-layers": 1, "decoder-layers": 1}
+    few |= {"max-source-positions": 64, "max-target-positions": 64}  # tracing a layer takes seconds
+    model = with_files(trained(small(variant, **few)), files)
+    ends_early(model.model)
+    found = command.export(model, "onnx", tmp_path / "out")
+    assert found["check"]["largest"] < 1e-5 and found["opset"] == to_onnx.OPSET
+    assert json.loads((tmp_path / "out" / "export.json").read_text()) == found
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
+    translator = open_exported(tmp_path / "out", threads=1)
+    for search in SEARCHES:
+        expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.model, sources(), search)]
+        assert_same(translator.translate(sources(), search), expected)
+    with pytest.raises(ExportError, match="a sentence of 71 symbols, its end included: must be of 64 at most"):
+        translator.translate([["w5"] * 70], Search())
+    to_onnx.quantise(model, tmp_path / "out")
+    assert sorted(p.suffix for p in (tmp_path / "out").iterdir()) == [".json", ".onnx", ".onnx", ".txt", ".txt"]
+    near = command.compare(model, open_exported(tmp_path / "out", threads=1), 1.0)
+    assert near["largest"] > found["check"]["largest"]
+
+
+# The command
+
+
+def checkpoint(path, model, arch, values, **task_options):
+    """A checkpoint as fairseq writes it."""
+    task_options = {"source_lang": "xx", "target_lang": "yy", **task_options}
+    state = {"args": None, "cfg": {"model": dict(configure(arch, values)), "task": task_options}}
+    torch.save(state | {"model": model.state_dict()}, path)
+    return path
+
+
+@cache
+def macaron():
+    """A model, and its options."""
+    values = {**SMALL, "share-all-embeddings": True}
+    return trained(build("macaron_tiny", values)).model, values
+
+
+@pytest.fixture
+def run(tmp_path, files):
+    """The folder of a run: a checkpoint beside its dictionaries."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for file in files.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "codes").write_text("#version: 0.2\n")
+    model, values = macaron()
+    checkpoint(folder / "average.pt", model, "macaron_tiny", values)
+    return folder
+
+
+def test_a_run_is_exported(tmp_path, run, capsys, ctranslate2):
+    out = tmp_path / "out"
+    assert cli.main(["export", str(run), "--format", "ctranslate2", "-o", str(out)]) == 0
+    assert "log-probabilities of 45 symbols differ" in capsys.readouterr().out
+    assert {"model.bin", "dict.xx.txt", "dict.yy.txt", "codes", "export.json"} <= {p.name for p in out.iterdir()}
+    described = json.loads((out / "export.json").read_text())
+    assert described["source_lang"] == "xx" and described["versions"]["ctranslate2"]
+    assert open_exported(out, threads=1).translate([["w5", "w6"]], Search(2))[0][0].tokens
+    before = sorted(out.iterdir())
+    assert cli.main(["export", str(run), "--format", "ctranslate2", "-o", str(out)]) == 1
+    assert "exists already" in capsys.readouterr().err and sorted(out.iterdir()) == before
+
+
+def test_what_is_another_model_leaves_nothing(tmp_path, run, monkeypatch, ctranslate2):
+    from ode_transformer.experiments.export import to_ctranslate2
+
+    norm = to_ctranslate2._norm
+
+    def wrong(spec, module):
+        norm(spec, module)
+        spec.gamma = spec.gamma * 1.01
+
+    monkeypatch.setattr(to_ctranslate2, "_norm", wrong)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ExportError, match=r"is another model, its log-probabilities differ .* and may by 0.0001"):
+        command.export(open_trained(run), "ctranslate2", tmp_path / "out")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("format", export.FORMATS)
+def test_a_missing_library_is_named_with_its_extra(tmp_path, run, monkeypatch, format, capsys):
+    for name in export.FORMATS[format].libraries:
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("writer", "reader"):
+        module = f"{export.__name__}{getattr(export.FORMATS[format], name)}"
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    assert cli.main(["export", str(run), "--format", format, "-o", str(tmp_path / "out")]) == 1
+    message = capsys.readouterr().err
+    assert re.search(rf"--format {format}: .* is not installed; .* pip install '\.\[{format}\]'", message)
+
+
+def test_what_pytorch_cannot_trace_is_named(tmp_path, to_onnx, monkeypatch):
+    def trace(*_, **__):
+        raise RuntimeError("a branch\nthat depends on data")
+
+    monkeypatch.setattr(to_onnx.torch.export, "export", trace)
+    with pytest.raises(ExportError, match=r"cannot export a checkpoint: RuntimeError: a branch$"):
+        command.export(trained(small("macaron")), "onnx", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def without_checkpoint(run):
+    (run / "average.pt").unlink()
+
+
+def another_dictionary(run):
+    dictionary(49).save(str(run / "dict.xx.txt"))
+
+
+def without_dictionary(run):
+    (run / "dict.yy.txt").unlink()
+
+
+def without_dictionaries(run):
+    without_dictionary(run)
+    (run / "dict.xx.txt").unlink()
+
+
+def without_languages(run):
+    model, values = macaron()
+    checkpoint(run / "average.pt", model, "macaron_tiny", values, source_lang=None)
+
+
+def another_task(run):
+    model, values = macaron()
+    checkpoint(run / "average.pt", model, "macaron_tiny", values, target_lang="../../yy")
+
+
+def damaged(run):
+    (run / "average.pt").write_bytes(b"PK")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without_checkpoint, "has no average.pt and no checkpoint_best.pt; give a checkpoint"),
+        (another_dictionary, "has 49 symbols, .*average.pt was trained with 50"),
+        (without_dictionary, "no dictionaries of xx and yy"),
+        (without_dictionaries, "no dictionaries and no run.json beside it; give --data"),
+        (without_languages, "does not name the languages"),
+        (another_task, "does not name the languages"),
+        (damaged, "not a readable checkpoint"),
+    ],
+)
+def test_what_cannot_be_exported_is_named(tmp_path, run, change, message, capsys, ctranslate2):
+    change(run)
+    assert cli.main(["export", str(run), "--format", "ctranslate2", "-o", str(tmp_path / "out")]) == 1
+    assert re.search(message, capsys.readouterr().err)
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("description", "message"),
+    [
+        (None, "not a folder that ode-transformer export wrote"),
+        ("[", "not a folder that ode-transformer export wrote"),
+        ('{"format": "tensorflow"}', "its format must be one of ctranslate2, onnx"),
+        ('{"format": "onnx", "source_lang": "xx", "target_lang": "yy"}', "is damaged, or not of this version"),
+        ('{"format": "ctranslate2", "longest": {"source": 9, "target": 9}}', "is damaged, or not of this version"),
+    ],
+)
+def test_folders_that_are_no_exports_are_named(tmp_path, description, message):
+    pytest.importorskip("ctranslate2"), pytest.importorskip("onnxruntime")
+    if description is not None:
+        (tmp_path / "export.json").write_text(description)
+    with pytest.raises(ExportError, match=message):
+        open_exported(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["__init__", "from_ctranslate2", "from_onnx"])
+def test_opening_needs_neither_pytorch_nor_fairseq(name):
+    tree = ast.parse((Path(export.__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    inside = {(node.level, node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level}
+    assert not {"torch", "fairseq"} & {module.partition(".")[0] for module in imported}
+    assert inside <= {(1, None), (3, "errors")}
+
+
+@pytest.mark.parametrize("format", export.FORMATS)
+def test_damaged_models_are_named(tmp_path, files, format):
+    pytest.importorskip("ctranslate2"), pytest.importorskip("onnxruntime")
+    for file in files.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    for name in ("model.bin", "config.json", "encoder.onnx", "decoder.onnx"):
+        (tmp_path / name).write_bytes(b"damaged")
+    described = {"format": format, "source_lang": "xx", "target_lang": "yy", "longest": {"source": 9, "target": 9}}
+    (tmp_path / "export.json").write_text(json.dumps(described))
+    with pytest.raises(ExportError, match="is damaged, or not of this version"):
+        open_exported(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"beam": 0}, "beam 0: must be 1 or more"),
+        ({"beam": 2, "nbest": 3}, "nbest 3: must be from 1 to 2"),
+        ({"min_len": -1}, "min_len -1: must be 0 or more"),
+    ],
+)
+def test_searches_that_cannot_be_are_named(values, message):
+    with pytest.raises(ExportError, match=message):
+        Search(**values)
+    with pytest.raises(ExportError, match="min_len 9: must be 5 at most, the longest translation"):
+        Search(min_len=9, max_len_b=5).most(4, 100)
+
+
+def test_the_random_sentences_are_always_the_same():
+    lengths = [5, 1, 7]
+    found = command.sentences(DICTIONARY.symbols, lengths, 1)
+    assert list(map(len, found)) == lengths and found == command.sentences(DICTIONARY.symbols, lengths, 1)
+    assert np.unique([word for sentence in found for word in sentence]).size > 5
+    assert not {word for sentence in found for word in sentence} & set(task().target_dictionary.symbols[:4])
+
+
+# How fast it is: what is measured is whole; timings are no test
+
+
+@pytest.fixture
+def binarised(run):
+    """A test set beside the dictionaries of a run, of five pairs, binarised."""
+    from fairseq.data import indexed_dataset
+
+    for language in ("xx", "yy"):
+        stem = f"{run}/test.xx-yy.{language}"
+        builder = indexed_dataset.make_builder(f"{stem}.bin", "mmap", len(DICTIONARY))
+        for sentence in command.sentences(DICTIONARY.symbols, (3, 1, 6, 2, 4), seed=5):
+            builder.add_item(torch.tensor([*(DICTIONARY.index(word) for word in sentence), DICTIONARY.eos()]))
+        builder.finalize(f"{stem}.idx")
+    return run
+
+
+@pytest.fixture
+def serving(monkeypatch, ctranslate2):
+    from ode_transformer.experiments.bench import serving
+
+    engines = {name: serving.ENGINES[name] for name in ("fairseq", "CTranslate2", "CTranslate2 int8")}
+    monkeypatch.setattr(serving, "ENGINES", engines)
+    return serving
+
+
+def test_a_trained_model_is_measured_on_its_test_set(tmp_path, binarised, serving, capsys):
+    words = ["bench", "serving", "--model", str(binarised), "--rounds", "2", "--beam", "2", "--batch", "2"]
+    assert cli.main([*words, "--output", str(tmp_path / "x.json")]) == 0
+    record = json.loads((tmp_path / "x.json").read_text())
+    (found,) = record["systems"].values()
+    assert list(found) == list(serving.ENGINES) and record["setting"]["sentences"] == 5
+    assert found["fairseq"]["speed"]["median"] == 1 and found["fairseq"]["same_as_fairseq"] == 5
+    for engine in found.values():
+        assert engine["sentences_per_second"] > 0 and 0 <= engine["bleu"] <= 100
+    assert found["CTranslate2"]["check"]["largest"] < 1e-5 < found["CTranslate2 int8"]["check"]["largest"]
+    assert "| CTranslate2 int8 |" in capsys.readouterr().out
+
+
+def test_architectures_are_measured_on_random_sentences(serving, capsys):
+    words = ["bench", "serving", "--arch", "macaron_tiny", "rk4_tiny", "--sentences", "3", "--tokens", "5"]
+    words += ["--shortest", "2", "--symbols", "60", "--rounds", "1", "--beam", "2"]
+    assert cli.main([*words, "--", "--encoder-layers", "1", "--decoder-layers", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "| macaron_tiny | CTranslate2 |" in shown and "3 of 3" in shown
+    assert "| rk4_tiny | CTranslate2 | --format ctranslate2: has no layer for what stands between" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--arch", "macaron_tiny", "--batch", "0"], "--batch 0: must be 1 or more"),
+        (["--arch", "macaron_tiny", "--shortest", "0"], "--shortest 1 to --tokens"),
+        (["--arch", "macaron_huge"], "macaron_huge: must be transformer or one of"),
+    ],
+)
+def test_bad_measurements_are_named(words, message):
+    with pytest.raises(SystemExit, match=message):
+        cli.main(["bench", "serving", *words])
