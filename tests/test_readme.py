@@ -31,15 +31,10 @@ PAGES = {
 }
 TEXT = "\n".join(PAGES.values())
 
-# What pages and commands of other branches add; to be deleted when they are here.
-LATER = {"your-text.md", "export.md", "beyond.md", "tasks.md"}
-LATER_COMMANDS = {"prepare", "translate"}
-
 # Flags of pip, git, make, Slurm, torchrun and of fairseq's other programs.
 OTHERS = {
     *("--no-build-isolation", "--nodes", "--gpus-per-node", "--config-dir"),
     *("--joined-dictionary", "--srcdict", "--tgtdict", "--num-batch-buckets"),
-    *("--langs", "--out"),  # of commands that come later
 }
 
 
@@ -77,7 +72,7 @@ def test_links_lead_somewhere():
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
             file, _, anchor = target.partition("#")
             found = (path.parent / file).resolve() if file else path
-            if target.startswith(("https://", "generated/")) or found.name in LATER:
+            if target.startswith(("https://", "generated/")):
                 continue
             if not found.exists() or (anchor and anchor not in anchors[found]):
                 broken.append(f"{path.name}: {target}")
@@ -137,7 +132,7 @@ def test_every_command_has_help(command, capsys):
 
 def test_commands_are_there():
     named = set(re.findall(r"(?:`|^|\s)ode-transformer ([a-z][a-z-]+)", TEXT, re.M))
-    assert named <= set(cli.COMMANDS) | LATER_COMMANDS and len(named) > 12
+    assert named <= set(cli.COMMANDS) and len(named) > 12
 
 
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:
