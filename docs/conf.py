@@ -45,12 +45,5 @@ def mathml(block: bool):
 
 
 def setup(app) -> None:
-    """Formulas as MathML; and a table of contents without the pages that are not written yet."""
+    """Formulas as MathML."""
     app.add_html_math_renderer("mathml", inline_renderers=mathml(False), block_renderers=mathml(True))
-    later = [name for name in ("your-text", "beyond", "tasks", "export") if not (HERE / f"{name}.md").is_file()]
-
-    def without_them(app, page: str, source: list[str]) -> None:
-        if page == "index":
-            source[0] = "".join(line for line in source[0].splitlines(True) if line.strip() not in later)
-
-    app.connect("source-read", without_them)

@@ -37,9 +37,8 @@ def texts() -> dict[str, str]:
     paths += [ROOT / "data-prep" / "lib.sh"]
     found = {}
     for path in paths:
-        if path.name != "warm-start-floater.sh":  # which another branch rewrites
-            text = re.sub(r"```.*?```|`[^`\n]*`|\bCOLOURS\b", "", path.read_text(encoding="utf-8"), flags=re.S)
-            found[path.relative_to(ROOT).as_posix()] = re.sub(r"\s+(?:# )?", " ", text)
+        text = re.sub(r"```.*?```|`[^`\n]*`|\bCOLOURS\b", "", path.read_text(encoding="utf-8"), flags=re.S)
+        found[path.relative_to(ROOT).as_posix()] = re.sub(r"\s+(?:# )?", " ", text)
     return found
 
 

@@ -105,7 +105,7 @@ def expanded(word: str) -> list[str]:
 def test_recipes_are_there():
     names = set(recipes.names())
     groups = sorted(recipes.groups(), key=len, reverse=True)
-    named = set(re.findall(rf"\b((?:{'|'.join(groups)})/[a-z][\w-]*)(?![\w{{-])", TEXT))
+    named = set(re.findall(rf"(?<!/)\b((?:{'|'.join(groups)})/[a-z][\w-]*)(?![\w{{-])", TEXT))
     assert len(named) > 8 and not named - names - set(groups)
     commands = re.findall(r"ode-transformer (?:run|recipe show|recipe command|compare) ([^`\n#]*)", TEXT)
     words = [word for command in commands for word in re.split(r" \[?--", command)[0].split() if ".yaml" not in word]

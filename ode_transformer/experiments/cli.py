@@ -63,7 +63,7 @@ COMMANDS = {
     "export": Command(".export.command", "write a trained model for serving with CTranslate2 or ONNX"),
     "text": Command(".text", "tokenise, clean, segment and check parallel text"),
     "corpus": Command(".corpus", "write the generated German-English corpus"),
-    "dataset": Command(".datasets.command", "read a published data set of classification, summarisation or correction"),
+    "dataset": Command(".datasets.command", "read a published data set of classification, summarization or correction"),
     "listops": Command(".listops", "write generated ListOps expressions"),
     "documents": Command(".documents", "write plain text as documents for masked language models"),
     "glue": Command(

@@ -402,8 +402,8 @@ def confusion(path: str, of: str | None, output: str | Path) -> None:
     share = rows / np.maximum(rows.sum(1, keepdims=True), 1)
     image = axis.imshow(share, cmap="Blues", vmin=0, vmax=1)
     for i, j in np.ndindex(*rows.shape):
-        colour = "white" if share[i, j] > 0.5 else "black"
-        axis.text(j, i, f"{rows[i, j]:,}", ha="center", va="center", fontsize=8, color=colour)
+        color = "white" if share[i, j] > 0.5 else "black"
+        axis.text(j, i, f"{rows[i, j]:,}", ha="center", va="center", fontsize=8, color=color)
     axis.set_xticks(range(len(classes)), classes, rotation=45, ha="right")
     axis.set_yticks(range(len(classes)), classes)
     axis.set(xlabel="taken for", ylabel="class", title=f"accuracy {found['value']:.1f} %")
@@ -412,7 +412,7 @@ def confusion(path: str, of: str | None, output: str | Path) -> None:
 
 
 def edits(paths: list[str], most: int, output: str | Path) -> None:
-    """Draw how many edits of each type M2 files hold (ODE Transformer, Figure 7), a colour for each file.
+    """Draw how many edits of each type M2 files hold (ODE Transformer, Figure 7), a color for each file.
 
     Args:
         paths: M2 files, people's first; its most frequent types are drawn.
@@ -421,7 +421,7 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
 
     Raises:
         M2Error: a file is none.
-        ValueError: the first file holds no edit, or there are more files than colours.
+        ValueError: the first file holds no edit, or there are more files than colors.
     """
     from .metrics.m2 import types
 
