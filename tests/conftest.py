@@ -1,5 +1,6 @@
 """What a run of the tests may cost: threads, processes, minutes."""
 
+import contextlib
 import multiprocessing.util
 import os
 import sys
@@ -11,6 +12,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
+
+# absl, which rouge-score imports, keeps the stderr of its first import and closes it when logging is configured anew,
+# unless that is the real one: it would close what pytest captures.
+with contextlib.suppress(ImportError), contextlib.redirect_stderr(sys.__stderr__):
+    import absl.logging  # noqa: F401
 
 STARTED = Counter()
 """Processes that each test started: a Python process takes seconds to import fairseq."""
