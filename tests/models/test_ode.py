@@ -1,6 +1,7 @@
 """ODE Transformer: counts, the released code's checkpoints, memory, half precision, and what is refused."""
 
 import argparse
+from dataclasses import replace
 
 import pytest
 import torch
@@ -410,6 +411,26 @@ def test_options_that_do_not_fit_are_named(arch, values, message):
         model(arch, SMALL | SHARED | values)
 
 
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+@pytest.mark.parametrize("other", ["multistep", "nesterov"])
+def test_coefficients_and_residual_are_of_the_side_that_weighs_stages(side, other):
+    """The other side is as it is without them."""
+    integrators = {"integrator": "heun", "decoder-integrator": other}
+    if side == "decoder":
+        integrators = {"integrator": other, "decoder-integrator": "heun"}
+    values = {**integrators, "encoder-history": "none", "decoder-history": "none"}
+    m = small("ode_residual_tiny", **values, **{"coefficients": "ema", "ode-residual": "released"})
+    plain = small("ode_residual_tiny", **values)
+    more = set(m.state_dict()) - set(plain.state_dict())
+    assert more == {f"{side}.coefficients.weight"}
+    for name in ("encoder", "decoder"):
+        options, expected = (next(getattr(x, name).layers.children()).options for x in (m, plain))
+        if name == side:
+            expected = replace(expected, coefficients="ema", released=True)
+        assert options == expected
+    assert m(*batch())[0].isfinite().all()
+
+
 CHOICES = (
     "integrator", "decoder-integrator", "coefficients", "gate-sharing", "ode-function", "ode-residual",
     "relative-positions", "encoder-history", "decoder-history",
@@ -438,6 +459,14 @@ def test_a_checkpoint_of_another_depth_is_named():
         ({"coefficients": "fixed", "gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with"),
         ({"rk-norm": True, "integrator": "polynet"}, "--rk-norm: has no meaning without a Runge-Kutta"),
         ({"velocity-embedding": True}, "--velocity-embedding: has no meaning without .* nesterov or triple"),
+        *(
+            ({"encoder-history": "none", "integrator": name, **option}, f"{message} with --integrator {name} and --dec")
+            for name in ("leapfrog", "dlcl", "nesterov", "triple")
+            for option, message in (
+                ({"coefficients": "ema"}, "--coefficients ema: must be fixed"),
+                ({"ode-residual": "released"}, "--ode-residual released: must be paper"),
+            )
+        ),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(options, message):
