@@ -309,6 +309,18 @@ def test_what_layers_share_is_trained_in_parallel_with_recomputed_activations(pr
     assert all(p.grad is not None and p.grad.isfinite().all() for p in m.parameters())
 
 
+@pytest.mark.parametrize("splitting", ["lie-trotter", "strang"])
+def test_momentum_from_rest_learns_all_numbers_but_beta_and_mu_of_the_first_field(splitting):
+    both = {"integrator": "nesterov", "decoder-integrator": "nesterov", "ode-function": "substeps"}
+    m = small("ode_residual_tiny", **PLAIN, **both, splitting=splitting)
+    m(*batch())[0].log_softmax(-1)[..., 7].sum().backward()
+    raw = {n: p.grad for n, p in m.named_parameters() if n.endswith(".raw")}  # of beta, mu and gamma
+    first = "self_attn" if splitting == "lie-trotter" else "macaron_fc1"
+    assert {(n, i) for n, gradient in raw.items() for i in range(3) if gradient[i] == 0} == {
+        (f"{side}.layers.0.velocities.{first}.raw", i) for side in ("encoder", "decoder") for i in (0, 1)
+    }
+
+
 # Half precision
 
 FP16_MAX = 65504
