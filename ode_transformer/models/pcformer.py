@@ -22,7 +22,7 @@ Where the released code differs:
 - RK2 with a = 1/2 has the weights (1/4, 1/2), which do not sum to 1: so it is in both forms, for a is learned.
 - It does not run: ``weight_c`` is commented out and yet read, and the default of one stage raises an error.
 - Gates (``enc_learnable_type gated``) weigh two stages; with four the code falls back to the classical weights. With
-  three it has one number a for the stack, whatever the options of weights say; gates do not heed ``alpha_type`` and
+  three it has one number a for the stack, whatever the options of weights say; gates do not read ``alpha_type`` and
   ``layer_wise``. Here such a checkpoint loads as what it is.
 - Its third-order method is Kutta's; with norms it takes the normalised first stage into the third: refused here.
 - Post-norm throws the correction away: refused here. Its drop path, whose probability is 0, is not here.
@@ -63,7 +63,7 @@ _CORRECTOR = "rk_predicotor_multistep_corrector"
 
 
 def _weights(stages: int, kind: str, alpha: str, layer_wise: bool) -> tuple[str, str]:
-    """``--coefficients`` and ``--gate-sharing`` of what the released code computes, which heeds not all options."""
+    """``--coefficients`` and ``--gate-sharing`` of what the released code computes, which does not read every option."""
     if stages == 3:
         return "ema", "shared"
     if kind == "ema":
