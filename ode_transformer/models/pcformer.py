@@ -63,7 +63,7 @@ _CORRECTOR = "rk_predicotor_multistep_corrector"
 
 
 def _weights(stages: int, kind: str, alpha: str, layer_wise: bool) -> tuple[str, str]:
-    """``--coefficients`` and ``--gate-sharing`` of what the released code computes, which does not read every option."""
+    """``--coefficients`` and ``--gate-sharing`` of what the released code computes; it does not read every option."""
     if stages == 3:
         return "ema", "shared"
     if kind == "ema":
