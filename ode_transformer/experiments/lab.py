@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Optional
 
 import torch
@@ -37,7 +38,6 @@ from ..numerics.integrators import (
     Momentum,
     Multistep,
     Polynomial,
-    momentum_step,
     multistep_step,
     polynomial_step,
     rk_step,
@@ -90,6 +90,7 @@ class Method:
 
 WITHOUT = {
     "momentum with the norm of a velocity": "the norm makes the speed a constant, so that no equation has its solution",
+    "triple momentum": "with a nu other than 1 a step moves by nu times the speed; with nu = 1 it is nesterov",
     "the corrector as it starts": "the mean of all states is none of their neighbours",
     "dense connections, denseformer, attention": "they mix states and solve no equation",
 }
@@ -128,8 +129,8 @@ def methods() -> dict[str, Method]:
             one_step(name, 2, lambda y, h, method=method: polynomial_step(f, y, method, h))
         elif isinstance(method, Multistep):
             found[name] = Method(method.order + 1, partial(_multistep, method, f))
-        elif isinstance(method, Momentum):
-            found[f"{name}, for a damped equation of second order"] = Method(2, _momentum, _damped)
+        elif isinstance(method, Momentum) and not method.learns_nu:
+            found[f"{name}, for a damped equation of second order"] = Method(2, partial(_momentum, method), _damped)
     for name, weights, exponent in (
         ("gate 0.3", (0.3, 0.7), 2),
         ("gate 0.5", (0.5, 0.5), 3),
@@ -164,10 +165,11 @@ def _multistep(scheme: Multistep, f: Field, past: Sequence[Tensor], h: float) ->
     return multistep_step(scheme, past, [h * f(y) for y in past], learned)
 
 
-def _momentum(past: Sequence[Tensor], h: float) -> Tensor:
+def _momentum(method: Momentum, past: Sequence[Tensor], h: float) -> Tensor:
     y, speed = past[-1].chunk(2)
     beta = 1 - DAMPING * h
-    y, v = momentum_step(lambda y: _A @ y, y, h * speed, beta, beta, h, h=h)
+    numbers = SimpleNamespace(numbers=lambda: (beta, beta, h, 1.0), norm=None)  # beta, mu, gamma and nu
+    y, v = method.step(lambda y: _A @ y, y, h, carried=h * speed, learned=numbers)
     return torch.cat((y, v / h))
 
 

@@ -21,7 +21,9 @@ Where the released code differs:
 - F in the stages is the layer with its residual: ``--ode-residual released``. The corrector is the same in both forms.
 - RK2 with a = 1/2 has the weights (1/4, 1/2), which do not sum to 1: so it is in both forms, for a is learned.
 - It does not run: ``weight_c`` is commented out and yet read, and the default of one stage raises an error.
-- Gates (``enc_learnable_type gated``) weigh two stages; with four the code falls back to the classical weights.
+- Gates (``enc_learnable_type gated``) weigh two stages; with four the code falls back to the classical weights. With
+  three it has one number a for the stack, whatever the options of weights say; gates do not read ``alpha_type`` and
+  ``layer_wise``. Here such a checkpoint loads as what it is.
 - Its third-order method is Kutta's; with norms it takes the normalised first stage into the third: refused here.
 - Post-norm throws the correction away: refused here. Its drop path, whose probability is 0, is not here.
 
@@ -43,7 +45,7 @@ class ReleasedPCformerConfig(OdeConfig):
     """The options that a checkpoint of the released code stores, by its names."""
 
     enc_calculate_num: int = option(2, "released code: stages of the predictor, 2, 3 or 4")
-    enc_learnable_type: str = option("ema", "released code: ema or gated")
+    enc_learnable_type: str = option("ema", "released code: ema, gated, or RK, the classical weights")
     alpha_type: str = option("scalar", "released code: scalar, or vector, one per channel")
     layer_wise: bool = option(False, "released code: whether each layer has an alpha of its own")
     encoder_history_type: str = option(
@@ -55,8 +57,18 @@ class ReleasedPCformerConfig(OdeConfig):
 
 
 _PREDICTORS = {2: "heun", 3: "kutta3", 4: "rk4"}
-_COEFFICIENTS = {("ema", "scalar"): "ema", ("ema", "vector"): "ema-channels", ("gated", "scalar"): "sigmoid"}
+_WEIGHTS = ("ema", "gated", "RK")
+_AVERAGES = {"scalar": "ema", "vector": "ema-channels"}
 _CORRECTOR = "rk_predicotor_multistep_corrector"
+
+
+def _weights(stages: int, kind: str, alpha: str, layer_wise: bool) -> tuple[str, str]:
+    """``--coefficients`` and ``--gate-sharing`` of what the released code computes; it does not read every option."""
+    if stages == 3:
+        return "ema", "shared"
+    if kind == "ema":
+        return _AVERAGES[alpha], "per-layer" if layer_wise else "shared"
+    return "sigmoid" if (kind, stages) == ("gated", 2) else "fixed", "shared"
 
 
 @register_model("pcformer_released", dataclass=ReleasedPCformerConfig)
@@ -81,25 +93,31 @@ class ReleasedPCformerModel(OdeModel):
                     "which --enc-calculate-num, --enc-learnable-type and --alpha-type describe"
                 )
         stages, kind, alpha = (values.pop(k) for k in ("enc_calculate_num", "enc_learnable_type", "alpha_type"))
-        if stages not in _PREDICTORS or (kind, alpha) not in _COEFFICIENTS:
+        keys_only, layer_wise = values.pop("k_only"), values.pop("layer_wise")
+        for name, value, valid in (
+            ("enc_calculate_num", stages, _PREDICTORS),
+            ("enc_learnable_type", kind, _WEIGHTS),
+            ("alpha_type", alpha, _AVERAGES),
+        ):
+            if value not in valid:
+                raise ValueError(f"{name} {value!r}: must be one of {', '.join(map(str, valid))}")
+        if stages == 3 and values["rk_norm"]:
             raise ValueError(
-                f"enc_calculate_num {stages}, enc_learnable_type {kind!r}, alpha_type {alpha!r}: must be one of "
-                f"{', '.join(map(str, _PREDICTORS))}, and one of {', '.join(' with '.join(k) for k in _COEFFICIENTS)}"
+                "enc_calculate_num 3: must be 2 or 4 with rk_norm, whose released form has no counterpart here"
             )
-        if stages == 3 and (kind == "gated" or values["rk_norm"]):
+        coefficients, sharing = _weights(stages, kind, alpha, layer_wise)
+        if (coefficients, sharing) == ("ema-channels", "per-layer"):
             raise ValueError(
-                "enc_calculate_num 3: must be 2 or 4 with enc_learnable_type 'gated' or rk_norm, whose released form "
-                "has no counterpart here"
+                "alpha_type 'vector': must be scalar with layer_wise, with which the released code takes the number of "
+                "channel l for all channels of layer l"
             )
         if (history := values.pop("encoder_history_type")) != _CORRECTOR:
             raise ValueError(f"encoder_history_type {history!r}: must be {_CORRECTOR!r} in a released PCformer")
-        coefficients = "fixed" if (kind, stages) == ("gated", 4) else _COEFFICIENTS[kind, alpha]
         relative = values["max_relative_length"] > 0
-        keys_only, layer_wise = values.pop("k_only"), values.pop("layer_wise")
         values |= {
             "integrator": _PREDICTORS[stages],
             "coefficients": coefficients,
-            "gate_sharing": "per-layer" if layer_wise and kind == "ema" else "shared",
+            "gate_sharing": sharing,
             "ode_residual": "released",
             "encoder_history": "corrector",
             "decoder_history": values.pop("decoder_history_type") or "none",

@@ -5,8 +5,10 @@ output of layer l, layer l + 1 reads
 
 - ``denseformer``: sum_k W[l, k] y_k, W starting as the identity, which is the Transformer itself (Pagliardini et al.
   2024, "DenseFormer: Enhancing Information Flow in Transformers via Depth Weighted Averaging"; without dilation);
-- ``attention``: sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, w_l starting at 0, which is the mean ("Attention Residuals",
-  arXiv 2603.15031).
+- ``attention``: sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, w_l starting at 0, which is the mean. This is our form after
+  "Attention Residuals" (arXiv 2603.15031), of which we know descriptions alone: there the mixture is of v_0, the
+  embedding, and of the increments v_k = f_k(x_k), and takes the place of the residual connection; here y_k = x_k +
+  f_k(x_k) is what layer k returned, its residual included.
 
 The others come from Wang et al. 2019, "Learning Deep Transformer Models for Machine Translation" (DLCL); the ODE
 Transformer's appendix B has them in every system. With z_0 = y_0 and z_l = LN_l(y_l), layer l + 1 reads
@@ -26,8 +28,10 @@ reads::
     c = sum_{k <= l} W[l + 1, k] z_k + W[l + 1, l + 1] z'
     z_{l+1} = LN(c + f(c))
     x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
-The names of parameters are those of the released code: ``history.weight`` (all of a square, of which the upper triangle
-is never used), ``history.layer_norms``.
+
+The parameters of ``learnable_dense`` and of ``corrector`` have the names of the released codes where they have a
+counterpart: ``history.weight`` and ``history.weight_c`` (all of a square, of which the upper triangle is never used),
+``history.layer_norms``. The corrector's ``prediction_norms`` are renamed when a released checkpoint is loaded.
 """
 
 from collections.abc import Callable, Sequence
@@ -111,9 +115,10 @@ class DenseFormer(History):
 
 
 class Attention(History):
-    """sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, w_l starting at 0.
+    """sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, w_l starting at 0; our form after arXiv 2603.15031.
 
-    The norm has no gain of its own: w_l would take it in.
+    y_k is what layer k returned, its residual included, where the paper mixes the embedding and the increments of the
+    layers. The norm has no gain of its own: w_l would take it in.
     """
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):

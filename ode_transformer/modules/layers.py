@@ -203,13 +203,14 @@ class SplitLayer(nn.Module):
         """
         integrator, carried, h = self.options.integrator, context.carried, context.step_size
         combine = context.coefficients if self.coefficients is None else self.coefficients
-        more = {} if context.norms is None else {"norms": context.norms}  # which Runge-Kutta methods alone know
         # Plain Euler steps are taken by each sub-layer, bit for bit as in fairseq.
         plain = integrator == EULER and combine is None and not self.options.splitting.together
         for rows, integrated in self._fields(sublayers):
             if integrated and not plain:
-                own = self.velocities[_name(rows)] if self.velocities else combine
-                y, carried = integrator.step(Field(self, rows, context), y, h, own, carried, **more)
+                learned = self.velocities[_name(rows)] if self.velocities else None
+                y, carried = integrator.step(
+                    Field(self, rows, context), y, h, combine, carried, norms=context.norms, learned=learned
+                )
             else:
                 for row in rows:
                     y = self.euler(y, row, context)

@@ -4,6 +4,7 @@ A configuration holds names, as users write them. ``Options.of`` turns those of 
 name, and refuses what does not go together.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Optional
 
@@ -75,8 +76,9 @@ class Options:
         """
         name = str(cfg.integrator if side == "encoder" else cfg.decoder_integrator)
         integrator, coefficients = get_integrator(name), str(cfg.coefficients)
-        if side == "decoder" and integrator == EULER:
-            coefficients = "fixed"  # a decoder of Euler steps has nothing to weigh: they are the encoder's
+        weighs = _weighs(integrator, side)
+        if not weighs:
+            coefficients = "fixed"  # there are no stages to weigh: the coefficients are the other side's
         options = cls(
             splitting=get_splitting(str(cfg.splitting)),
             ffn_hidden_layers=cfg.ffn_hidden_layers,
@@ -84,6 +86,7 @@ class Options:
             flows=ODE_FUNCTIONS[str(cfg.ode_function)],
             # A step of one unweighed stage is the layer itself in both forms.
             released=str(cfg.ode_residual) == "released"
+            and weighs
             and (integrator != EULER or coefficients not in ("fixed", "ones")),
             coefficients=coefficients,
             gate_sharing=str(cfg.gate_sharing),
@@ -114,14 +117,8 @@ class Options:
                 f"--ode-function {function}: must be both with --splitting {cfg.splitting}, which takes the sub-layers "
                 "together"
             )
-        if isinstance(self.integrator, (Multistep, Momentum)):
-            for option, value, only in (
-                ("ode-function", function, "both" if isinstance(self.integrator, Multistep) else function),
-                ("ode-residual", cfg.ode_residual, "paper"),
-                ("coefficients", cfg.coefficients, "fixed"),
-            ):
-                if str(value) != only:
-                    raise OdeTransformerError(f"--{option} {value}: must be {only} with the integrator {integrator}")
+        if isinstance(self.integrator, Multistep) and function != "both":
+            raise OdeTransformerError(f"--ode-function {function}: must be both with the integrator {integrator}")
         try:
             check_coefficients(self.coefficients, self.integrator.stages)
         except ValueError as error:
@@ -194,6 +191,32 @@ def relative_positions(cfg: TransformerConfig) -> dict[str, str]:
     return {"encoder": both, "decoder": both if decoder == "same" else decoder}
 
 
+def _weighs(integrator: Integrator, side: str) -> bool:
+    """Whether ``--coefficients`` and ``--ode-residual`` concern a side; a decoder of Euler steps leaves them alone."""
+    return not isinstance(integrator, (Multistep, Momentum)) and (side == "encoder" or integrator != EULER)
+
+
+def _check_weighed(cfg: TransformerConfig, sides: Mapping[str, str]) -> None:
+    """Refuse what concerns weighed stages where no side has any.
+
+    Args:
+        cfg: the configuration.
+        sides: the option of each side's integrator.
+
+    Raises:
+        OdeTransformerError: there is such an option.
+    """
+    names = {field: str(getattr(cfg, field)) for field in sides.values()}
+    if any(_weighs(get_integrator(names[field]), side) for side, field in sides.items()):
+        return
+    given = " and ".join(f"{_flag(field)} {name}" for field, name in names.items())
+    for field, only in (("coefficients", "fixed"), ("ode_residual", "paper")):
+        if field == "ode_residual" and set(names.values()) == {"euler"}:
+            continue  # a plain step of Euler's is the same in both forms
+        if (value := str(getattr(cfg, field))) != only:
+            raise OdeTransformerError(f"{_flag(field)} {value}: must be {only} with {given}")
+
+
 def _has_norms(integrator: Integrator) -> bool:
     return isinstance(integrator, ButcherTableau) and integrator.stages > 1
 
@@ -226,6 +249,7 @@ def check_model(cfg: TransformerConfig) -> None:
     for name, idle, of, without in _NEEDS:
         if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
+    _check_weighed(cfg, {"encoder": "integrator", "decoder": "decoder_integrator"})
     if cfg.rk_norm and not any(_has_norms(get_integrator(str(n))) for n in (cfg.integrator, cfg.decoder_integrator)):
         raise OdeTransformerError(
             "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
@@ -301,8 +325,7 @@ def check_decoder_alone(cfg: TransformerConfig) -> None:
     ):
         if (value := str(getattr(cfg, name))) != idle:
             raise OdeTransformerError(f"{_flag(name)} {value}: is an encoder's; take {_flag(instead)}")
-    if str(cfg.decoder_integrator) == "euler" and str(cfg.coefficients) != "fixed":
-        raise OdeTransformerError(f"--coefficients {cfg.coefficients}: must be fixed with --decoder-integrator euler")
+    _check_weighed(cfg, {"decoder": "decoder_integrator"})
 
 
 def _flag(field: str) -> str:

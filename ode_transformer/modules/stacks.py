@@ -19,7 +19,6 @@ from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..numerics.coefficients import Gates
 from .dropout import replace_dropout
 from .history import build_connection
 from .layers import DecoderContext, DecoderLayer, EncoderContext, EncoderLayer
@@ -194,19 +193,16 @@ class Encoder(SplitStack, TransformerEncoderBase):
             for old, new in _RELEASED_NAMES:
                 if re.match(old, renamed := key.removeprefix(f"{name}.")):
                     state_dict[f"{name}.{re.sub(old, new, renamed)}"] = state_dict.pop(key)
-        layers = list(nn.ModuleList.__iter__(self.layers))
-        if layers and layers[0].options.integrator.stages > 2:  # for which the released code has gates and no use
-            for part in ("weight", "bias"):
-                state_dict.pop(f"{name}.coefficients.gate.{part}", None)
         alpha = state_dict.pop(f"{name}.alpha", None)
-        if alpha is not None and not isinstance(self.coefficients, Gates):  # which have no use for it
-            own = {f"{name}.coefficients": self.coefficients}
-            if len(alpha) == len(layers) and layers[0].coefficients is not None:  # a row per layer
-                own = {f"{name}.layers.{i}.coefficients": layer.coefficients for i, layer in enumerate(layers)}
-            rows = alpha if len(own) > 1 else [alpha]
-            for (key, coefficients), row in zip(own.items(), rows, strict=True):
-                weight = getattr(coefficients, "weight", row)
-                state_dict[f"{key}.weight"] = row.reshape(weight.shape) if row.numel() == weight.numel() else row
+        if alpha is not None:
+            owner, rows = self, {name: alpha}
+            if self.layers[0].coefficients is not None:  # a row per layer
+                owner, rows = self.layers[0], {f"{name}.layers.{i}": row for i, row in enumerate(alpha)}
+            for key, row in rows.items():
+                weight = getattr(owner.coefficients, "weight", row)
+                state_dict[f"{key}.coefficients.weight"] = (
+                    row.reshape(weight.shape) if row.numel() == weight.numel() else row
+                )
         return super().upgrade_state_dict_named(state_dict, name)
 
 

@@ -127,6 +127,9 @@ class Gates(nn.Module):
 class Velocity(nn.Module):
     """What a step with momentum learns: four numbers, and the norm of the velocity.
 
+    In the first field of a stack that starts at rest, beta and mu multiply a velocity of 0: their gradient is 0. The
+    norm takes the size of gamma f(y) away: the gradient of that gamma is 0 but for the norm's eps.
+
     Args:
         embed_dim: C, the width of a velocity.
         learns_nu: whether nu is learned, or 1.

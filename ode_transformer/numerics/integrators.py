@@ -7,8 +7,11 @@ A method is data plus one loop:
 - ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``;
 - ``Momentum``, a method that carries a velocity from step to step, and ``momentum_step``.
 
-Each has a method ``step``, which is all that a layer asks of its integrator. All tensors are states of any one shape;
-f: y -> f(y) keeps it. Observed orders are measured in the tests. A method of your own is an entry of ``INTEGRATORS``.
+Each has a method ``step`` of the same arguments, which is all that a layer asks of its integrator: the field, the
+state and h; ``combine``, which weighs stages; ``carried``, what goes from step to step beside the state; ``norms`` of a
+Runge-Kutta step; ``learned``, the numbers of momentum. A method ignores what is not its own. All tensors are states of
+any one shape; f: y -> f(y) keeps it. Observed orders are measured in the tests. A method of your own is an entry of
+``INTEGRATORS``.
 
 Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux. Momentum:
 "YuriiFormer: A Suite of Nesterov-Accelerated Transformers" (arXiv 2601.23236), in the form of a reproduction's code.
@@ -94,6 +97,7 @@ class ButcherTableau:
         combine: Optional[Combine] = None,
         carried: Optional[Tensor] = None,
         norms: Optional[Sequence[Norm]] = None,
+        learned: Optional[Velocity] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
         """``rk_step`` with this method, and what is carried beside the state, as it was."""
         return rk_step(f, y, self, h, combine, norms=norms), carried
@@ -183,7 +187,14 @@ class Polynomial:
         return len(self.weights)
 
     def step(
-        self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None, carried: Optional[Tensor] = None
+        self,
+        f: Field,
+        y: Tensor,
+        h: float = 1.0,
+        combine: Optional[Combine] = None,
+        carried: Optional[Tensor] = None,
+        norms: Optional[Sequence[Norm]] = None,
+        learned: Optional[Velocity] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
         """``polynomial_step`` with this method, and what is carried beside the state, as it was."""
         return polynomial_step(f, y, self, h, combine), carried
@@ -255,7 +266,14 @@ class Multistep:
         return 1
 
     def step(
-        self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Combine] = None, carried: Optional[Tensor] = None
+        self,
+        f: Field,
+        y: Tensor,
+        h: float = 1.0,
+        combine: Optional[Combine] = None,
+        carried: Optional[Tensor] = None,
+        norms: Optional[Sequence[Norm]] = None,
+        learned: Optional[Velocity] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
         """The increment f(y) alone, which ``multistep_step`` reads, and what is carried beside the state."""
         return f(y), carried
@@ -351,14 +369,22 @@ class Momentum:
         return 1
 
     def step(
-        self, f: Field, y: Tensor, h: float = 1.0, combine: Optional[Velocity] = None, carried: Optional[Tensor] = None
+        self,
+        f: Field,
+        y: Tensor,
+        h: float = 1.0,
+        combine: Optional[Combine] = None,
+        carried: Optional[Tensor] = None,
+        norms: Optional[Sequence[Norm]] = None,
+        learned: Optional[Velocity] = None,
     ) -> tuple[Tensor, Tensor]:
         """``momentum_step``, from rest if no velocity is carried.
 
         Args:
             f, y, h: as of ``momentum_step``.
-            combine: the numbers, and the norm.
             carried: v.
+            learned: the numbers, and the norm.
+            combine, norms: of Runge-Kutta methods; ignored.
 
         Returns:
             y', v'.
@@ -366,10 +392,10 @@ class Momentum:
         Raises:
             ValueError: there are no numbers; the method has none of its own.
         """
-        if combine is None:
+        if learned is None:
             raise ValueError("a step with momentum needs its numbers beta, mu, gamma and nu")
         v = torch.zeros_like(y) if carried is None else carried
-        return momentum_step(f, y, v, *combine.numbers(), h=h, norm=combine.norm)
+        return momentum_step(f, y, v, *learned.numbers(), h=h, norm=learned.norm)
 
 
 NESTEROV = Momentum()

@@ -24,7 +24,8 @@ def test_orders_are_as_in_theory(method):
 
 
 def test_every_integrator_is_there():
-    assert set(INTEGRATORS) <= {name.partition(", for a damped")[0] for name in ORDERS}
+    measured = {name.partition(", for a damped")[0] for name in ORDERS}
+    assert set(INTEGRATORS) - measured == {"triple"} and any("triple" in name for name in lab.WITHOUT)
 
 
 def test_a_corrector_is_of_the_order_of_predictor_and_corrector_together():

@@ -135,6 +135,14 @@ def test_the_papers_sizes(layers):
         ({"integrator": "heun"}, "--integrator heun: is an encoder's; take --decoder-integrator"),
         ({"encoder-history": "dense"}, "--encoder-history dense: is an encoder's; take --decoder-history"),
         ({"coefficients": "sigmoid"}, "--coefficients sigmoid: must be fixed with --decoder-integrator euler"),
+        (
+            {"decoder-integrator": "nesterov", "coefficients": "ema"},
+            "ema: must be fixed with --decoder-integrator nest",
+        ),
+        (
+            {"decoder-integrator": "triple", "ode-residual": "released"},
+            "must be paper with --decoder-integrator triple",
+        ),
         ({"decoder-integrator": "rk4", "coefficients": "sigmoid"}, "decoder with the integrator rk4"),
         ({"decoder-integrator": "multistep"}, "--decoder-history dense: must be none"),
     ],

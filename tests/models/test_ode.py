@@ -1,6 +1,7 @@
 """ODE Transformer: counts, the released code's checkpoints, memory, half precision, and what is refused."""
 
 import argparse
+from dataclasses import replace
 
 import pytest
 import torch
@@ -308,6 +309,18 @@ def test_what_layers_share_is_trained_in_parallel_with_recomputed_activations(pr
     assert all(p.grad is not None and p.grad.isfinite().all() for p in m.parameters())
 
 
+@pytest.mark.parametrize("splitting", ["lie-trotter", "strang"])
+def test_momentum_from_rest_learns_all_numbers_but_beta_and_mu_of_the_first_field(splitting):
+    both = {"integrator": "nesterov", "decoder-integrator": "nesterov", "ode-function": "substeps"}
+    m = small("ode_residual_tiny", **PLAIN, **both, splitting=splitting)
+    m(*batch())[0].log_softmax(-1)[..., 7].sum().backward()
+    raw = {n: p.grad for n, p in m.named_parameters() if n.endswith(".raw")}  # of beta, mu and gamma
+    first = "self_attn" if splitting == "lie-trotter" else "macaron_fc1"
+    assert {(n, i) for n, gradient in raw.items() for i in range(3) if gradient[i] == 0} == {
+        (f"{side}.layers.0.velocities.{first}.raw", i) for side in ("encoder", "decoder") for i in (0, 1)
+    }
+
+
 # Half precision
 
 FP16_MAX = 65504
@@ -410,6 +423,26 @@ def test_options_that_do_not_fit_are_named(arch, values, message):
         model(arch, SMALL | SHARED | values)
 
 
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+@pytest.mark.parametrize("other", ["multistep", "nesterov"])
+def test_coefficients_and_residual_are_of_the_side_that_weighs_stages(side, other):
+    """The other side is as it is without them."""
+    integrators = {"integrator": "heun", "decoder-integrator": other}
+    if side == "decoder":
+        integrators = {"integrator": other, "decoder-integrator": "heun"}
+    values = {**integrators, "encoder-history": "none", "decoder-history": "none"}
+    m = small("ode_residual_tiny", **values, **{"coefficients": "ema", "ode-residual": "released"})
+    plain = small("ode_residual_tiny", **values)
+    more = set(m.state_dict()) - set(plain.state_dict())
+    assert more == {f"{side}.coefficients.weight"}
+    for name in ("encoder", "decoder"):
+        options, expected = (next(getattr(x, name).layers.children()).options for x in (m, plain))
+        if name == side:
+            expected = replace(expected, coefficients="ema", released=True)
+        assert options == expected
+    assert m(*batch())[0].isfinite().all()
+
+
 CHOICES = (
     "integrator", "decoder-integrator", "coefficients", "gate-sharing", "ode-function", "ode-residual",
     "relative-positions", "encoder-history", "decoder-history",
@@ -438,6 +471,14 @@ def test_a_checkpoint_of_another_depth_is_named():
         ({"coefficients": "fixed", "gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with"),
         ({"rk-norm": True, "integrator": "polynet"}, "--rk-norm: has no meaning without a Runge-Kutta"),
         ({"velocity-embedding": True}, "--velocity-embedding: has no meaning without .* nesterov or triple"),
+        *(
+            ({"encoder-history": "none", "integrator": name, **option}, f"{message} with --integrator {name} and --dec")
+            for name in ("leapfrog", "dlcl", "nesterov", "triple")
+            for option, message in (
+                ({"coefficients": "ema"}, "--coefficients ema: must be fixed"),
+                ({"ode-residual": "released"}, "--ode-residual released: must be paper"),
+            )
+        ),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(options, message):

@@ -355,11 +355,7 @@ def test_a_layer_with_momentum(name, function, splitting, data):
         ({"integrator": "rk5"}, r"'rk5'.*heun.*rk4"),
         ({"coefficients": "sigmoid", "integrator": "rk4"}, r"'sigmoid'.*has 4.*scalars"),
         ({"coefficients": "sigmoid", "integrator": "euler"}, r"'sigmoid'.*has 1"),
-        ({"coefficients": "ema", "integrator": "nesterov"}, r"--coefficients ema: must be fixed.*nesterov"),
-        ({"ode_residual": "released", "integrator": "triple"}, r"--ode-residual released: must be paper.*triple"),
-        ({"coefficients": "ema", "integrator": "leapfrog"}, r"--coefficients ema: must be fixed.*leapfrog"),
         ({"ode_function": "san", "integrator": "leapfrog"}, r"--ode-function san: must be both.*leapfrog"),
-        ({"ode_residual": "released", "integrator": "dlcl"}, r"--ode-residual released: must be paper.*dlcl"),
         ({"relative_positions": "keys", "max_relative_length": 0}, r"--max-relative-length 0: must be 1 or more"),
         (
             {"splitting": "parallel", "ode_function": "san"},

@@ -158,13 +158,34 @@ def test_momentum_starts_at_rest_with_the_published_numbers(method):
     learned = Velocity(5, method.learns_nu).double()
     y = torch.randn(3, 5, dtype=torch.float64)
     v1 = learned.norm(math.log(2) * logistic(y))
-    first = method.step(logistic, y, combine=learned)
+    first = method.step(logistic, y, learned=learned)
     torch.testing.assert_close(first, (y + v1, v1))
     v2 = learned.norm(v1 / 2 + math.log(2) * logistic(y + v1 + v1 / 2))
-    torch.testing.assert_close(method.step(logistic, first[0], 1.0, learned, first[1]), (y + v1 + v2, v2))
+    torch.testing.assert_close(method.step(logistic, first[0], carried=first[1], learned=learned), (y + v1 + v2, v2))
     assert len(list(learned.parameters())) == (4 if method.learns_nu else 3)
     with pytest.raises(ValueError, match="needs its numbers"):
         method.step(logistic, y)
+
+
+def test_from_rest_the_first_step_learns_neither_beta_nor_mu():
+    """Nor gamma, but for the eps of the norm; every other number of two steps has a gradient."""
+    torch.manual_seed(0)
+    first, second = (Velocity(8, learns_nu=True).double() for _ in range(2))
+    for learned in (first, second):
+        torch.nn.init.normal_(learned.norm.weight)
+    y = torch.randn(3, 8, dtype=torch.float64)
+
+    def gradients():
+        z, v = TRIPLE.step(logistic, y, learned=first)
+        z, _ = TRIPLE.step(logistic, z, carried=v, learned=second)
+        loss = (z * torch.arange(8)).sum()
+        return torch.autograd.grad(loss, (first.raw, second.raw, first.nu, second.nu))
+
+    of_first, of_second, *of_nu = gradients()
+    assert of_first[:2].tolist() == [0, 0] and of_first[2] != 0
+    assert all(of_second != 0) and all(of_nu)
+    first.norm.eps = 0.0
+    torch.testing.assert_close(gradients()[0], torch.zeros(3, dtype=torch.float64), atol=1e-12, rtol=0)
 
 
 def test_gradients_of_momentum():
