@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .checkpoints import CheckpointError
-from .files import sha256, whole, write_json, write_text
+from .files import sha256, whole, whole_folder, write_json, write_text
 
 INDEX = "bundle.json"
 WEIGHTS = "model.safetensors"
@@ -143,22 +143,17 @@ def write(
         tensors[name] = (tensor.half() if half and tensor.is_floating_point() else tensor).detach().cpu().contiguous()
         if not torch.isfinite(tensors[name]).all():
             raise BundleError(f"{path}: {name} has values that are not finite" + " in fp16" * half)
-    part = path.with_name(f"{path.name}.part")
+    settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
     try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        with whole(part / WEIGHTS, "wb") as file:
-            file.write(save(tensors))
-        settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
-        write_json(part / CONFIG, settings)
-        for name, source in files.items():
-            shutil.copyfile(source, part / name)
-        for name, text in texts.items():
-            write_text(part / name, text)
-        hashes = {file.name: sha256(file) for file in sorted(part.iterdir())}
-        write_json(part / INDEX, {"format": FORMAT, "sha256": hashes})
-        part.replace(path)
+        with whole_folder(path) as part:
+            with whole(part / WEIGHTS, "wb") as file:
+                file.write(save(tensors))
+            write_json(part / CONFIG, settings)
+            for name, source in files.items():
+                shutil.copyfile(source, part / name)
+            for name, text in texts.items():
+                write_text(part / name, text)
+            hashes = {file.name: sha256(file) for file in sorted(part.iterdir())}
+            write_json(part / INDEX, {"format": FORMAT, "sha256": hashes})
     except (OSError, SafetensorError) as error:
         raise BundleError(f"{path}: cannot be written: {error}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)

@@ -94,9 +94,15 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def once(path: Path, make: Callable[[Path], None]) -> None:
-    """Unless it is there, have ``make`` write a file or folder under another name, then give it its own."""
-    part = path.with_name(f"{path.name}.part")
+def once(path: Path, make: Callable[[Path], None], part: Path | None = None) -> None:
+    """Unless it is there, have ``make`` write a file or folder under another name, then give it its own.
+
+    Args:
+        path: the file or folder.
+        make: writes it.
+        part: the other name, of which what is there is removed; by default PATH.part, which must be ours.
+    """
+    part = part or path.with_name(f"{path.name}.part")
     if not path.exists():
         if part.is_dir():
             shutil.rmtree(part)
@@ -253,7 +259,7 @@ class Preparation:
         if self.plain:
             self.clean(units, work / "bpe")
         self.check_lengths()
-        once(self.out, self.binarise)
+        once(self.out, self.binarise, self.text / "data.part")  # OUT.part may be the user's
 
     def begin(self) -> None:
         """Go on from what a preparation with these settings left; what one with others left is begun anew."""

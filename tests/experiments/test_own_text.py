@@ -137,7 +137,7 @@ def test_what_is_prepared_is_what_a_run_reads(home):
     assert any(line[0].isupper() for line in lines(data / "raw" / "test.en"))
     assert manifest["tokenise"]["lowercase"] == "no" and "codes" in manifest["sha256"]
     assert sha256(data / "dict.de.txt") == sha256(data / "dict.en.txt")
-    assert not (home / "mine.part").exists()
+    assert not (home / "mine.text" / "data.part").exists()
 
 
 def test_every_row_of_the_recipe_is_sound(home):
@@ -179,10 +179,12 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     words = [str(word) for word in words]
 
     def stopped(flags):
-        (tmp_path / "x.part").mkdir()
-        (tmp_path / "x.part" / "dict.de.txt").write_text("half of it")
+        part = tmp_path / "x.text" / "data.part"
+        part.mkdir()
+        (part / "dict.de.txt").write_text("half of it")
         raise KeyboardInterrupt
 
+    theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
     with monkeypatch.context() as patch:
         patch.setattr(prepare, "preprocess", stopped)
         with pytest.raises(KeyboardInterrupt):
@@ -190,7 +192,9 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     assert not (tmp_path / "x").exists() and not (tmp_path / "x.yaml").exists()
     before = times(tmp_path / "x.text")
     assert cli.main(words) == 0
+    del before["data.part/dict.de.txt"]
     assert times(tmp_path / "x.text") == before, "nothing was done twice"
+    assert lines(theirs) == ["Call me Ishmael."]
     recipe = tmp_path / "x.yaml"
     recipe.write_text(recipe.read_text() + "# mine\n")
     before = times(tmp_path)
@@ -614,9 +618,10 @@ def test_a_bundle_that_cannot_be_written_leaves_nothing(translator, tmp_path, mo
 
     monkeypatch.setattr(bundles, "write_json", full)
     state = translator.models[0].state_dict()
+    theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
     with pytest.raises(OdeTransformerError, match=r"cannot be written.*No space left"):
         bundles.write(tmp_path / "x", "macaron", {}, state, generate={}, files={}, texts={})
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [theirs.parent] and lines(theirs) == ["Call me Ishmael."]
 
 
 # The documentation.
