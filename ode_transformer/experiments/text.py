@@ -511,11 +511,12 @@ def _apply_sentencepiece(args: argparse.Namespace) -> None:
 
 
 def _sentencepieces(model: Path, lines: list[str]) -> list[str]:
-    return [" ".join(pieces) for pieces in _sentencepiece(model).encode(lines, out_type=str)]
+    return [" ".join(pieces) for pieces in _sentencepiece(model, sha256(model)).encode(lines, out_type=str)]
 
 
 @cache
-def _sentencepiece(model: Path) -> Any:
+def _sentencepiece(model: Path, digest: str) -> Any:
+    """What a file holds, remembered as long as it is the same."""
     import sentencepiece
 
     try:
@@ -546,14 +547,15 @@ def _apply_bpe(args: argparse.Namespace) -> None:
 
 
 def _units(codes: Path, lines: list[str]) -> list[str]:
-    bpe = _bpe(codes)
+    bpe = _bpe(codes, sha256(codes))
     if len(bpe.cache) > KNOWN_WORDS:
         bpe.cache.clear()
     return [bpe.process_line(line) for line in lines]
 
 
 @cache
-def _bpe(codes: Path) -> Any:
+def _bpe(codes: Path, digest: str) -> Any:
+    """As :func:`_sentencepiece`."""
     from subword_nmt.apply_bpe import BPE
 
     try:

@@ -240,6 +240,17 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
     assert scores["tokenised"] is None and scores["sacrebleu"]["bleu"] == pytest.approx(100)
 
 
+@pytest.mark.parametrize("segmentation", ["subword-nmt", "sentencepiece"])
+def test_units_are_of_the_file_that_is_there_now(tmp_path, segmentation):
+    model = tmp_path / "model"
+    for sentence, parts in (("banana bandana", "banana bandana"), ("cherry chair", "cherry chair")):
+        write(tmp_path / "words", [sentence] * 9)
+        learn = ["text", f"learn-{segmentation}", "--input", tmp_path / "words", "--size", 30, "--output", model]
+        assert cli.main([str(word) for word in learn]) == 0
+        (units,) = text.segmented([sentence], segmentation, model)
+        assert units.replace("\u2581", "") == parts
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
