@@ -306,7 +306,7 @@ class Preparation:
         for split in self.splits:
             if split != "train" and split not in wanted:
                 _write_pairs(part / split, langs, _pairs(given / split, langs))
-        sides = [{pair[side] for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
+        sides = [{self.key(pair[side]) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
         left_out = 0
 
         def train() -> Iterator[tuple[str, str]]:
@@ -315,7 +315,7 @@ class Preparation:
             for number, pair in enumerate(_pairs(given / "train", langs), 1):
                 if number in numbers:
                     continue
-                if pair[0] in sides[0] or pair[1] in sides[1]:
+                if any(self.key(sentence) in side for sentence, side in zip(pair, sides, strict=True)):
                     left_out += 1
                 else:
                     yield pair
@@ -334,11 +334,18 @@ class Preparation:
             )
         self.warn_of_overlap(part)
 
+    def key(self, sentence: str) -> str:
+        """What two sentences have in common that the model will read alike: blanks are not told apart, nor are
+        capital letters with ``--lowercase``."""
+        words = " ".join(sentence.split())
+        return words.lower() if self.args.lowercase else words
+
     def held_out(self, wanted: Sequence[str]) -> dict[str, list[tuple[int, tuple[str, str]]]]:
         """Pairs of the training text for each of the sets that are wanted, with their line numbers.
 
         Those of the sources whose SHA-256 is least, whatever their order, each source once; so that the same text
-        gives the same pairs.
+        gives the same pairs. None is so long that ``check_lengths`` could refuse it: units are never more than
+        characters, but for one of SentencePiece that begins the sentence.
         """
         path = self.text / "given" / "train"
         limits = None if self.plain else text.Limits(self.args.max_tokens, self.args.max_ratio)
@@ -352,9 +359,10 @@ class Preparation:
         count *= len(wanted)
         least: dict[bytes, tuple[int, tuple[str, str]]] = {}
         for number, pair in enumerate(_pairs(path, self.args.langs), 1):
-            if not all(map(str.strip, pair)) or (limits and limits.fault(pair)):
+            short = all(sentence.strip() and len(sentence) < LONGEST for sentence in pair)
+            if not short or (limits and limits.fault(pair)):
                 continue
-            least.setdefault(hashlib.sha256(pair[0].encode()).digest(), (number, pair))
+            least.setdefault(hashlib.sha256(self.key(pair[0]).encode()).digest(), (number, pair))
             if len(least) > 4 * count:
                 least = dict(heapq.nsmallest(count, least.items()))
         chosen = [found for _, found in heapq.nsmallest(count, least.items())]
@@ -364,9 +372,13 @@ class Preparation:
 
     def warn_of_overlap(self, folder: Path) -> None:
         """Say how many pairs that are evaluated are in the training text, too."""
-        seen = {split: set(_pairs(folder / split, self.args.langs)) for split in self.splits[1:]}
+
+        def keys(split: str) -> Iterator[tuple[str, ...]]:
+            return (tuple(map(self.key, pair)) for pair in _pairs(folder / split, self.args.langs))
+
+        seen = {split: set(keys(split)) for split in self.splits[1:]}
         found: dict[str, set] = {split: set() for split in seen}
-        for pair in _pairs(folder / "train", self.args.langs):
+        for pair in keys("train"):
             for split, pairs in seen.items():
                 if pair in pairs:
                     found[split].add(pair)

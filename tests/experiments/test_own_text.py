@@ -148,6 +148,15 @@ def test_every_row_of_the_recipe_is_sound(home):
         assert f"{home}/mine/raw/test.en" in step.command, "the reference is raw text"
 
 
+def divided(out: Path, *words) -> Path:
+    """The first steps of a preparation, which divide the text; the folder of raw text."""
+    args = ["prepare", "--langs", *LANGS, "--out", out, *words]
+    preparation = prepare.Preparation(cli.parser("prepare").parse_args([str(word) for word in args]))
+    prepare.once(preparation.text / "given", preparation.gather)
+    prepare.once(preparation.text / "raw", preparation.divide)
+    return preparation.text / "raw"
+
+
 def test_held_out_pairs_are_of_the_text_whatever_its_order_and_not_trained_on(home, tmp_path):
     def found(folder):
         return {s: set(text.read_pair(folder / "raw" / s, LANGS)) for s in ("train", "valid", "test")}
@@ -160,13 +169,34 @@ def test_held_out_pairs_are_of_the_text_whatever_its_order_and_not_trained_on(ho
         assert not held & {pair[side] for pair in splits["train"]}
     for side, lang in enumerate(LANGS):
         write(tmp_path / f"turned.{lang}", [pair[side] for pair in reversed(pairs)])
-    args = ["--train", tmp_path / "turned", "--langs", *LANGS, "--out", tmp_path / "turned"]
-    args = cli.parser("prepare").parse_args(["prepare", *map(str, args), "--hold-out", str(HELD_OUT)])
-    preparation = prepare.Preparation(args)
-    prepare.once(preparation.text / "given", preparation.gather)
-    prepare.once(preparation.text / "raw", preparation.divide)
+    divided(tmp_path / "turned", "--train", tmp_path / "turned", "--hold-out", HELD_OUT)
     again = found(tmp_path / "turned.text")
     assert {pair[0] for pair in again["test"]} == {pair[0] for pair in splits["test"]}
+
+
+def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, capsys):
+    pairs = [(f"Satz {i} hier", f"Sentence {i} here") for i in range(20)]
+    alike = [(f"  SATZ {i}  hier ", f"another {i}") for i in range(20)]  # with each source
+    alike += [(f"anders {i}", f"Sentence {i}\u00a0HERE") for i in range(20)]  # with each target
+    for side, lang in enumerate(LANGS):
+        long = "a" * (prepare.LONGEST + 1)
+        write(tmp_path / f"x.{lang}", [pair[side] for pair in (*pairs, *alike, *[(long, f"long {i}") for i in (1, 2)])])
+    words = ["--train", tmp_path / "x", "--tokeniser", "none", "--hold-out", 10, "--lowercase"]
+    raw = divided(tmp_path / "x", *words)
+    found = {s: list(text.read_pair(raw / s, LANGS)) for s in ("train", "valid", "test")}
+    held = found["valid"] + found["test"]
+    assert len(held) == 20
+    for side in (0, 1):
+        read = [" ".join(pair[side].lower().split()) for pair in held]
+        trained = {" ".join(pair[side].lower().split()) for pair in found["train"]}
+        assert not trained & set(read)
+        assert all(len(pair[side]) < prepare.LONGEST for pair in held)
+    assert len({" ".join(pair[0].lower().split()) for pair in held}) == len(held), "each source once"
+    # Of sets that are given, pairs that are trained on, too, are counted.
+    for side, lang in enumerate(LANGS):
+        write(tmp_path / f"dev.{lang}", [pair[side].upper() for pair in found["train"][:3]])
+    divided(tmp_path / "y", *words, "--valid", tmp_path / "dev")
+    assert "valid: 3 of its 3 different pairs are trained on" in capsys.readouterr().err
 
 
 def times(folder: Path) -> dict[str, int]:
