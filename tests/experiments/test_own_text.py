@@ -335,7 +335,9 @@ def test_raw_text_is_translated_as_the_recipe_translates_it(run, home, capsys):
     hypotheses, _ = read_generate_output(run / "generate" / "generate-test.txt")
     expected = detokenise(hypotheses, "en")
     assert len(set(expected)) > 1 and len(expected) == HELD_OUT
-    assert translate(capsys, run, home / "mine" / "raw" / "test.de") == expected
+    file = home / "mine" / "raw" / "test.de"
+    assert translate(capsys, run, file) == expected
+    assert translate(capsys, run, "--beam", "3", file) == expected, "options may stand anywhere"
     score = json.loads((run / "scores" / "test.json").read_text())
     assert score["reference"] == "raw" and "case:mixed" in score["sacrebleu"]["signature"]
 
