@@ -95,13 +95,16 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
     """Where a model's parts are.
 
     Args:
-        model: the folder of a run, a checkpoint, or the folder of a bundle.
+        model: the folder of a run, a checkpoint, or the folder of a bundle; one that is not here is looked for in the
+            clone of the repository, where ``run`` puts what has no folder of its own.
         data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
 
     Raises:
         OdeTransformerError: something is not there; names it.
     """
     path = Path(model)
+    if not path.exists() and (recipes.ROOT / path).exists():
+        path = recipes.ROOT / path
     if bundles.is_bundle(path):
         if data is not None:
             raise TranslationError(f"--data {data}: {model} is a bundle, which holds what it needs")

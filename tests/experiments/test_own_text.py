@@ -342,6 +342,18 @@ def test_raw_text_is_translated_as_the_recipe_translates_it(run, home, capsys):
     assert score["reference"] == "raw" and "case:mixed" in score["sacrebleu"]["signature"]
 
 
+def test_what_run_says_comes_next_can_be_done_anywhere(run, home, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(runs, "commit", lambda: "")
+    capsys.readouterr()
+    assert cli.main(["run", f"{home}/mine.yaml/macaron-tiny", "--run-dir", str(run), "--cpu", "--from", "record"]) == 0
+    *_, title, command = capsys.readouterr().err.rstrip().split("\n")
+    assert title == "Next:" and command == f"ode-transformer translate {run} FILE"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(recipes, "ROOT", run.parent)
+    file = home / "mine" / "raw" / "test.de"
+    assert translate(capsys, run.name, file) == translate(capsys, run, file)
+
+
 def test_order_and_empty_lines_are_kept(translator, home):
     sentences = lines(home / "mine" / "raw" / "test.de")
     each = dict(zip(sentences, translator.translate(sentences), strict=True))
