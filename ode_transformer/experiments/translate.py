@@ -31,10 +31,15 @@ from ..numerics.integrators import INTEGRATORS
 from . import recipes, runs, text
 from .pipeline import Pipeline
 
-SEARCH = [f.name for f in fields(GenerationConfig) if isinstance(f.default, (bool, int, float))]
-"""Flags of ``fairseq-generate`` that a search may have: numbers and switches."""
+KINDS = {bool: ("a switch", (bool,)), int: ("a whole number", (int,)), float: ("a number", (int, float))}
+"""What values a flag takes, by its type: what messages call them, and their types."""
+
+SEARCH = {f.name: f.type for f in fields(GenerationConfig) if f.type in KINDS and f.name != "score_reference"}
+"""Flags of ``fairseq-generate`` that a search may have, numbers and switches, and their types."""
+
 
 MOST_HYPOTHESES = 1_000  # of a sentence
+SHOWN = 5  # lines named in a warning
 BUFFER = 10_000  # lines that are sorted by their lengths at a time
 BATCH_SIZE, MAX_TOKENS = 128, 12_000
 LONGEST = 20_000  # characters of a line; what is longer is no sentence, and segmenting it could take hours
@@ -208,10 +213,14 @@ class Translator:
                     f"{len(source)} and {len(target)}: they are another model's"
                 )
             self.opened.append(Opened.of(state, one.model))
-        search = {name.replace("-", "_"): value for name, value in origin.search.items()}
+            if min(positions := self.models[-1].max_positions()) < 2:
+                raise TranslationError(f"{one.model}: reads {positions} symbols, must read 2 at least, one and the end")
+        search = {name.replace("-", "_"): value for name, value in origin.search.items() if value is not None}
         self.search = {"beam": 5, "lenpen": 1.0, **{k: v for k, v in search.items() if k in SEARCH}}
         self._config({})
-        self.batch_size = search["batch_size"] if isinstance(search.get("batch_size"), int) else BATCH_SIZE
+        self.batch_size = search.get("batch_size", BATCH_SIZE)
+        if type(self.batch_size) is not int or self.batch_size < 1:
+            raise TranslationError(f"batch_size {self.batch_size!r}: must be a positive whole number")
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def to(self, device: str | torch.device, *, half: bool = False) -> "Translator":
@@ -284,8 +293,20 @@ class Translator:
             for piece in self._pieces(units.split(), names[i])
         ]
         found: dict[int, list[list[Hypothesis]]] = {i: [] for i in range(len(sentences))}
-        for i, hypotheses in self._search(pieces, config, progress):
+        asked = ", ".join(f"{name} {value}" for name, value in {**self.search, **search}.items() if value is not None)
+        try:
+            searched, cut = self._search(pieces, config, progress)
+        except (AssertionError, ValueError, RuntimeError) as error:  # flags that do not go together
+            raise TranslationError(f"search with {asked}: {error or type(error).__name__}") from error
+        for i, hypotheses in searched:
             found[i].append(hypotheses)
+        if cut:
+            shown = "; ".join(names[i] for i in cut[:SHOWN]) + ("; ..." if len(cut) > SHOWN else "")
+            print(
+                f"warning: {len(cut)} translations are as long as max_len_a, max_len_b and the model's positions let "
+                f"them be, and were cut there ({shown})",
+                file=sys.stderr,
+            )
         progress(sum(not parts for parts in found.values()))
         return [self._join(found[i]) for i in range(len(sentences))]
 
@@ -294,8 +315,9 @@ class Translator:
         for name, value in values.items():
             if name not in SEARCH:
                 raise TranslationError(f"{name}: is no flag of a search, must be one of {', '.join(SEARCH)}")
-            if not isinstance(value, (bool, int, float)):
-                raise TranslationError(f"{name} {value!r}: must be a number or a switch")
+            what, kinds = KINDS[SEARCH[name]]
+            if type(value) not in kinds or not abs(value) <= 1e9:
+                raise TranslationError(f"{name} {value!r}: must be {what}")
         config = GenerationConfig(**values)
         for name in ("beam", "nbest"):
             if not 1 <= getattr(config, name) <= MOST_HYPOTHESES:
@@ -326,24 +348,30 @@ class Translator:
 
     def _search(
         self, pieces: Sequence[tuple[int, list[str]]], config: GenerationConfig, progress: Callable[[int], Any]
-    ) -> list[tuple[int, list[Hypothesis]]]:
-        """The hypotheses of each piece, in the order of the pieces; batches are of like lengths."""
+    ) -> tuple[list[tuple[int, list[Hypothesis]]], list[int]]:
+        """The hypotheses of each piece, in the order of the pieces, and the sentences whose best one was cut off;
+        batches are of like lengths."""
         source, target = self.task.source_dictionary, self.task.target_dictionary
         generator = self.task.build_generator(self.models, config)
         rows = [source.encode_line(" ".join(p), add_if_not_exist=False).long() for _, p in pieces]
         found: list[list[Hypothesis]] = [[] for _ in pieces]
+        cut = set()
         for batch in self._batches(rows):
             tokens = collate_tokens([rows[i] for i in batch], source.pad(), left_pad=True).to(self.device)
             lengths = torch.tensor([len(rows[i]) for i in batch], device=self.device)
             sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+            most = int(generator.max_len_a * tokens.size(1) + generator.max_len_b)  # without the end, as in fairseq
+            most = min(most, generator.max_len - 1)
             for i, hypotheses in zip(batch, generator.generate(self.models, sample), strict=True):
                 best = hypotheses[: config.nbest]
+                if len(best[0]["tokens"]) > most:
+                    cut.add(pieces[i][0])
                 units = [target.string(h["tokens"].int().cpu(), extra_symbols_to_ignore={generator.eos}) for h in best]
                 scores = [float(h["score"]) / math.log(2) for h in best]
                 texts = self.pipeline.plain(units)
                 found[i] = [Hypothesis(*values) for values in zip(texts, scores, units, strict=True)]
             progress(len(batch))
-        return [(i, hypotheses) for (i, _), hypotheses in zip(pieces, found, strict=True)]
+        return [(i, hypotheses) for (i, _), hypotheses in zip(pieces, found, strict=True)], sorted(cut)
 
     def _batches(self, rows: Sequence[Tensor]) -> Iterator[list[int]]:
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))  # what needs most memory comes first

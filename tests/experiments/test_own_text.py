@@ -5,8 +5,10 @@ import io
 import itertools
 import json
 import logging
+import math
 import shutil
 import sys
+import warnings
 from pathlib import Path
 from random import Random
 
@@ -519,10 +521,57 @@ def test_a_model_says_what_it_is(translator, run):
         translator.translate(["Gut."], bean=3)
 
 
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ({"beam": 2.5}, "beam 2.5: must be a whole number"),
+        ({"beam": True}, "beam True: must be a whole number"),
+        ({"unnormalized": 1}, "unnormalized 1: must be a switch"),
+        ({"lenpen": math.inf}, "lenpen inf: must be a number"),
+        ({"max_len_b": 10**400}, "max_len_b 10+: must be a whole number"),
+        ({"score_reference": True}, "score_reference: is no flag of a search"),
+        ({"diverse_beam_groups": 2}, "search with beam 3.*diverse_beam_groups 2: "),
+        ({"min_len": 5000}, "min_len 5000: "),
+        ({"temperature": 0}, "temperature 0: --temperature must be greater than 0"),
+    ],
+)
+def test_searches_that_there_are_not(translator, search, message):
+    with pytest.raises(OdeTransformerError, match=message):
+        translator.translate(["Gut."], **search)
+
+
+def test_sizes_that_nothing_can_be_translated_with(home, run, tmp_path):
+    for size in (0, 2.5):
+        shutil.copytree(run, tmp_path / f"{size}", ignore=shutil.ignore_patterns("checkpoint*"))
+        found = json.loads((run / "run.json").read_text())
+        found["generate"]["batch-size"] = size
+        (tmp_path / f"{size}" / "run.json").write_text(json.dumps(found))
+        with pytest.raises(OdeTransformerError, match=f"batch_size {size}: must be a positive whole number"):
+            ode_transformer.load(tmp_path / f"{size}")
+    short = saved(home / "mine", tmp_path / "short", "macaron_tiny", **{"max-source-positions": 1})
+    with pytest.raises(OdeTransformerError, match="must read 2 at least"):
+        ode_transformer.load(short)
+
+
+def test_a_translation_that_is_cut_is_named(translator, home, capsys):
+    sentences = lines(home / "mine" / "raw" / "test.de")[:2]
+    whole, *_ = (h.units.split() for h, *_ in translator.hypotheses(sentences[:1], max_len_b=50))
+    capsys.readouterr()
+    ends = len(whole) < 50
+    assert translator.hypotheses(sentences[:1], max_len_b=len(whole) + 1) and ends
+    assert "warning" not in capsys.readouterr().err
+    (cut, *_), _ = translator.hypotheses(sentences, names=["x, line 1", "x, line 2"], max_len_b=3)
+    assert len(cut.units.split()) == 3
+    assert "warning: 2 translations are as long as" in (said := capsys.readouterr().err)
+    assert "were cut there (x, line 1; x, line 2)" in said
+
+
 def test_the_same_weights_with_another_integrator(home, tmp_path):
     sentence = lines(home / "mine" / "raw" / "test.de")[0]
     residual = ode_transformer.load(saved(home / "mine", tmp_path / "residual", "ode_residual_tiny"))
-    heun = residual.with_integrator("heun")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        heun = residual.with_integrator("heun")
     for name, p in residual.models[0].state_dict().items():
         assert torch.equal(p, heun.models[0].state_dict()[name])
     assert "integrator heun" in repr(heun) and "integrator euler" in repr(residual)
@@ -663,7 +712,7 @@ def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, t
     assert "format 2, this version reads 1" in forged("d", lambda i, _: i.update(format=2))
     assert "tied to 'x'" in forged("e", lambda _, c: c["tied"].update(y="x"))
     assert "beam 1000000: must be from 1 to 1000" in forged("g", lambda _, c: c["generate"].update(beam=10**6))
-    assert "max_len_b [1]: must be a number" in forged("h", lambda _, c: c["generate"].update({"max-len-b": [1]}))
+    assert "max_len_b [1]: must be a whole number" in forged("h", lambda _, c: c["generate"].update({"max-len-b": [1]}))
     assert "options must be a dict" in forged("f", lambda _, c: c.update(options=[1]))
 
 
