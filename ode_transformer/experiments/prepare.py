@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import sha256, write_json, write_text
-from . import recipes, text
+from . import plain_yaml, recipes, text
 from .metrics.bleu import check_language
 from .pipeline import MODELS
 from .runner import folder_of
@@ -209,17 +209,40 @@ class Preparation:
 
     def go(self) -> None:
         """Do what is not done yet."""
-        if self.out.exists():
+        complete = self.out.exists()
+        if complete:
             manifest = self.out / "manifest.json"
             held = text.read_json(manifest).get("settings", {}) if manifest.is_file() else {}
             text.check_settings(manifest, {**self.settings(), **self.inputs(held)})
             say(f"{self.out} is complete")
-        else:
+        self.check_recipe()  # before hours of work
+        if not complete:
             self.make()
-        if not self.recipe.exists():
+        if self.recipe.exists():
+            say(f"{self.recipe} is there already, and left as it is")
+        else:
             write_text(self.recipe, self.recipe_text())
             say(f"{self.recipe} is a recipe to start from. Next:")
             say(f"ode-transformer run {shlex.quote(folder_of(str(self.recipe)))}/macaron-tiny")
+
+    def check_recipe(self) -> None:
+        """See that a recipe that is there is of these data; the number of processes makes no difference.
+
+        Raises:
+            TextError: it is of others, or no recipe.
+        """
+        if not self.recipe.exists():
+            return
+        try:
+            prepare = plain_yaml.read(self.recipe)["data"]["prepare"]
+        except (plain_yaml.YamlError, TypeError, LookupError) as error:
+            raise TextError(f"--recipe {self.recipe}: is there already, and does not say how data are made") from error
+        here, there = (re.sub(r" --workers \d+", "", str(command)) for command in (self.command(), prepare))
+        if here != there:
+            raise TextError(
+                f"--recipe {self.recipe}: is there already, and makes other data; take another --recipe, or change "
+                f"its data.prepare ({there}) to {here}"
+            )
 
     def inputs(self, held: dict[str, str] | None = None) -> dict[str, str]:
         """The SHA-256 of every input file by its split and language.
@@ -271,9 +294,14 @@ class Preparation:
                 text.check_settings(file, settings)
             except TextError:
                 say(f"{self.text} is of a preparation with other settings or other text, and is begun anew")
-                shutil.rmtree(self.text)
-        if not file.is_file():
-            write_json(file, {"text_version": text.VERSION, **settings})
+                for path in self.text.iterdir():
+                    if path.is_dir():
+                        shutil.rmtree(path)
+                    elif path != file:  # which says whose the folder is, should this be stopped
+                        path.unlink()
+            else:
+                return
+        write_json(file, {"text_version": text.VERSION, **settings})
 
     def check_lengths(self) -> None:
         """See that models take every sentence that is evaluated: fairseq stops at one that is too long.
@@ -441,8 +469,8 @@ class Preparation:
             given = [prefix for split in self.given if split.startswith(option) for prefix in self.given[split]]
             words += [f"--{option}", *map(folder_of, given)] if given else []
         words += ["--tokeniser", args.tokeniser, "--bpe", self.bpe, "--max-tokens", str(args.max_tokens)]
-        for option in ("size", "max_ratio", "hold_out"):
-            if (value := getattr(args, option)) is not None:
+        for option, usual in (("size", None), ("max_ratio", None), ("hold_out", None), ("workers", 1)):
+            if (value := getattr(args, option)) != usual:
                 words += [f"--{option.replace('_', '-')}", str(value)]
         for option in ("normalise", "lowercase", "separate_dictionaries"):
             words += [f"--{option.replace('_', '-')}"] if getattr(args, option) else []

@@ -232,6 +232,7 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     before = times(tmp_path)
     assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
     assert times(tmp_path) == before, "the recipe is the user's"
+    assert cli.main([*words, "--workers", "2"]) == 0 and "x.yaml is there already, and left" in capsys.readouterr().err
     assert "lowercase first now" in refused(capsys, *words, "--lowercase")
     with raw.with_suffix(".de").open("a") as file:
         file.write("Noch ein Satz.\n")
@@ -308,7 +309,7 @@ def test_what_cannot_be_prepared(tmp_path, monkeypatch, capsys, words, message):
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.yaml").exists()
 
 
-def test_what_is_left_of_another_preparation(tmp_path, capsys):
+def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     """Begun anew if it is ours; left alone if it is not."""
     raw = write_raw(tmp_path / "raw", 30)
     words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x"]
@@ -316,7 +317,22 @@ def test_what_is_left_of_another_preparation(tmp_path, capsys):
     with raw.with_suffix(".de").open("a") as de, raw.with_suffix(".en").open("a") as en:
         de.write("a b " * 700 + "\n")
         en.write("c d " * 700 + "\n")
-    assert cli.main([str(word) for word in (*words, "--size", 50, "--hold-out", 2)]) == 0
+    command = [str(word) for word in (*words, "--size", 50, "--hold-out", 2)]
+    with monkeypatch.context() as patch:
+
+        def stopped(folder):
+            shutil.move(folder, tmp_path)
+            raise KeyboardInterrupt
+
+        patch.setattr(prepare.shutil, "rmtree", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            cli.main(command)
+    recipe = write(tmp_path / "x.yaml", ["data: {prepare: make it}"])
+    assert "x.yaml: is there already, and makes other data" in refused(capsys, *command)
+    recipe.write_text("nothing")
+    assert "does not say how data are made" in refused(capsys, *command)
+    recipe.unlink()
+    assert cli.main(command) == 0
     assert "is begun anew" in capsys.readouterr().err
     assert all("a b" not in line for line in lines(tmp_path / "x.text" / "clean" / "train.de"))
     theirs = write(tmp_path / "y.text" / "novel", ["Call me Ishmael."])
