@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checkpoints import CheckpointError
+from .checkpoints import CheckpointError, identity
 from .files import sha256, whole, whole_folder, write_json, write_text
 
 INDEX = "bundle.json"
@@ -47,6 +47,9 @@ def check(path: str | Path) -> None:
     files = index.get("sha256")
     if not isinstance(files, dict) or not {WEIGHTS, CONFIG} <= set(files):
         raise BundleError(f"{folder / INDEX}: does not name the files of a bundle")
+    there = {file.name for file in folder.iterdir() if not file.name.startswith(".")}  # a system's own files begin so
+    if unknown := sorted(there - set(files) - {INDEX}):
+        raise BundleError(f"{folder / unknown[0]}: is not named in {INDEX}, and no file of its bundle")
     for name, digest in files.items():
         if Path(name).name != name:
             raise BundleError(f"{folder / INDEX}: {name!r} is no file of its folder")
@@ -96,7 +99,7 @@ def load(path: str | Path) -> dict[str, Any]:
         raise BundleError(f"{weights}: cannot be read: {error}") from error
     tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
     for name, of in found["tied"].items():
-        if of not in tensors:
+        if not isinstance(of, str) or of not in tensors:
             raise BundleError(f"{Path(path) / CONFIG}: {name} is tied to {of!r}, which {WEIGHTS} does not hold")
         tensors[name] = tensors[of]
     return {"model": tensors, "args": None, "cfg": {"model": {**found["options"], "_name": found["model"]}}}
@@ -136,7 +139,7 @@ def write(
         raise BundleError(f"{path}: is there already")
     tensors, tied, first = {}, {}, {}
     for name, tensor in state.items():
-        of = first.setdefault((tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape), name)
+        of = first.setdefault(identity(tensor), name)
         if of != name and tensor.numel():
             tied[name] = of
             continue

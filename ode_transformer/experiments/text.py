@@ -9,6 +9,7 @@ import bisect
 import codecs
 import gzip
 import hashlib
+import importlib
 import importlib.metadata
 import itertools
 import json
@@ -527,14 +528,16 @@ def _sentencepiece(model: Path, digest: str) -> Any:
 
 def _learn_bpe(args: argparse.Namespace) -> None:
     """Learn joint BPE on files, with subword-nmt, from the counts of their words."""
-    from subword_nmt.learn_bpe import learn_bpe
+    from tqdm import tqdm
 
+    library = importlib.import_module("subword_nmt.learn_bpe")
+    library.tqdm = partial(tqdm, disable=None)  # no bar where nobody watches
     words: Counter[str] = Counter()
     for path in args.input:
         for found in _in_parallel(_count_words, _chunks(read_lines(path)), args.workers):
             words.update(found)
     with whole(args.output) as file:
-        learn_bpe([f"{word} {count}" for word, count in words.items()], file, args.size, is_dict=True)
+        library.learn_bpe([f"{word} {count}" for word, count in words.items()], file, args.size, is_dict=True)
 
 
 def _count_words(lines: list[str]) -> Counter[str]:
@@ -845,7 +848,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not isinstance(held["sha256"], dict):
         raise TextError(f"{folder / 'manifest.json'}: is no manifest: its sha256 is no mapping")
     for name, digest in held["sha256"].items():
-        if re.fullmatch(r"dict\..+\.txt|codes|sentencepiece\.model", name) and sha256(folder / name) != digest:
+        if re.fullmatch(r"dict\.[\w-]+\.txt|codes|sentencepiece\.model", name) and sha256(folder / name) != digest:
             raise TextError(f"{folder / name} is not what it was when the data was binarised: prepare it anew")
     return held
 

@@ -127,7 +127,8 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
             there = ", ".join(sorted(p.name for p in folder.glob("*.pt"))) or "no checkpoints"
             raise TranslationError(f"{path}: not there, the run is not finished; name a checkpoint of it ({there})")
     if data is None and run is not None:
-        data = recipes.ROOT / run.get("data", run["command"][1])
+        with standalone.named(f"{folder / 'run.json'}: does not say where its data are"):
+            data = recipes.ROOT / (run.get("data") or run["command"][1])
     elif data is None:
         data = folder
     if not Path(data).is_dir() or not (Path(data) / "manifest.json").is_file():
@@ -464,10 +465,8 @@ class Translator:
 
 
 def _dictionary(path: Path) -> Dictionary:
-    try:
+    with standalone.named(str(path)):
         return Dictionary.load(str(path))
-    except (OSError, ValueError, RuntimeError) as error:
-        raise TranslationError(f"{path}: {error}") from error
 
 
 def load(
@@ -477,8 +476,11 @@ def load(
     device: str | torch.device | None = None,
 ) -> Translator:
     """What :func:`ode_transformer.load` says."""
-    with runs.quiet():
-        return Translator([find(one, data) for one in (path, *more)], device)
+    models = (path, *more)
+    every = all(map(bundles.is_bundle, models))
+    with runs.quiet():  # data are of what is no bundle; where there are bundles alone, they are refused
+        origins = [find(one, None if bundles.is_bundle(one) and not every else data) for one in models]
+        return Translator(origins, device)
 
 
 # The command.

@@ -425,6 +425,40 @@ def test_scores_and_several_hypotheses(run, home, capsys):
     assert "--nbest 4: must be at most --beam, 3" in refused(capsys, "translate", run, file, "--nbest", "4", "--cpu")
 
 
+def test_an_ensemble_of_a_run_elsewhere_and_a_bundle(run, home, bundle, translator, tmp_path, capsys):
+    shutil.copytree(home / "mine", tmp_path / "data")
+    both = ode_transformer.load(run, bundle, data=tmp_path / "data")
+    assert [origin.data for origin in both.origins] == [tmp_path / "data", bundle]
+    assert "is a bundle, which holds what it needs" in refused(capsys, "translate", bundle, "--data", home / "mine")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"data": 1}, "it lacks a str of data"),
+        ({"data": None, "command": []}, "does not say where its data are"),
+        ({"data": None, "command": [1, 2]}, "does not say where its data are"),
+        ({"generate": [1]}, "it lacks a dict of generate"),
+    ],
+)
+def test_a_run_that_is_damaged(run, tmp_path, values, message):
+    (tmp_path / "average.pt").touch()
+    (tmp_path / "run.json").write_text(json.dumps(json.loads((run / "run.json").read_text()) | values))
+    with pytest.raises(OdeTransformerError, match=message):
+        ode_transformer.load(tmp_path)
+
+
+def test_a_dictionary_that_is_no_text(home, tmp_path):
+    path = saved(home / "mine", tmp_path / "x", "macaron_tiny")
+    (tmp_path / "x" / "dict.de.txt").write_bytes(b"\xff 1\n")
+    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
+    manifest["sha256"]["dict.de.txt"] = sha256(tmp_path / "x" / "dict.de.txt")
+    manifest["sha256"]["dict./../../x.txt"] = "0"  # reaches no other file
+    (tmp_path / "x" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(OdeTransformerError, match=r"dict\.de\.txt: "):
+        ode_transformer.load(path)
+
+
 def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, translator, capsys):
     sentences = lines(home / "mine" / "raw" / "test.de")
     both = ode_transformer.load(run, run / "average.pt")
@@ -726,6 +760,8 @@ def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, t
     assert "architecture 'fconv'" in forged("b", lambda _, c: c.update(model="fconv"))
     assert "is no file of its folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
     assert "format 2, this version reads 1" in forged("d", lambda i, _: i.update(format=2))
+    assert "tied to []" in forged("i", lambda _, c: c["tied"].update(y=[]))
+    assert "codes: is not named in bundle.json" in forged("j", lambda i, _: i["sha256"].pop("codes"))
     assert "tied to 'x'" in forged("e", lambda _, c: c["tied"].update(y="x"))
     assert "beam 1000000: must be from 1 to 1000" in forged("g", lambda _, c: c["generate"].update(beam=10**6))
     assert "max_len_b [1]: must be a whole number" in forged("h", lambda _, c: c["generate"].update({"max-len-b": [1]}))
