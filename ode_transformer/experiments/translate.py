@@ -6,6 +6,7 @@ the recipe, so that a test set's raw text gives the sentences that the recipe's 
 
 import argparse
 import contextlib
+import io
 import itertools
 import json
 import math
@@ -281,13 +282,7 @@ class Translator:
         config = self._config(search)
         names = names or [f"sentence {i + 1}" for i in range(len(sentences))]
         for name, sentence in zip(names, sentences, strict=True):
-            if len(sentence) > LONGEST:
-                raise TranslationError(
-                    f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put every sentence on a "
-                    "line of its own"
-                )
-            if "\0" in sentence:
-                raise TranslationError(f"{name}: holds a NUL, is no text")
+            _check_sentence(name, sentence)
         pieces = [
             (i, piece)
             for i, units in enumerate(self.pipeline.units(sentences))
@@ -464,6 +459,16 @@ class Translator:
         )
 
 
+def _check_sentence(name: str, sentence: str) -> None:
+    if len(sentence) > LONGEST:
+        raise TranslationError(
+            f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put every sentence on a line of "
+            "its own"
+        )
+    if "\0" in sentence:
+        raise TranslationError(f"{name}: holds a NUL, is no text")
+
+
 def _dictionary(path: Path) -> Dictionary:
     with standalone.named(str(path)):
         return Dictionary.load(str(path))
@@ -549,13 +554,32 @@ def _translate(args: argparse.Namespace) -> None:
     lines = _numbered(args.files)
     buffer = args.buffer or (1 if prompt else BUFFER)
     search = {"beam": args.beam, "lenpen": args.lenpen, "nbest": args.nbest}
-    while chunk := list(itertools.islice(lines, buffer)):
-        names, sentences = zip(*chunk, strict=True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as what is read, whatever the locale
+    while True:
+        chunk, error = _chunk(lines, buffer)
+        names, sentences = [name for name, _ in chunk], [sentence for _, sentence in chunk]
         with _progress(len(sentences), quiet=prompt) as progress:
             found = translator.hypotheses(sentences, names=names, progress=progress, **search)
         for name, sentence, hypotheses in zip(names, sentences, found, strict=True):
             _print(args, name, sentence, hypotheses)
         sys.stdout.flush()
+        if error:
+            raise error
+        if not chunk:
+            return
+
+
+def _chunk(lines: Iterator[tuple[str, str]], count: int) -> tuple[list[tuple[str, str]], Optional[OdeTransformerError]]:
+    """The next lines that can be translated, and what is wrong with the one behind them, if that ends them."""
+    found = []
+    try:
+        for name, line in itertools.islice(lines, count):
+            _check_sentence(name, line)
+            found.append((name, line))
+    except OdeTransformerError as error:
+        return found, error
+    return found, None
 
 
 @contextlib.contextmanager
@@ -567,13 +591,13 @@ def _progress(count: int, quiet: bool) -> Iterator[Callable[[int], Any]]:
 
 
 def _numbered(files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Every line of the files, or of standard input, behind what messages call it."""
+    """Every line of the files, or of standard input, behind what messages call it, without what ends it."""
     if not files:
         for number, line in enumerate(text.decode_lines(sys.stdin.buffer, INPUT), 1):
-            yield f"{INPUT}, line {number}", line
+            yield f"{INPUT}, line {number}", line.removesuffix("\r")
     for file in files:
         for number, line in enumerate(text.read_lines(Path(file)), 1):
-            yield f"{file}, line {number}", line
+            yield f"{file}, line {number}", line.removesuffix("\r")
 
 
 def _print(args: argparse.Namespace, name: str, sentence: str, hypotheses: Sequence[Hypothesis]) -> None:

@@ -393,6 +393,21 @@ def test_standard_input_line_by_line(run, home, capsys, monkeypatch):
     assert translate(capsys, run, "--buffer", "1") == [*expected[:2], "", *expected[2:]]
 
 
+@pytest.mark.parametrize("bad", [b"\xff", b"\0", b"a" * (LONGEST + 1)])
+def test_lines_before_one_that_is_no_text_are_translated(run, home, capsys, monkeypatch, tmp_path, bad):
+    sentences = lines(home / "mine" / "raw" / "test.de")[:2]
+    expected = translate(capsys, run, write(tmp_path / "good", sentences))
+    (tmp_path / "bad").write_bytes((tmp_path / "good").read_bytes() + bad + b"\nGut.\n")
+    latin = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", latin)
+        assert cli.main(["translate", str(run), str(tmp_path / "bad"), "--cpu"]) == 1
+    latin.flush()
+    assert latin.buffer.getvalue().decode("utf-8").split("\n")[:-1] == expected
+    assert "line 3" in capsys.readouterr().err
+    assert latin.encoding == "utf-8", "whatever the locale"
+
+
 def test_at_a_prompt_every_line_is_answered_at_once(run, home, capsys, monkeypatch):
     class Prompt(io.TextIOWrapper):
         def isatty(self):
@@ -418,7 +433,9 @@ def test_scores_and_several_hypotheses(run, home, capsys):
     rows = [line.split("\t") for line in translate(capsys, run, file, "--nbest", "3", "--scores")]
     assert [row[0] for row in rows] == ["1", "1", "1", "2"] and rows[0][2] == best[0]
     assert float(rows[0][1]) >= float(rows[1][1]) >= float(rows[2][1])
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
     found = [json.loads(line) for line in translate(capsys, run, file, "--nbest", "3", "--json")]
+    assert [each["source"] for each in found] == [lines(home / "mine" / "raw" / "test.de")[0], ""]
     assert [[t["text"] for t in each["translations"]] for each in found] == [[row[2] for row in rows[:3]], [""]]
     of_fairseq = [line for line in lines(run / "generate" / "generate-test.txt") if line.startswith("H-0\t")]
     assert float(rows[0][1]) == pytest.approx(float(of_fairseq[0].split("\t")[1]), abs=2e-4)
