@@ -24,6 +24,7 @@ from ode_transformer import bundles
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, prepare, recipes, runner, runs, text
 from ode_transformer.experiments.corpus import Grammar
+from ode_transformer.experiments.export.trained import open_trained
 from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
 from ode_transformer.experiments.pipeline import Pipeline
@@ -734,6 +735,16 @@ def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, m
     card = (moved / "README.md").read_text()
     bleu = json.loads((run / "scores" / "test.json").read_text())["sacrebleu"]["bleu"]
     assert f"| held-out | sacreBLEU | {bleu:.2f} |" in card and "macaron" in card and "de to en" in card
+
+
+def test_a_bundle_is_exported_as_its_run_is(run, bundle, home):
+    of_run, of_bundle = open_trained(run), open_trained(bundle)
+    assert of_bundle.languages == of_run.languages == LANGS
+    assert {p.name: sha256(p) for p in of_bundle.files} == {p.name: sha256(p) for p in of_run.files}
+    sentences = [["a@@", "b"]]
+    assert of_bundle.score(sentences, sentences) == of_run.score(sentences, sentences)
+    with pytest.raises(OdeTransformerError, match="is a bundle, which holds what it needs"):
+        open_trained(bundle, home / "mine")
 
 
 def test_half_precision_takes_half_the_space(run, home, bundle, tmp_path, capsys):
