@@ -293,7 +293,7 @@ class Translator:
         try:
             searched, cut = self._search(pieces, config, progress)
         except (AssertionError, ValueError, RuntimeError) as error:  # flags that do not go together
-            raise TranslationError(f"search with {asked}: {error or type(error).__name__}") from error
+            raise TranslationError(f"search with {asked}: {str(error) or type(error).__name__}") from error
         for i, hypotheses in searched:
             found[i].append(hypotheses)
         if cut:
