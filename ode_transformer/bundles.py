@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checkpoints import CheckpointError
-from .files import sha256, whole, write_json, write_text
+from .checkpoints import CheckpointError, identity
+from .files import sha256, whole, whole_folder, write_json, write_text
 
 INDEX = "bundle.json"
 WEIGHTS = "model.safetensors"
@@ -47,6 +47,9 @@ def check(path: str | Path) -> None:
     files = index.get("sha256")
     if not isinstance(files, dict) or not {WEIGHTS, CONFIG} <= set(files):
         raise BundleError(f"{folder / INDEX}: does not name the files of a bundle")
+    there = {file.name for file in folder.iterdir() if not file.name.startswith(".")}  # a system's own files begin so
+    if unknown := sorted(there - set(files) - {INDEX}):
+        raise BundleError(f"{folder / unknown[0]}: is not named in {INDEX}, and no file of its bundle")
     for name, digest in files.items():
         if Path(name).name != name:
             raise BundleError(f"{folder / INDEX}: {name!r} is no file of its folder")
@@ -96,7 +99,7 @@ def load(path: str | Path) -> dict[str, Any]:
         raise BundleError(f"{weights}: cannot be read: {error}") from error
     tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
     for name, of in found["tied"].items():
-        if of not in tensors:
+        if not isinstance(of, str) or of not in tensors:
             raise BundleError(f"{Path(path) / CONFIG}: {name} is tied to {of!r}, which {WEIGHTS} does not hold")
         tensors[name] = tensors[of]
     return {"model": tensors, "args": None, "cfg": {"model": {**found["options"], "_name": found["model"]}}}
@@ -136,29 +139,24 @@ def write(
         raise BundleError(f"{path}: is there already")
     tensors, tied, first = {}, {}, {}
     for name, tensor in state.items():
-        of = first.setdefault((tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape), name)
+        of = first.setdefault(identity(tensor), name)
         if of != name and tensor.numel():
             tied[name] = of
             continue
         tensors[name] = (tensor.half() if half and tensor.is_floating_point() else tensor).detach().cpu().contiguous()
         if not torch.isfinite(tensors[name]).all():
             raise BundleError(f"{path}: {name} has values that are not finite" + " in fp16" * half)
-    part = path.with_name(f"{path.name}.part")
+    settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
     try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        with whole(part / WEIGHTS, "wb") as file:
-            file.write(save(tensors))
-        settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
-        write_json(part / CONFIG, settings)
-        for name, source in files.items():
-            shutil.copyfile(source, part / name)
-        for name, text in texts.items():
-            write_text(part / name, text)
-        hashes = {file.name: sha256(file) for file in sorted(part.iterdir())}
-        write_json(part / INDEX, {"format": FORMAT, "sha256": hashes})
-        part.replace(path)
+        with whole_folder(path) as part:
+            with whole(part / WEIGHTS, "wb") as file:
+                file.write(save(tensors))
+            write_json(part / CONFIG, settings)
+            for name, source in files.items():
+                shutil.copyfile(source, part / name)
+            for name, text in texts.items():
+                write_text(part / name, text)
+            hashes = {file.name: sha256(file) for file in sorted(part.iterdir())}
+            write_json(part / INDEX, {"format": FORMAT, "sha256": hashes})
     except (OSError, SafetensorError) as error:
         raise BundleError(f"{path}: cannot be written: {error}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)

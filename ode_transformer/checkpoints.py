@@ -247,7 +247,7 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
     model = state["model"]
     _check_finite(model, paths[-1])
     tied: dict[tuple, str] = {}
-    alias = {name: tied.setdefault(_identity(t), name) for name, t in model.items()}
+    alias = {name: tied.setdefault(identity(t), name) for name, t in model.items()}
     total = {name: t.double() for name, t in model.items() if alias[name] == name and t.is_floating_point()}
     for path in paths[:-1]:
         other = load(path)["model"]
@@ -270,7 +270,8 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
     save(averaged, output)
 
 
-def _identity(t: Tensor) -> tuple:
+def identity(t: Tensor) -> tuple:
+    """What tied parameters have in common: the values that they are a view of, and how."""
     return t.untyped_storage().data_ptr(), t.storage_offset(), tuple(t.shape), t.stride()
 
 

@@ -1,8 +1,9 @@
-"""Files that are written whole or not at all."""
+"""Files and folders that are written whole or not at all."""
 
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,12 +34,39 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)  # as if opened plainly; a temporary file is the owner's alone
+            temporary.chmod(0o666 & ~_umask())  # as if opened plainly; a temporary file is the owner's alone
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: str | Path) -> Iterator[Path]:
+    """Make a folder that takes its name only when it is complete, as :func:`whole` makes a file.
+
+    It is filled under a name that nothing else has, beside its place, and removed if something goes wrong.
+
+    Args:
+        path: the folder, which must not be there, or be empty.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())  # a temporary folder is the owner's alone, too
+        temporary.replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
 
 
 def write_text(path: str | Path, text: str) -> None:

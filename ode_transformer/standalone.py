@@ -8,6 +8,7 @@ configuration, each option a plain value within bounds that the file's own size 
 import argparse
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -205,7 +206,9 @@ def _opened(build: Callable[[], nn.Module], state: dict[str, Any], path: str | P
             tensors = [*outline.parameters(), *outline.buffers()]
             if _elements(tensors) > _elements(state["model"].values()) + _LEAST:
                 raise CheckpointError(f"{path}: is much smaller than the model that its options ask for")
-        outline.load_state_dict(dict(state["model"]))
+        with warnings.catch_warnings():  # that nothing is copied, for each tensor: only names and shapes are compared
+            warnings.simplefilter("ignore")
+            outline.load_state_dict(dict(state["model"]))
         model = build()
         model.load_state_dict(dict(state["model"]))
     return model

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import OdeTransformerError
 from ..version import __version__
@@ -86,6 +86,25 @@ COMMANDS = {
 }
 
 
+class Intermixed(argparse.ArgumentParser):
+    """A parser to which ``MODEL --cpu FILE`` is what ``MODEL FILE --cpu`` is, as users expect.
+
+    In Python 3.11, argparse takes a list of files for empty where an option follows the model, and refuses the files.
+    """
+
+    _intermixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
+        """As of ``argparse``."""
+        if self._intermixing or self._subparsers:  # argparse itself calls this; and sub-commands have parsers
+            return super().parse_known_args(args, namespace)
+        self._intermixing = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._intermixing = False
+
+
 def parser(chosen: str | None) -> argparse.ArgumentParser:
     """The command line, with the arguments of the chosen sub-command and the names of the others."""
     top = argparse.ArgumentParser(
@@ -93,7 +112,7 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
         description="Recipes, checkpoints, scores and records of the ode_transformer plugin for fairseq.",
     )
     top.add_argument("--version", action="version", version=__version__)
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Intermixed)
     for name, command in COMMANDS.items():
         sub = commands.add_parser(name, help=command.help, description=command.help)
         if name == chosen:

@@ -67,7 +67,8 @@ def hardware() -> Iterator[str]:
         yield f"PROBLEM: {error}"
         return
     yield f"{found['cores']} cores, {found['processor']}; {found['memory_gib']} GiB of memory"
-    yield f"GPUs: {', '.join(found['gpus']) or 'none: give --cpu to train on the CPU'}"
+    none = "none: `run` trains on the CPU, what is of a lower precision than fp32 with --cpu alone"
+    yield f"GPUs: {', '.join(found['gpus']) or none}"
     free = shutil.disk_usage(recipes.ROOT).free / 2**30
     few = "" if free >= LEAST_FREE else f": few, a run keeps a dozen checkpoints; have {LEAST_FREE} or more"
     yield f"disk: {free:.0f} GiB are free in {recipes.ROOT}{few}"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import sha256, write_json, write_text
-from . import recipes, text
+from . import plain_yaml, recipes, text
 from .metrics.bleu import check_language
 from .pipeline import MODELS
 from .runner import folder_of
@@ -94,9 +94,15 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def once(path: Path, make: Callable[[Path], None]) -> None:
-    """Unless it is there, have ``make`` write a file or folder under another name, then give it its own."""
-    part = path.with_name(f"{path.name}.part")
+def once(path: Path, make: Callable[[Path], None], part: Path | None = None) -> None:
+    """Unless it is there, have ``make`` write a file or folder under another name, then give it its own.
+
+    Args:
+        path: the file or folder.
+        make: writes it.
+        part: the other name, of which what is there is removed; by default PATH.part, which must be ours.
+    """
+    part = part or path.with_name(f"{path.name}.part")
     if not path.exists():
         if part.is_dir():
             shutil.rmtree(part)
@@ -203,17 +209,40 @@ class Preparation:
 
     def go(self) -> None:
         """Do what is not done yet."""
-        if self.out.exists():
+        complete = self.out.exists()
+        if complete:
             manifest = self.out / "manifest.json"
             held = text.read_json(manifest).get("settings", {}) if manifest.is_file() else {}
             text.check_settings(manifest, {**self.settings(), **self.inputs(held)})
             say(f"{self.out} is complete")
-        else:
+        self.check_recipe()  # before hours of work
+        if not complete:
             self.make()
-        if not self.recipe.exists():
+        if self.recipe.exists():
+            say(f"{self.recipe} is there already, and left as it is")
+        else:
             write_text(self.recipe, self.recipe_text())
             say(f"{self.recipe} is a recipe to start from. Next:")
             say(f"ode-transformer run {shlex.quote(folder_of(str(self.recipe)))}/macaron-tiny")
+
+    def check_recipe(self) -> None:
+        """See that a recipe that is there is of these data; the number of processes makes no difference.
+
+        Raises:
+            TextError: it is of others, or no recipe.
+        """
+        if not self.recipe.exists():
+            return
+        try:
+            prepare = plain_yaml.read(self.recipe)["data"]["prepare"]
+        except (plain_yaml.YamlError, TypeError, LookupError) as error:
+            raise TextError(f"--recipe {self.recipe}: is there already, and does not say how data are made") from error
+        here, there = (re.sub(r" --workers \d+", "", str(command)) for command in (self.command(), prepare))
+        if here != there:
+            raise TextError(
+                f"--recipe {self.recipe}: is there already, and makes other data; take another --recipe, or change "
+                f"its data.prepare ({there}) to {here}"
+            )
 
     def inputs(self, held: dict[str, str] | None = None) -> dict[str, str]:
         """The SHA-256 of every input file by its split and language.
@@ -253,7 +282,7 @@ class Preparation:
         if self.plain:
             self.clean(units, work / "bpe")
         self.check_lengths()
-        once(self.out, self.binarise)
+        once(self.out, self.binarise, self.text / "data.part")  # OUT.part may be the user's
 
     def begin(self) -> None:
         """Go on from what a preparation with these settings left; what one with others left is begun anew."""
@@ -265,9 +294,14 @@ class Preparation:
                 text.check_settings(file, settings)
             except TextError:
                 say(f"{self.text} is of a preparation with other settings or other text, and is begun anew")
-                shutil.rmtree(self.text)
-        if not file.is_file():
-            write_json(file, {"text_version": text.VERSION, **settings})
+                for path in self.text.iterdir():
+                    if path.is_dir():
+                        shutil.rmtree(path)
+                    elif path != file:  # which says whose the folder is, should this be stopped
+                        path.unlink()
+            else:
+                return
+        write_json(file, {"text_version": text.VERSION, **settings})
 
     def check_lengths(self) -> None:
         """See that models take every sentence that is evaluated: fairseq stops at one that is too long.
@@ -300,7 +334,7 @@ class Preparation:
         for split in self.splits:
             if split != "train" and split not in wanted:
                 _write_pairs(part / split, langs, _pairs(given / split, langs))
-        sides = [{pair[side] for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
+        sides = [{self.key(pair[side]) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
         left_out = 0
 
         def train() -> Iterator[tuple[str, str]]:
@@ -309,7 +343,7 @@ class Preparation:
             for number, pair in enumerate(_pairs(given / "train", langs), 1):
                 if number in numbers:
                     continue
-                if pair[0] in sides[0] or pair[1] in sides[1]:
+                if any(self.key(sentence) in side for sentence, side in zip(pair, sides, strict=True)):
                     left_out += 1
                 else:
                     yield pair
@@ -328,11 +362,18 @@ class Preparation:
             )
         self.warn_of_overlap(part)
 
+    def key(self, sentence: str) -> str:
+        """What two sentences have in common that the model will read alike: blanks are not told apart, nor are
+        capital letters with ``--lowercase``."""
+        words = " ".join(sentence.split())
+        return words.lower() if self.args.lowercase else words
+
     def held_out(self, wanted: Sequence[str]) -> dict[str, list[tuple[int, tuple[str, str]]]]:
         """Pairs of the training text for each of the sets that are wanted, with their line numbers.
 
         Those of the sources whose SHA-256 is least, whatever their order, each source once; so that the same text
-        gives the same pairs.
+        gives the same pairs. None is so long that ``check_lengths`` could refuse it: units are never more than
+        characters, but for one of SentencePiece that begins the sentence.
         """
         path = self.text / "given" / "train"
         limits = None if self.plain else text.Limits(self.args.max_tokens, self.args.max_ratio)
@@ -346,9 +387,10 @@ class Preparation:
         count *= len(wanted)
         least: dict[bytes, tuple[int, tuple[str, str]]] = {}
         for number, pair in enumerate(_pairs(path, self.args.langs), 1):
-            if not all(map(str.strip, pair)) or (limits and limits.fault(pair)):
+            short = all(sentence.strip() and len(sentence) < LONGEST for sentence in pair)
+            if not short or (limits and limits.fault(pair)):
                 continue
-            least.setdefault(hashlib.sha256(pair[0].encode()).digest(), (number, pair))
+            least.setdefault(hashlib.sha256(self.key(pair[0]).encode()).digest(), (number, pair))
             if len(least) > 4 * count:
                 least = dict(heapq.nsmallest(count, least.items()))
         chosen = [found for _, found in heapq.nsmallest(count, least.items())]
@@ -358,9 +400,13 @@ class Preparation:
 
     def warn_of_overlap(self, folder: Path) -> None:
         """Say how many pairs that are evaluated are in the training text, too."""
-        seen = {split: set(_pairs(folder / split, self.args.langs)) for split in self.splits[1:]}
+
+        def keys(split: str) -> Iterator[tuple[str, ...]]:
+            return (tuple(map(self.key, pair)) for pair in _pairs(folder / split, self.args.langs))
+
+        seen = {split: set(keys(split)) for split in self.splits[1:]}
         found: dict[str, set] = {split: set() for split in seen}
-        for pair in _pairs(folder / "train", self.args.langs):
+        for pair in keys("train"):
             for split, pairs in seen.items():
                 if pair in pairs:
                     found[split].add(pair)
@@ -423,8 +469,8 @@ class Preparation:
             given = [prefix for split in self.given if split.startswith(option) for prefix in self.given[split]]
             words += [f"--{option}", *map(folder_of, given)] if given else []
         words += ["--tokeniser", args.tokeniser, "--bpe", self.bpe, "--max-tokens", str(args.max_tokens)]
-        for option in ("size", "max_ratio", "hold_out"):
-            if (value := getattr(args, option)) is not None:
+        for option, usual in (("size", None), ("max_ratio", None), ("hold_out", None), ("workers", 1)):
+            if (value := getattr(args, option)) != usual:
                 words += [f"--{option.replace('_', '-')}", str(value)]
         for option in ("normalise", "lowercase", "separate_dictionaries"):
             words += [f"--{option.replace('_', '-')}"] if getattr(args, option) else []

@@ -647,11 +647,18 @@ def main(args: argparse.Namespace) -> int:
                 run.go(args.first, args.last, args.trained)
             except OSError as error:  # a full disk, a folder that is not the user's
                 raise RunError(f"{run.run_dir}: {error}") from error
+            if own_text(run.recipe) and "record" in run.chosen(args.first, args.last):
+                say(f"Next:\node-transformer translate {shlex.quote(run.run_dir)} FILE")
         if len(found) > 1 and not args.dry_run and all("record" in run.chosen(args.first, args.last) for run in found):
             from . import tables
 
             print(tables.sweep([(run.recipe, run.folder) for run in found]))
     return 0
+
+
+def own_text(recipe: recipes.Recipe) -> bool:
+    """Whether ``ode-transformer prepare`` makes the data of a recipe, so that raw text can be translated."""
+    return recipe.generate is not None and "ode_transformer prepare " in recipe.data.prepare
 
 
 @contextlib.contextmanager

@@ -107,8 +107,9 @@ def read(run_dir: str | Path) -> Optional[dict[str, Any]]:
     except (OSError, ValueError) as error:
         raise RunError(f"{folder / 'run.json'}: {error}") from error
     missing = [key for key in KEYS if key not in run] if isinstance(run, dict) else list(KEYS)
-    for key, kind in (("command", list), ("dictionaries", dict), ("parameters", dict), ("places", list)):
-        if not missing and run[key] is not None and not isinstance(run[key], kind):
+    kinds = {"command": list, "dictionaries": dict, "parameters": dict, "places": list, "data": str, "generate": dict}
+    for key, kind in kinds.items():
+        if not missing and run.get(key) is not None and not isinstance(run[key], kind):
             missing.append(f"a {kind.__name__} of {key}")
     if missing:
         raise RunError(f"{folder / 'run.json'}: is not what ode-transformer run writes, it lacks {', '.join(missing)}")

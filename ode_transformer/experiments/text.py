@@ -9,6 +9,7 @@ import bisect
 import codecs
 import gzip
 import hashlib
+import importlib
 import importlib.metadata
 import itertools
 import json
@@ -511,11 +512,12 @@ def _apply_sentencepiece(args: argparse.Namespace) -> None:
 
 
 def _sentencepieces(model: Path, lines: list[str]) -> list[str]:
-    return [" ".join(pieces) for pieces in _sentencepiece(model).encode(lines, out_type=str)]
+    return [" ".join(pieces) for pieces in _sentencepiece(model, sha256(model)).encode(lines, out_type=str)]
 
 
 @cache
-def _sentencepiece(model: Path) -> Any:
+def _sentencepiece(model: Path, digest: str) -> Any:
+    """What a file holds, remembered as long as it is the same."""
     import sentencepiece
 
     try:
@@ -526,14 +528,16 @@ def _sentencepiece(model: Path) -> Any:
 
 def _learn_bpe(args: argparse.Namespace) -> None:
     """Learn joint BPE on files, with subword-nmt, from the counts of their words."""
-    from subword_nmt.learn_bpe import learn_bpe
+    from tqdm import tqdm
 
+    library = importlib.import_module("subword_nmt.learn_bpe")
+    library.tqdm = partial(tqdm, disable=None)  # no bar where nobody watches
     words: Counter[str] = Counter()
     for path in args.input:
         for found in _in_parallel(_count_words, _chunks(read_lines(path)), args.workers):
             words.update(found)
     with whole(args.output) as file:
-        learn_bpe([f"{word} {count}" for word, count in words.items()], file, args.size, is_dict=True)
+        library.learn_bpe([f"{word} {count}" for word, count in words.items()], file, args.size, is_dict=True)
 
 
 def _count_words(lines: list[str]) -> Counter[str]:
@@ -546,14 +550,15 @@ def _apply_bpe(args: argparse.Namespace) -> None:
 
 
 def _units(codes: Path, lines: list[str]) -> list[str]:
-    bpe = _bpe(codes)
+    bpe = _bpe(codes, sha256(codes))
     if len(bpe.cache) > KNOWN_WORDS:
         bpe.cache.clear()
     return [bpe.process_line(line) for line in lines]
 
 
 @cache
-def _bpe(codes: Path) -> Any:
+def _bpe(codes: Path, digest: str) -> Any:
+    """As :func:`_sentencepiece`."""
     from subword_nmt.apply_bpe import BPE
 
     try:
@@ -843,7 +848,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not isinstance(held["sha256"], dict):
         raise TextError(f"{folder / 'manifest.json'}: is no manifest: its sha256 is no mapping")
     for name, digest in held["sha256"].items():
-        if re.fullmatch(r"dict\..+\.txt|codes|sentencepiece\.model", name) and sha256(folder / name) != digest:
+        if re.fullmatch(r"dict\.[\w-]+\.txt|codes|sentencepiece\.model", name) and sha256(folder / name) != digest:
             raise TextError(f"{folder / name} is not what it was when the data was binarised: prepare it anew")
     return held
 

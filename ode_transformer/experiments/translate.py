@@ -6,6 +6,7 @@ the recipe, so that a test set's raw text gives the sentences that the recipe's 
 
 import argparse
 import contextlib
+import io
 import itertools
 import json
 import math
@@ -31,10 +32,15 @@ from ..numerics.integrators import INTEGRATORS
 from . import recipes, runs, text
 from .pipeline import Pipeline
 
-SEARCH = [f.name for f in fields(GenerationConfig) if isinstance(f.default, (bool, int, float))]
-"""Flags of ``fairseq-generate`` that a search may have: numbers and switches."""
+KINDS = {bool: ("a switch", (bool,)), int: ("a whole number", (int,)), float: ("a number", (int, float))}
+"""What values a flag takes, by its type: what messages call them, and their types."""
+
+SEARCH = {f.name: f.type for f in fields(GenerationConfig) if f.type in KINDS and f.name != "score_reference"}
+"""Flags of ``fairseq-generate`` that a search may have, numbers and switches, and their types."""
+
 
 MOST_HYPOTHESES = 1_000  # of a sentence
+SHOWN = 5  # lines named in a warning
 BUFFER = 10_000  # lines that are sorted by their lengths at a time
 BATCH_SIZE, MAX_TOKENS = 128, 12_000
 LONGEST = 20_000  # characters of a line; what is longer is no sentence, and segmenting it could take hours
@@ -95,13 +101,16 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
     """Where a model's parts are.
 
     Args:
-        model: the folder of a run, a checkpoint, or the folder of a bundle.
+        model: the folder of a run, a checkpoint, or the folder of a bundle; one that is not here is looked for in the
+            clone of the repository, where ``run`` puts what has no folder of its own.
         data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
 
     Raises:
         OdeTransformerError: something is not there; names it.
     """
     path = Path(model)
+    if not path.exists() and (recipes.ROOT / path).exists():
+        path = recipes.ROOT / path
     if bundles.is_bundle(path):
         if data is not None:
             raise TranslationError(f"--data {data}: {model} is a bundle, which holds what it needs")
@@ -119,7 +128,8 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
             there = ", ".join(sorted(p.name for p in folder.glob("*.pt"))) or "no checkpoints"
             raise TranslationError(f"{path}: not there, the run is not finished; name a checkpoint of it ({there})")
     if data is None and run is not None:
-        data = recipes.ROOT / run.get("data", run["command"][1])
+        with standalone.named(f"{folder / 'run.json'}: does not say where its data are"):
+            data = recipes.ROOT / (run.get("data") or run["command"][1])
     elif data is None:
         data = folder
     if not Path(data).is_dir() or not (Path(data) / "manifest.json").is_file():
@@ -205,10 +215,14 @@ class Translator:
                     f"{len(source)} and {len(target)}: they are another model's"
                 )
             self.opened.append(Opened.of(state, one.model))
-        search = {name.replace("-", "_"): value for name, value in origin.search.items()}
+            if min(positions := self.models[-1].max_positions()) < 2:
+                raise TranslationError(f"{one.model}: reads {positions} symbols, must read 2 at least, one and the end")
+        search = {name.replace("-", "_"): value for name, value in origin.search.items() if value is not None}
         self.search = {"beam": 5, "lenpen": 1.0, **{k: v for k, v in search.items() if k in SEARCH}}
         self._config({})
-        self.batch_size = search["batch_size"] if isinstance(search.get("batch_size"), int) else BATCH_SIZE
+        self.batch_size = search.get("batch_size", BATCH_SIZE)
+        if type(self.batch_size) is not int or self.batch_size < 1:
+            raise TranslationError(f"batch_size {self.batch_size!r}: must be a positive whole number")
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def to(self, device: str | torch.device, *, half: bool = False) -> "Translator":
@@ -268,21 +282,27 @@ class Translator:
         config = self._config(search)
         names = names or [f"sentence {i + 1}" for i in range(len(sentences))]
         for name, sentence in zip(names, sentences, strict=True):
-            if len(sentence) > LONGEST:
-                raise TranslationError(
-                    f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put every sentence on a "
-                    "line of its own"
-                )
-            if "\0" in sentence:
-                raise TranslationError(f"{name}: holds a NUL, is no text")
+            _check_sentence(name, sentence)
         pieces = [
             (i, piece)
             for i, units in enumerate(self.pipeline.units(sentences))
             for piece in self._pieces(units.split(), names[i])
         ]
         found: dict[int, list[list[Hypothesis]]] = {i: [] for i in range(len(sentences))}
-        for i, hypotheses in self._search(pieces, config, progress):
+        asked = ", ".join(f"{name} {value}" for name, value in {**self.search, **search}.items() if value is not None)
+        try:
+            searched, cut = self._search(pieces, config, progress)
+        except (AssertionError, ValueError, RuntimeError) as error:  # flags that do not go together
+            raise TranslationError(f"search with {asked}: {str(error) or type(error).__name__}") from error
+        for i, hypotheses in searched:
             found[i].append(hypotheses)
+        if cut:
+            shown = "; ".join(names[i] for i in cut[:SHOWN]) + ("; ..." if len(cut) > SHOWN else "")
+            print(
+                f"warning: {len(cut)} translations are as long as max_len_a, max_len_b and the model's positions let "
+                f"them be, and were cut there ({shown})",
+                file=sys.stderr,
+            )
         progress(sum(not parts for parts in found.values()))
         return [self._join(found[i]) for i in range(len(sentences))]
 
@@ -291,8 +311,9 @@ class Translator:
         for name, value in values.items():
             if name not in SEARCH:
                 raise TranslationError(f"{name}: is no flag of a search, must be one of {', '.join(SEARCH)}")
-            if not isinstance(value, (bool, int, float)):
-                raise TranslationError(f"{name} {value!r}: must be a number or a switch")
+            what, kinds = KINDS[SEARCH[name]]
+            if type(value) not in kinds or not abs(value) <= 1e9:
+                raise TranslationError(f"{name} {value!r}: must be {what}")
         config = GenerationConfig(**values)
         for name in ("beam", "nbest"):
             if not 1 <= getattr(config, name) <= MOST_HYPOTHESES:
@@ -323,24 +344,30 @@ class Translator:
 
     def _search(
         self, pieces: Sequence[tuple[int, list[str]]], config: GenerationConfig, progress: Callable[[int], Any]
-    ) -> list[tuple[int, list[Hypothesis]]]:
-        """The hypotheses of each piece, in the order of the pieces; batches are of like lengths."""
+    ) -> tuple[list[tuple[int, list[Hypothesis]]], list[int]]:
+        """The hypotheses of each piece, in the order of the pieces, and the sentences whose best one was cut off;
+        batches are of like lengths."""
         source, target = self.task.source_dictionary, self.task.target_dictionary
         generator = self.task.build_generator(self.models, config)
         rows = [source.encode_line(" ".join(p), add_if_not_exist=False).long() for _, p in pieces]
         found: list[list[Hypothesis]] = [[] for _ in pieces]
+        cut = set()
         for batch in self._batches(rows):
             tokens = collate_tokens([rows[i] for i in batch], source.pad(), left_pad=True).to(self.device)
             lengths = torch.tensor([len(rows[i]) for i in batch], device=self.device)
             sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+            most = int(generator.max_len_a * tokens.size(1) + generator.max_len_b)  # without the end, as in fairseq
+            most = min(most, generator.max_len - 1)
             for i, hypotheses in zip(batch, generator.generate(self.models, sample), strict=True):
                 best = hypotheses[: config.nbest]
+                if len(best[0]["tokens"]) > most:
+                    cut.add(pieces[i][0])
                 units = [target.string(h["tokens"].int().cpu(), extra_symbols_to_ignore={generator.eos}) for h in best]
                 scores = [float(h["score"]) / math.log(2) for h in best]
                 texts = self.pipeline.plain(units)
                 found[i] = [Hypothesis(*values) for values in zip(texts, scores, units, strict=True)]
             progress(len(batch))
-        return [(i, hypotheses) for (i, _), hypotheses in zip(pieces, found, strict=True)]
+        return [(i, hypotheses) for (i, _), hypotheses in zip(pieces, found, strict=True)], sorted(cut)
 
     def _batches(self, rows: Sequence[Tensor]) -> Iterator[list[int]]:
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))  # what needs most memory comes first
@@ -432,11 +459,19 @@ class Translator:
         )
 
 
+def _check_sentence(name: str, sentence: str) -> None:
+    if len(sentence) > LONGEST:
+        raise TranslationError(
+            f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put every sentence on a line of "
+            "its own"
+        )
+    if "\0" in sentence:
+        raise TranslationError(f"{name}: holds a NUL, is no text")
+
+
 def _dictionary(path: Path) -> Dictionary:
-    try:
+    with standalone.named(str(path)):
         return Dictionary.load(str(path))
-    except (OSError, ValueError, RuntimeError) as error:
-        raise TranslationError(f"{path}: {error}") from error
 
 
 def load(
@@ -446,8 +481,11 @@ def load(
     device: str | torch.device | None = None,
 ) -> Translator:
     """What :func:`ode_transformer.load` says."""
-    with runs.quiet():
-        return Translator([find(one, data) for one in (path, *more)], device)
+    models = (path, *more)
+    every = all(map(bundles.is_bundle, models))
+    with runs.quiet():  # data are of what is no bundle; where there are bundles alone, they are refused
+        origins = [find(one, None if bundles.is_bundle(one) and not every else data) for one in models]
+        return Translator(origins, device)
 
 
 # The command.
@@ -516,13 +554,32 @@ def _translate(args: argparse.Namespace) -> None:
     lines = _numbered(args.files)
     buffer = args.buffer or (1 if prompt else BUFFER)
     search = {"beam": args.beam, "lenpen": args.lenpen, "nbest": args.nbest}
-    while chunk := list(itertools.islice(lines, buffer)):
-        names, sentences = zip(*chunk, strict=True)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as what is read, whatever the locale
+    while True:
+        chunk, error = _chunk(lines, buffer)
+        names, sentences = [name for name, _ in chunk], [sentence for _, sentence in chunk]
         with _progress(len(sentences), quiet=prompt) as progress:
             found = translator.hypotheses(sentences, names=names, progress=progress, **search)
         for name, sentence, hypotheses in zip(names, sentences, found, strict=True):
             _print(args, name, sentence, hypotheses)
         sys.stdout.flush()
+        if error:
+            raise error
+        if not chunk:
+            return
+
+
+def _chunk(lines: Iterator[tuple[str, str]], count: int) -> tuple[list[tuple[str, str]], Optional[OdeTransformerError]]:
+    """The next lines that can be translated, and what is wrong with the one behind them, if that ends them."""
+    found = []
+    try:
+        for name, line in itertools.islice(lines, count):
+            _check_sentence(name, line)
+            found.append((name, line))
+    except OdeTransformerError as error:
+        return found, error
+    return found, None
 
 
 @contextlib.contextmanager
@@ -534,13 +591,13 @@ def _progress(count: int, quiet: bool) -> Iterator[Callable[[int], Any]]:
 
 
 def _numbered(files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Every line of the files, or of standard input, behind what messages call it."""
+    """Every line of the files, or of standard input, behind what messages call it, without what ends it."""
     if not files:
         for number, line in enumerate(text.decode_lines(sys.stdin.buffer, INPUT), 1):
-            yield f"{INPUT}, line {number}", line
+            yield f"{INPUT}, line {number}", line.removesuffix("\r")
     for file in files:
         for number, line in enumerate(text.read_lines(Path(file)), 1):
-            yield f"{file}, line {number}", line
+            yield f"{file}, line {number}", line.removesuffix("\r")
 
 
 def _print(args: argparse.Namespace, name: str, sentence: str, hypotheses: Sequence[Hypothesis]) -> None:

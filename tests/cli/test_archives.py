@@ -17,6 +17,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from ode_transformer.experiments import cli, text
+from ode_transformer.files import sha256
 from tests.cli.test_data_prep import lines, search_path, sentences, times
 from tests.helpers import ROOT, ask
 
@@ -583,8 +584,9 @@ def test_a_process_does_not_remember_all_words(tmp_path, monkeypatch):
     (tmp_path / "codes").write_text("#version: 0.2\na b\n")
     monkeypatch.setattr(text, "KNOWN_WORDS", 3)
     assert text._units(tmp_path / "codes", ["ab abc", "xy yz zx"]) == ["a@@ b ab@@ c", "x@@ y y@@ z z@@ x"]
-    assert len(text._bpe(tmp_path / "codes").cache) > 3
-    assert text._units(tmp_path / "codes", ["ab"]) == ["a@@ b"] and len(text._bpe(tmp_path / "codes").cache) == 1
+    codes = tmp_path / "codes"
+    assert len(text._bpe(codes, sha256(codes)).cache) > 3
+    assert text._units(codes, ["ab"]) == ["a@@ b"] and len(text._bpe(codes, sha256(codes)).cache) == 1
 
 
 @pytest.mark.full

@@ -5,8 +5,10 @@ import io
 import itertools
 import json
 import logging
+import math
 import shutil
 import sys
+import warnings
 from pathlib import Path
 from random import Random
 
@@ -22,6 +24,7 @@ from ode_transformer import bundles
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, prepare, recipes, runner, runs, text
 from ode_transformer.experiments.corpus import Grammar
+from ode_transformer.experiments.export.trained import open_trained
 from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
 from ode_transformer.experiments.pipeline import Pipeline
@@ -137,7 +140,7 @@ def test_what_is_prepared_is_what_a_run_reads(home):
     assert any(line[0].isupper() for line in lines(data / "raw" / "test.en"))
     assert manifest["tokenise"]["lowercase"] == "no" and "codes" in manifest["sha256"]
     assert sha256(data / "dict.de.txt") == sha256(data / "dict.en.txt")
-    assert not (home / "mine.part").exists()
+    assert not (home / "mine.text" / "data.part").exists()
 
 
 def test_every_row_of_the_recipe_is_sound(home):
@@ -146,6 +149,15 @@ def test_every_row_of_the_recipe_is_sound(home):
         assert (recipe.data.source, recipe.data.target) == LANGS and recipe.subsets == {"test": "held-out"}
         (step,) = (step for step in runner.steps(recipe, runner.Place()) if step.name == "score")
         assert f"{home}/mine/raw/test.en" in step.command, "the reference is raw text"
+
+
+def divided(out: Path, *words) -> Path:
+    """The first steps of a preparation, which divide the text; the folder of raw text."""
+    args = ["prepare", "--langs", *LANGS, "--out", out, *words]
+    preparation = prepare.Preparation(cli.parser("prepare").parse_args([str(word) for word in args]))
+    prepare.once(preparation.text / "given", preparation.gather)
+    prepare.once(preparation.text / "raw", preparation.divide)
+    return preparation.text / "raw"
 
 
 def test_held_out_pairs_are_of_the_text_whatever_its_order_and_not_trained_on(home, tmp_path):
@@ -160,13 +172,34 @@ def test_held_out_pairs_are_of_the_text_whatever_its_order_and_not_trained_on(ho
         assert not held & {pair[side] for pair in splits["train"]}
     for side, lang in enumerate(LANGS):
         write(tmp_path / f"turned.{lang}", [pair[side] for pair in reversed(pairs)])
-    args = ["--train", tmp_path / "turned", "--langs", *LANGS, "--out", tmp_path / "turned"]
-    args = cli.parser("prepare").parse_args(["prepare", *map(str, args), "--hold-out", str(HELD_OUT)])
-    preparation = prepare.Preparation(args)
-    prepare.once(preparation.text / "given", preparation.gather)
-    prepare.once(preparation.text / "raw", preparation.divide)
+    divided(tmp_path / "turned", "--train", tmp_path / "turned", "--hold-out", HELD_OUT)
     again = found(tmp_path / "turned.text")
     assert {pair[0] for pair in again["test"]} == {pair[0] for pair in splits["test"]}
+
+
+def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, capsys):
+    pairs = [(f"Satz {i} hier", f"Sentence {i} here") for i in range(20)]
+    alike = [(f"  SATZ {i}  hier ", f"another {i}") for i in range(20)]  # with each source
+    alike += [(f"anders {i}", f"Sentence {i}\u00a0HERE") for i in range(20)]  # with each target
+    for side, lang in enumerate(LANGS):
+        long = "a" * (prepare.LONGEST + 1)
+        write(tmp_path / f"x.{lang}", [pair[side] for pair in (*pairs, *alike, *[(long, f"long {i}") for i in (1, 2)])])
+    words = ["--train", tmp_path / "x", "--tokeniser", "none", "--hold-out", 10, "--lowercase"]
+    raw = divided(tmp_path / "x", *words)
+    found = {s: list(text.read_pair(raw / s, LANGS)) for s in ("train", "valid", "test")}
+    held = found["valid"] + found["test"]
+    assert len(held) == 20
+    for side in (0, 1):
+        read = [" ".join(pair[side].lower().split()) for pair in held]
+        trained = {" ".join(pair[side].lower().split()) for pair in found["train"]}
+        assert not trained & set(read)
+        assert all(len(pair[side]) < prepare.LONGEST for pair in held)
+    assert len({" ".join(pair[0].lower().split()) for pair in held}) == len(held), "each source once"
+    # Of sets that are given, pairs that are trained on, too, are counted.
+    for side, lang in enumerate(LANGS):
+        write(tmp_path / f"dev.{lang}", [pair[side].upper() for pair in found["train"][:3]])
+    divided(tmp_path / "y", *words, "--valid", tmp_path / "dev")
+    assert "valid: 3 of its 3 different pairs are trained on" in capsys.readouterr().err
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -179,10 +212,12 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     words = [str(word) for word in words]
 
     def stopped(flags):
-        (tmp_path / "x.part").mkdir()
-        (tmp_path / "x.part" / "dict.de.txt").write_text("half of it")
+        part = tmp_path / "x.text" / "data.part"
+        part.mkdir()
+        (part / "dict.de.txt").write_text("half of it")
         raise KeyboardInterrupt
 
+    theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
     with monkeypatch.context() as patch:
         patch.setattr(prepare, "preprocess", stopped)
         with pytest.raises(KeyboardInterrupt):
@@ -190,12 +225,15 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     assert not (tmp_path / "x").exists() and not (tmp_path / "x.yaml").exists()
     before = times(tmp_path / "x.text")
     assert cli.main(words) == 0
+    del before["data.part/dict.de.txt"]
     assert times(tmp_path / "x.text") == before, "nothing was done twice"
+    assert lines(theirs) == ["Call me Ishmael."]
     recipe = tmp_path / "x.yaml"
     recipe.write_text(recipe.read_text() + "# mine\n")
     before = times(tmp_path)
     assert cli.main(words) == 0 and "is complete" in capsys.readouterr().err
     assert times(tmp_path) == before, "the recipe is the user's"
+    assert cli.main([*words, "--workers", "2"]) == 0 and "x.yaml is there already, and left" in capsys.readouterr().err
     assert "lowercase first now" in refused(capsys, *words, "--lowercase")
     with raw.with_suffix(".de").open("a") as file:
         file.write("Noch ein Satz.\n")
@@ -236,6 +274,17 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
     assert scores["tokenised"] is None and scores["sacrebleu"]["bleu"] == pytest.approx(100)
 
 
+@pytest.mark.parametrize("segmentation", ["subword-nmt", "sentencepiece"])
+def test_units_are_of_the_file_that_is_there_now(tmp_path, segmentation):
+    model = tmp_path / "model"
+    for sentence, parts in (("banana bandana", "banana bandana"), ("cherry chair", "cherry chair")):
+        write(tmp_path / "words", [sentence] * 9)
+        learn = ["text", f"learn-{segmentation}", "--input", tmp_path / "words", "--size", 30, "--output", model]
+        assert cli.main([str(word) for word in learn]) == 0
+        (units,) = text.segmented([sentence], segmentation, model)
+        assert units.replace("\u2581", "") == parts
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -261,7 +310,7 @@ def test_what_cannot_be_prepared(tmp_path, monkeypatch, capsys, words, message):
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.yaml").exists()
 
 
-def test_what_is_left_of_another_preparation(tmp_path, capsys):
+def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     """Begun anew if it is ours; left alone if it is not."""
     raw = write_raw(tmp_path / "raw", 30)
     words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x"]
@@ -269,7 +318,22 @@ def test_what_is_left_of_another_preparation(tmp_path, capsys):
     with raw.with_suffix(".de").open("a") as de, raw.with_suffix(".en").open("a") as en:
         de.write("a b " * 700 + "\n")
         en.write("c d " * 700 + "\n")
-    assert cli.main([str(word) for word in (*words, "--size", 50, "--hold-out", 2)]) == 0
+    command = [str(word) for word in (*words, "--size", 50, "--hold-out", 2)]
+    with monkeypatch.context() as patch:
+
+        def stopped(folder):
+            shutil.move(folder, tmp_path)
+            raise KeyboardInterrupt
+
+        patch.setattr(prepare.shutil, "rmtree", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            cli.main(command)
+    recipe = write(tmp_path / "x.yaml", ["data: {prepare: make it}"])
+    assert "x.yaml: is there already, and makes other data" in refused(capsys, *command)
+    recipe.write_text("nothing")
+    assert "does not say how data are made" in refused(capsys, *command)
+    recipe.unlink()
+    assert cli.main(command) == 0
     assert "is begun anew" in capsys.readouterr().err
     assert all("a b" not in line for line in lines(tmp_path / "x.text" / "clean" / "train.de"))
     theirs = write(tmp_path / "y.text" / "novel", ["Call me Ishmael."])
@@ -290,9 +354,23 @@ def test_raw_text_is_translated_as_the_recipe_translates_it(run, home, capsys):
     hypotheses, _ = read_generate_output(run / "generate" / "generate-test.txt")
     expected = detokenise(hypotheses, "en")
     assert len(set(expected)) > 1 and len(expected) == HELD_OUT
-    assert translate(capsys, run, home / "mine" / "raw" / "test.de") == expected
+    file = home / "mine" / "raw" / "test.de"
+    assert translate(capsys, run, file) == expected
+    assert translate(capsys, run, "--beam", "3", file) == expected, "options may stand anywhere"
     score = json.loads((run / "scores" / "test.json").read_text())
     assert score["reference"] == "raw" and "case:mixed" in score["sacrebleu"]["signature"]
+
+
+def test_what_run_says_comes_next_can_be_done_anywhere(run, home, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(runs, "commit", lambda: "")
+    capsys.readouterr()
+    assert cli.main(["run", f"{home}/mine.yaml/macaron-tiny", "--run-dir", str(run), "--cpu", "--from", "record"]) == 0
+    *_, title, command = capsys.readouterr().err.rstrip().split("\n")
+    assert title == "Next:" and command == f"ode-transformer translate {run} FILE"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(recipes, "ROOT", run.parent)
+    file = home / "mine" / "raw" / "test.de"
+    assert translate(capsys, run.name, file) == translate(capsys, run, file)
 
 
 def test_order_and_empty_lines_are_kept(translator, home):
@@ -314,6 +392,21 @@ def test_standard_input_line_by_line(run, home, capsys, monkeypatch):
     )  # of another system, without a last line feed
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
     assert translate(capsys, run, "--buffer", "1") == [*expected[:2], "", *expected[2:]]
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\0", b"a" * (LONGEST + 1)])
+def test_lines_before_one_that_is_no_text_are_translated(run, home, capsys, monkeypatch, tmp_path, bad):
+    sentences = lines(home / "mine" / "raw" / "test.de")[:2]
+    expected = translate(capsys, run, write(tmp_path / "good", sentences))
+    (tmp_path / "bad").write_bytes((tmp_path / "good").read_bytes() + bad + b"\nGut.\n")
+    latin = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", latin)
+        assert cli.main(["translate", str(run), str(tmp_path / "bad"), "--cpu"]) == 1
+    latin.flush()
+    assert latin.buffer.getvalue().decode("utf-8").split("\n")[:-1] == expected
+    assert "line 3" in capsys.readouterr().err
+    assert latin.encoding == "utf-8", "whatever the locale"
 
 
 def test_at_a_prompt_every_line_is_answered_at_once(run, home, capsys, monkeypatch):
@@ -341,11 +434,47 @@ def test_scores_and_several_hypotheses(run, home, capsys):
     rows = [line.split("\t") for line in translate(capsys, run, file, "--nbest", "3", "--scores")]
     assert [row[0] for row in rows] == ["1", "1", "1", "2"] and rows[0][2] == best[0]
     assert float(rows[0][1]) >= float(rows[1][1]) >= float(rows[2][1])
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
     found = [json.loads(line) for line in translate(capsys, run, file, "--nbest", "3", "--json")]
+    assert [each["source"] for each in found] == [lines(home / "mine" / "raw" / "test.de")[0], ""]
     assert [[t["text"] for t in each["translations"]] for each in found] == [[row[2] for row in rows[:3]], [""]]
     of_fairseq = [line for line in lines(run / "generate" / "generate-test.txt") if line.startswith("H-0\t")]
     assert float(rows[0][1]) == pytest.approx(float(of_fairseq[0].split("\t")[1]), abs=2e-4)
     assert "--nbest 4: must be at most --beam, 3" in refused(capsys, "translate", run, file, "--nbest", "4", "--cpu")
+
+
+def test_an_ensemble_of_a_run_elsewhere_and_a_bundle(run, home, bundle, translator, tmp_path, capsys):
+    shutil.copytree(home / "mine", tmp_path / "data")
+    both = ode_transformer.load(run, bundle, data=tmp_path / "data")
+    assert [origin.data for origin in both.origins] == [tmp_path / "data", bundle]
+    assert "is a bundle, which holds what it needs" in refused(capsys, "translate", bundle, "--data", home / "mine")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"data": 1}, "it lacks a str of data"),
+        ({"data": None, "command": []}, "does not say where its data are"),
+        ({"data": None, "command": [1, 2]}, "does not say where its data are"),
+        ({"generate": [1]}, "it lacks a dict of generate"),
+    ],
+)
+def test_a_run_that_is_damaged(run, tmp_path, values, message):
+    (tmp_path / "average.pt").touch()
+    (tmp_path / "run.json").write_text(json.dumps(json.loads((run / "run.json").read_text()) | values))
+    with pytest.raises(OdeTransformerError, match=message):
+        ode_transformer.load(tmp_path)
+
+
+def test_a_dictionary_that_is_no_text(home, tmp_path):
+    path = saved(home / "mine", tmp_path / "x", "macaron_tiny")
+    (tmp_path / "x" / "dict.de.txt").write_bytes(b"\xff 1\n")
+    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
+    manifest["sha256"]["dict.de.txt"] = sha256(tmp_path / "x" / "dict.de.txt")
+    manifest["sha256"]["dict./../../x.txt"] = "0"  # reaches no other file
+    (tmp_path / "x" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(OdeTransformerError, match=r"dict\.de\.txt: "):
+        ode_transformer.load(path)
 
 
 def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, translator, capsys):
@@ -460,10 +589,57 @@ def test_a_model_says_what_it_is(translator, run):
         translator.translate(["Gut."], bean=3)
 
 
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ({"beam": 2.5}, "beam 2.5: must be a whole number"),
+        ({"beam": True}, "beam True: must be a whole number"),
+        ({"unnormalized": 1}, "unnormalized 1: must be a switch"),
+        ({"lenpen": math.inf}, "lenpen inf: must be a number"),
+        ({"max_len_b": 10**400}, "max_len_b 10+: must be a whole number"),
+        ({"score_reference": True}, "score_reference: is no flag of a search"),
+        ({"diverse_beam_groups": 2}, "search with beam 3.*diverse_beam_groups 2: "),
+        ({"min_len": 5000}, "min_len 5000: "),
+        ({"temperature": 0}, "temperature 0: --temperature must be greater than 0"),
+    ],
+)
+def test_searches_that_there_are_not(translator, search, message):
+    with pytest.raises(OdeTransformerError, match=message):
+        translator.translate(["Gut."], **search)
+
+
+def test_sizes_that_nothing_can_be_translated_with(home, run, tmp_path):
+    for size in (0, 2.5):
+        shutil.copytree(run, tmp_path / f"{size}", ignore=shutil.ignore_patterns("checkpoint*"))
+        found = json.loads((run / "run.json").read_text())
+        found["generate"]["batch-size"] = size
+        (tmp_path / f"{size}" / "run.json").write_text(json.dumps(found))
+        with pytest.raises(OdeTransformerError, match=f"batch_size {size}: must be a positive whole number"):
+            ode_transformer.load(tmp_path / f"{size}")
+    short = saved(home / "mine", tmp_path / "short", "macaron_tiny", **{"max-source-positions": 1})
+    with pytest.raises(OdeTransformerError, match="must read 2 at least"):
+        ode_transformer.load(short)
+
+
+def test_a_translation_that_is_cut_is_named(translator, home, capsys):
+    sentences = lines(home / "mine" / "raw" / "test.de")[:2]
+    whole, *_ = (h.units.split() for h, *_ in translator.hypotheses(sentences[:1], max_len_b=50))
+    capsys.readouterr()
+    ends = len(whole) < 50
+    assert translator.hypotheses(sentences[:1], max_len_b=len(whole) + 1) and ends
+    assert "warning" not in capsys.readouterr().err
+    (cut, *_), _ = translator.hypotheses(sentences, names=["x, line 1", "x, line 2"], max_len_b=3)
+    assert len(cut.units.split()) == 3
+    assert "warning: 2 translations are as long as" in (said := capsys.readouterr().err)
+    assert "were cut there (x, line 1; x, line 2)" in said
+
+
 def test_the_same_weights_with_another_integrator(home, tmp_path):
     sentence = lines(home / "mine" / "raw" / "test.de")[0]
     residual = ode_transformer.load(saved(home / "mine", tmp_path / "residual", "ode_residual_tiny"))
-    heun = residual.with_integrator("heun")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        heun = residual.with_integrator("heun")
     for name, p in residual.models[0].state_dict().items():
         assert torch.equal(p, heun.models[0].state_dict()[name])
     assert "integrator heun" in repr(heun) and "integrator euler" in repr(residual)
@@ -561,6 +737,16 @@ def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, m
     assert f"| held-out | sacreBLEU | {bleu:.2f} |" in card and "macaron" in card and "de to en" in card
 
 
+def test_a_bundle_is_exported_as_its_run_is(run, bundle, home):
+    of_run, of_bundle = open_trained(run), open_trained(bundle)
+    assert of_bundle.languages == of_run.languages == LANGS
+    assert {p.name: sha256(p) for p in of_bundle.files} == {p.name: sha256(p) for p in of_run.files}
+    sentences = [["a@@", "b"]]
+    assert of_bundle.score(sentences, sentences) == of_run.score(sentences, sentences)
+    with pytest.raises(OdeTransformerError, match="is a bundle, which holds what it needs"):
+        open_trained(bundle, home / "mine")
+
+
 def test_half_precision_takes_half_the_space(run, home, bundle, tmp_path, capsys):
     assert cli.main(["bundle", str(run), "-o", str(tmp_path / "half"), "--fp16"]) == 0
     size = [(folder / "model.safetensors").stat().st_size for folder in (tmp_path / "half", bundle)]
@@ -602,9 +788,11 @@ def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, t
     assert "architecture 'fconv'" in forged("b", lambda _, c: c.update(model="fconv"))
     assert "is no file of its folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
     assert "format 2, this version reads 1" in forged("d", lambda i, _: i.update(format=2))
+    assert "tied to []" in forged("i", lambda _, c: c["tied"].update(y=[]))
+    assert "codes: is not named in bundle.json" in forged("j", lambda i, _: i["sha256"].pop("codes"))
     assert "tied to 'x'" in forged("e", lambda _, c: c["tied"].update(y="x"))
     assert "beam 1000000: must be from 1 to 1000" in forged("g", lambda _, c: c["generate"].update(beam=10**6))
-    assert "max_len_b [1]: must be a number" in forged("h", lambda _, c: c["generate"].update({"max-len-b": [1]}))
+    assert "max_len_b [1]: must be a whole number" in forged("h", lambda _, c: c["generate"].update({"max-len-b": [1]}))
     assert "options must be a dict" in forged("f", lambda _, c: c.update(options=[1]))
 
 
@@ -614,9 +802,10 @@ def test_a_bundle_that_cannot_be_written_leaves_nothing(translator, tmp_path, mo
 
     monkeypatch.setattr(bundles, "write_json", full)
     state = translator.models[0].state_dict()
+    theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
     with pytest.raises(OdeTransformerError, match=r"cannot be written.*No space left"):
         bundles.write(tmp_path / "x", "macaron", {}, state, generate={}, files={}, texts={})
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [theirs.parent] and lines(theirs) == ["Call me Ishmael."]
 
 
 # The documentation.

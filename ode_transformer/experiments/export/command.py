@@ -9,7 +9,6 @@ from the checkpoint then is reported, and only what is no model any more is refu
 import argparse
 import math
 import shutil
-import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, Optional
 
 import torch
 
-from ...files import write_json
+from ...files import whole_folder, write_json
 from .. import runs
 from . import DESCRIPTION, FORMATS, QUANTISATIONS, ExportError, Translator, load_module, open_exported
 from .trained import Trained, open_trained
@@ -29,7 +28,7 @@ LENGTHS = ((1, 9), (5, 3), (12, 20), (30, 1), (7, 7))
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer export``."""
-    parser.add_argument("model", metavar="MODEL", help="a checkpoint, or the folder of a run")
+    parser.add_argument("model", metavar="MODEL", help="a checkpoint, a bundle, or the folder of a run")
     parser.add_argument("--format", required=True, choices=list(FORMATS))
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; must not exist")
     parser.add_argument("--quantization", choices=QUANTISATIONS, help="of the weights (default: single precision)")
@@ -82,25 +81,17 @@ def export(trained: Trained, format: str, output: str | Path, quantisation: Opti
     if hasattr(writer, "OPSET"):
         description["opset"] = writer.OPSET
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}."))
-    except OSError as error:
-        raise ExportError(f"-o {output}: cannot be written: {error}") from error
-    try:
-        for file in trained.files:
-            shutil.copyfile(file, part / file.name)
-        for step in (writer.write, *([writer.quantise] if quantisation else [])):
-            step(trained, part)
+        with whole_folder(output) as part:
+            for file in trained.files:
+                shutil.copyfile(file, part / file.name)
+            for step in (writer.write, *([writer.quantise] if quantisation else [])):
+                step(trained, part)
+                write_json(part / DESCRIPTION, description)
+                exact = step is writer.write
+                description["check"] = compare(trained, open_exported(part), TOLERANCE if exact else math.inf)
             write_json(part / DESCRIPTION, description)
-            exact = step is writer.write
-            description["check"] = compare(trained, open_exported(part), TOLERANCE if exact else math.inf)
-        write_json(part / DESCRIPTION, description)
-        part.chmod(0o755)
-        part.rename(output)
     except OSError as error:
         raise ExportError(f"-o {output}: cannot be written: {error}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return description
 
 

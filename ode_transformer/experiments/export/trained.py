@@ -11,8 +11,9 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from ... import checkpoints, models, standalone  # noqa: F401  registers the architectures
+from ... import bundles, checkpoints, models, standalone  # noqa: F401  registers the architectures
 from .. import recipes
+from ..text import read_manifest
 from . import ExportError
 
 SEGMENTATION = ("codes", "sentencepiece.model", "manifest.json")
@@ -70,7 +71,7 @@ def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained
     """Open a model that was trained for translation.
 
     Args:
-        path: a checkpoint; or the folder of a run, of which it is the average of checkpoints, or the best.
+        path: a checkpoint, or a bundle; or the folder of a run, of which it is the average of checkpoints, or the best.
         data: the folder of its binarised data. Without it, the checkpoint's own folder if dictionaries are there, or
             what ``run.json`` in that folder names.
 
@@ -79,11 +80,14 @@ def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained
         ExportError: no checkpoint or no dictionaries are found, or they do not fit each other.
     """
     checkpoint = _checkpoint(Path(path))
-    state = checkpoints.load(checkpoint)
+    state = standalone.load(checkpoint)
     model = standalone.open_state(state, checkpoint).float().eval()
     folder = data_folder(checkpoint, data)
-    standalone.check_dictionaries(checkpoint, folder)
-    languages = _languages(state, checkpoint)
+    if bundles.is_bundle(checkpoint):
+        languages = _languages(read_manifest(folder), folder / "manifest.json")
+    else:
+        standalone.check_dictionaries(checkpoint, folder)
+        languages = _languages(checkpoints.options(state, "task"), checkpoint)
     paths = [folder / f"dict.{language}.txt" for language in languages]
     try:
         dictionaries = [Dictionary.load(str(path)) for path in paths]
@@ -98,7 +102,7 @@ def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained
 
 
 def _checkpoint(path: Path) -> Path:
-    if not path.is_dir():
+    if not path.is_dir() or bundles.is_bundle(path):
         return path
     names = ("average.pt", "checkpoint_best.pt")
     found = [path / name for name in names if (path / name).is_file()]
@@ -114,6 +118,10 @@ def data_folder(path: str | Path, data: Optional[str | Path] = None) -> Path:
         ExportError: it is not known.
     """
     checkpoint = _checkpoint(Path(path))
+    if bundles.is_bundle(checkpoint):
+        if data is not None:
+            raise ExportError(f"--data {data}: {path} is a bundle, which holds what it needs")
+        return checkpoint
     if data is not None:
         return Path(data)
     if any(checkpoint.parent.glob("dict.*.txt")):
@@ -125,9 +133,8 @@ def data_folder(path: str | Path, data: Optional[str | Path] = None) -> Path:
         raise ExportError(f"{checkpoint}: no dictionaries and no run.json beside it; give --data") from error
 
 
-def _languages(state: dict[str, Any], checkpoint: Path) -> tuple[str, str]:
-    options = checkpoints.options(state, "task")
+def _languages(options: dict[str, Any], where: Path) -> tuple[str, str]:
     found = tuple(options.get(name) for name in ("source_lang", "target_lang"))
     if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in found):
-        raise ExportError(f"{checkpoint}: does not name the languages that it translates, its task is no translation")
+        raise ExportError(f"{where}: does not name the languages that it translates, its task is no translation")
     return found
