@@ -297,22 +297,6 @@ def _check_velocity_embedding(cfg: TransformerConfig) -> None:
         )
 
 
-def check_encoder_alone(cfg: TransformerConfig) -> None:
-    """Refuse options that an encoder without a decoder cannot heed.
-
-    Raises:
-        OdeTransformerError: there is one.
-    """
-    for name, idle in (
-        ("position_encoder", "none"),
-        ("decoder_integrator", "euler"),
-        ("decoder_history", "none"),
-        ("decoder_relative_positions", "same"),
-    ):
-        if (value := str(getattr(cfg, name))) != idle:
-            raise OdeTransformerError(f"{_flag(name)} {value}: must be {idle} for an encoder alone")
-
-
 def check_decoder_alone(cfg: TransformerConfig) -> None:
     """Refuse options that a decoder without an encoder cannot heed.
 
