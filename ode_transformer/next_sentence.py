@@ -20,7 +20,14 @@ from typing import Any
 import numpy as np
 import torch
 from fairseq.criterions import FairseqCriterion, register_criterion
-from fairseq.data import Dictionary, FairseqDataset, MaskTokensDataset, StripTokenDataset, TokenBlockDataset, data_utils
+from fairseq.data import (
+    BaseWrapperDataset,
+    Dictionary,
+    FairseqDataset,
+    MaskTokensDataset,
+    TokenBlockDataset,
+    data_utils,
+)
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
@@ -130,6 +137,18 @@ class SentencePairs(FairseqDataset):
         return np.lexsort((np.random.permutation(len(self)), self.sizes))
 
 
+class _Words(BaseWrapperDataset):
+    """Blocks without the symbols that end their sentences, of which a block may hold several."""
+
+    def __init__(self, blocks: FairseqDataset, end: int):
+        super().__init__(blocks)
+        self.end = end
+
+    def __getitem__(self, index: int) -> Tensor:
+        block = self.dataset[index]
+        return block[block != self.end]
+
+
 @dataclass
 class MaskedLMPairsConfig(MaskedLMConfig):
     """As of fairseq's ``masked_lm``."""
@@ -158,7 +177,7 @@ class MaskedLMPairsTask(MaskedLMTask):
             [blocks.block_to_dataset_index[i][0] for i in range(len(blocks))]
         ]
         sources, targets = MaskTokensDataset.apply_mask(
-            StripTokenDataset(blocks, d.eos()),
+            _Words(blocks, d.eos()),
             d,
             pad_idx=d.pad(),
             mask_idx=self.mask_idx,

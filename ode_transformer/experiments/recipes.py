@@ -160,6 +160,11 @@ class Recipe:
         """The default seed of training."""
         return self.train.flags.get("seed", 1)
 
+    @property
+    def start_seed(self) -> Optional[int]:
+        """The seed of the run that this one starts from: its own, or None, one pretraining for all of its seeds."""
+        return None if self.train.start is not None and self.train.start.other_data else self.seed
+
 
 def groups() -> dict[str, dict]:
     """The files of recipes by name, e.g. ``multi30k-short``, with what they hold."""
@@ -284,7 +289,7 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
     if len(before) > LONGEST_CHAIN:
         raise RecipeError(f"{path}: train.start: a chain of more than {LONGEST_CHAIN} recipes, {' -> '.join(before)}")
     if start:
-        other = load(start.recipe, scale=recipe.scale, seed=recipe.seed, _before=before)
+        other = load(start.recipe, scale=recipe.scale, seed=recipe.start_seed, _before=before)
         if other.data != recipe.data and not start.other_data:
             raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} has other data")
     for paper in recipe.paper if recipe.scale == "full" else []:

@@ -97,7 +97,7 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     if start is None:
         return []
     source, output = _start_files(recipe, run_dir)
-    other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.seed)
+    other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.start_seed)
     train = [*OURS, "run", start.recipe, *recipes.variant(other), "--until", "train"]
     # A finished training serves, whatever its devices and precision.
     trained = ["--trained"] if "train" in read_stamps(recipes.ROOT / Path(source).parent) else []
@@ -112,7 +112,7 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
 def _start_files(recipe: recipes.Recipe, run_dir: str) -> tuple[str, str]:
     """The checkpoint of the other recipe, and the one that training begins from."""
     start = recipe.train.start
-    other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.seed)
+    other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.start_seed)
     source = f"{recipes.default_run_dir(other)}/{start.checkpoint}"
     return source, f"{run_dir}/start.pt" if start.warm_start else source
 

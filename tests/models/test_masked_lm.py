@@ -329,6 +329,18 @@ def test_half_of_the_pairs_follow_and_none_crosses_a_document(pairs, text):
     assert torch.equal(again.dataset("train")[3]["source"], (dataset.set_epoch(1), dataset[3])[1]["source"])
 
 
+def test_blocks_of_several_sentences_have_one_end_each(text):
+    """The first end tells the segments apart, and no end is masked."""
+    its_task = MaskedLMPairsTask.setup_task(MaskedLMPairsConfig(data=str(text), tokens_per_sample=40, seed=1))
+    its_task.load_dataset("train")
+    dataset, d = its_task.dataset("train"), its_task.source_dictionary
+    words = [dataset[i]["source"] for i in range(len(dataset))]
+    assert max(map(len, words)) > 20  # of two sentences and more
+    for i, source in enumerate(words):
+        assert (source == d.eos()).sum() == 2 and not (dataset[i]["target"] == d.eos()).any()
+        assert len(source) <= dataset.size(i)
+
+
 def test_the_loss_is_the_sum_of_both_means(pairs):
     its_task, dataset = pairs
     m = disturbed(build_model(configure("macaron_bert_tiny", SMALL), its_task)).eval()
@@ -345,10 +357,11 @@ def test_the_loss_is_the_sum_of_both_means(pairs):
 
 
 def test_macaron_bert_trains_on_pairs(text):
-    train(
+    m, _ = train(
         text, arch="macaron_bert_tiny", task="masked_lm_pairs", criterion="masked_lm_pairs",
         **{"tokens-per-sample": 20, "save-dir": f"{text}.pairs", "max-epoch": 2},
     )  # fmt: skip
+    assert m.encoder.next_sentence.weight.isfinite().all() and m.encoder.next_sentence.bias.abs() > 0  # it began at 0
 
 
 def test_text_without_documents_is_named(tmp_path):
