@@ -6,6 +6,7 @@ tunes.
 
 import argparse
 import itertools
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -73,9 +74,11 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
     Every so manyth pair of NUCLE is for validation, ``NUCLE_HELD_OUT`` in all or half of what is there.
 
     Raises:
-        GecError: there is no M2 file, or none of NUCLE, or a file is none.
+        GecError: there is no M2 file, or none of NUCLE, or a file is none, or is of a development or test set.
     """
     paths = sorted(folder.glob("*.m2"))
+    if held := [path.name for path in paths if re.search(r"official-2014|\.(dev|test)\.", path.name)]:
+        raise GecError(f"{folder}: {held[0]} is of a development or test set: must not be among what is trained on")
     if not any("nucle" in path.name.lower() for path in paths):
         raise GecError(f"{folder}: no M2 file of NUCLE; there are: {', '.join(path.name for path in paths) or 'none'}")
     train, valid = [], []
