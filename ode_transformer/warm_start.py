@@ -321,7 +321,7 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
         if name in options and str(options[name]) != str(value) and name not in _INNER
     ]
     coefficients, integrator = str(values["coefficients"]), str(values["integrator"])
-    if coefficients in ("sigmoid", "two-sigmoids", "two-tanh", "ema", "ema-channels"):
+    if coefficients not in ("fixed", "ones", "scalars"):
         reasons.append(f"coefficients {coefficients} are never (1, 0)")
     elif integrator != "euler" and coefficients != "scalars":
         reasons.append(f"integrator {integrator} with coefficients {coefficients} is another step than Euler's")

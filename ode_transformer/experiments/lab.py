@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from ..checkpoints import CheckpointError
 from ..modules.history import Connection
 from ..modules.layers import SplitLayer
-from ..numerics.coefficients import Combine, weighted_sum
+from ..numerics.coefficients import Coefficients, Scalars, SecondOrderGate, weighted_sum
 from ..numerics.integrators import (
     EULER,
     HEUN,
@@ -137,7 +137,11 @@ def methods() -> dict[str, Method]:
         ("ema of 1/2", (0.25, 0.5), 1),  # which do not sum to 1
         ("ema of 1", (0.0, 1.0), 2),
     ):
-        one_step(f"heun, {name}", exponent, partial(_rk_step, HEUN, f, combine=partial(weighted_sum, weights)))
+        scalars = Scalars(torch.tensor(weights, dtype=_A.dtype)).requires_grad_(False)
+        one_step(f"heun, {name}", exponent, partial(_rk_step, HEUN, f, combine=scalars))
+    gate = SecondOrderGate(len(_START)).double().requires_grad_(False)
+    gate.gate.weight.copy_(torch.linspace(-2, 2, len(_START)))  # so that g differs from state to state
+    one_step("heun, second-order gate", 3, partial(_rk_step, HEUN, f, combine=gate))
     for predictor, weights, exponent in (
         ("heun", (0.0, 1.0, 0.0), 2),
         ("euler", _SECOND_ORDER, 2),
@@ -156,7 +160,7 @@ _SECOND_ORDER = (0.5, 0.0, 0.5)
 y_{n-1} and y_{n+1} is y_n + h^2 / 2 y'', which is what a step of Euler's lacks."""
 
 
-def _rk_step(method: ButcherTableau, f: Field, y: Tensor, h: float, combine: Optional[Combine] = None) -> Tensor:
+def _rk_step(method: ButcherTableau, f: Field, y: Tensor, h: float, combine: Optional[Coefficients] = None) -> Tensor:
     return rk_step(f, y, method, h, combine)
 
 

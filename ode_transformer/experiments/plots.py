@@ -21,6 +21,7 @@ from ..config import PRESETS, resolve
 from ..files import whole
 from ..models.ode import SIZES
 from ..modules.positions import BiasPositions
+from ..numerics.coefficients import Coefficients
 from ..standalone import check_dictionaries, named, open_model, source_of
 from . import records
 
@@ -330,7 +331,7 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[list[t
         found.append(rows)
 
     for module in model.encoder.modules():
-        if hasattr(module, "weights") and callable(module.weights):
+        if isinstance(module, Coefficients) and any(True for _ in module.parameters()):
             hooks.append(module.register_forward_hook(watch))
     try:
         model.eval()(**net_input)

@@ -35,6 +35,9 @@ Where paper and released code disagree:
 - With the paper's f, weight sharing (Table 10: the layer applied twice) *is* RK2 with gamma = 1; the paper has 28.51
   for the one and 28.77 for the other. Both names stand for one network here.
 
+``rk2_second_order`` is in no paper: RK2 with a gate that cannot become Euler's step, as that of equation 26 does in
+training; ``numerics/coefficients.py``, ``SecondOrderGate``, has its equations and the reason.
+
 ``macaron_rk2`` is no released system: Macaron Net (``models/macaron.py``) with Heun's method for each sub-flow of its
 encoder, Heun(FFN_a, 1/2), Heun(attention, 1), Heun(FFN_b, 1/2), each flow Sub(LN(.)). Its local error is of third
 order where Euler sub-steps leave Macaron's at second. Sizes are Macaron's: an FFN has half the inner size, and there is
@@ -87,6 +90,7 @@ SYSTEMS = {
     "rk2_scalars": {"integrator": "heun", "coefficients": "scalars"},
     "rk2_two_sigmoids": {"integrator": "heun", "coefficients": "two-sigmoids"},
     "rk2_two_tanh": {"integrator": "heun", "coefficients": "two-tanh"},
+    "rk2_second_order": {"integrator": "heun", "coefficients": "second-order"},
     "rk4": {"integrator": "rk4"},
     "ode_weight_sharing": {"integrator": "heun", "coefficients": "ones"},
     "ode_leapfrog": _multistep("leapfrog"),

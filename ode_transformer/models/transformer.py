@@ -74,7 +74,8 @@ class SplitTransformerConfig(FlatTransformerConfig):
     coefficients: CoefficientsName = option(
         "fixed",
         "how stages are weighed: fixed (by the method), ones, scalars (learned), sigmoid (g and 1 - g), two-sigmoids, "
-        "two-tanh, ema (a (1 - a)^(n - i), one learned a), ema-channels (one per channel)",
+        "two-tanh, second-order (a gate among the methods of order 2), ema (a (1 - a)^(n - i), one learned a), "
+        "ema-channels (one per channel)",
     )
     gate_sharing: GateSharingName = option("shared", "learned coefficients: one set, or one a layer")
     ode_function: OdeFunctionName = option(

@@ -22,7 +22,7 @@ from fairseq.modules import LayerNorm, MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
-from ..numerics.coefficients import Combine, weighted_sum
+from ..numerics.coefficients import Coefficients, weighted_sum
 from ..numerics.integrators import EULER, Norm
 from .attention import RelativeAttention, StagedAttention
 from .options import Options
@@ -45,7 +45,7 @@ class EncoderContext:
     """
 
     padding_mask: Optional[Tensor] = None
-    coefficients: Optional[Combine] = None
+    coefficients: Optional[Coefficients] = None
     biases: Mapping[str, Biases] = field(default_factory=dict)
     step_size: float = 1.0
     carried: Optional[Tensor] = None
@@ -87,7 +87,7 @@ class DecoderContext:
     attn_mask: Optional[Tensor] = None
     padding_mask: Optional[Tensor] = None
     need_head_weights: bool = False
-    coefficients: Optional[Combine] = None
+    coefficients: Optional[Coefficients] = None
     biases: Mapping[str, Biases] = field(default_factory=dict)
     step_size: float = 1.0
     carried: Optional[Tensor] = None

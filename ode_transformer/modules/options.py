@@ -13,9 +13,10 @@ from fairseq.modules import LayerNorm
 from torch import nn
 
 from ..errors import OdeTransformerError
-from ..numerics.coefficients import Velocity, build_coefficients, check_coefficients
+from ..numerics.coefficients import Coefficients, Velocity, build_coefficients, check_coefficients
 from ..numerics.integrators import (
     EULER,
+    HEUN,
     INTEGRATORS,
     ButcherTableau,
     Integrator,
@@ -123,6 +124,11 @@ class Options:
             check_coefficients(self.coefficients, self.integrator.stages)
         except ValueError as error:
             raise OdeTransformerError(f"{side} with the integrator {integrator}: {error}") from error
+        if self.coefficients == "second-order" and (self.integrator != HEUN or self.released):
+            raise OdeTransformerError(
+                f"--coefficients second-order: needs the integrator heun, got {integrator}, and --ode-residual paper: "
+                "they choose among the methods of order 2, for the increment"
+            )
 
     def _check_post_norm(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
         instead = f"{side}, whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
@@ -167,7 +173,7 @@ class Options:
                 "layers"
             )
 
-    def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[nn.Module]:
+    def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[Coefficients]:
         """What weighs the stages, where it is shared as named; None where the method does it itself."""
         if sharing != self.gate_sharing or isinstance(self.integrator, (Multistep, Momentum)):
             return None

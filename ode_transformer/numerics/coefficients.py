@@ -1,7 +1,8 @@
 """Coefficients: how the stages F_1, ..., F_n of a step are weighed, y' = y + sum_i gamma_i F_i.
 
 Source: Li et al. 2022, "ODE Transformer", section 3.2 and Table 10; ``ema`` is the predictor of Li et al. 2024,
-"Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning" (arXiv 2411.03042).
+"Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning" (arXiv 2411.03042);
+``second-order`` is ours.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,9 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .table import Table
-
-Combine = Callable[[Sequence[Tensor]], Tensor]
-"""Turns the stages of a step into its increment: [F_1, ..., F_n] -> sum_i gamma_i F_i."""
 
 
 def weighted_sum(
@@ -43,15 +41,36 @@ def weighted_sum(
     return total
 
 
-class Ones(nn.Module):
-    """gamma_i = 1 (equation 23). With two of Heun's stages this is the layer applied twice: weight sharing."""
+class Coefficients(nn.Module):
+    """Weighs the stages of a step, in place of the method's own weights b."""
+
+    def before(self, row: Sequence[float], stages: Sequence[Tensor]) -> Sequence[Union[float, Tensor]]:
+        """With which weights the stages so far lead to where the next one is evaluated: the method's own.
+
+        Args:
+            row: the method's weights a_ij, one for each of ``stages``.
+            stages: F_1, ..., F_(i - 1).
+        """
+        return row
+
+    def weights(self, stages: Sequence[Tensor]) -> Sequence[Union[float, Tensor]]:
+        """gamma of every stage: numbers, or tensors that broadcast to a stage."""
+        raise NotImplementedError
 
     def forward(self, stages: Sequence[Tensor]) -> Tensor:
-        return weighted_sum([1.0] * len(stages), stages)
+        """The increment: [F_1, ..., F_n] -> sum_i gamma_i F_i."""
+        return weighted_sum(self.weights(stages), stages)
 
 
-class Scalars(nn.Module):
-    """gamma_i learned, a number a stage.
+class Ones(Coefficients):
+    """gamma_i = 1 (equation 23). With two of Heun's stages this is the layer applied twice: weight sharing."""
+
+    def weights(self, stages: Sequence[Tensor]) -> list[float]:
+        return [1.0] * len(stages)
+
+
+class Scalars(Coefficients):
+    """gamma_i learned, one number per stage.
 
     Args:
         initial: gamma at the start.
@@ -59,17 +78,13 @@ class Scalars(nn.Module):
 
     def __init__(self, initial: Sequence[float]):
         super().__init__()
-        self.weight = nn.Parameter(torch.tensor(initial))
+        self.weight = nn.Parameter(torch.as_tensor(initial))
 
-    def weights(self, _: Sequence[Tensor]) -> list[Tensor]:
-        """gamma of every stage."""
+    def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
         return list(self.weight)
 
-    def forward(self, stages: Sequence[Tensor]) -> Tensor:
-        return weighted_sum(self.weights(stages), stages)
 
-
-class MovingAverage(nn.Module):
+class MovingAverage(Coefficients):
     """gamma_i = a (1 - a)^(n - i) for stage i of n, with a learned a, at first 1/2: later stages count more.
 
     Args:
@@ -81,16 +96,12 @@ class MovingAverage(nn.Module):
         self.weight = nn.Parameter(torch.full(shape, 0.5))
 
     def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
-        """gamma of every stage."""
         n = len(stages)
         return [self.weight * (1 - self.weight) ** (n - i) for i in range(1, n + 1)]
 
-    def forward(self, stages: Sequence[Tensor]) -> Tensor:
-        return weighted_sum(self.weights(stages), stages)
 
-
-class Gates(nn.Module):
-    """gamma computed from the two stages, a number a token (equations 25 and 26; Table 10).
+class Gates(Coefficients):
+    """gamma computed from the two stages, one number per token (equations 25 and 26; Table 10).
 
     Args:
         embed_dim: C, the width of a stage.
@@ -113,7 +124,6 @@ class Gates(nn.Module):
         return self.activation(F.linear(f1, w1, self.gate.bias) + F.linear(f2, w2))
 
     def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
-        """gamma of both stages, (..., 1) each."""
         gates = self.gates(stages)
         return [gates, 1 - gates] if self.gate.out_features == 1 else list(gates.split(1, dim=-1))
 
@@ -121,7 +131,43 @@ class Gates(nn.Module):
         f1, f2 = stages
         if self.gate.out_features == 1:
             return torch.addcmul(f2, self.gates(stages), f1 - f2)  # g F_1 + (1 - g) F_2
-        return weighted_sum(self.weights(stages), stages)
+        return super().forward(stages)
+
+
+class SecondOrderGate(Coefficients):
+    """A gate that keeps a step of two stages at order 2, whatever it learns. Ours; in no paper.
+
+    Of the gate of equation 26 only g = 1/2 has order 2, and what is trained goes to g = 1, Euler's step at twice the
+    price: f learns to be right where it counts, at y, the second stage gets worse for it, and the less it weighs, the
+    less gradient there is to mend it. Here g chooses among the methods of order 2, b = (1 - 1 / (2 alpha),
+    1 / (2 alpha)) with F_2 = f(y + alpha F_1), from the midpoint's at alpha = 1/2 (g = 0) to Heun's at alpha = 1
+    (g = 1)::
+
+        g = sigmoid(F_1 W + b),   F_2 = f(y + F_1 / (2 - g)),   y' = y + g / 2 F_1 + (1 - g / 2) F_2
+
+    The weight of F_2 is never below a half. The start, g near 1/2, is near Ralston's, of least error bound. F_2 must
+    be where g says, so g, one number per token, reads F_1 alone.
+
+    Args:
+        embed_dim: C, the width of a stage.
+    """
+
+    def __init__(self, embed_dim: int):
+        super().__init__()
+        self.gate = nn.Linear(embed_dim, 1)
+        nn.init.xavier_uniform_(self.gate.weight)
+        nn.init.zeros_(self.gate.bias)
+
+    def gates(self, stages: Sequence[Tensor]) -> Tensor:
+        """g, (..., 1)."""
+        return torch.sigmoid(self.gate(stages[0]))
+
+    def before(self, row: Sequence[float], stages: Sequence[Tensor]) -> list[Tensor]:
+        return [1 / (2 - self.gates(stages))]
+
+    def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
+        half = self.gates(stages) / 2
+        return [half, 1 - half]
 
 
 class Velocity(nn.Module):
@@ -152,12 +198,11 @@ class Rule:
     """How the stages of a step are weighed.
 
     Args:
-        build: (stages; gamma at the start, a number per stage; C) -> a ``Combine``, with parameters where something is
-            learned; None for the method's own weights.
+        build: (stages; gamma at the start, one number per stage; C) -> coefficients; None for the method's own weights.
         stages: how many stages the rule can weigh; None for any number.
     """
 
-    build: Callable[[int, Sequence[float], int], Optional[nn.Module]]
+    build: Callable[[int, Sequence[float], int], Optional[Coefficients]]
     stages: Optional[int] = None
 
 
@@ -174,6 +219,7 @@ COEFFICIENTS: Table[Rule] = Table(
         "sigmoid": _gates(1, torch.sigmoid),
         "two-sigmoids": _gates(2, torch.sigmoid),
         "two-tanh": _gates(2, torch.tanh),
+        "second-order": Rule(lambda stages, initial, embed_dim: SecondOrderGate(embed_dim), stages=2),
         "ema": Rule(lambda stages, initial, embed_dim: MovingAverage()),
         "ema-channels": Rule(lambda stages, initial, embed_dim: MovingAverage(embed_dim)),
     },
@@ -196,7 +242,7 @@ def check_coefficients(name: str, stages: int) -> None:
         )
 
 
-def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_dim: int) -> Optional[nn.Module]:
+def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_dim: int) -> Optional[Coefficients]:
     """What weighs the stages of a method.
 
     Args:
@@ -206,7 +252,7 @@ def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_d
         embed_dim: C.
 
     Returns:
-        A ``Combine``, with parameters where something is learned; None for the method's own weights.
+        Coefficients; None for the method's own weights.
 
     Raises:
         ValueError: as of ``check_coefficients``.

@@ -25,7 +25,7 @@ from typing import Any, Optional, Union
 import torch
 from torch import Tensor
 
-from .coefficients import Combine, Velocity, weighted_sum
+from .coefficients import Coefficients, Velocity, weighted_sum
 from .splitting import Field
 from .table import Table
 
@@ -94,7 +94,7 @@ class ButcherTableau:
         f: Field,
         y: Tensor,
         h: float = 1.0,
-        combine: Optional[Combine] = None,
+        combine: Optional[Coefficients] = None,
         carried: Optional[Tensor] = None,
         norms: Optional[Sequence[Norm]] = None,
         learned: Optional[Velocity] = None,
@@ -130,7 +130,7 @@ def rk_step(
     y: Tensor,
     tableau: ButcherTableau,
     h: float = 1.0,
-    combine: Optional[Combine] = None,
+    combine: Optional[Coefficients] = None,
     t: Optional[float] = None,
     norms: Optional[Sequence[Norm]] = None,
 ) -> Tensor:
@@ -144,7 +144,8 @@ def rk_step(
         y: the state.
         tableau: the method.
         h: the step.
-        combine: turns the stages [F_1, ..., F_n] into the increment, in place of the weights b.
+        combine: turns the stages [F_1, ..., F_n] into the increment, in place of the weights b; and may say where a
+            stage is evaluated, in place of a row of a.
         t: the time at the beginning of the step, where the field depends on it; at stage i it is t + h sum_j a_ij.
         norms: of the state and of each stage; None for no norms.
 
@@ -154,7 +155,9 @@ def rk_step(
     start = y if norms is None else norms[0](y)
     stages: list[Tensor] = []
     for row in tableau.a:
-        at = weighted_sum(row, stages, start) if stages else y
+        at = y
+        if stages:
+            at = weighted_sum(row if combine is None else combine.before(row, stages), stages, start)
         slope = f(at) if t is None else f(t + h * math.fsum(row), at)
         stages.append(slope if h == 1.0 else h * slope)
     if norms is not None:
@@ -191,7 +194,7 @@ class Polynomial:
         f: Field,
         y: Tensor,
         h: float = 1.0,
-        combine: Optional[Combine] = None,
+        combine: Optional[Coefficients] = None,
         carried: Optional[Tensor] = None,
         norms: Optional[Sequence[Norm]] = None,
         learned: Optional[Velocity] = None,
@@ -205,7 +208,7 @@ POLYNET = Polynomial((1.0, 1.0))
 
 
 def polynomial_step(
-    f: Field, y: Tensor, polynomial: Polynomial, h: float = 1.0, combine: Optional[Combine] = None
+    f: Field, y: Tensor, polynomial: Polynomial, h: float = 1.0, combine: Optional[Coefficients] = None
 ) -> Tensor:
     """One step of a polynomial scheme; arguments as those of ``rk_step``."""
     powers = [y]
@@ -270,7 +273,7 @@ class Multistep:
         f: Field,
         y: Tensor,
         h: float = 1.0,
-        combine: Optional[Combine] = None,
+        combine: Optional[Coefficients] = None,
         carried: Optional[Tensor] = None,
         norms: Optional[Sequence[Norm]] = None,
         learned: Optional[Velocity] = None,
@@ -373,7 +376,7 @@ class Momentum:
         f: Field,
         y: Tensor,
         h: float = 1.0,
-        combine: Optional[Combine] = None,
+        combine: Optional[Coefficients] = None,
         carried: Optional[Tensor] = None,
         norms: Optional[Sequence[Norm]] = None,
         learned: Optional[Velocity] = None,

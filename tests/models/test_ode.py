@@ -47,7 +47,8 @@ def test_the_systems_differ_by_what_they_learn():
     residual = count("ode_residual")
     history = 49 + 2 * 512 * 6
     learned = {
-        "rk2_learnable": 1025, "rk2_scalars": 2, "rk2_two_sigmoids": 2050, "rk2_two_tanh": 2050,
+        "rk2_learnable": 1025, "rk2_two_sigmoids": 2050, "rk2_two_tanh": 2050,
+        "rk2_second_order": 513, "rk2_scalars": 2,
         "ode_leapfrog": -history, "ode_multistep": 5 - history, "ode_dlcl": 36 - history,
         "pcformer": 1 + history - 6 * 17 * 64,  # and no relative positions in the decoder
     }  # fmt: skip
@@ -293,6 +294,7 @@ def process_group(tmp_path):
     "variant",
     [
         "rk2_learnable_tiny",
+        "rk2_second_order_tiny",
         "rk2_scalars_tiny",
         "ode_dlcl_tiny",
         "decoder-rk2-learnable",
@@ -389,6 +391,12 @@ def test_the_released_form_without_its_history_leaves_the_range_of_half_precisio
         ("rk2_tiny", {"max-relative-length": 0}, r"--max-relative-length 0: must be 1 or more"),
         ("rk4_tiny", {"coefficients": "sigmoid"}, r"'sigmoid'.*has 4.*scalars"),
         ("rk2_tiny", {"coefficients": "two-tanh", "decoder-integrator": "rk4"}, r"'two-tanh'.*has 4"),
+        (
+            "rk2_second_order_tiny",
+            {"integrator": "polynet"},
+            r"second-order: needs .* heun, got polynet",
+        ),
+        ("rk2_second_order_tiny", {"ode-residual": "released"}, r"second-order: needs .*--ode-residual paper"),
         ("rk2_tiny", {"no-encoder-normalize-before": True}, r"integrator heun.*must be euler.*post-norm encoder"),
         ("rk2_tiny", {"no-decoder-normalize-before": True, "decoder-integrator": "rk4"}, r"rk4.*post-norm decoder"),
         ("rk2_tiny", {"integrator": "leapfrog"}, r"--encoder-history learnable_dense: must be none.*leapfrog"),

@@ -10,6 +10,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 
 from ode_transformer.models.pcformer import RELEASED, ReleasedPCformerModel
 from ode_transformer.modules.layers import EncoderContext
+from ode_transformer.numerics.coefficients import Scalars
 from ode_transformer.numerics.integrators import HEUN, RK4, rk_step
 from tests.helpers import batch, model, small, task
 from tests.models.released import as_written, assert_logits, assert_same, load, sizes
@@ -195,6 +196,7 @@ def test_the_predictor_is_the_runge_kutta_step_of_its_layer():
     plain = small("ode_residual_tiny").double()
     euler = next(torch.nn.ModuleList.__iter__(plain.encoder.layers))
     euler.load_state_dict(layer.state_dict())
-    expected = rk_step(lambda x: euler(x, EncoderContext()) - x, y, HEUN, combine=lambda s: s[0] / 4 + s[1] / 2)
+    weights = Scalars(torch.tensor([1 / 4, 1 / 2], dtype=torch.float64))
+    expected = rk_step(lambda x: euler(x, EncoderContext()) - x, y, HEUN, combine=weights)
     ours = layer(y, EncoderContext(coefficients=m.encoder.coefficients))
     torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-6)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ode_transformer.numerics.coefficients import COEFFICIENTS, build_coefficients
-from ode_transformer.numerics.integrators import HEUN, RK4, rk_step
+from ode_transformer.numerics.integrators import HEUN, MIDPOINT, RALSTON, RK4, ButcherTableau, rk_step
 
 PRECISIONS = [(torch.float32, 1e-6), (torch.float64, 1e-12)]
 
@@ -69,6 +69,48 @@ def test_a_gate_has_2d_plus_1_parameters():
     assert 0.9 * bound < gate.weight.abs().max() <= bound and not gate.bias.any()
 
 
+def second_order(g):
+    """A gate whose value is g for every token."""
+    gate = build("second-order")
+    torch.nn.init.zeros_(gate.gate.weight)
+    torch.nn.init.constant_(gate.gate.bias, torch.logit(torch.tensor(g, dtype=torch.float64)).item())
+    return gate
+
+
+@pytest.mark.parametrize(("g", "method"), [(0.0, MIDPOINT), (0.5, RALSTON), (1.0, HEUN)])
+def test_the_second_order_gate_goes_from_the_midpoint_by_ralston_to_heun(g, method):
+    y = torch.randn(7, 3, 8, dtype=torch.float64)
+    torch.testing.assert_close(rk_step(f, y, HEUN, combine=second_order(g)), rk_step(f, y, method))
+
+
+@pytest.mark.parametrize("g", [0.1, 0.37, 0.93])
+def test_the_second_order_gate_is_a_method_of_order_2_wherever_it_stands(g):
+    y = torch.randn(7, 3, 8, dtype=torch.float64)
+    method = ButcherTableau(((), (1 / (2 - g),)), (g / 2, 1 - g / 2))
+    assert method.order == 2
+    torch.testing.assert_close(rk_step(f, y, HEUN, combine=second_order(g)), rk_step(f, y, method))
+
+
+def test_the_order_of_a_gate_that_differs_from_token_to_token():
+    """Local errors shrink by 8 where h is halved, of order 2; with the gate of equation 26 by 4, of order 1."""
+    y, shrinks = torch.randn(5, 1, 8, dtype=torch.float64), {}
+    for name in ("sigmoid", "second-order"):
+        gate, errors = build(name).requires_grad_(False), []
+        torch.nn.init.constant_(gate.gate.bias, 1.0)
+        for h in (1 / 64, 1 / 128):
+            exact = y
+            for _ in range(64):
+                exact = rk_step(f, exact, RK4, h / 64)
+            errors.append((rk_step(f, y, HEUN, h, combine=gate) - exact).norm().item())
+        shrinks[name] = errors[0] / errors[1]
+    assert shrinks["second-order"] == pytest.approx(8, rel=0.05) and shrinks["sigmoid"] == pytest.approx(4, rel=0.05)
+
+
+def test_gradients_of_a_step_of_the_second_order_gate():
+    gate, y = build("second-order"), torch.randn(2, 1, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda y, *_: rk_step(f, y, HEUN, combine=gate), (y, *gate.parameters()))
+
+
 def test_scalars_start_where_they_are_told_to(stages):
     torch.testing.assert_close(build("scalars", 2, RK4.b[:2])(stages), stages[0] / 6 + stages[1] / 3)
 
@@ -104,7 +146,7 @@ def test_the_methods_own_weights_need_no_module():
     assert build("ones", 1) is None
 
 
-@pytest.mark.parametrize("name", ["sigmoid", "two-sigmoids", "two-tanh"])
+@pytest.mark.parametrize("name", ["sigmoid", "two-sigmoids", "two-tanh", "second-order"])
 @pytest.mark.parametrize("stages", [1, 3, 4])
 def test_a_gate_of_two_stages_fits_no_other_number(name, stages):
     with pytest.raises(ValueError, match=rf"'{name}'.*has {stages}.*scalars.*heun"):
@@ -116,7 +158,7 @@ def test_unknown_coefficients_are_named_with_the_valid_ones():
         build("softmax")
 
 
-@pytest.mark.parametrize("name", ["sigmoid", "two-tanh", "scalars", "ema"])
+@pytest.mark.parametrize("name", ["sigmoid", "two-tanh", "second-order", "scalars", "ema"])
 def test_in_mixed_precision(name):
     """Stages may come in another precision than the products of a gate."""
     module = build(name).float()

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.numerics.coefficients import Velocity, weighted_sum
+from ode_transformer.numerics.coefficients import Scalars, Velocity, weighted_sum
 from ode_transformer.numerics.integrators import (
     DLCL,
     EULER,
@@ -259,7 +259,7 @@ def test_a_step_with_norms(gated):
     stages = n1(f1), n2(f2), n3(f3), n4(f4)
     b = (0.4, 0.3, 0.2, 0.1) if gated else RK4.b
     expected = n0(y) + sum(w * stage for w, stage in zip(b, stages, strict=True))
-    combine = (lambda stages: weighted_sum(b, stages)) if gated else None
+    combine = Scalars(torch.tensor(b, dtype=torch.float64)) if gated else None
     torch.testing.assert_close(RK4.step(logistic, y, combine=combine, norms=norms)[0], expected)
 
 
