@@ -21,15 +21,18 @@ Combine = Callable[[Sequence[Tensor]], Tensor]
 def weighted_sum(
     weights: Iterable[Union[float, Tensor]], terms: Iterable[Tensor], total: Optional[Tensor] = None
 ) -> Tensor:
-    """``total`` + sum_i weights[i] terms[i], one pass over memory a term; numbers that are 0 cost none.
+    """``total`` + sum_i weights[i] terms[i], in one pass over memory per term; a term whose weight is 0 costs nothing.
 
     Args:
         weights: numbers, or tensors that broadcast to the terms.
-        terms: as many tensors of one shape.
+        terms: one tensor per weight, all of the same shape.
         total: where the sum begins; 0 if None.
 
     Returns:
         A tensor of the terms' shape.
+
+    Raises:
+        ValueError: there is nothing to sum: no total, and no term with a weight other than 0.
     """
     for weight, term in zip(weights, terms, strict=True):
         if isinstance(weight, Tensor):
@@ -39,22 +42,22 @@ def weighted_sum(
         elif weight != 0:
             total = torch.add(total, term, alpha=weight)
     if total is None:
-        raise ValueError("a sum needs a term of weight other than 0")
+        raise ValueError("a sum needs a total, or a term whose weight is not 0")
     return total
 
 
 class Ones(nn.Module):
-    """gamma_i = 1 (equation 23). With two of Heun's stages this is the layer applied twice: weight sharing."""
+    """gamma_i = 1 (equation 23). With Heun's two stages this is the layer applied twice, that is, weight sharing."""
 
     def forward(self, stages: Sequence[Tensor]) -> Tensor:
         return weighted_sum([1.0] * len(stages), stages)
 
 
 class Scalars(nn.Module):
-    """gamma_i learned, a number a stage.
+    """gamma_i is learned, one number per stage.
 
     Args:
-        initial: gamma at the start.
+        initial: the initial values of gamma.
     """
 
     def __init__(self, initial: Sequence[float]):
@@ -62,7 +65,7 @@ class Scalars(nn.Module):
         self.weight = nn.Parameter(torch.tensor(initial))
 
     def weights(self, _: Sequence[Tensor]) -> list[Tensor]:
-        """gamma of every stage."""
+        """gamma of each stage."""
         return list(self.weight)
 
     def forward(self, stages: Sequence[Tensor]) -> Tensor:
@@ -70,10 +73,10 @@ class Scalars(nn.Module):
 
 
 class MovingAverage(nn.Module):
-    """gamma_i = a (1 - a)^(n - i) for stage i of n, with a learned a, at first 1/2: later stages count more.
+    """gamma_i = a (1 - a)^(n - i) for stage i of n, where a is learned and starts at 1/2: later stages count more.
 
     Args:
-        shape: of a: () for one number, (C,) for one per channel.
+        shape: the shape of a: () for one number, (C,) for one number per channel.
     """
 
     def __init__(self, *shape: int):
@@ -81,7 +84,7 @@ class MovingAverage(nn.Module):
         self.weight = nn.Parameter(torch.full(shape, 0.5))
 
     def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
-        """gamma of every stage."""
+        """gamma of each stage, of the shape of a."""
         n = len(stages)
         return [self.weight * (1 - self.weight) ** (n - i) for i in range(1, n + 1)]
 
@@ -90,12 +93,12 @@ class MovingAverage(nn.Module):
 
 
 class Gates(nn.Module):
-    """gamma computed from the two stages, a number a token (equations 25 and 26; Table 10).
+    """gamma is computed from the two stages, one number per token (equations 25 and 26; Table 10).
 
     Args:
         embed_dim: C, the width of a stage.
-        gates: 1 for gamma = (g, 1 - g), 2 for two gates by themselves.
-        activation: of a gate.
+        gates: 1 for gamma = (g, 1 - g), 2 for two independent gates.
+        activation: the activation function of a gate.
     """
 
     def __init__(self, embed_dim: int, gates: int, activation: Callable[[Tensor], Tensor]):
@@ -113,7 +116,7 @@ class Gates(nn.Module):
         return self.activation(F.linear(f1, w1, self.gate.bias) + F.linear(f2, w2))
 
     def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
-        """gamma of both stages, (..., 1) each."""
+        """gamma of each of the two stages, (..., 1)."""
         gates = self.gates(stages)
         return [gates, 1 - gates] if self.gate.out_features == 1 else list(gates.split(1, dim=-1))
 
@@ -125,14 +128,14 @@ class Gates(nn.Module):
 
 
 class Velocity(nn.Module):
-    """What a step with momentum learns: four numbers, and the norm of the velocity.
+    """What a step with momentum learns: beta, mu, gamma and perhaps nu, and the norm of the velocity.
 
-    In the first field of a stack that starts at rest, beta and mu multiply a velocity of 0: their gradient is 0. The
-    norm takes the size of gamma f(y) away: the gradient of that gamma is 0 but for the norm's eps.
+    In the first field of a stack that starts at rest, beta and mu multiply a velocity of 0, so that their gradient
+    is 0. There the norm also removes the size of gamma f(y), so that the gradient of gamma is 0 up to the norm's eps.
 
     Args:
         embed_dim: C, the width of a velocity.
-        learns_nu: whether nu is learned, or 1.
+        learns_nu: whether nu is learned; otherwise it is 1.
     """
 
     def __init__(self, embed_dim: int, learns_nu: bool):
@@ -142,7 +145,7 @@ class Velocity(nn.Module):
         self.norm = nn.LayerNorm(embed_dim)
 
     def numbers(self) -> tuple[Tensor, Tensor, Tensor, Union[float, Tensor]]:
-        """beta and mu, between 0 and 1, at first 1/2; gamma, positive, at first log 2; nu, at first 1."""
+        """beta and mu, between 0 and 1, initially 1/2; gamma, positive, initially log 2; nu, initially 1."""
         beta, mu, gamma = self.raw
         return beta.sigmoid(), mu.sigmoid(), F.softplus(gamma), 1.0 if self.nu is None else self.nu
 
@@ -152,8 +155,8 @@ class Rule:
     """How the stages of a step are weighed.
 
     Args:
-        build: (stages; gamma at the start, a number per stage; C) -> a ``Combine``, with parameters where something is
-            learned; None for the method's own weights.
+        build: (number of stages; initial gamma, one number per stage; C) -> a ``Combine``, with parameters if something
+            is learned; None for the method's own weights.
         stages: how many stages the rule can weigh; None for any number.
     """
 
@@ -181,10 +184,10 @@ COEFFICIENTS: Table[Rule] = Table(
 
 
 def check_coefficients(name: str, stages: int) -> None:
-    """Whether coefficients of that name can weigh so many stages.
+    """Check that the coefficients with this name can weigh so many stages.
 
     Raises:
-        ValueError: no such name, or a rule for another number of stages.
+        ValueError: there is no such name, or the rule is for another number of stages.
     """
     if name not in COEFFICIENTS:
         raise ValueError(f"coefficients {name!r}: must be one of {', '.join(COEFFICIENTS)}")
@@ -201,15 +204,15 @@ def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_d
 
     Args:
         name: one of ``COEFFICIENTS``.
-        stages: of the method.
-        initial: where ``scalars`` start.
-        embed_dim: C.
+        stages: the method's number of stages.
+        initial: the initial values of ``scalars``.
+        embed_dim: C, the width of a stage.
 
     Returns:
-        A ``Combine``, with parameters where something is learned; None for the method's own weights.
+        A ``Combine``, with parameters if something is learned; None for the method's own weights.
 
     Raises:
-        ValueError: as of ``check_coefficients``.
+        ValueError: as in ``check_coefficients``.
     """
     check_coefficients(name, stages)
     return COEFFICIENTS[name].build(stages, initial, embed_dim)
