@@ -1,7 +1,7 @@
 """The models, one file per family. Importing this package registers all of them with fairseq.
 
-The loss, the optimisers and a task are registered as well, old checkpoints are allowed to load, and PyTorch is told to
-prefer its other attention kernels to cuDNN's, unless the environment says otherwise.
+The criterion, the optimizers and the tasks are registered as well, old checkpoints are allowed to load, and PyTorch is
+told to prefer its other attention kernels to cuDNN's, unless the environment says otherwise.
 """
 
 import os
@@ -10,7 +10,8 @@ from ..requirements import check_requirements
 
 check_requirements()
 
-# PyTorch prefers cuDNN's attention on some GPUs, which plans anew for every shape; batches of text differ in theirs.
+# On some GPUs PyTorch prefers cuDNN's attention, which makes a new plan for every shape, and batches of text differ in
+# shape.
 os.environ.setdefault("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
 
 from .. import checkpoints, criterion, next_sentence, optim, sentence_prediction  # noqa: E402, F401

@@ -1,9 +1,9 @@
-"""Encoders alone, with heads for classification: what fairseq's task ``sentence_prediction`` trains.
+"""Encoders with classification heads, for fairseq's task ``sentence_prediction``.
 
-A head reads the mean over real tokens, as the classification work of TransEvolve does (whose released code takes
-padding into the mean). ``transformer_small`` is a Transformer of the same width, heads and layers, pre-norm (the one in
-the paper's table is wider, and from elsewhere); all options of splitting, integrator, attention and history are there
-too.
+A head reads the mean over real tokens, as in the classification experiments of TransEvolve (whose released code
+includes padding in the mean). ``transformer_small`` is a pre-norm Transformer of the same width, heads and layers (the
+one in the paper's table is wider, and was taken from other work). All options of splitting, integrator, attention and
+history can be used.
 """
 
 import argparse
@@ -20,22 +20,24 @@ from ..modules.positions import build_position_encoder
 from ..modules.stacks import Encoder
 from .transformer import SplitTransformerConfig, SplitTransformerModel, freeze, nested
 
-LONGEST = "longest sentence, of the task as well"
+LONGEST = "longest sentence in tokens, for the task as well"
 
 
 def refuse_decoders(cfg: TransformerConfig) -> None:
-    """Refuse options of decoders, which an encoder alone cannot heed.
+    """Refuse options of decoders, which have no effect in an encoder.
 
     Raises:
-        OdeTransformerError: there is one.
+        OdeTransformerError: there is such an option.
     """
     for name, idle in (("decoder_integrator", "euler"), ("decoder_history", "none")):
         if (value := str(getattr(cfg, name))) != idle:
-            raise OdeTransformerError(f"--{name.replace('_', '-')} {value}: must be {idle} for an encoder alone")
+            raise OdeTransformerError(
+                f"--{name.replace('_', '-')} {value}: must be {idle} in a model without a decoder"
+            )
 
 
 class ClassificationHead(nn.Module):
-    """Mean over real tokens, LN, linear: (T, B, C) -> (B, classes)."""
+    """The mean over real tokens, layer norm, and a linear map: (T, B, C) -> (B, classes)."""
 
     def __init__(self, embed_dim: int, classes: int):
         super().__init__()
@@ -45,14 +47,14 @@ class ClassificationHead(nn.Module):
         nn.init.zeros_(self.out_proj.bias)
 
     def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor:
-        """States (T, B, C) and where they are padding, (B, T) -> scores (B, classes)."""
+        """States (T, B, C) and a padding mask (B, T) -> scores (B, classes)."""
         real = (~padding_mask).t().unsqueeze(-1).float()  # half precision cannot count the tokens
         mean = (x.float() * real).sum(0) / real.sum(0)
         return self.out_proj(self.layer_norm(mean.type_as(x)))
 
 
 class EncoderClassifier(FairseqEncoderModel):
-    """An encoder and its heads; a family registers a subclass with its configuration and its encoder."""
+    """An encoder and its classification heads; a family registers a subclass with its configuration and its encoder."""
 
     config_class: type
     embedded_by: type = TransformerModelBase
@@ -69,7 +71,7 @@ class EncoderClassifier(FairseqEncoderModel):
 
     @classmethod
     def nested(cls, cfg: Any) -> TransformerConfig:
-        """What fairseq's encoder is built from."""
+        """The configuration that fairseq's encoder is built from."""
         return to_transformer_config(cfg, cls.config_class)
 
     @classmethod
@@ -79,10 +81,10 @@ class EncoderClassifier(FairseqEncoderModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "EncoderClassifier":
-        """Build the model; its sentences may be as long as the task's.
+        """Build the model, for sentences as long as the task's.
 
         Raises:
-            ValueError: for an option that is unknown, missing or out of its set.
+            ValueError: an option is unknown or missing, or its value is invalid.
         """
         nested = cls.nested(cfg)
         nested.max_source_positions = nested.max_target_positions = nested.max_positions
@@ -90,7 +92,7 @@ class EncoderClassifier(FairseqEncoderModel):
         return cls(nested, cls.build_encoder(nested, task.source_dictionary, embedding))
 
     def register_classification_head(self, name: str, num_classes: int) -> None:
-        """Add a head, as fairseq's task asks for it."""
+        """Add a classification head; fairseq's task calls this."""
         self.classification_heads[name] = ClassificationHead(self.cfg.encoder.embed_dim, num_classes)
 
     def forward(
@@ -100,7 +102,9 @@ class EncoderClassifier(FairseqEncoderModel):
         features_only: bool = True,
         classification_head_name: Optional[str] = None,
     ) -> tuple[Tensor, dict]:
-        """(B, T) tokens -> scores (B, classes) of the head named, or without one states (B, T, C)."""
+        """Tokens (B, T) -> the scores (B, classes) of the named head, or the states (B, T, C) if none is named; and the
+        encoder's dictionary.
+        """
         out = self.encoder(src_tokens, src_lengths)
         x = out["encoder_out"][0]
         if classification_head_name is None:
@@ -108,13 +112,13 @@ class EncoderClassifier(FairseqEncoderModel):
         return self.classification_heads[classification_head_name](x, out["encoder_padding_mask"][0]), out
 
     def max_positions(self) -> int:
-        """Longest sentence."""
+        """The length of the longest sentence, in tokens."""
         return self.cfg.max_source_positions
 
 
 @dataclass
 class TransformerClassifierConfig(SplitTransformerConfig):
-    """The options of an encoder alone; those of decoders have no effect, or are refused."""
+    """The options of an encoder; those of decoders have no effect, or are refused."""
 
     encoder_normalize_before: bool = True
     max_positions: int = option(512, LONGEST)
@@ -122,7 +126,7 @@ class TransformerClassifierConfig(SplitTransformerConfig):
 
 @register_model("transformer_encoder", dataclass=TransformerClassifierConfig)
 class TransformerClassifier(EncoderClassifier):
-    """A Transformer's encoder alone, and heads for classification (``--arch transformer_small``)."""
+    """A Transformer encoder with classification heads (``--arch transformer_small``)."""
 
     config_class = TransformerClassifierConfig
     embedded_by = SplitTransformerModel
@@ -135,10 +139,10 @@ class TransformerClassifier(EncoderClassifier):
 
     @classmethod
     def nested(cls, cfg: Any) -> TransformerConfig:
-        """What fairseq's encoder is built from.
+        """The configuration that fairseq's encoder is built from.
 
         Raises:
-            ValueError: for an option that is unknown, missing or out of its set, or has no meaning here.
+            ValueError: an option is unknown or missing, its value is invalid, or it has no meaning here.
         """
         cfg = nested(cfg, cls.config_class)
         refuse_decoders(cfg)

@@ -5,37 +5,36 @@ have biases that move with the position, by dynamics learned from data (equation
 
     q_i = W_q x_i + b(t_i),    b(t) = b(0) + int_0^t h(tau, b(tau)) dtau,    t_i = i / 100
 
-and likewise k and v, in every attention of every block: encoder and decoder self-attention; in cross-attention queries
-by the target's position, keys and values by the source's. h is one network for all (equation 10), b(0) is each
-projection's own bias. The sinusoid of the input stays. With h = 0 this is the Transformer, which may be trained first:
-``ode-transformer warm-start``.
+and likewise k and v, in every attention of every block: in the self-attention of encoder and decoder, and in
+cross-attention, where queries follow the target's positions, and keys and values the source's. h is one network for all
+(equation 10), and b(0) is the bias of each projection. The sinusoidal encoding of the input stays. With h = 0 this is
+the Transformer, which may be trained first (``ode-transformer warm-start``).
 
-The flow and its solution are in ``numerics/flow.py``, its place among the position encoders in
-``modules/positions.py``; Macaron Net and the ODE Transformer have ``--position-encoder floater`` too. What stands here
-is the Transformer with it.
+The flow and its solution are in ``numerics/flow.py``, and the position encoder in ``modules/positions.py``; Macaron Net
+and the ODE Transformer can have ``--position-encoder floater`` too. This file has the Transformer with it.
 
-Where paper and released code disagree:
+Where the paper and the released code disagree:
 
-- One h for all blocks (equation 10; Table 6 counts its 526,336 parameters) where the code has three, 1,579,008:
-  ``--flow-sharing stack``.
-- The code solves with five steps of RK4 a token, 5,080 evaluations of h for 255 positions. Ours takes a step for four
-  tokens and interpolates: 258, at a difference below 1e-5. ``--flow-step 0.2`` is the released grid.
+- There is one h for all blocks (equation 10; Table 6 counts its 526,336 parameters); the code has three (1,579,008
+  parameters), as with ``--flow-sharing stack``.
+- The code takes five steps of RK4 per token, 5,080 evaluations of h for 255 positions. Ours takes one step per four
+  tokens and interpolates: 258 evaluations, at a difference below 1e-5. ``--flow-step 0.2`` is the released grid.
 - Adjoint gradients (paper, code; ``--flow-gradient adjoint``) agree with back-propagation through the solver, which is
   faster and the default.
-- "Sequences of any length": the code stops at 255; ours does not. Positions are the token's own, where the code's are
-  the column's, which left padding shifts.
-- Beyond the lengths of training the flow is an extrapolation that nothing bounds, and grows exponentially, often from
-  a few times the longest training sentence on. Ours solves the equation up to ``--flow-horizon``, by default the
-  largest length that the model takes (``--max-source-positions``, ``--max-target-positions``; 1,024 each), and goes on
-  along the tangent; up to the horizon nothing changes. That default bounds very long sentences, and not those between
-  the longest training sentence and 1,024 tokens: for these give the length of the longest training sentence as the
-  horizon, in training or later: ``--max-source-positions 5000 --model-overrides "{'max_source_positions': 5000,
-  'flow_horizon': 200}"``. Where the biases are too large to compute with, evaluation ends in an error.
+- "Sequences of any length": the code stops at 255; ours does not. Our positions are those of the tokens; the code's are
+  those of the columns, which left padding shifts.
+- Beyond the lengths seen in training the flow is an extrapolation that nothing bounds, and grows exponentially, often
+  from a few times the longest training sentence on. Ours solves the equation up to ``--flow-horizon``, by default the
+  largest length that the model takes (``--max-source-positions``, ``--max-target-positions``; 1,024 each), and
+  continues along the tangent; up to the horizon nothing changes. That default bounds very long sentences, but not those
+  between the longest training sentence and 1,024 tokens. For these, set the horizon to the length of the longest
+  training sentence, in training or later: ``--max-source-positions 5000 --model-overrides "{'max_source_positions':
+  5000, 'flow_horizon': 200}"``. If the biases are too large to compute with, evaluation ends with an error.
 - In decoding the code gives all keys of cross-attention the bias of the last source position; ours are as in training.
-- The code computes biases, and gradients of the flow, every 400 forward calls, validation and parts of a batch
-  included, and saves them; ours counts the optimiser's updates (``--flow-update-interval``), by default every one, and
-  saves none.
-- A learning rate of its own for the flow (section 4.4) is not in the code: ``--optimizer flow_adam``.
+- The code computes the biases, and gradients of the flow, every 400 forward calls, which include validation and parts
+  of a batch, and saves the biases. Ours counts updates of the optimizer (``--flow-update-interval``), by default
+  computes them at every update, and saves none.
+- A separate learning rate for the flow (section 4.4) is not in the code; here it is ``--optimizer flow_adam``.
 
 As in every softmax attention, a bias of keys that is the same at all positions cancels in the softmax.
 """
@@ -63,7 +62,7 @@ class FloaterModel(SplitTransformerModel):
     config_class = FloaterConfig
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
-        """Rename what the released code stores; its caches of biases are left out."""
+        """Rename the parameters of the released code, and drop its caches of biases."""
         for key in list(state_dict):
             if (new := _renamed(key, state_dict[key])) is not None:
                 del state_dict[key]
@@ -113,7 +112,7 @@ _FLOWS = {
 
 
 def _renamed(key: str, value: Tensor) -> dict[str, Tensor] | None:
-    """What a tensor of the released code is here; None if it is the same."""
+    """The names and values here of a tensor of the released code; None if they are the same."""
     side, _, rest = key.partition(".")
     if rest.startswith(_CACHES):
         return {}
@@ -136,7 +135,8 @@ def _renamed(key: str, value: Tensor) -> dict[str, Tensor] | None:
     return None
 
 
-# The released code's names, so that its checkpoints load wherever fairseq loads one. What they stored decides.
+# The released code's names, so that its checkpoints load wherever fairseq loads one. The options stored in a checkpoint
+# override these.
 _PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 RELEASED = {
     "flow_transformer_iwslt_de_en": size(512, 1024, 4),

@@ -1,16 +1,16 @@
-"""A language model of our layers: the decoder alone, for fairseq's task ``language_modeling``.
+"""A language model of our layers: a decoder without an encoder, for fairseq's task ``language_modeling``.
 
-The ODE Transformer's truncation-error experiment (Li et al. 2022, section 5, Table 5): the perplexity of a model of one
-layer stands for the error of one step of its integrator, since no error of layers before adds to it. A layer of the
-decoder is the step, ``--decoder-integrator`` and ``--coefficients`` as everywhere:
+It is for the ODE Transformer's truncation-error experiment (Li et al. 2022, section 5, Table 5), in which the
+perplexity of a model with one layer stands for the error of one step of its integrator, because no earlier layer adds
+an error to it. The step is a decoder layer, with ``--decoder-integrator`` and ``--coefficients`` as in all models:
 
     residual  euler;   RK2  heun;   RK2, gamma = 1  heun, ones;   RK2, learnable  heun, sigmoid;   RK4  rk4
 
-What the paper does not say of its architecture is as in the one state of its code that could run: width 512, inner
-size 2048, 8 heads, 1 or 2 layers, relative positions (keys, 8) beside sinusoids, each layer reading the mean of all
-before it (``dense``, not learned), pre-norm without a norm at the end, embeddings of input and output apart. That code
-had no gate and took F for the layer with its residual: ``--ode-residual released`` is that form; the default is the
-paper's.
+Where the paper does not describe the architecture, it is that of the only version of its code that could run: width
+512, feed-forward dimension 2048, 8 heads, 1 or 2 layers, relative positions (keys, 8) beside sinusoidal ones, each
+layer reading the mean of all states before it (``dense``, not learned), pre-norm without a final norm, and separate
+embeddings of input and output. That code had no gate, and its F was the layer with its residual, as with
+``--ode-residual released``; the default is the paper's form.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from .transformer import (
 
 @dataclass
 class LanguageModelConfig(SplitTransformerConfig):
-    """The options of a decoder alone; those of encoders have no effect, or are refused."""
+    """The options of a decoder without an encoder; those of encoders have no effect, or are refused."""
 
     decoder_embed_dim: int = 512
     decoder_ffn_embed_dim: int = 2048
@@ -48,7 +48,7 @@ class LanguageModelConfig(SplitTransformerConfig):
     decoder_history: HistoryName = "dense"
     attention_dropout: float = 0.1
     activation_dropout: float = 0.1
-    tokens_per_sample: int = option(1024, "most tokens of a sample, of the task as well")
+    tokens_per_sample: int = option(1024, "longest sample in tokens, for the task as well")
 
 
 @register_model("ode_transformer_lm", dataclass=LanguageModelConfig)
@@ -70,11 +70,11 @@ class OdeLanguageModel(FairseqLanguageModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "OdeLanguageModel":
-        """Build the model; its samples may be as long as the task's.
+        """Build the model, for samples as long as the task's.
 
         Raises:
-            ValueError: for an option that is unknown, missing or out of its set, does not go with another, or is an
-                encoder's.
+            ValueError: an option is unknown or missing, its value is invalid, it cannot be combined with another, or it
+                is an option of encoders.
         """
         cfg = nested(cfg, cls.config_class)
         check_decoder_alone(cfg)
@@ -85,7 +85,7 @@ class OdeLanguageModel(FairseqLanguageModel):
         return cls(cfg, Decoder(cfg, task.target_dictionary, embedding, no_encoder_attn=True))
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **more: Any) -> Any:
-        """(B, T) -> (B, T, symbols), and what else there is."""
+        """Tokens (B, T) -> scores (B, T, vocabulary size), and the decoder's dictionary."""
         if self.position_encoder is None:
             return self.decoder(src_tokens, **more)
         with self.position_encoder.one_pass(src_tokens.size(1)):
@@ -93,7 +93,7 @@ class OdeLanguageModel(FairseqLanguageModel):
 
     @property
     def supported_targets(self) -> set[str]:
-        """What fairseq's task may ask for: the next token."""
+        """The targets that fairseq's task may ask for: the next token."""
         return {"future"}
 
 

@@ -7,25 +7,26 @@ equations 17 to 19::
     x2 = x1 + Attention(x1)            (decoder: then cross-attention, a whole step)
     y  = x2 + 1/2 FFN_b(x2)
 
-FFN_a and FFN_b have their own weights and half the Transformer's inner size, so that parameters match but for one
-norm and one bias a layer (3 C). Each sub-layer acts on LN(x), which the equations leave out.
+FFN_a and FFN_b have separate weights and half the Transformer's feed-forward dimension, so that the number of
+parameters is the same up to one norm and one bias per layer (3 C). Each sub-layer acts on LN(x), which the equations
+leave out.
 
-Where paper and released code disagree, or the paper is silent:
+Where the paper and the released code disagree, or the paper is silent:
 
-- Norms: the released architectures that were trained are pre-norm, with a third norm a layer; ours too.
+- Norms: the released architectures that were trained are pre-norm, with a third norm per layer; ours are too.
   ``--no-encoder-normalize-before --no-decoder-normalize-before`` gives post-norm.
 - Attention scores are scaled by head_dim**-0.5 (code), not d_model**-0.5 (paper, equation 9).
-- ``macaron_iwslt_de_en`` has an inner size of 2 C in all (code), not 4 C (paper).
-- The decoder's FFN_a takes the decoder's inner size; the released code takes the encoder's.
-- Theorem 1's third order is that of exact sub-flows. With Euler sub-steps, which the network takes, the scheme is
-  of second order like the Transformer's (``numerics/splitting.py``; measured in the tests).
+- In ``macaron_iwslt_de_en`` both FFNs together have a feed-forward dimension of 2 C (code), not 4 C (paper).
+- The decoder's FFN_a has the decoder's feed-forward dimension; the released code takes the encoder's.
+- The third order in theorem 1 is that of exact sub-flows. With Euler sub-steps, which the network takes, the local
+  error is of second order, like the Transformer's (``numerics/splitting.py``; measured in the tests).
 
-The ablations of Table 3, at the same number of parameters as Macaron but for norms and biases:
+The ablations of Table 3 have as many parameters as Macaron Net, up to norms and biases:
 
 - two attentions and one FFN: ``--splitting strang-swapped``, half attention - FFN - half attention. The paper gives
   no step sizes; halves keep the total time of attention at 1 and are absorbed by the output projection (footnote 2).
   The decoder's second attention is self-attention.
-- one FFN with two hidden layers of the same inner size, no residual between them: ``--splitting lie-trotter
+- one FFN with two hidden layers of the same dimension, without a residual between them: ``--splitting lie-trotter
   --ffn-hidden-layers 2``.
 """
 
@@ -39,7 +40,7 @@ from .transformer import SplittingName, SplitTransformerConfig, SplitTransformer
 
 @dataclass
 class MacaronConfig(SplitTransformerConfig):
-    """The options that all families have; the defaults are Macaron base. Inner sizes are those of each FFN."""
+    """The options that all families have. The defaults are Macaron base; feed-forward dimensions are per FFN."""
 
     encoder_ffn_embed_dim: int = 1024
     decoder_ffn_embed_dim: int = 1024
@@ -57,7 +58,7 @@ class MacaronModel(SplitTransformerModel):
     config_class = MacaronConfig
 
 
-# Inner sizes are those of each FFN. The released script of iwslt_de_en passes --dropout 0.3.
+# Feed-forward dimensions are those of each FFN. The released script of iwslt_de_en passes --dropout 0.3.
 ARCHITECTURES = {
     "macaron_tiny": size(128, 128, 4, layers=4, dropout=0.3),
     "macaron_iwslt_de_en": size(512, 512, 4, dropout=0.3),

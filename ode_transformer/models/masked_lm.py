@@ -1,30 +1,30 @@
-"""Encoders that read: masked language models of our layers, with fairseq's RoBERTa around them.
+"""Masked language models of our layers, inside fairseq's RoBERTa.
 
-fairseq's tasks ``masked_lm``, ``sentence_prediction`` and ``sentence_ranking`` train them, its heads classify with
-them, and a checkpoint of its RoBERTa has the same names: with ``--splitting lie-trotter --integrator euler`` and
-without a position encoder the model *is* RoBERTa. All options of splitting, integrator, coefficients, history and
-positions are there besides.
+fairseq's tasks ``masked_lm``, ``sentence_prediction`` and ``sentence_ranking`` train them, fairseq's classification
+heads work with them, and checkpoints of fairseq's RoBERTa have the same parameter names: with ``--splitting lie-trotter
+--integrator euler`` and without a position encoder the model *is* RoBERTa. All options of splitting, integrator,
+coefficients, history and positions can be used.
 
 ``macaron_bert_*`` is the BERT of Lu et al. 2019 (``models/macaron.py``; appendix B.2, Table 2): layers of half
-feed-forward, attention, half feed-forward with half the inner size, so that parameters match BERT's but for one norm
-and one bias per layer; and BERT's objective, in which a second sentence follows the first or does not
-(``--sentence-pairs``, ``next_sentence.py``). Where paper and released code differ, or the paper is silent:
+feed-forward, attention, half feed-forward with half the feed-forward dimension, so that the number of parameters is
+BERT's up to one norm and one bias per layer; and BERT's objective, in which a second sentence follows the first or does
+not (``--sentence-pairs``, ``next_sentence.py``). Where the paper and the released code differ, or the paper is silent:
 
-- Layers are pre-norm, positions sinusoids, embeddings scaled by sqrt(C), and there is one logit for "is next" with a
-  binary cross-entropy, as in the code.
-- Norms have weights and biases here; in the code only that of the head has.
+- As in the code, layers are pre-norm, positions are sinusoidal, embeddings are scaled by sqrt(C), and there is one
+  logit for "is next" with a binary cross-entropy.
+- All norms have weights and biases here; in the code only the head's norm has them.
 - Both feed-forwards have GELU; in the code the first has ReLU.
 - The embedding of the first sentence is learned; in the code its row is that of padding, and stays zero.
 - Weights start from N(0, 0.02^2), as in BERT and RoBERTa; in the code from Kaiming's distribution.
-- Classification heads are RoBERTa's, a layer with tanh and then the classes; the code's are one layer.
+- Classification heads are RoBERTa's, a layer with tanh followed by the classes; the code's are a single layer.
 
 ``floater_roberta_*`` is FLOATER on RoBERTa (Liu et al. 2020, section 4.2, appendix B.3): RoBERTa with the biases of a
-flow, which ``ode-transformer warm-start`` makes of a trained RoBERTa. Solver and gradients are those that the paper
-names for these tasks, midpoint steps and back-propagation (appendix B.1). The text that we have of the paper has lost
-the size of a step; here it is one token.
+flow, to which ``ode-transformer warm-start`` converts a trained RoBERTa. Solver and gradients are those that the paper
+names for these tasks, midpoint steps and back-propagation (appendix B.1). The step size is missing in the paper's text
+that we have; here it is one token.
 
-``ode_roberta_*`` are in no paper: a pre-norm RoBERTa whose layers are Heun steps of their increment, the RK2 of Li et
-al. 2022 (``models/ode.py``).
+``ode_roberta_*`` are in no paper: they are a pre-norm RoBERTa whose layers are Heun steps of their increment, the RK2
+of Li et al. 2022 (``models/ode.py``).
 """
 
 import argparse
@@ -50,7 +50,7 @@ ActivationName = ChoiceEnum(utils.get_available_activation_fns())
 
 @dataclass
 class MaskedLanguageModelConfig(SplitTransformerConfig):
-    """The options of an encoder alone and of its heads; the defaults are RoBERTa base."""
+    """The options of an encoder and its heads. The defaults are RoBERTa base."""
 
     activation_fn: ActivationName = "gelu"
     dropout: float = 0.1
@@ -63,29 +63,27 @@ class MaskedLanguageModelConfig(SplitTransformerConfig):
     layernorm_embedding: bool = True
     no_scale_embedding: bool = True
     max_positions: Optional[int] = option(
-        None, "most tokens of a sample, rows of the table of positions (default: the task's, or 512)"
+        None, "longest sample in tokens, and rows of the table of positions (default: the task's, or 512)"
     )
     sentence_pairs: bool = option(
         False,
-        "samples are pairs of sentences: an embedding of the first and of the second, told apart by the first "
-        "end-of-sentence symbol, and a logit for whether the second follows the first",
+        "samples are pairs of sentences, which end-of-sentence symbols separate: adds embeddings of the first and the "
+        "second sentence, and a logit for whether the second follows the first",
     )
-    untie_weights_roberta: bool = option(False, "symbols are predicted with another matrix than they are embedded by")
-    pooler_activation_fn: ActivationName = option("tanh", "activation of classification heads")
+    untie_weights_roberta: bool = option(False, "predict tokens with a separate matrix, not with the input embedding")
+    pooler_activation_fn: ActivationName = option("tanh", "activation function of classification heads")
     pooler_dropout: float = option(0.0, "dropout of classification heads")
-    spectral_norm_classification_head: bool = option(False, "normalise classification heads by their largest gain")
-    load_checkpoint_heads: bool = option(
-        False, "register the classification heads that a checkpoint has, and load them"
-    )
+    spectral_norm_classification_head: bool = option(False, "spectral normalization of classification heads")
+    load_checkpoint_heads: bool = option(False, "register the classification heads of a checkpoint, and load them")
 
 
 class SentenceEncoder(RobertaEncoder):
-    """RoBERTa's encoder and its head for masked symbols, with our layers.
+    """RoBERTa's encoder and its head for masked tokens, with our layers.
 
     Args:
-        cfg: what the layers are built from.
+        cfg: the configuration that the layers are built from.
         args: the flat options, which RoBERTa's own parts read.
-        dictionary: the symbols.
+        dictionary: fairseq's dictionary.
     """
 
     def __init__(self, cfg: TransformerConfig, args: argparse.Namespace, dictionary: Any):
@@ -97,17 +95,17 @@ class SentenceEncoder(RobertaEncoder):
             self.next_sentence = nn.Linear(cfg.encoder.embed_dim, 1)
 
     def build_encoder(self, args: argparse.Namespace, dictionary: Any, embed_tokens: nn.Embedding) -> Encoder:
-        self.cfg.encoder.layers = args.encoder_layers  # fewer where --encoder-layers-to-keep names them
+        self.cfg.encoder.layers = args.encoder_layers  # fewer with --encoder-layers-to-keep
         return Encoder(self.cfg, dictionary, embed_tokens)
 
     def extract_features(
         self, src_tokens: Tensor, return_all_hiddens: bool = False, **unused: Any
     ) -> tuple[Tensor, dict[str, Any]]:
-        """(B, T) tokens -> states (B, T, C), and what else there is: of pairs the logit ``next_sentence``, (B,)."""
+        """Tokens (B, T) -> states (B, T, C), and a dictionary with, for pairs, the logit ``next_sentence`` (B,)."""
         embeddings = None
         if self.segments is not None:
             ends = src_tokens.eq(self.dictionary.eos())
-            second = (ends.cumsum(1) - ends.long()).clamp(max=1)  # behind the first end
+            second = (ends.cumsum(1) - ends.long()).clamp(max=1)  # after the first end of a sentence
             embeddings = self.sentence_encoder.embed_tokens(src_tokens) + self.segments(second)
         x, more = super().extract_features(src_tokens, return_all_hiddens, token_embeddings=embeddings)
         if self.next_sentence is not None:
@@ -116,7 +114,7 @@ class SentenceEncoder(RobertaEncoder):
 
 
 def _draw(module: nn.Module) -> None:
-    # BERT's, as RoBERTa has it.
+    # BERT's initialization, as in RoBERTa.
     if isinstance(module, (nn.Linear, nn.Embedding)):
         nn.init.normal_(module.weight, std=0.02)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -132,7 +130,7 @@ class MaskedLanguageModel(RobertaModel):
     config_class = MaskedLanguageModelConfig
 
     def __init__(self, cfg: TransformerConfig, args: argparse.Namespace, encoder: SentenceEncoder):
-        super(RobertaModel, self).__init__(encoder)  # RobertaModel's draws weights in a way that needs their memory
+        super(RobertaModel, self).__init__(encoder)  # RobertaModel's would draw the weights in its own way
         self.cfg, self.args = cfg, args
         self.classification_heads = nn.ModuleDict()
         self.apply(_draw)
@@ -147,11 +145,11 @@ class MaskedLanguageModel(RobertaModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "MaskedLanguageModel":
-        """Build the model; its samples may be as long as the task's, unless ``max_positions`` says otherwise.
+        """Build the model, for samples as long as the task's unless ``max_positions`` is given.
 
         Raises:
-            ValueError: for an option that is unknown, missing or out of its set, does not go with another, or is a
-                decoder's.
+            ValueError: an option is unknown or missing, its value is invalid, it cannot be combined with another, or it
+                is an option of decoders.
         """
         args = argparse.Namespace(**{f.name: f.default for f in fields(cls.config_class)} | plain(cfg))
         if args.max_positions is None:
@@ -165,7 +163,7 @@ class MaskedLanguageModel(RobertaModel):
         return cls(cfg, args, SentenceEncoder(cfg, args, task.source_dictionary))
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
-        """As of RoBERTa: names of old checkpoints, and classification heads.
+        """As in RoBERTa: bring the names of old checkpoints up to date, and handle classification heads.
 
         Raises:
             ValueError: the table of positions is for another number of tokens.
@@ -176,8 +174,8 @@ class MaskedLanguageModel(RobertaModel):
         if own is not None and key in state_dict and len(state_dict[key]) != len(own):
             special = len(own) - self.args.max_positions
             raise OdeTransformerError(
-                f"--max-positions {self.args.max_positions}: must be {len(state_dict[key]) - special}, as many as the "
-                "checkpoint has positions"
+                f"--max-positions {self.args.max_positions}: must be {len(state_dict[key]) - special}, the number of "
+                "positions in the checkpoint"
             )
 
 
@@ -216,7 +214,7 @@ SYSTEMS = {
 
 
 def _row(system: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    if system.get("splitting") == "strang":  # two feed-forwards, of half the inner size
+    if system.get("splitting") == "strang":  # two feed-forwards, each of half the dimension
         fields = fields | {"encoder_ffn_embed_dim": fields["encoder_ffn_embed_dim"] // 2}
     return fields | system
 

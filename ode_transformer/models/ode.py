@@ -13,37 +13,39 @@ f(y) = layer(y) - y, the increment of a pre-norm layer of attention and feed-for
     DLCL               y' = y_0 + sum_l W_l f_l(y_l)
     PolyNet            y' = y + f(y) + f(f(y))
 
-The decoder takes Euler steps (``--decoder-integrator`` changes that). All systems, the residual one among them, have
-relative positions of keys (m = 8) and the learnable dense history of encoder and decoder layers (appendix B); where the
-scheme itself goes over encoder layers (leapfrog, multistep, DLCL), that of the decoder alone.
+The decoder takes Euler steps (``--decoder-integrator`` changes that). All systems, the residual baseline included, have
+relative positions of keys (m = 8) and the learnable dense history of encoder and decoder layers (appendix B). Where the
+scheme itself combines earlier encoder layers (leapfrog, multistep, DLCL), only the decoder has that history.
 
-Where paper and released code disagree:
+Where the paper and the released code disagree:
 
-- F. The released code puts the layer with its residual, F(y) = y + f(y), in place of f, in stages and in the sum: the
-  learnable block is y' = (3 - g) y + f(y) + (1 - g) f(2y + f(y)). The published numbers very likely come from that.
-  Ours is the paper's; ``--ode-residual released`` is the other. It grows 2.5 to 3 times a layer, and needs the history.
-  A layer of one unweighed stage is a layer in both.
-- The gate is one for all layers (code); ``--gate-sharing per-layer`` gives each its own.
-- Scalars are one a stage (paper, released code), starting at 1; a snapshot of the code had one a channel.
-- Kutta's third-order method is Kutta's; the code's has another third stage and is of order 2.
-- Multistep: k learned, one a layer, starting at 1; the code has k and 1 - k exchanged, a k a channel, and replaces the
-  identity by its norm. It acts on layers, the code's on sub-layers.
-- PolyNet acts on layers; the code's on sub-layers: ``--ode-function substeps``.
+- F. The released code has the layer with its residual, F(y) = y + f(y), in place of f, in the stages and in the sum:
+  the learnable block is y' = (3 - g) y + f(y) + (1 - g) f(2y + f(y)). The published numbers very likely come from that
+  form. Ours is the paper's; ``--ode-residual released`` selects the other. It multiplies the state by 2.5 to 3 per
+  layer, and needs the history. A layer of one unweighed stage is the same in both.
+- All layers share one gate (code); ``--gate-sharing per-layer`` gives each layer its own.
+- There is one scalar per stage (paper, released code), starting at 1; a snapshot of the code had one per channel.
+- ``kutta3`` is Kutta's third-order method; the code has another third stage and reaches order 2.
+- Multistep: one k per layer is learned, starting at 1; the code has k and 1 - k exchanged, one k per channel, and
+  replaces the identity by its norm. Ours acts on layers, the code's on sub-layers.
+- PolyNet acts on layers; the code's acts on sub-layers, as with ``--ode-function substeps``.
 - DLCL: the code has no W_l f_l(y_l) but the history of layer outputs, which all systems have anyway. ``ode_dlcl`` is
-  the paper's line, without that history: multistep schemes are histories themselves, and have no other in the encoder.
-- Leapfrog is in no released code.
+  the paper's equation without that history: a multistep scheme is a history itself, and excludes any other in the
+  encoder.
+- Leapfrog is not in the released code.
 - With the paper's f, weight sharing (Table 10: the layer applied twice) *is* RK2 with gamma = 1; the paper has 28.51
-  for the one and 28.77 for the other. Both names stand for one network here.
+  for the former and 28.77 for the latter. Both names stand for the same network here.
 
-``rk2_second_order`` is in no paper: RK2 with a gate that cannot become Euler's step, as that of equation 26 does in
-training; ``numerics/coefficients.py``, ``SecondOrderGate``, has its equations and the reason.
+``rk2_second_order`` is in no paper: it is RK2 with a gate that keeps the order, where that of equation 26 becomes Euler's
+step in training; ``SecondOrderGate`` in ``numerics/coefficients.py`` has its equations and the reason.
 
-``macaron_rk2`` is no released system: Macaron Net (``models/macaron.py``) with Heun's method for each sub-flow of its
-encoder, Heun(FFN_a, 1/2), Heun(attention, 1), Heun(FFN_b, 1/2), each flow Sub(LN(.)). Its local error is of third
-order where Euler sub-steps leave Macaron's at second. Sizes are Macaron's: an FFN has half the inner size, and there is
-neither history nor relative positions, so that the integrator is its one difference.
+``macaron_rk2`` is not a released system. It is Macaron Net (``models/macaron.py``) with Heun's method for each sub-flow
+of its encoder, Heun(FFN_a, 1/2), Heun(attention, 1), Heun(FFN_b, 1/2), where each flow is Sub(LN(.)). Its local error
+is of third order, while Euler sub-steps leave that of Macaron Net at second. Its sizes are those of Macaron Net, with
+half the feed-forward dimension per FFN, and it has neither a history nor relative positions: the integrator is the only
+difference.
 
-``pcformer`` is of the same authors' next paper; ``models/pcformer.py`` has its equations.
+``pcformer`` is from the same authors' next paper; ``models/pcformer.py`` has its equations.
 """
 
 from collections.abc import Collection
@@ -59,7 +61,7 @@ from .transformer import HistoryName, RelativePositionsName, SplitTransformerCon
 
 @dataclass
 class OdeConfig(SplitTransformerConfig):
-    """The options that all families have; the defaults are ``ode_residual``, the baseline of the paper's tables."""
+    """The options that all families have. The defaults are those of ``ode_residual``, the baseline in the paper."""
 
     encoder_normalize_before: bool = True
     decoder_normalize_before: bool = True
@@ -81,7 +83,7 @@ def _multistep(integrator: str) -> dict:
     return {"integrator": integrator, "encoder_history": "none"}
 
 
-# A row of Tables 1, 2, 3, 7 and 10 each, and its size; and what is beyond that paper.
+# The rows of Tables 1, 2, 3, 7 and 10, and systems beyond that paper.
 SYSTEMS = {
     "ode_residual": {},
     "rk2": {"integrator": "heun"},
@@ -119,7 +121,7 @@ def _size(embed_dim: int, heads: int, encoder_layers: int, dropout: float = 0.1)
 
 
 class Size(NamedTuple):
-    """The suffix of an architecture's name: the fields that it stands for, and the systems that come in it."""
+    """A suffix of architecture names: the fields that it stands for, and the systems that come in this size."""
 
     fields: dict[str, Any]
     systems: Collection[str] = SYSTEMS
@@ -129,8 +131,8 @@ _TABLE_1 = ("ode_residual", "rk2", "rk2_learnable", "rk4")
 _TABLE_7 = ("ode_leapfrog", "ode_multistep", "ode_dlcl", "ode_polynet")
 _TABLE_10 = ("rk2_unit", "rk2_scalars", "rk2_two_sigmoids", "rk2_two_tanh")
 
-# A new system comes in the first two sizes. The others name what a table of the paper or the benchmark has in them; any
-# other system has them by flags (--encoder-layers, --encoder-embed-dim and so on).
+# A new system comes in the first two sizes. The other sizes list the systems that a table of the paper, or the
+# benchmark, has in them; any other system gets them by flags (--encoder-layers, --encoder-embed-dim and so on).
 SIZES = {
     "": Size(_size(512, 8, 6)),
     "_tiny": Size(size(128, 256, 4, 4, dropout=0.3)),
@@ -143,7 +145,7 @@ SIZES = {
 
 
 def _row(system: dict, fields: dict) -> dict:
-    if get_splitting(system.get("splitting", "lie-trotter")).flows.count("G") == 2:  # of half the inner size
+    if get_splitting(system.get("splitting", "lie-trotter")).flows.count("G") == 2:  # half the dimension each
         fields = fields | {"encoder_ffn_embed_dim": fields["encoder_ffn_embed_dim"] // 2}
     return fields | system
 
@@ -176,10 +178,10 @@ class ReleasedOdeModel(OdeModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> OdeModel:
-        """As of ``SplitTransformerModel``.
+        """As in ``SplitTransformerModel``.
 
         Raises:
-            ValueError: for options that the released code could not train with in its working state.
+            ValueError: for options that the released code, once it runs, cannot train with.
         """
         values = plain(cfg)
         for name in ("integrator", "coefficients", "ode_residual", "relative_positions", "encoder_history"):
@@ -209,7 +211,8 @@ class ReleasedOdeModel(OdeModel):
         return OdeModel.build_model(OdeConfig(**values), task)
 
 
-# The released code's names, so that its checkpoints load wherever fairseq loads one. What they stored decides.
+# The released code's names, so that its checkpoints load wherever fairseq loads one. The options stored in a checkpoint
+# override these.
 _IWSLT = _size(512, 4, 6, dropout=0.3) | {"encoder_ffn_embed_dim": 1024}
 RELEASED = {
     "ode_transformer_t2t_iwslt_de_en": _IWSLT,

@@ -1,8 +1,8 @@
 """PCformer: a Runge-Kutta predictor with learned weights of its stages, and a corrector over all layers before.
 
 Li et al. 2024, "Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning"
-(NeurIPS 2024, arXiv 2411.03042), by the authors of the ODE Transformer. We had the released code rather than the text.
-With f(y) = layer(y) - y, encoder layer l + 1 reads x_l, of which x_0 = z_0 is the embedding, and computes::
+(NeurIPS 2024, arXiv 2411.03042), by the authors of the ODE Transformer. We had the released code but not the text of
+the paper. With f(y) = layer(y) - y, encoder layer l + 1 reads x_l, where x_0 = z_0 is the embedding, and computes::
 
     P       = x_l + sum_j a (1 - a)^(n - j) F_j        F_j the stages of a Runge-Kutta step from x_l
     z'      = LN'_l(P)
@@ -10,24 +10,25 @@ With f(y) = layer(y) - y, encoder layer l + 1 reads x_l, of which x_0 = z_0 is t
     z_{l+1} = LN_l(c + f(c))
     x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
 
-In the parts of this package: any Runge-Kutta ``--integrator`` is the predictor, ``--coefficients ema`` (one number for
-the stack; with ``--gate-sharing per-layer`` one per layer; ``ema-channels`` one per channel) weighs its stages, and
-``--encoder-history corrector`` is the corrector. ``--rk-norm`` adds norms, shared by the layers: the predictor is then
-N_0(x_l) + sum_j a (1 - a)^(n - j) N_j(F_j), and all stages but the first start from N_0(x_l). The decoder takes Euler
-steps and has the learnable dense history, and no relative positions, which the encoder has.
+In terms of this package's options, the predictor is any Runge-Kutta ``--integrator``, its stages are weighed by
+``--coefficients ema`` (one number for the stack; with ``--gate-sharing per-layer`` one per layer; ``ema-channels`` has
+one per channel), and the corrector is ``--encoder-history corrector``. ``--rk-norm`` adds norms, which the layers
+share: the predictor is then N_0(x_l) + sum_j a (1 - a)^(n - j) N_j(F_j), and all stages but the first start from
+N_0(x_l). The decoder takes Euler steps and has the learnable dense history. Relative positions are in the encoder only.
 
 Where the released code differs:
 
 - F in the stages is the layer with its residual: ``--ode-residual released``. The corrector is the same in both forms.
-- RK2 with a = 1/2 has the weights (1/4, 1/2), which do not sum to 1: so it is in both forms, for a is learned.
-- It does not run: ``weight_c`` is commented out and yet read, and the default of one stage raises an error.
-- Gates (``enc_learnable_type gated``) weigh two stages; with four the code falls back to the classical weights. With
-  three it has one number a for the stack, whatever the options of weights say; gates do not read ``alpha_type`` and
-  ``layer_wise``. Here such a checkpoint loads as what it is.
-- Its third-order method is Kutta's; with norms it takes the normalised first stage into the third: refused here.
-- Post-norm throws the correction away: refused here. Its drop path, whose probability is 0, is not here.
+- It does not run: ``weight_c`` is commented out but read, and the default of one stage raises an error.
+- Gates (``enc_learnable_type gated``) weigh two stages; with four stages the code falls back to the classical weights.
+  With three it has one number a for the stack, whatever the options about weights are; gates ignore ``alpha_type`` and
+  ``layer_wise``. Here such a checkpoint is loaded as what the code computes.
+- Its third-order method is Kutta's; with norms it uses the normalized first stage in the third, which is refused here.
+- Post-norm discards the correction, which is refused here. Its drop path, whose probability is 0, is not here.
 
-The released names load checkpoints of the released layout; the options that these store decide.
+With a = 1/2, RK2 has the weights (1/4, 1/2), which do not sum to 1, in the released code and here; a is learned.
+
+The released names load checkpoints with the released layout, by the options that these store.
 """
 
 from dataclasses import dataclass
@@ -46,14 +47,14 @@ class ReleasedPCformerConfig(OdeConfig):
 
     enc_calculate_num: int = option(2, "released code: stages of the predictor, 2, 3 or 4")
     enc_learnable_type: str = option("ema", "released code: ema, gated, or RK, the classical weights")
-    alpha_type: str = option("scalar", "released code: scalar, or vector, one per channel")
-    layer_wise: bool = option(False, "released code: whether each layer has an alpha of its own")
+    alpha_type: str = option("scalar", "released code: scalar, or vector (one number per channel)")
+    layer_wise: bool = option(False, "released code: whether each layer has its own alpha")
     encoder_history_type: str = option(
-        "rk_predicotor_multistep_corrector", "released code: the corrector, by that name"
+        "rk_predicotor_multistep_corrector", "released code: the corrector, under that name"
     )
     decoder_history_type: Optional[str] = option("learnable_dense", "released code: --decoder-history")
     max_relative_length: int = option(-1, "released code: --max-relative-length, below 1 without relative positions")
-    k_only: bool = option(False, "released code: relative positions of keys alone")
+    k_only: bool = option(False, "released code: relative positions of keys only")
 
 
 _PREDICTORS = {2: "heun", 3: "kutta3", 4: "rk4"}
@@ -63,7 +64,7 @@ _CORRECTOR = "rk_predicotor_multistep_corrector"
 
 
 def _weights(stages: int, kind: str, alpha: str, layer_wise: bool) -> tuple[str, str]:
-    """``--coefficients`` and ``--gate-sharing`` of what the released code computes; it does not read every option."""
+    """``--coefficients`` and ``--gate-sharing`` for what the released code computes; it ignores some options."""
     if stages == 3:
         return "ema", "shared"
     if kind == "ema":
@@ -79,11 +80,11 @@ class ReleasedPCformerModel(OdeModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> OdeModel:
-        """As of ``SplitTransformerModel``.
+        """As in ``SplitTransformerModel``.
 
         Raises:
-            ValueError: for options that the released code could not train with once it was repaired, or that have no
-                counterpart here.
+            ValueError: the released code, once repaired, cannot train with the options, or they have no counterpart
+                here.
         """
         values = plain(cfg)
         for name in ("integrator", "coefficients", "ode_residual", "relative_positions", "encoder_history"):
@@ -108,8 +109,8 @@ class ReleasedPCformerModel(OdeModel):
         coefficients, sharing = _weights(stages, kind, alpha, layer_wise)
         if (coefficients, sharing) == ("ema-channels", "per-layer"):
             raise ValueError(
-                "alpha_type 'vector': must be scalar with layer_wise, with which the released code takes the number of "
-                "channel l for all channels of layer l"
+                "alpha_type 'vector': must be scalar with layer_wise, because there the released code uses the number "
+                "of channel l for all channels of layer l"
             )
         if (history := values.pop("encoder_history_type")) != _CORRECTOR:
             raise ValueError(f"encoder_history_type {history!r}: must be {_CORRECTOR!r} in a released PCformer")

@@ -1,7 +1,7 @@
-"""The encoder-decoder that all families build on: fairseq's Transformer around our layers.
+"""The encoder-decoder that all families build on: fairseq's Transformer with our layers.
 
-A family is a configuration with defaults of its own and a table of named architectures. Macaron Net and the ODE
-Transformer share every option below; TransEvolve has blocks of another kind, and options of its own.
+A family is a configuration with its own defaults and a table of named architectures. Macaron Net, the ODE Transformer
+and FLOATER share every option below; TransEvolve has blocks of another kind, and its own options.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from ..numerics.flow import FLOW_GRADIENTS, FLOW_METHODS
 from ..numerics.integrators import INTEGRATORS
 from ..numerics.splitting import SPLITTINGS
 
-# Enumerations of the names that an option may have, for fields of configurations.
+# Enumerations of the values that an option can have, for the fields of configurations.
 SplittingName = ChoiceEnum(SPLITTINGS.choices())
 IntegratorName = ChoiceEnum(INTEGRATORS.choices())
 CoefficientsName = ChoiceEnum(COEFFICIENTS.choices())
@@ -43,7 +43,7 @@ FlowGradientName = ChoiceEnum(list(FLOW_GRADIENTS))
 
 
 def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more: Any) -> dict[str, Any]:
-    """A row of a table of architectures: as many layers in encoder and decoder, whose widths follow the encoder's."""
+    """A row of a table of architectures. The decoder has the encoder's number of layers and its widths."""
     return {
         "encoder_embed_dim": embed_dim,
         "encoder_ffn_embed_dim": ffn_embed_dim,
@@ -61,92 +61,97 @@ class SplitTransformerConfig(FlatTransformerConfig):
 
     splitting: SplittingName = option(
         "lie-trotter",
-        "how attention and feed-forward take turns: lie-trotter (the Transformer), strang (Macaron), "
-        "strang-swapped (half attention, FFN, half attention), parallel (both from one state)",
+        "how attention and feed-forward take turns: lie-trotter (the Transformer), strang (Macaron Net), "
+        "strang-swapped (half attention, FFN, half attention), parallel (both read the same state)",
     )
-    ffn_hidden_layers: int = option(1, "hidden layers of an FFN, without residual between them: 1 or 2")
+    ffn_hidden_layers: int = option(1, "hidden layers of an FFN, without a residual between them: 1 or 2")
     integrator: IntegratorName = option(
         "euler",
-        "how an encoder layer steps: Runge-Kutta (heun is the paper's RK2), polynet, a multistep scheme, or with "
-        "momentum (nesterov, triple; as published with --ode-function substeps)",
+        "the step of an encoder layer: a Runge-Kutta method (heun is the paper's RK2), polynet, a multistep scheme, or "
+        "a method with momentum (nesterov, triple; published with --ode-function substeps)",
     )
-    decoder_integrator: IntegratorName = option("euler", "how a decoder layer steps")
+    decoder_integrator: IntegratorName = option("euler", "the step of a decoder layer")
     coefficients: CoefficientsName = option(
         "fixed",
-        "how stages are weighed: fixed (by the method), ones, scalars (learned), sigmoid (g and 1 - g), two-sigmoids, "
-        "two-tanh, second-order (a gate among the methods of order 2), ema (a (1 - a)^(n - i), one learned a), "
-        "ema-channels (one per channel)",
+        "the weights of the stages: fixed (the method's), ones, scalars (learned), sigmoid (gates g and 1 - g), "
+        "two-sigmoids, two-tanh, second-order (a gate among the methods of order 2), ema (a (1 - a)^(n - i) with one "
+        "learned a), ema-channels (with one a per channel)",
     )
-    gate_sharing: GateSharingName = option("shared", "learned coefficients: one set, or one a layer")
+    gate_sharing: GateSharingName = option("shared", "learned coefficients: shared by all layers, or per-layer")
     ode_function: OdeFunctionName = option(
         "both",
-        "what is integrated: both (the whole layer's increment), san or ffn (those sub-layers alone, the others take "
-        "Euler steps), substeps (each sub-layer by itself)",
+        "what is integrated: both (the increment of the whole layer), san (attention) or ffn (feed-forward) by itself, "
+        "with Euler steps for the other, or substeps (each sub-layer by itself)",
     )
     ode_residual: OdeResidualName = option(
         "paper",
-        "F is the increment of what is integrated (paper), or that with its residual (released; without a history it "
-        "grows 2.5 to 3 times a layer). For euler they are one",
+        "F is the increment of what is integrated (paper), or the increment with its residual (released; without a "
+        "history the state grows 2.5 to 3 times per layer). For euler both are the same",
     )
     relative_positions: RelativePositionsName = option(
         "none", "relative positions in self-attention: none, keys, or keys-values"
     )
     decoder_relative_positions: DecoderRelativePositionsName = option(
-        "same", "relative positions in the decoder's self-attention; same: those of --relative-positions"
+        "same", "relative positions in the decoder's self-attention (same: those of --relative-positions)"
     )
-    max_relative_length: int = option(8, "of --relative-positions: distance from which on all are one")
+    max_relative_length: int = option(8, "largest distance that --relative-positions tells apart")
     encoder_history: HistoryName = option(
         "none",
-        "how encoder layers read those before them: residual, dense or learnable_dense (normalised), denseformer "
-        "(learned weights that start as the Transformer), attention (softmax over layers), corrector (PCformer's: each "
-        "layer is evaluated once more, from a mixture of its step and those before)",
+        "how encoder layers read the outputs of all earlier layers: residual, dense or learnable_dense (normalized), "
+        "denseformer (learned weights that start as the Transformer), attention (softmax over layers), corrector "
+        "(PCformer's: each layer is evaluated once more, at a mixture of its step and all earlier states)",
     )
-    decoder_history: HistoryName = option("none", "how decoder layers read those before them")
+    decoder_history: HistoryName = option("none", "how decoder layers read the outputs of all earlier layers")
     word_dropout: float = option(
-        0.0, "probability of dropping a word's whole embedding, source and target, in training"
+        0.0, "probability of dropping the whole embedding of a token, in source and target, in training"
     )
     rk_norm: bool = option(
-        False, "normalise the stages of Runge-Kutta steps where they are added, and the state that they are added to"
+        False, "normalize the stages of Runge-Kutta steps before they are added, and the state that they are added to"
     )
     velocity_embedding: bool = option(
-        False, "with momentum: the velocity starts as an embedding of its own; else at rest"
+        False, "with momentum: start the velocity as a second embedding of the tokens, not at rest"
     )
     position_encoder: PositionEncoderName = option(
         "none",
-        "what tells the blocks about positions: none, sinusoidal or learned (added to their inputs), floater (a flow "
-        "of biases of queries, keys and values), rnn-scalar-1 to rnn-vector-2 (a recurrent network in its place)",
+        "how every block reads positions: none, sinusoidal or learned (added to its input), floater (biases of "
+        "queries, keys and values that follow a flow), rnn-scalar-1 to rnn-vector-2 (a recurrent network in its place)",
     )
-    position_blocks: PositionBlocksName = option("all", "which blocks --position-encoder tells")
+    position_blocks: PositionBlocksName = option(
+        "all", "blocks that have --position-encoder: all, or only the input block"
+    )
     flow_sharing: FlowSharingName = option(
-        "all", "one flow for all biases, or three, for encoder, decoder and cross-attention's source (stack, released)"
+        "all",
+        "one flow for all biases (all), or three, for encoder, decoder and the source of cross-attention (stack, as in "
+        "the released code)",
     )
     flow_method: FlowMethodName = option("rk4", "solver of the flow")
-    flow_step: float = option(4.0, "tokens that a step of the flow's solver spans (released: 0.2)")
+    flow_step: float = option(4.0, "tokens that one step of the flow's solver spans (released code: 0.2)")
     flow_horizon: int = option(
         0,
-        "position up to which the flow is integrated; beyond it biases go on along their tangents, where integration "
-        "would let them grow exponentially (0: the larger of --max-source-positions and --max-target-positions)",
+        "position up to which the flow is integrated; beyond it biases continue along their tangents, as they would "
+        "otherwise grow exponentially (0: the larger of --max-source-positions and --max-target-positions)",
     )
     flow_gradient: FlowGradientName = option(
-        "direct", "gradients through the flow's solver: direct back-propagation, or adjoint (less memory, more time)"
+        "direct", "flow's gradients: direct (back-propagation through the solver), or adjoint (saves memory, slower)"
     )
     flow_update_interval: int = option(
         1,
-        "updates from one solution of the flow, and gradient of its dynamics, to the next; with --optimizer flow_adam, "
-        "for others move the flow by their momentum in between",
+        "updates from one solution of the flow, and gradient of its dynamics, to the next; use --optimizer flow_adam, "
+        "because the momentum of other optimizers moves the flow in between",
     )
     freeze: Optional[str] = option(
         None,
-        "regular expression: parameters in whose names it is found are not trained. '^position_encoder' freezes the "
+        "regular expression; parameters whose names contain a match are not trained. '^position_encoder' freezes the "
         "flow, '^(?!position_encoder)' everything else",
     )
 
 
 def nested(cfg: Any, config_class: type) -> TransformerConfig:
-    """What fairseq's Transformer is built from: of the flat configuration, or of what fairseq or hydra made of it.
+    """The nested configuration that fairseq's Transformer is built from, made of the flat one or of fairseq's or
+    hydra's version of it.
 
     Raises:
-        ValueError: for a field that is unknown, missing or out of its set, or does not go with another.
+        ValueError: a field is unknown or missing, its value is invalid, or it cannot be combined with another.
     """
     cfg = to_transformer_config(cfg, config_class)
     if str(cfg.position_encoder) == "learned":
@@ -156,36 +161,36 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
 
 
 def freeze(model: nn.Module, pattern: Optional[str]) -> None:
-    """Have no gradients for the parameters of a model in whose names a regular expression is found.
+    """Turn off gradients for the parameters whose names contain a match of a regular expression.
 
     Raises:
-        OdeTransformerError: it is no regular expression, or is found in no name.
+        OdeTransformerError: the pattern is not a regular expression, or matches no name.
     """
     if pattern is None:
         return
     try:
         found = [p for name, p in model.named_parameters() if re.search(pattern, name)]
     except re.error as error:
-        raise OdeTransformerError(f"--freeze {pattern!r}: is no regular expression: {error}") from error
+        raise OdeTransformerError(f"--freeze {pattern!r}: must be a regular expression: {error}") from error
     if not found:
         names = [name for name, _ in model.named_parameters()]
         raise OdeTransformerError(
-            f"--freeze {pattern!r}: is found in the name of no parameter, such as {names[0]} or {names[-1]}"
+            f"--freeze {pattern!r}: must match the name of a parameter, such as {names[0]} or {names[-1]}"
         )
     for p in found:
         p.requires_grad_(False)
 
 
 class WordDropoutEmbedding(nn.Embedding):
-    """An embedding that leaves each word out, as a vector of zeros, with probability p in training.
+    """An embedding that replaces each token by a vector of zeros with probability p in training.
 
-    The released code's ``word_dropout`` is the probability of keeping it.
+    The released code's ``word_dropout`` is the probability of keeping a token.
     """
 
     p = 0.0
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(B, T) -> (B, T, C)."""
+        """Tokens (B, T) -> embeddings (B, T, C)."""
         x = super().forward(tokens)
         if self.training and self.p > 0:
             x = x * (x.new_empty(tokens.shape).uniform_() >= self.p).unsqueeze(-1)
@@ -193,7 +198,7 @@ class WordDropoutEmbedding(nn.Embedding):
 
 
 class SplitTransformerModel(TransformerModelBase):
-    """A Transformer of our layers; a family registers a subclass with its configuration."""
+    """A Transformer with our layers; a family registers a subclass with its configuration."""
 
     config_class: type = SplitTransformerConfig
 
@@ -205,14 +210,24 @@ class SplitTransformerModel(TransformerModelBase):
         freeze(self, self.cfg.freeze)
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **more: Any) -> Any:
-        """As of fairseq's Transformer: (B, S), (B,) and (B, T) -> (B, T, symbols), and what else there is."""
+        """As in fairseq's Transformer.
+
+        Args:
+            src_tokens: (B, S).
+            src_lengths: (B,).
+            prev_output_tokens: (B, T).
+            more: further arguments of fairseq's Transformer.
+
+        Returns:
+            Scores (B, T, vocabulary size), and the decoder's dictionary.
+        """
         if self.position_encoder is None:
             return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
         with self.position_encoder.one_pass(max(src_tokens.size(1), prev_output_tokens.size(1))):
             return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
 
     def set_beam_size(self, beam_size: int) -> None:
-        """How many hypotheses a sentence has; fairseq's generator says so where there are several."""
+        """Set the number of hypotheses per sentence; fairseq's generator calls this if there are several."""
         self.decoder.set_beam_size(beam_size)
 
     @classmethod
@@ -222,10 +237,10 @@ class SplitTransformerModel(TransformerModelBase):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SplitTransformerModel":
-        """Build the model from the family's flat configuration (or what fairseq or hydra made of it).
+        """Build the model from the family's flat configuration, or from fairseq's or hydra's version of it.
 
         Raises:
-            ValueError: for a field that is unknown, missing or out of its set, or does not go with another.
+            ValueError: a field is unknown or missing, its value is invalid, or it cannot be combined with another.
         """
         return super().build_model(nested(cfg, cls.config_class), task)
 

@@ -1,1 +1,1 @@
-"""What a layer is made of. Shapes: T time, B batch, C channels; states are (T, B, C), as fairseq has them."""
+"""The parts of encoders and decoders. Shapes: T positions, B sentences, C width; states are (T, B, C) as in fairseq."""

@@ -1,4 +1,4 @@
-"""Attention for layers that are evaluated more than once, with relative positions, or with biases of positions."""
+"""Attention for layers that are evaluated more than once, with relative positions, or with biases by position."""
 
 from functools import lru_cache
 from typing import Any, Optional
@@ -15,13 +15,13 @@ RELATIVE_POSITIONS = ("none", "keys", "keys-values")
 
 
 class StagedAttention(MultiheadAttention):
-    """fairseq's attention, with one cache of step-by-step decoding per stage, and one of the source per sentence.
+    """fairseq's attention, with one cache of incremental decoding per stage, and one cache of the source per sentence.
 
-    A Runge-Kutta layer attends several times per step, to states of its own each time. fairseq keeps one cache per
-    module, and would append the stages to each other; here a call names the stage that it belongs to.
+    A Runge-Kutta layer attends several times per step, each time to the states of that stage. fairseq keeps one cache
+    per module and would append the stages to each other; here each call names its stage.
 
-    A beam search repeats a sentence's source for each of its hypotheses. Told their number (``set_beam_size``),
-    cross-attention keeps keys and values of the sentences, and takes the hypotheses for so many queries of theirs.
+    A beam search repeats the source of a sentence for each of its hypotheses. Given their number (``set_beam_size``),
+    cross-attention keeps keys and values once per sentence, and treats the hypotheses as queries of their sentence.
     """
 
     def _get_input_buffer(self, incremental_state: Optional[dict], stage: int = 0) -> dict:
@@ -44,22 +44,23 @@ class StagedAttention(MultiheadAttention):
         biases: Optional[Biases] = None,
         stage: int = 0,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """Attend; as fairseq's attention does: to the bit in evaluation in single precision, of a beam to rounding.
+        """Attend as fairseq's attention does: bitwise equal in evaluation in single precision; in beam search, equal
+        up to rounding.
 
         Args:
             query: (T, B, C).
-            key, value: (S, B, C); one and the same with ``static_kv``.
+            key, value: (S, B, C); the same tensor with ``static_kv``.
             key_padding_mask: (B, S), true where a key is padding.
-            incremental_state: the cache of step-by-step decoding.
+            incremental_state: the cache of incremental decoding.
             need_weights: return the weights, averaged over heads.
-            static_kv: keys and values are the same in every step.
+            static_kv: keys and values are the same in every decoding step.
             attn_mask: (T, S), minus infinity where attention is forbidden.
-            need_head_weights: return them for every head.
+            need_head_weights: return the weights of each head.
             biases: what positions add to queries, keys and values.
-            stage: which evaluation of the step this is, from 0; each has a cache of its own.
+            stage: the evaluation within the step, from 0; each stage has its own cache.
 
         Returns:
-            (T, B, C); the weights (B, T, S), or (H, B, T, S) for every head, or None.
+            The output (T, B, C); the weights (B, T, S), or (H, B, T, S) for separate heads, or None.
         """
         if self.use_xformers and incremental_state is None and not static_kv:
             return super().forward(
@@ -80,7 +81,7 @@ class StagedAttention(MultiheadAttention):
             k, v, key_padding_mask = source["prev_key"], source["prev_value"], source["prev_key_padding_mask"]
         else:
             hypotheses = 1
-            # One at a time in a search; a Runge-Kutta layer keeps keys from stage to stage in training too.
+            # A search has one query at a time; a Runge-Kutta layer keeps keys from stage to stage in training too.
             if static and length == 1:
                 key, key_padding_mask, hypotheses = once_a_sentence(key, key_padding_mask, self.beam_size)
                 value = key
@@ -92,8 +93,8 @@ class StagedAttention(MultiheadAttention):
                 k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask, stage)
         q = as_queries(q, k.size(0))
         dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
-        # Two products by themselves are faster than PyTorch's kernel for one query, in decoding, where there is no
-        # matrix to avoid, and for dropout on a CPU, where the kernel holds the matrix too.
+        # Two separate products are faster than PyTorch's fused kernel for a single query, where there is no (T, S)
+        # matrix to avoid, and for dropout on a CPU, where the kernel holds that matrix too.
         fused = length > 1 and not (dropout > 0 and query.device.type == "cpu")
         if fused and not (need_weights or need_head_weights):
             mask = attn_mask
@@ -102,7 +103,7 @@ class StagedAttention(MultiheadAttention):
                 mask = ~hidden if mask is None else mask.masked_fill(hidden, float("-inf"))
             out, weights = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
         else:
-            # As fairseq's attention does it, for the same bits: (N, T, d), N = B H.
+            # In the order of fairseq's attention, for bitwise equal results: (N, T, d), N = B H.
             q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
             scores = torch.bmm(q, k.transpose(1, 2)).unflatten(0, (-1, self.num_heads))  # (B, H, n T, S)
             weights = _softmax(scores, attn_mask, key_padding_mask)
@@ -115,14 +116,15 @@ class StagedAttention(MultiheadAttention):
     def _project(
         self, query: Tensor, key: Tensor, value: Tensor, biases: Optional[Biases], hypotheses: int = 1
     ) -> list[Tensor]:
-        """Queries, keys and values, (B, H, T, d) and (B, H, S, d); with one product for those that read the same.
+        """Queries (B, H, T, d), keys and values (B, H, S, d); projections of the same input take one product.
 
-        With several hypotheses a sentence, of which ``biases`` knows, keys and values are the sentences'.
+        With several hypotheses per sentence, keys and values are one per sentence, while ``biases`` has one per
+        hypothesis.
         """
         linears = (self.q_proj, self.k_proj, self.v_proj)
         together = 0  # how many of them, from the end
-        # Where no gradient is taken, to put the weights together costs more than it saves; quantised maps are no plain
-        # ones. The weight that results is kept for the backward pass: in each evaluation 3 C^2 numbers.
+        # Without gradients, concatenating the weights costs more than it saves. Quantized maps cannot be concatenated.
+        # The concatenated weight is kept for the backward pass, 3 C^2 numbers per evaluation.
         plain = all(type(linear) is nn.Linear and not linear._forward_pre_hooks for linear in linears)
         if torch.is_grad_enabled() and key is value and plain:
             together = 3 if query is key else 2
@@ -140,7 +142,7 @@ class StagedAttention(MultiheadAttention):
         return x.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0, 3)
 
     def _remember(self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor], stage: int) -> tuple:
-        """Keys and values (B, H, S, d) of all positions so far, and their padding (B, S), from the newest."""
+        """Append the newest keys and values to the cache -> those of all positions (B, H, S, d), and their padding."""
         buffer = self._get_input_buffer(incremental_state, stage)
         before = buffer.get("prev_key_padding_mask")
         if buffer:
@@ -153,7 +155,7 @@ class StagedAttention(MultiheadAttention):
         return k, v, mask
 
     def reorder_incremental_state(self, incremental_state: Optional[dict], new_order: Tensor) -> Optional[dict]:
-        """Have the cache of every stage follow the hypotheses of a beam."""
+        """Reorder the cache of every stage with the hypotheses of a beam."""
         stage = 0
         while buffer := self._get_input_buffer(incremental_state, stage):
             self._set_input_buffer(incremental_state, reorder(buffer, new_order), stage)
@@ -166,9 +168,9 @@ def _add(projected: Tensor, bias: Tensor) -> Tensor:
 
 
 def _softmax(scores: Tensor, attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor]) -> Tensor:
-    """Softmax of scores (B, H, T, S), in single precision at least, under both masks."""
+    """Softmax of scores (B, H, T, S) under both masks, in single precision or better."""
     mask = attn_mask
-    if key_padding_mask is not None:  # to add is much faster on a CPU than to fill
+    if key_padding_mask is not None:  # on a CPU, adding is much faster than filling
         hidden = torch.zeros_like(key_padding_mask, dtype=scores.dtype)
         hidden = hidden.masked_fill_(key_padding_mask.to(torch.bool), float("-inf"))[:, None, None]  # (B, 1, 1, S)
         mask = hidden if mask is None else mask + hidden
@@ -185,19 +187,19 @@ class RelativeAttention(StagedAttention):
         score_ij = q_i . (k_j + a_K[r(i, j)]) / sqrt(d)
         out_i    = sum_j softmax(score_i)_j (v_j + a_V[r(i, j)])
 
-    The tables are shared by the heads, a table a layer, as in the released ODE Transformer, which has the one of keys.
-    No tensor holds a vector for each pair of positions: a query meets the 2m + 1 vectors of the table once, and each
-    pair looks its product up; weights are summed by distance before they meet the vectors of a_V.
+    Each layer has its own tables, which its heads share, as in the released ODE Transformer, which has that of keys
+    only. No tensor holds a vector for each pair of positions: each query is multiplied with the 2m + 1 vectors of the
+    table once, and each pair looks up its product; weights are summed by distance before they are multiplied with a_V.
 
     Args:
-        embed_dim: C.
+        embed_dim: C, the width.
         num_heads: H.
-        max_relative_length: m, 1 or more; farther positions count as m away.
+        max_relative_length: m, 1 or more; positions farther away count as m away.
         values: whether values have relative positions too.
-        more: as of fairseq's attention.
+        more: arguments of fairseq's attention.
 
     Raises:
-        ValueError: m below 1, or an option of fairseq's attention that relative positions do not go with.
+        ValueError: m is below 1, or an option of fairseq's attention cannot be combined with relative positions.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, max_relative_length: int, values: bool = False, **more: Any):
@@ -225,20 +227,20 @@ class RelativeAttention(StagedAttention):
         biases: Optional[Biases] = None,
         stage: int = 0,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """Attend from every position to all that the masks leave.
+        """Attend from every position to all positions that the masks leave.
 
         Args:
-            query: (T, B, C); T is the number of new positions when decoding step by step.
-            key, value: the query; for fairseq's interface.
+            query: (T, B, C); T is the number of new positions in incremental decoding.
+            key, value: ignored; the query takes their place.
             key_padding_mask: (B, T), true where a key is padding.
-            incremental_state: the cache of step-by-step decoding; with it keys are all positions so far, S.
+            incremental_state: the cache of incremental decoding; with it the keys are those of all S positions so far.
             need_weights: return the weights, averaged over heads.
             attn_mask: (T, S), minus infinity where attention is forbidden.
             biases: what positions add to queries, keys and values.
-            stage: which evaluation of the step this is, from 0; each has a cache of its own.
+            stage: the evaluation within the step, from 0; each stage has its own cache.
 
         Returns:
-            (T, B, C); the weights (B, T, S) or None.
+            The output (T, B, C); the weights (B, T, S) or None.
         """
         length, batch, _ = query.shape
         q, k, v = self._project(query, query, query, biases)
@@ -263,11 +265,11 @@ class RelativeAttention(StagedAttention):
 
 @lru_cache(maxsize=4)
 def _distances(length: int, keys: int, m: int, device: torch.device) -> Tensor:
-    """The column of every pair (i, j) in a table of distances, m + clip(j - (i + S - T), -m, m): (T, S).
+    """The row of the table for each pair (i, j), m + clip(j - (i + S - T), -m, m): (T, S).
 
-    The last key is the last query's own. Kept for the layers and stages to come, which ask for the same.
+    The last query and the last key are the same position. The result is cached, as all layers and stages need it.
     """
-    with torch.inference_mode(False):  # or the next to train could not save it
+    with torch.inference_mode(False):  # a tensor made in inference mode could not be saved for a backward pass
         i = torch.arange(keys - length, keys, device=device)
         j = torch.arange(keys, device=device)
         return (j - i[:, None]).clamp(-m, m) + m

@@ -1,8 +1,8 @@
-"""Dropout that a CPU can afford.
+"""Dropout that is fast on a CPU.
 
-PyTorch draws a number of double precision for every element on a CPU, which takes longer than a small matrix product:
-a quarter of a tiny model's training step. Sixteen random bits an element serve as well. The probability is then a
-multiple of 2^-16, and what is kept is scaled by exactly its inverse, so that the expectation stays.
+On a CPU PyTorch draws a number in double precision for every element, which takes longer than a small matrix product: a
+quarter of the training step of a tiny model. Sixteen random bits per element are enough. The probability is then a
+multiple of 2^-16, and elements that are kept are scaled by exactly its inverse, so that the expectation is the same.
 """
 
 import torch
@@ -14,34 +14,37 @@ _BITS = 16
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Each element is zero with probability p, and divided by 1 - p else.
+    """Set each element to zero with probability p, and divide it by 1 - p otherwise.
 
     Args:
-        x: of any shape.
+        x: a tensor of any shape.
         p: from 0 to 1; on a CPU rounded to a multiple of 2^-16, unless that is 0 or 1. Under ``torch.compile``, which
-            draws numbers of its own, it is PyTorch's dropout everywhere.
+            generates its own random numbers, PyTorch's dropout is used on every device.
+
+    Returns:
+        A tensor of the shape of x.
     """
     dropped = round(p * 2**_BITS)
     if x.device.type != "cpu" or dropped in (0, 2**_BITS) or torch.compiler.is_compiling():
         return F.dropout(x, p)
-    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)  # four draws a word
+    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64, device=x.device)  # four draws per word
     words.random_(-(2**63), None)
     kept = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - 2 ** (_BITS - 1)
     return x * kept.to(x.dtype).mul_(2**_BITS / (2**_BITS - dropped))
 
 
 class Dropout(FairseqDropout):
-    """fairseq's module, with ``dropout``."""
+    """fairseq's dropout module, with ``dropout`` above."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
-        """As of fairseq's; never in place."""
+        """As in fairseq, but never in place."""
         if self.p > 0 and (self.training or self.apply_during_inference):
             return dropout(x, self.p)
         return x
 
 
 def replace_dropout(model: nn.Module) -> None:
-    """Make the dropouts that fairseq built ours."""
+    """Turn the dropout modules that fairseq built into ``Dropout``."""
     for module in model.modules():
         if type(module) is FairseqDropout:
             module.__class__ = Dropout

@@ -1,7 +1,7 @@
-"""TransEvolve's feed-forward: the Transformer's, or one of random rotations with learned singular values.
+"""TransEvolve's feed-forward: the Transformer's, or one with random rotations and learned singular values.
 
-Dutta et al. 2021, equations 10 and 11: a matrix W (in, out) is U S V with U and V random, fixed, and S the rectangular
-diagonal matrix of learned singular values. Only r = min(in, out) of them meet both U and V, so that exactly ::
+Dutta et al. 2021, equations 10 and 11: a matrix W (in, out) is U S V, where U and V are random and fixed, and S is the
+rectangular diagonal matrix of learned singular values. Only r = min(in, out) of them meet both U and V, so that ::
 
     h W = ((h U[:, :r]) * s[:r]) V[:r].
 
@@ -24,18 +24,18 @@ FEED_FORWARDS = ("full", "random")
 def rotation(w: Tensor, depth_index: int, depth: int, form: str, out_features: int) -> Tensor:
     """The random matrix of equation 10 at depth l.
 
-    Paper: sin(w_ij 2 pi j l / (n L)) / sqrt(n), then cosines; j from 1, l from 1. Released code: sin(w_ij j l pi / n) /
-    sqrt(out), both from 0, so that in a block's first layer all sines are 0.
+    Paper: sin(w_ij 2 pi j l / (n L)) / sqrt(n), then cosines, with j and l from 1. Released code: sin(w_ij j l pi / n)
+    / sqrt(out), with j and l from 0, so that all sines are 0 in the first layer of a block.
 
     Args:
         w: (n, n / 2), drawn from N(0, n^2).
         depth_index: l - 1, from 0.
-        depth: L.
+        depth: L, the number of layers.
         form: paper or released.
-        out_features: of the projection that the matrix is part of.
+        out_features: the output dimension of the projection that the matrix belongs to.
 
     Returns:
-        (n, n), of w's precision.
+        (n, n), in the precision of w.
     """
     n = len(w)
     j = torch.arange(n // 2, dtype=w.dtype)
@@ -52,12 +52,12 @@ class RandomProjection(nn.Module):
     """h -> h U S V + b with random U and V.
 
     Args:
-        in_features: n of U.
-        out_features: n of V.
+        in_features: the size of U.
+        out_features: the size of V.
         depth_index: l - 1, from 0.
-        depth: L.
+        depth: L, the number of layers.
         form: paper or released.
-        seed: of the random matrices; they are buffers, and saved in checkpoints.
+        seed: the seed of the random matrices, which are buffers and saved in checkpoints.
     """
 
     def __init__(self, in_features: int, out_features: int, depth_index: int, depth: int, form: str, seed: int):
@@ -70,7 +70,8 @@ class RandomProjection(nn.Module):
         self.register_buffer("right", v[:r].float().contiguous())
         limit = math.sqrt(6 / r)
         self.singular_values = nn.Parameter(torch.empty(r).uniform_(-limit, limit))
-        # The paper has a singular value an input; the others meet no row of V. Kept for its parameter counts.
+        # The paper has one singular value per input. Those beyond r meet no row of V; they are kept so that the number
+        # of parameters is the paper's.
         self.unused = nn.Parameter(torch.zeros(in_features - r), requires_grad=False) if in_features > r else None
         self.bias = nn.Parameter(torch.zeros(out_features))
         self.register_buffer("folded", None, persistent=False)
@@ -83,32 +84,32 @@ class RandomProjection(nn.Module):
 
     @torch.no_grad()
     def make_generation_fast_(self, **_: Any) -> None:
-        """Fold U S V into one matrix; fairseq's commands call this before they generate."""
+        """Fold U S V into one matrix; fairseq's commands call this before generation."""
         whole = (self.left.float() * self.singular_values.float()) @ self.right.float()
         self.folded = whole.t().contiguous().type_as(self.bias)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self.folded = None  # it is that of other parameters
+        self.folded = None  # it was computed from other parameters
         super()._load_from_state_dict(*args, **kwargs)
 
     def train(self, mode: bool = True) -> "RandomProjection":
-        """As of ``nn.Module``; training unfolds."""
+        """As in ``nn.Module``; training mode discards the folded matrix."""
         if mode:
             self.folded = None
         return super().train(mode)
 
 
 class FeedForward(nn.Module):
-    """LN, then two linear maps with an activation between them; dropout.
+    """Layer norm, then two linear maps with an activation between them, and dropout.
 
     Args:
-        embed_dim: d.
-        ffn_embed_dim: the inner size.
+        embed_dim: d, the width.
+        ffn_embed_dim: the feed-forward dimension.
         kind: full (learned matrices) or random.
-        activation_fn: its name.
-        dropout: of the output.
-        activation_dropout: after the activation.
-        depth_index, depth, form, seed: as of ``RandomProjection``.
+        activation_fn: the name of the activation function.
+        dropout: the dropout of the output.
+        activation_dropout: the dropout after the activation.
+        depth_index, depth, form, seed: as in ``RandomProjection``.
     """
 
     def __init__(

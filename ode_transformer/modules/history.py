@@ -3,34 +3,33 @@
 A *history* mixes the outputs of all earlier layers into the input of the next. With y_0 the embedding and y_l the
 output of layer l, layer l + 1 reads
 
-- ``denseformer``: sum_k W[l, k] y_k, W starting as the identity, which is the Transformer itself (Pagliardini et al.
-  2024, "DenseFormer: Enhancing Information Flow in Transformers via Depth Weighted Averaging"; without dilation);
-- ``attention``: sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, w_l starting at 0, which is the mean. This is our form after
-  "Attention Residuals" (arXiv 2603.15031), of which we know descriptions alone: there the mixture is of v_0, the
-  embedding, and of the increments v_k = f_k(x_k), and takes the place of the residual connection; here y_k = x_k +
-  f_k(x_k) is what layer k returned, its residual included.
+- ``denseformer``: sum_k W[l, k] y_k, where W starts as the identity, which is the Transformer itself (Pagliardini et
+  al. 2024, "DenseFormer: Enhancing Information Flow in Transformers via Depth Weighted Averaging"; without dilation);
+- ``attention``: sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, where w_l starts at 0, which gives the mean. This is our
+  variant of "Attention Residuals" (arXiv 2603.15031), which we know only from descriptions: there the mixture is of
+  v_0, the embedding, and of the increments v_k = f_k(x_k), and replaces the residual connection; here y_k = x_k +
+  f_k(x_k) is the output of layer k, its residual included.
 
-The others come from Wang et al. 2019, "Learning Deep Transformer Models for Machine Translation" (DLCL); the ODE
-Transformer's appendix B has them in every system. With z_0 = y_0 and z_l = LN_l(y_l), layer l + 1 reads
+The others come from Wang et al. 2019, "Learning Deep Transformer Models for Machine Translation" (DLCL); all systems of
+the ODE Transformer have them (appendix B). With z_0 = y_0 and z_l = LN_l(y_l), layer l + 1 reads
 
 - ``residual``: x_l = x_{l-1} + z_l;
 - ``dense``: the mean of z_0 to z_l;
-- ``learnable_dense``: sum_k W[l, k] z_k, W starting as that mean.
+- ``learnable_dense``: sum_k W[l, k] z_k, where W starts as that mean.
 
-The last mixture is the stack's output. In a post-norm stack z_l is the output itself, and LN_l normalises x_l.
+The last mixture is the stack's output. In a post-norm stack z_l is the output itself, and LN_l normalizes x_l.
 
-A *corrector* is a history that has a layer evaluated once more: ``corrector``, of PCformer (Li et al. 2024,
+A *corrector* is a history that evaluates a layer once more: ``corrector`` is that of PCformer (Li et al. 2024,
 "Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning", arXiv 2411.03042).
-Layer l + 1 reads x_l, and its own step from there is the prediction P, of any integrator and coefficients. With z' =
-LN'(P), the layer takes a step of Euler's from a mixture of all states so far, and a second mixture is what layer l + 2
-reads::
+Layer l + 1 reads x_l, and its step from there, with any integrator and coefficients, is the prediction P. With z' =
+LN'(P), the layer then takes an Euler step from a mixture of all states so far, and layer l + 2 reads a second mixture::
 
     c = sum_{k <= l} W[l + 1, k] z_k + W[l + 1, l + 1] z'
     z_{l+1} = LN(c + f(c))
     x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
 
-The parameters of ``learnable_dense`` and of ``corrector`` have the names of the released codes where they have a
-counterpart: ``history.weight`` and ``history.weight_c`` (all of a square, of which the upper triangle is never used),
+Where the parameters of ``learnable_dense`` and ``corrector`` have a counterpart in the released codes, they have its
+name: ``history.weight`` and ``history.weight_c`` (square matrices whose upper triangles are never used), and
 ``history.layer_norms``. The corrector's ``prediction_norms`` are renamed when a released checkpoint is loaded.
 """
 
@@ -50,12 +49,12 @@ from .options import Options
 
 
 class Connection(nn.Module):
-    """What a stack does between its layers; by itself nothing: each layer reads what the one before it returned.
+    """What a stack does between its layers. This base class does nothing: each layer reads the output of the previous.
 
-    Both methods get ``past``, at first an empty list, for what one pass through the stack has to remember.
+    The methods receive ``past``, initially an empty list, in which one pass through the stack keeps what it needs.
 
     Args:
-        depth: L, layers of the stack.
+        depth: L, the number of layers.
     """
 
     def __init__(self, depth: int):
@@ -63,27 +62,28 @@ class Connection(nn.Module):
         self.depth = depth
 
     def begin(self, past: list, x: Tensor) -> Tensor:
-        """Embedding (T, B, C) -> input of the first layer."""
+        """Embedding (T, B, C) -> the input of the first layer."""
         return x
 
     def follow(self, past: list, y: Tensor) -> Tensor:
-        """What a layer returned (T, B, C) -> input of the next, or output of the stack."""
+        """The output of a layer (T, B, C) -> the input of the next layer, or the output of the stack."""
         return y
 
     def corrector(self, past: list) -> Optional[Callable[[Tensor], Tensor]]:
-        """What tells the next layer, from where its step has arrived, the state (T, B, C) of which it takes a step of
-        Euler's in the end; None if the step stays. It does not change with ``past``, so that it can be called again.
+        """A function for the next layer: the result of its step (T, B, C) -> the state (T, B, C) from which it finally
+        takes an Euler step; None for no correction. The function keeps its own copy of ``past``, so that recomputation
+        in the backward pass can call it again.
         """
         return None
 
 
 class History(Connection):
-    """A history of layer outputs; a subclass says how it mixes them.
+    """A history of layer outputs; a subclass defines how it mixes them.
 
     Args:
-        depth: L, layers of the stack.
-        embed_dim: C.
-        pre_norm: whether the layers are.
+        depth: L, the number of layers.
+        embed_dim: C, the width.
+        pre_norm: whether the layers are pre-norm.
     """
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
@@ -98,12 +98,12 @@ class History(Connection):
         return self.mix(past, y)
 
     def mix(self, past: list, z: Tensor) -> Tensor:
-        """z_l (T, B, C) -> what layer l + 1 reads; ``past`` has an entry for z_0 and for every layer before."""
+        """z_l (T, B, C) -> the input of layer l + 1; ``past`` has an entry for z_0 and for every earlier layer."""
         raise NotImplementedError
 
 
 class DenseFormer(History):
-    """sum_k W[l, k] y_k, W starting as the identity; a row for each layer, which its upper triangle is no part of."""
+    """sum_k W[l, k] y_k, where W starts as the identity: one row per layer; the upper triangle is unused."""
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
         super().__init__(depth, embed_dim, pre_norm)
@@ -115,10 +115,10 @@ class DenseFormer(History):
 
 
 class Attention(History):
-    """sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, w_l starting at 0; our form after arXiv 2603.15031.
+    """sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, where w_l starts at 0; our variant of arXiv 2603.15031.
 
-    y_k is what layer k returned, its residual included, where the paper mixes the embedding and the increments of the
-    layers. The norm has no gain of its own: w_l would take it in.
+    y_k is the output of layer k, its residual included, while the paper mixes the embedding and the increments of the
+    layers. The norm has no gain, because w_l would absorb it.
     """
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
@@ -137,26 +137,26 @@ class Attention(History):
         return weighted_sum(weights.split(1, dim=-1), [z for z, _ in past])
 
     def _scores(self, z: Tensor) -> Tensor:
-        # Of all layers at once, (T, B, L), though those before this one never ask: one product in place of l.
+        # For all layers at once, (T, B, L), although earlier layers do not need them: one product in place of l.
         return F.linear(F.rms_norm(z, z.shape[-1:], eps=1e-5), self.weight)
 
 
 def _mixture(weights: Tensor, past: Sequence[Tensor]) -> Tensor:
-    """sum_k weights[k] past[k], of as many weights as there are states (T, B, C)."""
+    """sum_k weights[k] past[k] over the states past[k], (T, B, C); further weights are ignored."""
     return weighted_sum(list(weights[: len(past)]), past)
 
 
 def _means(depth: int) -> Tensor:
-    """Weights of the means of the first states, a row for each number of them: (L + 1, L + 1)."""
+    """The weights of means, (L + 1, L + 1): row l has those of the mean of the states 0 to l."""
     rows = torch.arange(1, depth + 2, dtype=torch.float)
     return torch.ones(depth + 1, depth + 1).tril() / rows[:, None]
 
 
 class NormedHistory(History):
-    """A history of normalised layer outputs, z_l = LN_l(y_l); in a post-norm stack the mixtures are normalised instead.
+    """A history of normalized layer outputs, z_l = LN_l(y_l); in a post-norm stack the mixtures are normalized instead.
 
     Args:
-        depth, embed_dim, pre_norm: as of ``History``.
+        depth, embed_dim, pre_norm: as in ``History``.
     """
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
@@ -174,7 +174,7 @@ class Residual(NormedHistory):
     """x_l = x_{l-1} + z_l."""
 
     def follow(self, past: list, y: Tensor) -> Tensor:
-        past[-1] = x = super().follow(past, y)  # in a post-norm stack the sum goes on from what is normalised
+        past[-1] = x = super().follow(past, y)  # in a post-norm stack the sum continues from the normalized state
         return x
 
     def mix(self, past: list, z: Tensor) -> Tensor:
@@ -191,7 +191,7 @@ class Dense(NormedHistory):
 
 
 class LearnableDense(NormedHistory):
-    """sum_k W[l, k] z_k, W starting as the mean."""
+    """sum_k W[l, k] z_k, where W starts as the mean."""
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
         super().__init__(depth, embed_dim, pre_norm)
@@ -207,12 +207,12 @@ class LearnableDense(NormedHistory):
 
 
 class Corrector(NormedHistory):
-    """PCformer's corrector: two matrices W and W_c over the states, each starting as the mean of a row.
+    """PCformer's corrector: two matrices W and W_c over the states, both starting as means.
 
-    The first rows are never used: the first layer reads the embedding.
+    Their first rows are never used, because the first layer reads the embedding.
 
     Args:
-        depth, embed_dim, pre_norm: as of ``History``; pre-norm must be true.
+        depth, embed_dim, pre_norm: as in ``History``; ``pre_norm`` must be true.
     """
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
@@ -244,15 +244,15 @@ HISTORIES: Table[Optional[Callable[[int, int, bool], Connection]]] = Table(
         "corrector": Corrector,
     },
 )
-"""(layers, C, pre-norm) -> what stands between the layers."""
+"""(number of layers, C, pre-norm) -> what stands between the layers."""
 
 
 class MultistepConnection(Connection):
-    """A multistep scheme over the layers of a stack, which return their increments; with its learned weights.
+    """A multistep scheme over the layers of a stack, with its learned weights. The layers return their increments.
 
     Args:
         scheme: the scheme.
-        depth: layers of the stack.
+        depth: the number of layers.
     """
 
     def __init__(self, scheme: Multistep, depth: int):

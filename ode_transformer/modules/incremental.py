@@ -1,10 +1,10 @@
-"""Caches of step-by-step decoding, as a beam search needs them.
+"""Caches of incremental decoding for beam search.
 
-A search keeps n hypotheses a sentence, next to each other in the batch, and reorders them after every step. What grows
-by a position a step is copied for that anyway: its order waits in the cache (``order``) until the next position comes,
-and both are one copy. What is the source's is the same for all hypotheses of a sentence: it is kept once a sentence
-(``hypotheses`` says for how many), and they are so many queries of it. With ``--cross-self-attention`` alone it is part
-of what grows.
+A search keeps n hypotheses per sentence, next to each other in the batch, and reorders them after every step. A cache
+that grows by one position per step has to be copied for that position anyway, so the new order is stored in it
+(``order``) and applied in the same copy. A cache of the source is the same for all hypotheses of a sentence, so it is
+kept once per sentence (``hypotheses`` is their number), and the hypotheses are queries of it. Only with
+``--cross-self-attention`` is the source part of the growing cache.
 """
 
 from typing import Any, Optional
@@ -16,16 +16,16 @@ Cache = dict[str, Any]
 
 
 def once_a_sentence(key: Tensor, padding: Optional[Tensor], hypotheses: int) -> tuple[Tensor, Optional[Tensor], int]:
-    """The source of a step, without the copies for the hypotheses of a sentence.
+    """The source of a decoding step, without the copies for the hypotheses of a sentence.
 
     Args:
         key: (S, B n, C).
         padding: (B n, S), true where a key is padding, or None.
-        hypotheses: n, as a search has said; it may have been another search, so that this is looked at.
+        hypotheses: n, as a search has set it. That may have been another search, so it is checked.
 
     Returns:
-        key (S, B, C), padding (B, S) or None if there is none, and n; everything as it was, and 1, where not all
-        hypotheses of a sentence have the same.
+        The key (S, B, C), the padding (B, S) or None if there is none, and n; or all unchanged with 1 in place of n, if
+        the hypotheses of a sentence do not have the same source.
     """
     if padding is not None and not padding.any():
         padding = None
@@ -40,21 +40,21 @@ def once_a_sentence(key: Tensor, padding: Optional[Tensor], hypotheses: int) -> 
 
 
 def as_queries(q: Tensor, sentences: int) -> Tensor:
-    """Hypotheses as queries of their sentence, (B n, H, T, d) -> (B, H, n T, d); B is ``sentences``."""
+    """Turn hypotheses into queries of their sentence, (B n, H, T, d) -> (B, H, n T, d); B is ``sentences``."""
     if q.size(0) == sentences:
         return q
     return q.unflatten(0, (sentences, -1)).transpose(1, 2).flatten(2, 3)
 
 
 def as_hypotheses(x: Tensor, length: int) -> Tensor:
-    """Back again, (B, H, n T, d) -> (B n, H, T, d); T is ``length``."""
+    """The inverse of ``as_queries``, (B, H, n T, d) -> (B n, H, T, d); T is ``length``."""
     if x.size(2) == length:
         return x
     return x.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
 
 
 def append(old: Tensor, order: Optional[Tensor], new: Tensor) -> Tensor:
-    """Rows of (B, H, S, d) in a new order if there is one, with (B, H, T, d) behind them; copied once."""
+    """``old`` (B, H, S, d), its batch in a new order if one is given, followed by ``new`` (B, H, T, d), in one copy."""
     if order is None or (torch.is_grad_enabled() and (old.requires_grad or new.requires_grad)):
         return torch.cat((old if order is None else old[order], new), dim=2)
     before = old.size(2)
@@ -65,9 +65,10 @@ def append(old: Tensor, order: Optional[Tensor], new: Tensor) -> Tensor:
 
 
 def reorder(cache: Cache, new_order: Tensor) -> Cache:
-    """The cache, to follow a beam: what grows follows any order, what is the source's follows sentences that leave.
+    """The cache, reordered with the hypotheses of a beam.
 
-    As fairseq does, it takes an order of as many hypotheses as before for one in which each stays with its sentence.
+    A growing cache follows any order. A cache of the source changes only when sentences leave the batch: like fairseq,
+    it assumes that an order of as many hypotheses as before leaves each hypothesis with its sentence.
     """
     if "hypotheses" not in cache:
         order = cache["order"]
@@ -78,5 +79,5 @@ def reorder(cache: Cache, new_order: Tensor) -> Cache:
     sentences = new_order // n
     kept = sentences[::n]
     if len(sentences) % n or not torch.equal(kept.repeat_interleave(n), sentences):
-        kept, n = sentences, 1  # the beam was of another size, and repeated sentences were taken for hypotheses
+        kept, n = sentences, 1  # the beam has another size: repeated sentences had been taken for hypotheses
     return cache | {name: x[kept] for name, x in tensors.items()} | {"hypotheses": n}

@@ -1,13 +1,13 @@
 """Encoder and decoder layers: splitting x integrator x attention x feed-forward.
 
-A layer splits into attention (F) and feed-forward (G); Euler sub-steps of the Lie-Trotter splitting are stock fairseq's
-layer, and compute the same, in evaluation to the bit. The last F and the last G of a splitting are the stock sub-layers
-under their stock names, so that checkpoints of the Transformer fit; an earlier one is an extra sub-layer with weights
-of its own (``macaron_*``). In a decoder layer F is self-attention; cross-attention (C) follows the last of it, for a
-whole step. Sub-layers that are taken together, cross-attention among them, all read the state that the layer reads.
+A layer is split into attention (F) and feed-forward (G). Euler sub-steps of the Lie-Trotter splitting are stock
+fairseq's layer, with bitwise equal results in evaluation. The last F and the last G of a splitting are the stock
+sub-layers under their stock names, so that checkpoints of the Transformer fit; an earlier one is an additional
+sub-layer with its own weights (``macaron_*``). In a decoder layer F is self-attention; cross-attention (C) follows the
+last F and takes a whole step. Sub-layers that are taken together, cross-attention included, all read the layer's input.
 
-An integrator of higher order evaluates a layer, or its sub-layers, several times with the same weights: in stages. The
-vector field of a layer is its increment f(y), the sum of what its sub-layers add to y.
+An integrator of higher order evaluates a layer, or its sub-layers, several times with the same weights; each evaluation
+is a stage. The vector field of a layer is its increment f(y), the sum of what its sub-layers add to y.
 
 Legend: T positions, S positions of the source, B sentences, C the width, H heads.
 """
@@ -31,17 +31,17 @@ from .positions import Biases
 
 @dataclass(frozen=True)
 class EncoderContext:
-    """What an encoder tells a layer in one pass.
+    """What an encoder passes to a layer in one forward pass, beside the state.
 
     Args:
         padding_mask: (B, T), true where the source is padding; None if there is none.
         coefficients: what weighs the stages, if the layers share it.
-        biases: what positions add to queries, keys and values of an attention, by its name.
-        step_size: h, for whoever studies the equation; a network's is 1.
+        biases: by the name of an attention, what positions add to its queries, keys and values.
+        step_size: h; 1 in a network, other values for studies of the equation.
         carried: what the integrator carries from layer to layer beside the state, a velocity (T, B, C); None at first.
-        norms: of the state and of each stage of a Runge-Kutta step, which layers share; None for no norms.
-        correct: where the step has arrived (T, B, C) -> the state of which the layer takes a step of Euler's in the
-            end; None if the step stays.
+        norms: the norms of the state and of each stage of a Runge-Kutta step, which layers share; None for no norms.
+        correct: the result of the step (T, B, C) -> the state from which the layer finally takes an Euler step; None
+            for no correction.
     """
 
     padding_mask: Optional[Tensor] = None
@@ -55,11 +55,11 @@ class EncoderContext:
 
 @dataclass
 class SourceMemory:
-    """What cross-attention keeps within one pass through a layer.
+    """What cross-attention keeps within one forward pass through a layer.
 
     Args:
-        state: the cache of the source's keys and values, which are the same for every stage and every step.
-        weights: of its last evaluation, (B, T, S), or (H, B, T, S) for every head.
+        state: the cache of the source's keys and values, which are the same for every stage and every decoding step.
+        weights: the attention weights of the last evaluation, (B, T, S), or (H, B, T, S) for separate heads.
     """
 
     state: Optional[dict]
@@ -68,17 +68,17 @@ class SourceMemory:
 
 @dataclass(frozen=True)
 class DecoderContext:
-    """What a decoder tells a layer in one pass.
+    """What a decoder passes to a layer in one forward pass, beside the state.
 
     Args:
         source: (S, B, C), the encoder's output; None in a language model.
         source_padding_mask: (B, S), true where the source is padding; None if there is none.
-        incremental_state: the cache of step-by-step decoding.
-        attn_mask: (T, T), of self-attention, minus infinity where it is forbidden.
+        incremental_state: the cache of incremental decoding.
+        attn_mask: (T, T), the mask of self-attention, minus infinity where attention is forbidden.
         padding_mask: (B, T), true where the target is padding; None if there is none.
-        need_head_weights: whether the layer returns the weights of cross-attention, for every head.
-        coefficients, biases, step_size, carried, norms, correct: as of ``EncoderContext``.
-        memory: what cross-attention keeps; the layer's own.
+        need_head_weights: whether the layer returns the weights of cross-attention for each head.
+        coefficients, biases, step_size, carried, norms, correct: as in ``EncoderContext``.
+        memory: what cross-attention keeps; the layer sets it.
     """
 
     source: Optional[Tensor] = None
@@ -100,13 +100,14 @@ Context = Union[EncoderContext, DecoderContext]
 
 
 class Sublayer(NamedTuple):
-    """A row of a layer's table. Modules are named rather than held: a layer may be copied, and its modules replaced.
+    """A row of a layer's table. It names its modules and does not hold them, so that a layer can be copied and its
+    modules replaced.
 
     Args:
         flow: F (self-attention), C (cross-attention) or G (feed-forward).
         modules: the name of the attention, or of each linear map.
         norm: the name of the norm.
-        fraction: of the step.
+        fraction: the fraction of the step.
     """
 
     flow: str
@@ -123,7 +124,7 @@ _EARLIER = {
 
 
 class SplitLayer(nn.Module):
-    """What the encoder's and the decoder's layer share: sub-layers as a splitting asks for, and the step."""
+    """What encoder layers and decoder layers share: the sub-layers that the splitting names, and the step."""
 
     def _build_sublayers(self, cfg: TransformerConfig, side: str) -> None:
         ffn_embed_dim = getattr(cfg, side).ffn_embed_dim
@@ -142,7 +143,7 @@ class SplitLayer(nn.Module):
         self.coefficients = self.options.build_coefficients("per-layer", size)
 
     def _build_velocities(self) -> None:
-        """What is learned where the integrator carries a velocity: once for each field that it integrates."""
+        """Build what an integrator with a velocity learns, once for each field that it integrates."""
         fields = [rows for rows, integrated in self._fields(self.sublayers) if integrated]
         velocities = {_name(rows): self.options.build_velocity(self.embed_dim) for rows in fields}
         self.velocities = nn.ModuleDict(
@@ -174,8 +175,8 @@ class SplitLayer(nn.Module):
         return RelativeAttention(self.embed_dim, heads, length, relative == "keys-values", **more)
 
     def _reset_parameters(self) -> None:
-        # As the papers' code: zero biases, Xavier feed-forward. fairseq's current layer leaves both to nn.Linear,
-        # U(-1/sqrt(fan_in), 1/sqrt(fan_in)). Attention weights are the same in both.
+        # As in the papers' code: biases are zero, feed-forward weights Xavier-uniform. fairseq's current layer leaves
+        # both to nn.Linear, U(-1/sqrt(fan_in), 1/sqrt(fan_in)). Attention weights are initialized alike in both.
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear):
                 if module.bias is not None:
@@ -184,26 +185,26 @@ class SplitLayer(nn.Module):
                     nn.init.xavier_uniform_(module.weight)
 
     def _fields(self, sublayers: Sequence[Sublayer]) -> list[tuple[Sequence[Sublayer], bool]]:
-        """The sub-layers of each field that is solved in turn, and whether the integrator does; else Euler steps do."""
+        """The sub-layers of each field, in order, and whether the integrator solves it; otherwise Euler steps do."""
         flows = self.options.flows
         if flows is None:
             return [(sublayers, True)]
         return [((sublayer,), sublayer.flow in flows) for sublayer in sublayers]
 
     def solve(self, y: Tensor, sublayers: Sequence[Sublayer], context: Context) -> tuple[Tensor, Optional[Tensor]]:
-        """The layer's step from y, (T, B, C); only its increment f(y) for a multistep scheme, which goes over layers.
+        """The layer's step from y; for a multistep scheme, which spans several layers, its increment f(y) alone.
 
         Args:
-            y: the state.
+            y: the state, (T, B, C).
             sublayers: the rows of the table that take part.
-            context: of the pass.
+            context: what the stack passes to the layer.
 
         Returns:
-            the state, and what the integrator carries beside it.
+            The new state, (T, B, C), and what the integrator carries beside it.
         """
         integrator, carried, h = self.options.integrator, context.carried, context.step_size
         combine = context.coefficients if self.coefficients is None else self.coefficients
-        # Plain Euler steps are taken by each sub-layer, bit for bit as in fairseq.
+        # Each sub-layer takes a plain Euler step by itself, bitwise equal to fairseq's.
         plain = integrator == EULER and combine is None and not self.options.splitting.together
         for rows, integrated in self._fields(sublayers):
             if integrated and not plain:
@@ -221,14 +222,14 @@ class SplitLayer(nn.Module):
         return y, carried
 
     def euler(self, y: Tensor, sublayer: Sublayer, context: Context) -> Tensor:
-        """Pre-norm: y + h Sub(LN(y)). Post-norm: LN(y + h Sub(y))."""
+        """An Euler step of one sub-layer. Pre-norm: y + h Sub(LN(y)). Post-norm: LN(y + h Sub(y))."""
         norm, h = getattr(self, sublayer.norm), sublayer.fraction * context.step_size
         if self.normalize_before:
             return torch.add(y, self.sub(norm(y), sublayer, context, 0), alpha=h)
         return norm(torch.add(y, self.sub(y, sublayer, context, 0), alpha=h))
 
     def sub(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
-        """Sub(x) of a sub-layer, (T, B, C), in a stage of the step, from 0."""
+        """Sub(x) of a sub-layer, (T, B, C) -> (T, B, C), in a stage of the step; stages count from 0."""
         raise NotImplementedError
 
     def feed_forward(self, x: Tensor, modules: Sequence[str]) -> Tensor:
@@ -240,7 +241,7 @@ class SplitLayer(nn.Module):
 
 
 def _name(sublayers: Sequence[Sublayer]) -> str:
-    """A field's name among a layer's modules: that of its one sub-layer's first module, or of them all."""
+    """The name of a field among a layer's modules: the first module of its only sub-layer, or "layer" for several."""
     return sublayers[0].modules[0] if len(sublayers) == 1 else "layer"
 
 
@@ -248,9 +249,9 @@ def _name(sublayers: Sequence[Sublayer]) -> str:
 class Field:
     """The vector field of some sub-layers of a pre-norm layer in one pass, f(y) = sum of h Sub(LN(y + the sum so far)).
 
-    Sub-layers that are taken together all read y. It is never layer(y) - y, which loses bits in half precision. Where
-    the released code's form is asked for, it is F, y + f(y). It counts its evaluations, the stages of a step: an
-    attention keeps the keys of each by themselves.
+    Sub-layers that are taken together all read y. The field is never computed as layer(y) - y, which loses bits in half
+    precision. With ``--ode-residual released`` it is F(y) = y + f(y), as in the released code. The field counts its
+    evaluations, the stages of a step, because an attention keeps the keys of each stage separately.
     """
 
     layer: SplitLayer
@@ -275,7 +276,7 @@ class Field:
 
 
 class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
-    """An encoder layer; names of parameters as fairseq's."""
+    """An encoder layer. Its parameters have fairseq's names."""
 
     def __init__(self, cfg: TransformerConfig):
         self.options = Options.of(cfg, "encoder")
@@ -288,9 +289,9 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         return self._build_attention(cfg, "encoder", self_attention=True)
 
     def forward(self, x: Tensor, context: EncoderContext) -> Union[Tensor, tuple[Tensor, Tensor]]:
-        """One layer: (T, B, C) -> (T, B, C); of a multistep scheme, which goes over layers, the increment alone.
+        """One layer: (T, B, C) -> (T, B, C); for a multistep scheme, which spans several layers, the increment alone.
 
-        Where the integrator carries something beside the state, that is returned with it.
+        If the integrator carries something beside the state, the two are returned as a pair.
         """
         y, carried = self.solve(x, self.sublayers, context)
         return y if carried is None else (y, carried)
@@ -305,7 +306,7 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         return self.dropout_module(x)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
-        """Rename the norms of old checkpoints; the released Macaron keeps FFN_a's as ``layer_norms.2``."""
+        """Rename the norms of old checkpoints; the released Macaron code stores that of FFN_a as ``layer_norms.2``."""
         super().upgrade_state_dict_named(state_dict, name)
         for part in ("weight", "bias"):
             if (old := f"{name}.layer_norms.2.{part}") in state_dict:
@@ -313,12 +314,12 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
 
 
 class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
-    """A decoder layer; names of parameters as fairseq's, without its ONNX states."""
+    """A decoder layer. Its parameters have fairseq's names; fairseq's ONNX states are not supported."""
 
     def __init__(self, cfg: TransformerConfig, no_encoder_attn: bool = False):
         self.options = Options.of(cfg, "decoder")
         super().__init__(cfg, no_encoder_attn)
-        # The released Macaron code takes the encoder's inner size here, wrong where the two differ.
+        # The released Macaron code takes the encoder's feed-forward dimension here, which is wrong if the two differ.
         self._build_sublayers(cfg, "decoder")
         self.own_sublayers = self.sublayers = self._table()
         if self.encoder_attn is not None:
@@ -340,15 +341,16 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         """One layer.
 
         Args:
-            x: (T, B, C); T is 1 when decoding step by step.
-            context: of the pass.
+            x: (T, B, C); T is 1 in incremental decoding.
+            context: what the decoder passes to the layer.
 
         Returns:
-            (T, B, C), of a multistep scheme the increment alone; the weights of cross-attention, (B, T, S), or
-            (H, B, T, S) for every head, or None; what the integrator carries beside the state, or None. With several
-            evaluations the weights are the last one's.
+            The new state (T, B, C), or for a multistep scheme the increment alone; the weights of cross-attention,
+            (B, T, S), or (H, B, T, S) for separate heads, or None; what the integrator carries beside the state, or
+            None. With several evaluations the weights are those of the last one.
         """
-        # Keys and values of the source are the same for every stage: computed once, also where nothing else is cached.
+        # The source's keys and values are the same for every stage, so they are computed once and cached, even if
+        # nothing else is cached.
         memory = SourceMemory(context.incremental_state)
         if memory.state is None and (self.options.integrator.stages > 1 or context.correct is not None):
             memory.state = {}
@@ -364,10 +366,10 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         return self.feed_forward(x, sublayer.modules)
 
     def attend(self, x: Tensor, name: str, context: DecoderContext, stage: int) -> Tensor:
-        """Self-attention of that name, (T, B, C) -> (T, B, C); with ``--cross-self-attention`` over the source too."""
+        """The self-attention of that name, (T, B, C) -> (T, B, C); with --cross-self-attention over the source too."""
         attention, state = getattr(self, name), context.incremental_state
         y, mask, padding_mask = x, context.attn_mask, context.padding_mask
-        # The cache of step-by-step decoding holds the source after the first step.
+        # In incremental decoding the cache holds the source from the first step on.
         if self.cross_self_attention and "prev_key" not in attention._get_input_buffer(state, stage):
             y, mask, padding_mask = _with_source(context.source, context.source_padding_mask, x, mask, padding_mask)
         x, _ = attention(
@@ -402,7 +404,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
 def _with_source(
     source: Tensor, source_padding: Optional[Tensor], x: Tensor, mask: Optional[Tensor], padding: Optional[Tensor]
 ) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
-    """Source and target in one attention (Peitz et al. 2019): keys (S + T, B, C), and both masks for them."""
+    """Source and target in one attention (Peitz et al. 2019): keys (S + T, B, C), and both masks extended to them."""
     if mask is not None:
         mask = torch.cat((mask.new_zeros(x.size(0), source.size(0)), mask), dim=1)
     if padding is not None:

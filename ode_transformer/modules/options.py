@@ -1,7 +1,7 @@
-"""What the encoder or the decoder of a model is made of, and which options go with which.
+"""The options of an encoder or a decoder, and which of them can be combined.
 
-A configuration holds names, as users write them. ``Options.of`` turns those of one side into the objects that they
-name, and refuses what does not go together.
+A configuration holds names, as users write them. ``Options.of`` turns the names of one side into the objects that they
+stand for, and refuses combinations that have no meaning.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from ..numerics.splitting import Splitting, get_splitting
 from .positions import POSITION_ENCODERS
 
 ODE_FUNCTIONS = {"both": None, "san": "F", "ffn": "G", "substeps": "FCG"}
-"""What is integrated: the increment of the whole layer, or the sub-flows of these letters, each by itself."""
+"""What is integrated: the increment of the whole layer (None), or the sub-flows with these letters, each by itself."""
 
 ODE_RESIDUALS = ("paper", "released")
 
@@ -44,15 +44,15 @@ class Options:
         splitting: the order of attention (F) and feed-forward (G) within a layer.
         ffn_hidden_layers: hidden layers of a feed-forward, 1 or 2.
         integrator: the method of a layer's step.
-        flows: the flows that are integrated each by itself; None for the increment of the whole layer.
+        flows: the flows that are integrated, each by itself; None for the increment of the whole layer.
         released: whether F is the layer with its residual, as in the released ODE Transformer.
-        coefficients: what weighs the stages, a name of ``numerics/coefficients.py``.
-        gate_sharing: whether all layers share the coefficients.
-        history: what stands between the layers, a name of ``modules/history.py``.
-        relative_positions: of self-attention: none, keys, or keys-values.
-        max_relative_length: the distance from which on all relative positions are one.
-        rk_norm: whether the stages of a Runge-Kutta step, and the state that they are added to, are normalised.
-        velocity_embedding: whether a velocity starts as an embedding of its own; else at rest.
+        coefficients: what weighs the stages, a name in ``numerics/coefficients.py``.
+        gate_sharing: whether all layers share the coefficients: shared, or per-layer.
+        history: what stands between the layers, a name in ``modules/history.py``.
+        relative_positions: those of self-attention: none, keys, or keys-values.
+        max_relative_length: the largest distance that relative positions tell apart.
+        rk_norm: whether the stages of a Runge-Kutta step, and the state that they are added to, are normalized.
+        velocity_embedding: whether the initial velocity is a token embedding; otherwise the stack starts at rest.
     """
 
     splitting: Splitting
@@ -70,16 +70,16 @@ class Options:
 
     @classmethod
     def of(cls, cfg: TransformerConfig, side: str) -> "Options":
-        """The options of a side, ``encoder`` or ``decoder``.
+        """The options of one side, ``encoder`` or ``decoder``.
 
         Raises:
-            ValueError: an unknown name, or options that do not go together.
+            ValueError: a name is unknown, or the options cannot be combined.
         """
         name = str(cfg.integrator if side == "encoder" else cfg.decoder_integrator)
         integrator, coefficients = get_integrator(name), str(cfg.coefficients)
         weighs = _weighs(integrator, side)
         if not weighs:
-            coefficients = "fixed"  # there are no stages to weigh: the coefficients are the other side's
+            coefficients = "fixed"  # there are no stages to weigh: --coefficients concerns the other side
         options = cls(
             splitting=get_splitting(str(cfg.splitting)),
             ffn_hidden_layers=cfg.ffn_hidden_layers,
@@ -103,7 +103,7 @@ class Options:
 
     def _check_layer(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
         flows, function = self.splitting.flows, str(cfg.ode_function)
-        if max(map(flows.count, "FG")) > 2:  # of one's own
+        if max(map(flows.count, "FG")) > 2:  # possible in a splitting that a plugin adds
             raise OdeTransformerError(f"splitting {cfg.splitting!r}: a layer has at most two of each sub-layer")
         if self.ffn_hidden_layers not in (1, 2):
             raise OdeTransformerError(f"--ffn-hidden-layers {self.ffn_hidden_layers}: must be 1 or 2")
@@ -174,20 +174,20 @@ class Options:
             )
 
     def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[Coefficients]:
-        """What weighs the stages, where it is shared as named; None where the method does it itself."""
+        """What weighs the stages if ``--gate-sharing`` is ``sharing``; None if not, or for the method's own weights."""
         if sharing != self.gate_sharing or isinstance(self.integrator, (Multistep, Momentum)):
             return None
         initial = initial_scalars(self.integrator)
         return build_coefficients(self.coefficients, self.integrator.stages, initial, embed_dim)
 
     def build_norms(self, embed_dim: int) -> Optional[nn.ModuleList]:
-        """The norms of a Runge-Kutta step, which the layers share: of the state, and of each stage; None without."""
+        """The norms of the state and of each stage of a Runge-Kutta step, which the layers share; None without them."""
         if not self.rk_norm:
             return None
         return nn.ModuleList(LayerNorm(embed_dim) for _ in range(self.integrator.stages + 1))
 
     def build_velocity(self, embed_dim: int) -> Optional[Velocity]:
-        """What a field with momentum learns; None without."""
+        """What a field with momentum learns; None for an integrator without momentum."""
         return Velocity(embed_dim, self.integrator.learns_nu) if isinstance(self.integrator, Momentum) else None
 
 
@@ -198,16 +198,16 @@ def relative_positions(cfg: TransformerConfig) -> dict[str, str]:
 
 
 def _weighs(integrator: Integrator, side: str) -> bool:
-    """Whether ``--coefficients`` and ``--ode-residual`` concern a side; a decoder of Euler steps leaves them alone."""
+    """Whether ``--coefficients`` and ``--ode-residual`` apply to a side; to a decoder with Euler steps they do not."""
     return not isinstance(integrator, (Multistep, Momentum)) and (side == "encoder" or integrator != EULER)
 
 
 def _check_weighed(cfg: TransformerConfig, sides: Mapping[str, str]) -> None:
-    """Refuse what concerns weighed stages where no side has any.
+    """Refuse options about the weights of stages if no side weighs stages.
 
     Args:
         cfg: the configuration.
-        sides: the option of each side's integrator.
+        sides: for each side, the option that names its integrator.
 
     Raises:
         OdeTransformerError: there is such an option.
@@ -227,7 +227,8 @@ def _has_norms(integrator: Integrator) -> bool:
     return isinstance(integrator, ButcherTableau) and integrator.stages > 1
 
 
-# Options, their values that ask for nothing (-1 in released checkpoints), and where the others have no meaning.
+# An option, its values without an effect (-1 in released checkpoints), another option, and the values of that one with
+# which all other values of the first have no meaning.
 _NO_BIASES = ("none", "sinusoidal", "learned")
 _NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
 _NEEDS = (
@@ -243,10 +244,10 @@ _NEEDS = (
 
 
 def check_model(cfg: TransformerConfig) -> None:
-    """Refuse options of a whole model that have no meaning with its others.
+    """Refuse options of a whole model that have no meaning with its other options.
 
     Raises:
-        OdeTransformerError: there is one.
+        OdeTransformerError: there is such an option.
     """
     if cfg.max_relative_length not in (8, -1) and set(relative_positions(cfg).values()) == {"none"}:
         raise OdeTransformerError(
@@ -299,22 +300,22 @@ def _check_velocity_embedding(cfg: TransformerConfig) -> None:
         )
     if cfg.word_dropout > 0:
         raise OdeTransformerError(
-            f"--word-dropout {cfg.word_dropout}: must be 0 with --velocity-embedding, which would still tell the word"
+            f"--word-dropout {cfg.word_dropout}: must be 0 with --velocity-embedding, which would reveal the word"
         )
 
 
 def check_decoder_alone(cfg: TransformerConfig) -> None:
-    """Refuse options that a decoder without an encoder cannot heed.
+    """Refuse options that have no effect in a decoder without an encoder.
 
     Raises:
-        OdeTransformerError: there is one.
+        OdeTransformerError: there is such an option.
     """
     for name, idle, instead in (
         ("integrator", "euler", "decoder_integrator"),
         ("encoder_history", "none", "decoder_history"),
     ):
         if (value := str(getattr(cfg, name))) != idle:
-            raise OdeTransformerError(f"{_flag(name)} {value}: is an encoder's; take {_flag(instead)}")
+            raise OdeTransformerError(f"{_flag(name)} {value}: is an option of encoders; use {_flag(instead)}")
     _check_weighed(cfg, {"decoder": "decoder_integrator"})
 
 

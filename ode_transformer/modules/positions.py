@@ -1,10 +1,10 @@
-"""Position encoders: what the blocks of a Transformer are told about where tokens are, beside the input's encoding.
+"""Position encoders: how the blocks of a Transformer learn where tokens are, beside the encoding of the input.
 
-One interface, ``PositionEncoder``: for a pass through a stack of layers it gives each a ``Place``, something to add to
-the layer's input (``BlockPositions``, the tables and sinusoids of FLOATER's equation 7), or to its attentions' queries,
-keys and values (``BiasPositions``, FLOATER's equation 13: a flow, or a recurrent network).
+There is one interface, ``PositionEncoder``. For a pass through a stack of layers it gives each layer a ``Place``: an
+addition to the layer's input (``BlockPositions``, the tables and sinusoids of FLOATER's equation 7), or to the queries,
+keys and values of its attentions (``BiasPositions``, FLOATER's equation 13: a flow, or a recurrent network).
 
-A position is a token's own index, padding left out.
+The position of a token is its index, not counting padding.
 """
 
 import math
@@ -30,15 +30,15 @@ FLOW_SHARING = ("all", "stack")
 
 
 class SinusoidalPositions(nn.Module):
-    """Sines, then cosines, of a token's own index from 0 (fairseq's begin at 2); padding has none.
+    """Sines, then cosines, of a token's index from 0 (fairseq counts from 2); padding gets zeros.
 
     Args:
-        embed_dim: C, even.
-        padding_idx: the padding symbol.
+        embed_dim: C, the width, even.
+        padding_idx: the index of the padding symbol.
     """
 
     max_positions = 10**9
-    """Any length."""
+    """There is no limit."""
 
     def __init__(self, embed_dim: int, padding_idx: int):
         super().__init__()
@@ -47,17 +47,17 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("dtype_of", torch.empty(0), persistent=False)  # follows the model's precision
 
     def forward(self, tokens: Tensor, incremental_state: Optional[Any] = None) -> Tensor:
-        """(B, T) tokens -> (B, T, C); all of them when decoding step by step too, the caller takes the last."""
+        """(B, T) tokens -> (B, T, C); in incremental decoding too, where the caller takes the last position."""
         real = tokens.ne(self.padding_idx)
         index = (real.cumsum(1) - 1).unsqueeze(-1)
-        # In single precision whatever the model's: at position 1,000 bfloat16 could not tell one from the next.
+        # In single precision even if the model is not: bfloat16 does not tell neighboring positions near 1,000 apart.
         j = torch.arange(self.half, device=tokens.device, dtype=torch.float32)
         angle = index * torch.exp(j * (-math.log(10000) / max(self.half - 1, 1)))
         return (torch.cat((angle.sin(), angle.cos()), dim=-1) * real.unsqueeze(-1)).type_as(self.dtype_of)
 
 
 Index = Union[slice, Tensor]
-"""Where the rows of a table go: its first rows to the columns, or a row number for each token, (T, B)."""
+"""The rows of a table that the tokens take: the first rows, one per column, or a row number for each token, (T, B)."""
 
 
 def token_index(padding: Optional[Tensor], columns: slice) -> Index:
@@ -65,21 +65,21 @@ def token_index(padding: Optional[Tensor], columns: slice) -> Index:
 
     Args:
         padding: (B, T), true where there is no token; None if there is one everywhere.
-        columns: the columns wanted.
+        columns: the columns that are wanted.
     """
-    # Padding before a token, where columns are not positions.
+    # With padding before a token, columns are not positions.
     if padding is None or not (padding[:, :-1] & ~padding[:, 1:]).any():
         return columns
     return ((~padding).cumsum(1) - 1).clamp(min=0)[:, columns].t()
 
 
 def _look_up(table: Tensor, index: Index) -> Tensor:
-    """(N, C) and an index -> (T, B, C), or (T, 1, C) where it is the same for all sentences."""
+    """(N, C) and an index -> (T, B, C), or (T, 1, C) if all sentences have the same rows."""
     return table[index].unsqueeze(1) if isinstance(index, slice) else F.embedding(index, table)
 
 
 class Biases(NamedTuple):
-    """What an attention adds to its projections: tables by position, looked up when they are needed."""
+    """What an attention adds to its projections, as tables by position, which are looked up when they are needed."""
 
     queries: Tensor  # (N, 1, C)
     keys_values: Tensor  # (N, 2, C)
@@ -87,23 +87,23 @@ class Biases(NamedTuple):
     key_index: Index
 
     def query(self) -> Tensor:
-        """(T, B, C) or (T, 1, C)."""
+        """The biases of queries, (T, B, C) or (T, 1, C)."""
         return _look_up(self.queries.flatten(1), self.query_index)
 
     def key_value(self) -> Sequence[Tensor]:
-        """Of keys, and of values: (S, B, C) or (S, 1, C) each."""
+        """The biases of keys and of values, each (S, B, C) or (S, 1, C)."""
         return _look_up(self.keys_values.flatten(1), self.key_index).chunk(2, dim=-1)
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a layer is told: an addition to its input (T, B, C), and the biases of its attentions by name."""
+    """What a layer reads of positions: an addition to its input (T, B, C), and the biases of its attentions by name."""
 
     addition: Optional[Tensor] = None
     biases: Mapping[str, Biases] = field(default_factory=dict)
 
     def add(self, x: Tensor) -> Tensor:
-        """The layer's input, with what is added to it."""
+        """The layer's input with the addition, (T, B, C)."""
         return x if self.addition is None else x + self.addition
 
 
@@ -111,7 +111,7 @@ class PositionEncoder(nn.Module):
     """Tells the layers of an encoder and of a decoder where the tokens are."""
 
     def encoder(self, tokens: Tensor, padding: Tensor) -> list[Place]:
-        """A place a layer, for a pass over sources.
+        """One place per layer, for a pass over sources.
 
         Args:
             tokens: (B, S).
@@ -122,35 +122,35 @@ class PositionEncoder(nn.Module):
     def decoder(
         self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
     ) -> list[Place]:
-        """A place a layer, for a pass over previous outputs.
+        """One place per layer, for a pass over previous outputs.
 
         Args:
-            tokens: (B, T), all so far.
+            tokens: (B, T), all tokens so far.
             padding: (B, T), true where there is no token.
             source_padding: (B, S), true where the source has no token; None without a source.
-            incremental_state: the cache of step-by-step decoding; with it the last token alone is passed.
+            incremental_state: the cache of incremental decoding; with it only the last token is processed.
         """
         raise NotImplementedError
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
-        """Follow the hypotheses of a beam; the decoder says so."""
+        """Follow the hypotheses of a beam; the decoder calls this."""
 
     @contextmanager
     def one_pass(self, length: int) -> Iterator[None]:
-        """What an encoder and a decoder do within is one pass over sentences of at most so many tokens."""
+        """A context in which encoder and decoder share one pass, with sentences of at most ``length`` tokens."""
         yield
 
 
 class BlockPositions(PositionEncoder):
-    """An encoding of positions added to the input of every block; the first has it as the stock Transformer does.
+    """An encoding of positions that is added to the input of every block; the first block has it from stock fairseq.
 
-    FLOATER's equation 7 and the baselines "at all blocks" of its Table 2: one sinusoid for all blocks, or a learned
-    table each. The state itself takes it up, as in the Universal Transformer; where histories or multistep schemes
-    stand between layers, it reaches the layer alone.
+    These are FLOATER's equation 7 and the baselines "at all blocks" of its Table 2: one sinusoidal encoding for all
+    blocks, or one learned table per block. The addition becomes part of the state, as in the Universal Transformer;
+    with histories or multistep schemes between layers, only the layer itself sees it.
 
     Args:
         cfg: the configuration.
-        learned: tables, or sinusoids.
+        learned: whether the encoding is a learned table; otherwise it is sinusoidal.
         sides: the stacks by name, encoder and decoder.
     """
 
@@ -159,7 +159,7 @@ class BlockPositions(PositionEncoder):
         longest = {"encoder": cfg.max_source_positions, "decoder": cfg.max_target_positions}
         self.depths = {side: len(stack.layers) for side, stack in sides.items()}
         self.learned = nn.ModuleDict()
-        self._sinusoids = {}  # not children: they are the stacks'
+        self._sinusoids = {}  # not sub-modules: they belong to the stacks
         for side, stack in sides.items():
             if learned:
                 size = (longest[side], getattr(cfg, side).embed_dim, stack.padding_idx)
@@ -185,23 +185,20 @@ class BlockPositions(PositionEncoder):
 class Layout:
     """Which projections of a model's attentions move with the position, and which solver moves them.
 
-    A *piece* is the projections of an attention that move together: its queries', or its keys' and values'. The
-    projections are the layers': this is no module, or they would be its children as well.
+    A *piece* is the projections of an attention that move together: that of its queries, or those of its keys and
+    values. The projections belong to the layers. This class is not a module, or they would be its sub-modules as well.
 
     Args:
         sides: the stacks by name, encoder and decoder.
-        sharing: ``all``, one solver; ``stack``, one for the encoder's attention, one for the decoder's and the queries
-            of cross-attention, one for its keys and values, as released.
+        sharing: ``all``, one solver; ``stack``, as in the released code, one solver for the encoder's attention, one
+            for the decoder's self-attention and the queries of cross-attention, and one for its keys and values.
         blocks: ``all``, or the ``input`` block alone.
-
-    Raises:
-        ValueError: a solver whose projections are of several widths.
     """
 
     def __init__(self, sides: Mapping[str, Any], sharing: str, blocks: str):
         self.sharing = sharing
-        self.pieces: dict[str, list[list[nn.Linear]]] = {}  # of each solver
-        self.layers: dict[str, list[dict[str, tuple]]] = {}  # a layer's attentions, each with two (solver, piece)
+        self.pieces: dict[str, list[list[nn.Linear]]] = {}  # by solver
+        self.layers: dict[str, list[dict[str, tuple]]] = {}  # of each layer, two (solver, piece) per attention
         for side, stack in sides.items():
             layers = self.layers[side] = []
             for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
@@ -223,7 +220,11 @@ class Layout:
         return solver, len(pieces) - 1
 
     def widths(self) -> dict[str, int]:
-        """C of every solver."""
+        """The width C of every solver.
+
+        Raises:
+            ValueError: the projections of one solver have several widths.
+        """
         found = {}
         for name in self.pieces:
             widths = sorted({bias.numel() for bias in self.initial(name)})
@@ -233,15 +234,15 @@ class Layout:
         return found
 
     def initial(self, solver: str) -> list[nn.Parameter]:
-        """b(0) of every row that a solver moves, (C,) each: the biases that the projections have anyway."""
+        """b(0) of every row that a solver moves, each (C,): the biases that the projections have anyway."""
         return [projection.bias for piece in self.pieces[solver] for projection in piece]
 
     def split(self, solver: str, moved: Tensor) -> Sequence[Tensor]:
-        """Rows that a solver moved, (N, R, C) -> those of every piece, (N, 1 or 2, C)."""
+        """The rows that a solver moved, (N, R, C) -> those of each piece, (N, 1 or 2, C)."""
         return moved.split([len(piece) for piece in self.pieces[solver]], dim=1)
 
     def places(self, side: str, own: "Located", source: Optional["Located"]) -> list[Place]:
-        """What the layers of a side are told, of their own tokens and, in a decoder, of the source's."""
+        """The places of the layers of one side, from its own tokens and, in a decoder, those of the source."""
         places = []
         for layer in self.layers[side]:
             biases = {}
@@ -255,18 +256,18 @@ class Layout:
 
 
 Tables = Mapping[str, Sequence[Tensor]]
-"""What was solved: of every solver the pieces (N, 1 or 2, C), b(t) - b(0) at N positions."""
+"""The solution b(t) - b(0) at N positions: for each solver its pieces, each (N, 1 or 2, C)."""
 
 
 class Located(NamedTuple):
-    """Tables, and where the tokens of some columns are in them."""
+    """Tables, and the rows of them that the tokens of some columns take."""
 
     tables: Tables
     index: Index
 
 
 class Solution(NamedTuple):
-    """Tables without gradients, of the positions 0 to ``length`` - 1, and of which weights they are."""
+    """Tables without gradients for the positions 0 to ``length`` - 1, and the weights that they were solved with."""
 
     length: int
     weights: Any
@@ -274,25 +275,25 @@ class Solution(NamedTuple):
 
 
 class Cache:
-    """Solutions that outlive a pass: that of evaluation, and that of an interval of updates."""
+    """Solutions that outlive a pass: one for evaluation, and one for an interval of updates."""
 
     evaluated: Optional[Solution] = None
     held: Optional[Solution] = None
 
     def forget(self) -> None:
-        """Forget both."""
+        """Discard both."""
         self.evaluated = self.held = None
 
 
 class GivenPositions:
-    """Explicit positions of a side's tokens.
+    """Explicit positions of the tokens of one side.
 
     Args:
-        side: source or target, for errors.
+        side: source or target, for error messages.
         positions: (T,) for all sentences or (B, T), increasing from the left.
 
     Raises:
-        ValueError: they do not increase.
+        ValueError: the positions do not increase.
     """
 
     def __init__(self, side: str, positions: Tensor):
@@ -300,11 +301,11 @@ class GivenPositions:
             check_positions(row)
         self.side = side
         self.grid, index = torch.unique(positions.to("cpu", torch.float64), return_inverse=True)  # (N,), sorted
-        self.index = index.view(-1, index.size(-1))  # (1 or B, T), of each position in the grid
-        self.tables: Optional[Tables] = None  # solved where no gradient is taken
+        self.index = index.view(-1, index.size(-1))  # (1 or B, T), where each position is in the grid
+        self.tables: Optional[Tables] = None  # kept only where no gradient is taken
 
     def rows(self, hypotheses: int) -> Tensor:
-        """Which row each hypothesis takes, at first; a search reorders them, and sentences that end leave it."""
+        """The row that each hypothesis takes at first; a search reorders them and drops sentences that have ended."""
         given = len(self.index)
         return torch.arange(given).repeat_interleave(max(hypotheses // given, 1))
 
@@ -312,7 +313,7 @@ class GivenPositions:
         """Where the tokens of some columns are in the grid, (T, B).
 
         Raises:
-            ValueError: positions do not fit tokens of that padding, (B, T).
+            ValueError: the positions do not fit tokens with this padding, (B, T).
         """
         index, length = self.index[rows], padding.size(1)
         fits = index.size(1) == length if self.side == "source" else index.size(1) >= length
@@ -326,25 +327,25 @@ class GivenPositions:
 class BiasPositions(PositionEncoder):
     """Biases of queries, keys and values that move with the position, q_i = W_q x_i + b_q(t_i) (FLOATER, equation 13).
 
-    b(0) is the bias that the projection has anyway. What is added is b(t) - b(0), so that a Transformer's parameters
-    are a FLOATER's, and a dynamics of zero leaves it as it was. Queries move with their own position; so do keys and
-    values, those of cross-attention with the source's.
+    b(0) is the bias that the projection has anyway. Only b(t) - b(0) is added, so that the parameters of a Transformer
+    are those of a FLOATER, and with zero dynamics the two compute the same. Queries, keys and values move with their
+    own positions; in cross-attention those of keys and values are the source's.
 
-    All rows, three of each attention of each layer, are solved at once: in training once per pass, and where no
-    gradient is taken once for a model's weights, anew when a longer sentence comes. The solution is in no checkpoint.
-    It is forgotten when weights change in place or are loaded, and between training and evaluation; who writes to
-    ``parameter.data`` otherwise has to call ``forget``.
+    All rows, three per attention, are solved at once: in training once per pass; without gradients once per set of
+    weights, and again when a longer sentence comes. The solution is not saved in checkpoints. It is discarded when
+    weights change in place or are loaded, and between training and evaluation. Code that writes to ``parameter.data``
+    must call ``forget``.
 
-    With an update interval, the dynamics receives gradients at every such update of the optimiser only, and what was
-    solved after it is held until the next (paper, section 4.4); b(0) is trained in all.
+    With an update interval of n, the dynamics receives gradients only at every n-th update of the optimizer, and the
+    solution computed after that is held until the next (paper, section 4.4); b(0) is trained in all updates.
 
     Args:
         build: makes a solver (``numerics/flow.py``) from C.
-        sides, sharing, blocks: as of ``Layout``.
-        interval: updates of the optimiser from one solution to the next, 1 or more.
+        sides, sharing, blocks: as in ``Layout``.
+        interval: updates of the optimizer from one solution to the next, 1 or more.
 
     Raises:
-        ValueError: widths that do not go together.
+        ValueError: the projections of one solver have several widths.
     """
 
     def __init__(
@@ -360,7 +361,7 @@ class BiasPositions(PositionEncoder):
         self.layout = Layout(sides, sharing, blocks)
         self.solvers = nn.ModuleDict({name: build(width) for name, width in self.layout.widths().items()})
         for p in self.solvers.parameters():
-            p.param_group = "flow"  # for an optimiser that treats it apart
+            p.param_group = "flow"  # for an optimizer that treats the flow separately
         self.cache = Cache()
         self._pass: Optional[tuple[int, Tables]] = None  # length and tables of ``one_pass``
         self._given: dict[str, GivenPositions] = {}
@@ -411,7 +412,7 @@ class BiasPositions(PositionEncoder):
                 self.set_incremental_state(incremental_state, side, {"rows": rows})
 
     def _tables(self, length: int) -> Tables:
-        """The tables of the positions 0 to length - 1 at least."""
+        """The tables of the positions 0 to ``length`` - 1, or of more positions."""
         if self._pass is not None and self._pass[0] >= length:
             return self._pass[1]
         cache = self.cache
@@ -420,12 +421,12 @@ class BiasPositions(PositionEncoder):
                 cache.held = self._remembered(length, None)
             tables = cache.held.tables
             if torch.is_grad_enabled():
-                # Gradients of zero rather than none: distributed training waits for those of all parameters.
+                # Gradients are zero rather than None, because distributed training waits for those of all parameters.
                 zero = sum(p.sum() for p in self.solvers.parameters()) * 0.0
                 tables = {name: [piece + zero for piece in pieces] for name, pieces in tables.items()}
             return tables
         if torch.is_grad_enabled():
-            cache.held = None  # what is held next is computed from the weights that this update makes
+            cache.held = None  # the next solution to hold is computed from the weights after this update
             return self._solve(torch.arange(length))
         biases = [bias for name in self.solvers for bias in self.layout.initial(name)]
         parameters = (*self.solvers.parameters(), *biases)
@@ -438,7 +439,7 @@ class BiasPositions(PositionEncoder):
     def _remembered(self, length: int, weights: Any) -> Solution:
         longer = max(64, 2 ** (length - 1).bit_length())
         tables = self._solve(torch.arange(longer))
-        # A score holds the product of two biases: where that overflows, attention is NaN although the biases are not.
+        # A score contains the product of two biases. Where it overflows, attention is NaN although the biases are not.
         finite = torch.stack(
             [
                 piece.float().square().sum(-1).isfinite().flatten(1).all(1)
@@ -451,8 +452,8 @@ class BiasPositions(PositionEncoder):
             if longer < length:
                 kind = next(self.solvers.parameters()).dtype
                 raise OdeTransformerError(
-                    f"{length} positions: attention can compute with their biases in {kind} up to position "
-                    f"{longer - 1} only. Set --flow-horizon to the length of the longest training sentence"
+                    f"{length} positions: the biases are too large for attention in {kind} beyond position "
+                    f"{longer - 1}. Set --flow-horizon to the length of the longest training sentence"
                     + ("" if kind == torch.float32 else ", or use float32")
                 )
         return Solution(longer, weights, tables)
@@ -465,7 +466,7 @@ class BiasPositions(PositionEncoder):
         return tables
 
     def biases(self, length: int) -> dict[str, Tensor]:
-        """b(t) of all that moves, at positions 0 to ``length`` - 1: ``encoder.0.self_attn.q`` -> (N, C)."""
+        """b(t) of every projection at the positions 0 to ``length`` - 1: ``encoder.0.self_attn.q`` -> (N, C)."""
         tables, found = self._solve(torch.arange(length)), {}
         for side, layers in self.layout.layers.items():
             for i, layer in enumerate(layers):
@@ -478,7 +479,7 @@ class BiasPositions(PositionEncoder):
 
     @contextmanager
     def one_pass(self, length: int) -> Iterator[None]:
-        """As of ``PositionEncoder``: one solution for both sides."""
+        """As in ``PositionEncoder``: both sides use one solution."""
         if self._given:
             yield
             return
@@ -491,14 +492,15 @@ class BiasPositions(PositionEncoder):
 
     @contextmanager
     def at(self, source: Optional[Tensor] = None, target: Optional[Tensor] = None) -> Iterator[None]:
-        """Within, tokens are at these positions rather than at their indices (paper, appendix C).
+        """A context in which tokens are at these positions, not at their indices (paper, appendix C).
 
         Args:
-            source, target: (S,) for all sentences or (B, S), a position a column: real numbers, 0 or more, increasing
-                from the left, under padding too. The target's may be of more columns than there are tokens so far.
+            source, target: (S,) for all sentences or (B, S), one position per column: real numbers, 0 or more, that
+                increase from the left, also where there is padding. The target may have more columns than tokens so
+                far.
 
         Raises:
-            ValueError: positions that do not increase; when tokens come that they do not fit.
+            ValueError: the positions do not increase, or, during a pass, they do not fit the tokens.
         """
         outer = dict(self._given)
         try:
@@ -510,15 +512,16 @@ class BiasPositions(PositionEncoder):
             self._given = outer
 
     def set_num_updates(self, updates: int) -> None:
-        """How many updates the optimiser has made; fairseq's trainer says so."""
+        """Set the number of updates that the optimizer has made; fairseq's trainer calls this."""
         self.updates = updates
 
     def forget(self) -> None:
-        """Forget what was solved; the next pass solves anew."""
+        """Discard all solutions; the next pass solves again."""
         self.cache.forget()
 
     def train(self, mode: bool = True) -> "BiasPositions":
-        if mode != self.training:  # fairseq calls this once a batch; optimisers change weights without a trace
+        # fairseq calls this once per batch. Optimizers change weights without a change of their version.
+        if mode != self.training:
             self.cache.evaluated = None
         return super().train(mode)
 
@@ -528,7 +531,7 @@ class BiasPositions(PositionEncoder):
 
 
 def _reset_biases(attention: nn.Module, layers: int, side: str, memory: str) -> None:
-    # As released: Xavier's bound for one tensor of all b(0), (kinds, L, C).
+    # As in the released code: Xavier's bound for one tensor of all b(0), (kinds, L, C).
     kinds = {"encoder": 3, "decoder": 4, "source": 2}
     for name, group in (("q_proj", side), ("k_proj", memory), ("v_proj", memory)):
         bias = getattr(attention, name).bias
@@ -575,11 +578,11 @@ POSITION_ENCODERS: Table[Callable[[TransformerConfig, Mapping[str, Any]], Option
         "rnn-vector-2": _biases(_recurrence("vector", 2)),
     },
 )
-"""(the configuration, the stacks by name) -> the position encoder; None where the stock input encoding is all."""
+"""(configuration, stacks by name) -> the position encoder; None if there is only the stock encoding of the input."""
 
 
 def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
-    """The position encoder that a configuration asks for, None where the stock input encoding is all.
+    """The position encoder that a configuration asks for; None if there is only the stock encoding of the input.
 
     Args:
         cfg: the configuration.

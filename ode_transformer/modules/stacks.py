@@ -1,7 +1,7 @@
 """Encoder and decoder: embeddings, our layers, and what stands between them.
 
-The passes are written out here, as fairseq 0.12.3 makes them but for what the layers are told (``EncoderContext``,
-``DecoderContext``), histories and positions. Everything else is fairseq's.
+The forward passes are those of fairseq 0.12.3, with the contexts of our layers (``EncoderContext``,
+``DecoderContext``), histories and positions added. Everything else is inherited from fairseq.
 
 Legend: T positions, S positions of the source, B sentences, C the width, H heads.
 """
@@ -27,15 +27,19 @@ from .positions import Place, PositionEncoder
 
 
 def recompute(forward: Callable, *args: Any, offload: bool = False, **kwargs: Any) -> Any:
-    """Call ``forward``; where gradients are taken, keep its inputs alone and run it again in the backward pass.
+    """Call ``forward``. If gradients are taken, keep only its inputs and run it again in the backward pass.
 
-    fairseq's checkpointing runs a backward pass within the backward pass, in which distributed training counts the
-    gradient of what layers share, a gate, once per layer, and stops. PyTorch's newer kind has no such pass.
+    fairseq's checkpointing runs a backward pass within the backward pass. There distributed training receives the
+    gradient of a parameter that layers share, such as a gate, once per layer, and stops. PyTorch's non-reentrant
+    checkpointing has no such inner pass.
 
     Args:
-        forward: a layer's.
+        forward: a layer's ``forward``.
         offload: keep the inputs in the host's memory. Tensors inside the context stay on the device.
-        args, kwargs: its inputs.
+        args, kwargs: the inputs of ``forward``.
+
+    Returns:
+        What ``forward`` returns.
     """
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
@@ -45,7 +49,7 @@ def recompute(forward: Callable, *args: Any, offload: bool = False, **kwargs: An
 
 
 def wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
-    """Activation checkpointing and FSDP around a layer, where asked for, as around fairseq's own."""
+    """The layer with activation checkpointing and FSDP around it if the options ask for them, as in fairseq."""
     if cfg.checkpoint_activations or cfg.offload_activations:
         layer.forward = partial(recompute, layer.forward, offload=cfg.offload_activations)
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
@@ -57,11 +61,11 @@ _RELEASED_NAMES = (
     (r"residual_norm\.", "stage_norms.0."),
     (r"RK_norm\.(\d+)", lambda match: f"stage_norms.{int(match[1]) + 1}"),
 )
-"""Names of parameters in released encoders, as patterns, and ours."""
+"""Patterns of parameter names in released encoders, and our names for them."""
 
 
 class SplitStack(nn.Module):
-    """What our encoder and decoder have beside fairseq's: what stands between layers, what they share, positions."""
+    """What our encoder and decoder add to fairseq's: histories, modules that the layers share, and positions."""
 
     position_encoder: Optional[PositionEncoder] = None
 
@@ -71,7 +75,7 @@ class SplitStack(nn.Module):
         self.coefficients = options.build_coefficients("shared", part.embed_dim)
         self.stage_norms = options.build_norms(part.embed_dim)
         self.velocity_tokens = self.velocity_positions = None
-        if options.velocity_embedding:  # of positions too where they are learned; sinusoids are in the state alone
+        if options.velocity_embedding:  # learned positions have one too; sinusoidal ones are in the state alone
             tokens, positions = self.embed_tokens, self.embed_positions
             self.velocity_tokens = Embedding(tokens.num_embeddings, part.embed_dim, tokens.padding_idx)
             if isinstance(positions, LearnedPositionalEmbedding):
@@ -80,11 +84,11 @@ class SplitStack(nn.Module):
         replace_dropout(self)
 
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
-        """Have a position encoder tell the layers about positions. It is the model's child, not the stack's."""
+        """Set the position encoder. The model registers it as a sub-module; the stack only refers to it."""
         self.__dict__["position_encoder"] = encoder
 
     def _velocity(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Optional[Tensor]:
-        """Tokens (B, T) -> the velocity that the first layer reads (T, B, C); None for rest."""
+        """Tokens (B, T) -> the initial velocity (T, B, C), or None if the stack starts at rest."""
         if self.velocity_tokens is None:
             return None
         new = tokens if incremental_state is None else tokens[:, -1:]
@@ -94,7 +98,7 @@ class SplitStack(nn.Module):
         return self.dropout_module(v).transpose(0, 1)
 
     def _layers(self, places: Optional[Iterable[Place]]) -> list[tuple[nn.Module, Place]]:
-        """The layers of this pass, each with its place; layer drop leaves some out in training."""
+        """The layers of this pass, each with its place; LayerDrop leaves some out in training."""
         places = places or [Place()] * len(self.layers)
         if not self.training:
             return list(zip(self.layers, places, strict=True))
@@ -102,19 +106,19 @@ class SplitStack(nn.Module):
         return [(layer, told[layer]) for layer in self.layers]
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
-        """Bring names up to date.
+        """Bring parameter names up to date.
 
         Raises:
-            ValueError: a history that is one of another number of layers.
+            ValueError: the history in the checkpoint is for another number of layers.
         """
         # fairseq drops the final norm of encoders before version 2 and of decoders before version 3. The released
-        # pre-norm models have version 2 *and* a trained norm: stock fairseq loads them without a word, decodes wrongly.
+        # pre-norm models have version 2 *and* a trained norm: stock fairseq loads them silently and decodes wrongly.
         state_dict[f"{name}.version"] = torch.tensor([3.0])
         weight, own = state_dict.get(f"{name}.history.weight"), getattr(self.history, "weight", None)
         if weight is not None and own is not None and weight.shape != own.shape:
             raise ValueError(
                 f"{name}.history.weight is {tuple(weight.shape)} in the checkpoint, for another number of layers: must "
-                f"be {tuple(own.shape)} with {self.history.depth} of them"
+                f"be {tuple(own.shape)} for {self.history.depth} layers"
             )
         return super().upgrade_state_dict_named(state_dict, name)
 
@@ -136,16 +140,16 @@ class Encoder(SplitStack, TransformerEncoderBase):
         return_all_hiddens: bool = False,
         token_embeddings: Optional[Tensor] = None,
     ) -> dict[str, list]:
-        """The states of sources; ``forward`` is this.
+        """Encode sources; fairseq's ``forward`` calls this.
 
         Args:
             src_tokens: (B, S).
             src_lengths: ignored.
-            return_all_hiddens: return what each layer reads as well.
+            return_all_hiddens: return the input of each layer as well.
             token_embeddings: (B, S, C), in place of those of the tokens.
 
         Returns:
-            fairseq's dictionary, of which each entry is a list: ``encoder_out`` (S, B, C), ``encoder_padding_mask``
+            fairseq's dictionary, in which each entry is a list: ``encoder_out`` (S, B, C), ``encoder_padding_mask``
             (B, S), ``encoder_embedding`` (B, S, C), ``encoder_states``, ``fc_results``, ``src_tokens``,
             ``src_lengths`` (B, 1).
         """
@@ -182,13 +186,13 @@ class Encoder(SplitStack, TransformerEncoderBase):
             "encoder_padding_mask": [padding],
             "encoder_embedding": [embedding],
             "encoder_states": states,
-            "fc_results": [None] * (len(states) - 1),  # of fairseq's own layers
+            "fc_results": [None] * (len(states) - 1),  # only fairseq's own layers have them
             "src_tokens": [],
             "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
         }
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
-        """Bring names up to date; those of the released ODE Transformer's and PCformer's encoders among them."""
+        """Bring parameter names up to date, including those of the released ODE Transformer and PCformer."""
         for key in [key for key in state_dict if key.startswith(f"{name}.")]:
             for old, new in _RELEASED_NAMES:
                 if re.match(old, renamed := key.removeprefix(f"{name}.")):
@@ -196,7 +200,7 @@ class Encoder(SplitStack, TransformerEncoderBase):
         alpha = state_dict.pop(f"{name}.alpha", None)
         if alpha is not None:
             owner, rows = self, {name: alpha}
-            if self.layers[0].coefficients is not None:  # a row per layer
+            if self.layers[0].coefficients is not None:  # one row per layer
                 owner, rows = self.layers[0], {f"{name}.layers.{i}": row for i, row in enumerate(alpha)}
             for key, row in rows.items():
                 weight = getattr(owner.coefficients, "weight", row)
@@ -217,7 +221,12 @@ class Decoder(SplitStack, TransformerDecoderBase):
         return wrap(DecoderLayer(cfg, no_encoder_attn), cfg)
 
     def forward_embedding(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Tensor:
-        """Tokens (B, T) -> what the first layer reads (B, T, C); of the last token alone when decoding step by step."""
+        """Tokens (B, T) -> the input of the first layer (B, T, C), or with a cache the last token's (B, 1, C).
+
+        Args:
+            tokens: (B, T).
+            incremental_state: the cache of incremental decoding.
+        """
         positions = None
         if self.embed_positions is not None:
             positions = self.embed_positions(tokens, incremental_state=incremental_state)
@@ -243,19 +252,19 @@ class Decoder(SplitStack, TransformerDecoderBase):
         alignment_layer: Optional[int] = None,
         alignment_heads: Optional[int] = None,
     ) -> tuple[Tensor, dict[str, list]]:
-        """The states of previous outputs; ``extract_features`` is this.
+        """Decode previous outputs into features; fairseq's ``extract_features`` calls this.
 
         Args:
-            prev_output_tokens: (B, T), all so far.
-            encoder_out: of the encoder; None in a language model.
-            incremental_state: the cache of step-by-step decoding; with it the last token alone is passed.
-            full_context_alignment: let every position see those behind it.
-            alignment_layer: of which the weights are returned; the last if None.
-            alignment_heads: of how many heads their mean is; all if None.
+            prev_output_tokens: (B, T), all tokens so far.
+            encoder_out: the encoder's dictionary; None in a language model.
+            incremental_state: the cache of incremental decoding; with it only the last token is processed.
+            full_context_alignment: let every position attend to those after it.
+            alignment_layer: the layer whose attention weights are returned; the last if None.
+            alignment_heads: the number of heads that the weights are averaged over; all if None.
 
         Returns:
-            (B, T, C); ``attn``, the weights of cross-attention (B, T, S) or None, and ``inner_states``, what each layer
-            reads, (T, B, C).
+            The features (B, T, C), or (B, 1, C) in incremental decoding; and a dictionary of ``attn``, a list of the
+            weights of cross-attention (B, T, S) or None, and ``inner_states``, the input of each layer, (T, B, C).
         """
         source = source_padding = places = mask = padding = weights = None
         if encoder_out is not None and encoder_out["encoder_out"]:
@@ -312,7 +321,7 @@ class Decoder(SplitStack, TransformerDecoderBase):
         return self.position_encoder.decoder(tokens, padding, source_padding, state)
 
     def reorder_incremental_state_scripting(self, incremental_state: dict, new_order: Tensor) -> None:
-        """As of fairseq's decoder, whose position encoder, no child of it, follows too."""
+        """As in fairseq; the position encoder, which is not a sub-module of the decoder, is reordered too."""
         super().reorder_incremental_state_scripting(incremental_state, new_order)
         if self.position_encoder is not None:
             self.position_encoder.reorder_incremental_state(incremental_state, new_order)

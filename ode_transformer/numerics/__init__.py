@@ -1,1 +1,1 @@
-"""The mathematics: plain Python and PyTorch, no fairseq."""
+"""The mathematics, in plain Python and PyTorch, without fairseq."""

@@ -19,15 +19,18 @@ from .table import Table
 def weighted_sum(
     weights: Iterable[Union[float, Tensor]], terms: Iterable[Tensor], total: Optional[Tensor] = None
 ) -> Tensor:
-    """``total`` + sum_i weights[i] terms[i], one pass over memory a term; numbers that are 0 cost none.
+    """``total`` + sum_i weights[i] terms[i], in one pass over memory per term; a term whose weight is 0 costs nothing.
 
     Args:
         weights: numbers, or tensors that broadcast to the terms.
-        terms: as many tensors of one shape.
+        terms: one tensor per weight, all of the same shape.
         total: where the sum begins; 0 if None.
 
     Returns:
         A tensor of the terms' shape.
+
+    Raises:
+        ValueError: there is nothing to sum: no total, and no term with a weight other than 0.
     """
     for weight, term in zip(weights, terms, strict=True):
         if isinstance(weight, Tensor):
@@ -37,7 +40,7 @@ def weighted_sum(
         elif weight != 0:
             total = torch.add(total, term, alpha=weight)
     if total is None:
-        raise ValueError("a sum needs a term of weight other than 0")
+        raise ValueError("a sum needs a total, or a term whose weight is not 0")
     return total
 
 
@@ -45,7 +48,7 @@ class Coefficients(nn.Module):
     """Weighs the stages of a step, in place of the method's own weights b."""
 
     def before(self, row: Sequence[float], stages: Sequence[Tensor]) -> Sequence[Union[float, Tensor]]:
-        """With which weights the stages so far lead to where the next one is evaluated: the method's own.
+        """The weights of the stages so far in the state at which the next one is evaluated: the method's own.
 
         Args:
             row: the method's weights a_ij, one for each of ``stages``.
@@ -54,7 +57,7 @@ class Coefficients(nn.Module):
         return row
 
     def weights(self, stages: Sequence[Tensor]) -> Sequence[Union[float, Tensor]]:
-        """gamma of every stage: numbers, or tensors that broadcast to a stage."""
+        """gamma of each stage: numbers, or tensors that broadcast to a stage."""
         raise NotImplementedError
 
     def forward(self, stages: Sequence[Tensor]) -> Tensor:
@@ -63,17 +66,17 @@ class Coefficients(nn.Module):
 
 
 class Ones(Coefficients):
-    """gamma_i = 1 (equation 23). With two of Heun's stages this is the layer applied twice: weight sharing."""
+    """gamma_i = 1 (equation 23). With Heun's two stages this is the layer applied twice, that is, weight sharing."""
 
     def weights(self, stages: Sequence[Tensor]) -> list[float]:
         return [1.0] * len(stages)
 
 
 class Scalars(Coefficients):
-    """gamma_i learned, one number per stage.
+    """gamma_i is learned, one number per stage.
 
     Args:
-        initial: gamma at the start.
+        initial: the initial values of gamma.
     """
 
     def __init__(self, initial: Sequence[float]):
@@ -85,10 +88,10 @@ class Scalars(Coefficients):
 
 
 class MovingAverage(Coefficients):
-    """gamma_i = a (1 - a)^(n - i) for stage i of n, with a learned a, at first 1/2: later stages count more.
+    """gamma_i = a (1 - a)^(n - i) for stage i of n, where a is learned and starts at 1/2: later stages count more.
 
     Args:
-        shape: of a: () for one number, (C,) for one per channel.
+        shape: the shape of a: () for one number, (C,) for one number per channel.
     """
 
     def __init__(self, *shape: int):
@@ -101,12 +104,12 @@ class MovingAverage(Coefficients):
 
 
 class Gates(Coefficients):
-    """gamma computed from the two stages, one number per token (equations 25 and 26; Table 10).
+    """gamma is computed from the two stages, one number per token (equations 25 and 26; Table 10).
 
     Args:
         embed_dim: C, the width of a stage.
-        gates: 1 for gamma = (g, 1 - g), 2 for two gates by themselves.
-        activation: of a gate.
+        gates: 1 for gamma = (g, 1 - g), 2 for two independent gates.
+        activation: the activation function of a gate.
     """
 
     def __init__(self, embed_dim: int, gates: int, activation: Callable[[Tensor], Tensor]):
@@ -135,18 +138,16 @@ class Gates(Coefficients):
 
 
 class SecondOrderGate(Coefficients):
-    """A gate that keeps a step of two stages at order 2, whatever it learns. Ours; in no paper.
+    """A gate that keeps a step of two stages at order 2, whatever it learns. It is ours and in no paper.
 
-    Of the gate of equation 26 only g = 1/2 has order 2, and what is trained goes to g = 1, Euler's step at twice the
-    price: f learns to be right where it counts, at y, the second stage gets worse for it, and the less it weighs, the
-    less gradient there is to mend it. Here g chooses among the methods of order 2, b = (1 - 1 / (2 alpha),
-    1 / (2 alpha)) with F_2 = f(y + alpha F_1), from the midpoint's at alpha = 1/2 (g = 0) to Heun's at alpha = 1
-    (g = 1)::
+    The gate of equation 26 has order 2 only at g = 1/2, and training drives it to g = 1, Euler's step at twice the
+    cost (docs/beyond.md). Here g selects one of the methods of two stages and order 2, which have the weights
+    b = (1 - 1 / (2 alpha), 1 / (2 alpha)) and F_2 = f(y + alpha F_1), with alpha = 1 / (2 - g)::
 
         g = sigmoid(F_1 W + b),   F_2 = f(y + F_1 / (2 - g)),   y' = y + g / 2 F_1 + (1 - g / 2) F_2
 
-    The weight of F_2 is never below a half. The start, g near 1/2, is near Ralston's, of least error bound. F_2 must
-    be where g says, so g, one number per token, reads F_1 alone.
+    g = 0 is the midpoint method, g = 1/2 Ralston's and g = 1 Heun's: F_2 never weighs less than 1/2. g, one number per
+    token, reads F_1 alone, because F_2 depends on it.
 
     Args:
         embed_dim: C, the width of a stage.
@@ -171,14 +172,14 @@ class SecondOrderGate(Coefficients):
 
 
 class Velocity(nn.Module):
-    """What a step with momentum learns: four numbers, and the norm of the velocity.
+    """What a step with momentum learns: beta, mu, gamma and perhaps nu, and the norm of the velocity.
 
-    In the first field of a stack that starts at rest, beta and mu multiply a velocity of 0: their gradient is 0. The
-    norm takes the size of gamma f(y) away: the gradient of that gamma is 0 but for the norm's eps.
+    In the first field of a stack that starts at rest, beta and mu multiply a velocity of 0, so that their gradient
+    is 0. There the norm also removes the size of gamma f(y), so that the gradient of gamma is 0 up to the norm's eps.
 
     Args:
         embed_dim: C, the width of a velocity.
-        learns_nu: whether nu is learned, or 1.
+        learns_nu: whether nu is learned; otherwise it is 1.
     """
 
     def __init__(self, embed_dim: int, learns_nu: bool):
@@ -188,7 +189,7 @@ class Velocity(nn.Module):
         self.norm = nn.LayerNorm(embed_dim)
 
     def numbers(self) -> tuple[Tensor, Tensor, Tensor, Union[float, Tensor]]:
-        """beta and mu, between 0 and 1, at first 1/2; gamma, positive, at first log 2; nu, at first 1."""
+        """beta and mu, between 0 and 1, initially 1/2; gamma, positive, initially log 2; nu, initially 1."""
         beta, mu, gamma = self.raw
         return beta.sigmoid(), mu.sigmoid(), F.softplus(gamma), 1.0 if self.nu is None else self.nu
 
@@ -198,7 +199,8 @@ class Rule:
     """How the stages of a step are weighed.
 
     Args:
-        build: (stages; gamma at the start, one number per stage; C) -> coefficients; None for the method's own weights.
+        build: (number of stages; initial gamma, one number per stage; C) -> the coefficients, or None for the method's
+            own weights.
         stages: how many stages the rule can weigh; None for any number.
     """
 
@@ -227,10 +229,10 @@ COEFFICIENTS: Table[Rule] = Table(
 
 
 def check_coefficients(name: str, stages: int) -> None:
-    """Whether coefficients of that name can weigh so many stages.
+    """Check that the coefficients with this name can weigh so many stages.
 
     Raises:
-        ValueError: no such name, or a rule for another number of stages.
+        ValueError: there is no such name, or the rule is for another number of stages.
     """
     if name not in COEFFICIENTS:
         raise ValueError(f"coefficients {name!r}: must be one of {', '.join(COEFFICIENTS)}")
@@ -247,15 +249,15 @@ def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_d
 
     Args:
         name: one of ``COEFFICIENTS``.
-        stages: of the method.
-        initial: where ``scalars`` start.
-        embed_dim: C.
+        stages: the method's number of stages.
+        initial: the initial values of ``scalars``.
+        embed_dim: C, the width of a stage.
 
     Returns:
-        Coefficients; None for the method's own weights.
+        The coefficients; None for the method's own weights.
 
     Raises:
-        ValueError: as of ``check_coefficients``.
+        ValueError: as in ``check_coefficients``.
     """
     check_coefficients(name, stages)
     return COEFFICIENTS[name].build(stages, initial, embed_dim)

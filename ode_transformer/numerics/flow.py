@@ -1,29 +1,29 @@
 """FLOATER's flow: position-dependent vectors as the solution of a learned differential equation.
 
 Liu et al. 2020, "Learning to Encode Position for Transformer with Continuous Dynamical Model", equations 8 and 13:
-a vector b starts at b(0) and moves with the position, each row of many by the same dynamics::
+a vector b starts at b(0) and moves with the position; many such vectors, the rows, share the same dynamics::
 
     b(t) = b(0) + int_0^t h(tau, b(tau)) dtau
     h(t, b) = W2 [relu(W1 [b; t] + c1); t] + c2
     t_i = i / 100                                   the time of position i
 
-Everything here speaks of the *displacement* b(t) - b(0), which is zero, to the bit, where the dynamics is.
+All functions here return the *displacement* b(t) - b(0), which is exactly zero if the dynamics is zero.
 
-The solution is computed at the nodes of a uniform grid, and between them by the cubic Hermite polynomial of the values
-and slopes at both nodes. The released code takes five steps of its solver a token, which is torchdiffeq's; here a step
-spans four tokens, at an error below 1e-5 (``tests/numerics/test_flow.py``). The solvers are torchdiffeq's, in our own
-loop where gradients go back through it: its own asks a GPU for the time of every step, and for the gradient copies the
-whole solution once a node.
+The solution is computed at the nodes of a uniform grid, and between two nodes by the cubic Hermite polynomial of their
+values and slopes. The released code takes five steps of torchdiffeq's solver per token; here one step spans four
+tokens, with an error below 1e-5 (``tests/numerics/test_flow.py``). The solvers are torchdiffeq's methods. For
+back-propagation through the solver they run in our own loop, because torchdiffeq's loop reads the time of every step
+back from the GPU, and in the backward pass copies the whole solution once per node.
 
-Nothing bounds the solution: h grows with b, so that b grows exponentially. The largest bias of ``floater_base`` as
-initialised is .8 at position 256, 6 at 512, 230 at 1,023, 4e5 at 2,000; that of a tiny model after 300 updates on
-sentences of 12 tokens is 4 at 12, 3e4 at 100, 1e11 at 256. The dynamics is fitted to positions that training has seen,
-and to no others; so the equation is solved to a ``horizon`` and no further. Beyond it b goes on along its tangent,
-b(t) = b(T) + (t - T) h(T, b(T)): continuous with its slope, different at every position, and of linear growth. That is
-a choice: it keeps the biases moderate, and no experiment shows that sentences are modelled better. Up to the horizon
-nothing changes, to the bit.
+Nothing bounds the solution: h grows with b, so that b grows exponentially. The largest bias of ``floater_base`` at
+initialization is .8 at position 256, 6 at 512, 230 at 1,023, 4e5 at 2,000; that of a tiny model after 300 updates on
+sentences of 12 tokens is 4 at 12, 3e4 at 100, 1e11 at 256. The dynamics is fitted only to positions that occur in
+training, so the equation is solved up to a ``horizon`` T and no further. Beyond it b continues along its tangent,
+b(t) = b(T) + (t - T) h(T, b(T)): continuous together with its slope, different at every position, and of linear growth.
+This is a design choice: it keeps the biases moderate, but no experiment shows that it models long sentences better. Up
+to the horizon nothing changes, bit for bit.
 
-``Recurrence`` is what the paper sets beside it (equation 14, Table 6): b(t_{i+1}) = RNN(b(t_i), z_i).
+``Recurrence`` is the paper's alternative to the flow (equation 14, Table 6): b(t_{i+1}) = RNN(b(t_i), z_i).
 """
 
 import math
@@ -37,7 +37,7 @@ from .coefficients import weighted_sum
 from .integrators import EULER, HEUN, MIDPOINT, THREE_EIGHTHS, ButcherTableau, rk_step
 
 TIME_STEP = 0.01
-"""Time from one token to the next, as released; the paper's text has lost the number."""
+"""The time from one token to the next, from the released code; the number is missing in the paper's text."""
 
 FLOW_METHODS = {
     "rk4": THREE_EIGHTHS,
@@ -46,7 +46,7 @@ FLOW_METHODS = {
     "midpoint": MIDPOINT,
     "euler": EULER,
 }
-"""torchdiffeq's solvers of a fixed step, by its names."""
+"""torchdiffeq's solvers with a fixed step, under its names."""
 
 FLOW_GRADIENTS = ("direct", "adjoint")
 
@@ -55,10 +55,10 @@ SMALLEST_STEP = 0.01
 
 
 def check_positions(positions: Tensor) -> Tensor:
-    """Positions (N,) in tokens as a tensor on the CPU, in double precision.
+    """Positions (N,) in tokens, as a tensor on the CPU in double precision.
 
     Raises:
-        ValueError: no positions, or they do not increase, or one is negative or not finite.
+        ValueError: there are no positions, they do not increase, or one is negative or not finite.
     """
     positions = torch.as_tensor(positions).detach().to("cpu", torch.float64)
     if positions.dim() != 1 or not len(positions):
@@ -76,15 +76,16 @@ class Flow(nn.Module):
     """The dynamics h, and its solution.
 
     Args:
-        dim: C.
+        dim: C, the width.
         method: one of ``FLOW_METHODS``.
-        step: tokens that a step of the solver spans; need not be whole.
-        gradient: ``direct``, back-propagation through the solver; or ``adjoint``, another equation solved backwards, by
-            torchdiffeq, which needs less memory and more time.
-        horizon: the position, in tokens, up to which the equation is solved; beyond it b goes on along its tangent.
+        step: the number of tokens that one step of the solver spans; it need not be an integer.
+        gradient: ``direct``, back-propagation through the solver; or ``adjoint``, torchdiffeq's solution of the adjoint
+            equation backwards in time, which needs less memory and more time.
+        horizon: the position, in tokens, up to which the equation is solved; beyond it b continues along its tangent.
 
     Raises:
-        ValueError: an unknown method or gradient, a step below ``SMALLEST_STEP``, or a horizon that is not positive.
+        ValueError: the method or the gradient is unknown, the step is below ``SMALLEST_STEP``, or the horizon is not
+            positive.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Flow(nn.Module):
         if not horizon > 0:
             raise ValueError(f"--flow-horizon {horizon}: must be a positive number of tokens, or 0 for the default")
         self.method, self.step, self.gradient, self.horizon = method, step, gradient, horizon
-        for layer in (1, 2):  # W and c of the equation; W's last column, which meets the time, by itself
+        for layer in (1, 2):  # W and c of the equation; W's last column, which multiplies the time, is separate
             weight = nn.init.xavier_normal_(torch.empty(dim, dim + 1))
             self.register_parameter(f"weight{layer}", nn.Parameter(weight[:, :-1].clone()))
             self.register_parameter(f"time{layer}", nn.Parameter(weight[:, -1].clone()))
@@ -123,17 +124,17 @@ class Flow(nn.Module):
         return h, weights
 
     def forward(self, initial: Tensor, positions: Tensor) -> Tensor:
-        """b(t) - b(0) of every row at every position, in single precision at least, whatever the model's.
+        """b(t) - b(0) for every row and position, in single precision or better, whatever the model's precision.
 
         Args:
             initial: b(0), (R, C).
-            positions: (N,) in tokens, increasing, 0 or more; any length, need be neither whole nor equidistant.
+            positions: (N,) in tokens, increasing, 0 or more; they need be neither integers nor equidistant.
 
         Returns:
             (N, R, C).
 
         Raises:
-            ValueError: positions that do not increase.
+            ValueError: the positions do not increase.
         """
         positions = check_positions(positions)
         dtype = torch.promote_types(initial.dtype, torch.float32)
@@ -163,7 +164,7 @@ class Flow(nn.Module):
 
 
 def _interpolate(values: Tensor, slopes: Tensor, x: Tensor) -> Tensor:
-    """The cubic Hermite polynomials at x, (N,), of values and slopes at nodes 0, 1, 2 and so on, (nodes, R, C)."""
+    """The cubic Hermite polynomials of values and slopes (nodes, R, C) at nodes 0, 1, 2, ..., evaluated at x (N,)."""
     left = x.floor().clamp(max=len(values) - 2)
     s = (x - left).to(values, non_blocking=True)[:, None, None]
     left = left.long().to(values.device, non_blocking=True)
@@ -175,19 +176,20 @@ RECURRENT_INPUTS = ("scalar", "vector")
 
 
 class Recurrence(nn.Module):
-    """A recurrent network in the flow's place: b_{i+1} = tanh(W [b_i; z_i] + c), once or, stacked, twice a token.
+    """A recurrent network in place of the flow: b_{i+1} = tanh(W [b_i; z_i] + c), with one or two layers.
 
-    z_i is the time i / 100 (``scalar``) or the sinusoidal encoding of i (``vector``). Parameters at C = 512, with
-    the paper's Table 6: scalar 263,168 (263.2K); two layers 526,336 (526.3K); vector 524,800, two layers 1,049,600.
-    The paper has 1,050.0K for "1-layer RNN + vector", its released code a GRU of two layers with scalar input.
+    z_i is the time i / 100 (``scalar``) or the sinusoidal encoding of i (``vector``). Numbers of parameters at C = 512,
+    with those of the paper's Table 6: scalar 263,168 (263.2K); two layers 526,336 (526.3K); vector 524,800, two layers
+    1,049,600. The paper has 1,050.0K for "1-layer RNN + vector"; its released code has a GRU of two layers with scalar
+    input.
 
     Args:
-        dim: C, even.
+        dim: C, the width, even.
         layers: 1 or 2.
         input: ``scalar`` or ``vector``.
 
     Raises:
-        ValueError: an unknown input, another number of layers, an odd width.
+        ValueError: the input is unknown, the number of layers is another, or the width is odd.
     """
 
     def __init__(self, dim: int, layers: int = 1, input: str = "scalar"):
@@ -213,21 +215,21 @@ class Recurrence(nn.Module):
         return torch.cat((angle.sin(), angle.cos()), dim=-1)
 
     def forward(self, initial: Tensor, positions: Tensor) -> Tensor:
-        """As of ``Flow``.
+        """b(t) - b(0), with the arguments and result of ``Flow.forward``.
 
         Raises:
-            ValueError: positions other than 0, 1, 2 and so on.
+            ValueError: the positions are not 0, 1, 2 and so on.
         """
         positions = check_positions(positions)
         if not torch.equal(positions, torch.arange(len(positions), dtype=positions.dtype)):
-            raise ValueError("positions: must be 0, 1, 2, ... for a recurrent network, which knows no others")
+            raise ValueError("positions: must be 0, 1, 2, ... for a recurrent network, which has no others")
         dtype = torch.promote_types(initial.dtype, torch.float32)
         with torch.autocast(initial.device.type, enabled=False):
             b = initial = initial.to(dtype)
             weights = [
                 layer.weight.to(dtype).split((self.dim, layer.in_features - self.dim), 1) for layer in self.layers
             ]
-            # What the inputs contribute, for all tokens at once: (N, C) a layer.
+            # What the inputs contribute, for all tokens at once: (N, C) per layer.
             inputs = self._inputs(len(positions)).to(initial)
             inputs = [inputs @ w.t() + layer.bias.to(dtype) for (_, w), layer in zip(weights, self.layers, strict=True)]
             states = [b]

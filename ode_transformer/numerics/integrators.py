@@ -7,11 +7,11 @@ A method is data plus one loop:
 - ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``;
 - ``Momentum``, a method that carries a velocity from step to step, and ``momentum_step``.
 
-Each has a method ``step`` of the same arguments, which is all that a layer asks of its integrator: the field, the
-state and h; ``combine``, which weighs stages; ``carried``, what goes from step to step beside the state; ``norms`` of a
-Runge-Kutta step; ``learned``, the numbers of momentum. A method ignores what is not its own. All tensors are states of
-any one shape; f: y -> f(y) keeps it. Observed orders are measured in the tests. A method of your own is an entry of
-``INTEGRATORS``.
+Each kind has a method ``step`` with the same arguments, and a layer calls nothing else: the field, the state and h;
+``combine``, which weighs the stages; ``carried``, what passes from step to step beside the state; ``norms``, for a
+Runge-Kutta step; ``learned``, the numbers of a method with momentum. A method ignores the arguments that it does not
+use. States are tensors of any shape, which f: y -> f(y) keeps. The tests measure the orders of convergence. To add a
+method, add an entry to ``INTEGRATORS``.
 
 Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux. Momentum:
 "YuriiFormer: A Suite of Nesterov-Accelerated Transformers" (arXiv 2601.23236), in the form of a reproduction's code.
@@ -37,12 +37,12 @@ class ButcherTableau:
     """An explicit Runge-Kutta method for an autonomous equation (equations 8 to 11).
 
     Args:
-        a: a row a stage; row i weighs the i stages before it (beta of equation 10).
-        b: the weight of every stage in the result (gamma of equation 8).
+        a: one row per stage; row i weighs the i stages before it (beta in equation 10).
+        b: the weight of each stage in the result (gamma in equation 8).
 
     Raises:
-        ValueError: a row of the wrong length (the method would be implicit, or incomplete), a weight that is no finite
-            number, or weights b that do not sum to 1: such a method integrates another equation.
+        ValueError: a row has the wrong length (the method would be implicit, or incomplete), a weight is not finite, or
+            the weights b do not sum to 1 (the method would integrate another equation).
     """
 
     a: tuple[tuple[float, ...], ...]
@@ -50,7 +50,9 @@ class ButcherTableau:
 
     def __post_init__(self):
         if not self.b or len(self.a) != len(self.b):
-            raise ValueError(f"a tableau needs a row and a weight b a stage, got {len(self.a)} rows, b = {self.b}")
+            raise ValueError(
+                f"a tableau needs one row and one weight b per stage, got {len(self.a)} rows, b = {self.b}"
+            )
         for i, row in enumerate(self.a):
             if len(row) != i:
                 raise ValueError(f"row {i} of an explicit tableau has {i} weights, got {row}")
@@ -66,7 +68,7 @@ class ButcherTableau:
 
     @property
     def order(self) -> int:
-        """Of convergence, as far as 4: up to which order Butcher's conditions hold."""
+        """The order of convergence, up to 4: the highest for which Butcher's conditions hold."""
 
         def mean(*factors: Sequence[float]) -> float:
             return math.fsum(w * math.prod(values) for w, *values in zip(self.b, *factors, strict=True))
@@ -99,7 +101,7 @@ class ButcherTableau:
         norms: Optional[Sequence[Norm]] = None,
         learned: Optional[Velocity] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """``rk_step`` with this method, and what is carried beside the state, as it was."""
+        """``rk_step`` with this method; what is carried beside the state is returned unchanged."""
         return rk_step(f, y, self, h, combine, norms=norms), carried
 
 
@@ -113,10 +115,10 @@ MIDPOINT = ButcherTableau(((), (1 / 2,)), (0.0, 1.0))
 """Order 2."""
 
 RALSTON = ButcherTableau(((), (2 / 3,)), (1 / 4, 3 / 4))
-"""Order 2, of least error bound."""
+"""Order 2, with the smallest error bound."""
 
 KUTTA3 = ButcherTableau(((), (1 / 2,), (-1.0, 2.0)), (1 / 6, 4 / 6, 1 / 6))
-"""Order 3. The released code takes F_2 for F_1 in the third stage, and falls to order 2; we take Kutta's."""
+"""Order 3. The released code has F_2 in place of F_1 in its third stage, which lowers the order to 2."""
 
 RK4 = ButcherTableau(((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)), (1 / 6, 2 / 6, 2 / 6, 1 / 6))
 """Order 4: the classical method (equations 15 to 19)."""
@@ -136,7 +138,7 @@ def rk_step(
 ) -> Tensor:
     """One Runge-Kutta step: F_i = h f(y + sum_j a_ij F_j); y + sum_i b_i F_i.
 
-    With norms N_0 to N_n, as PCformer has them (Li et al. 2024), F_1 = h f(y) as ever, but later stages start from
+    With the norms N_0 to N_n of PCformer (Li et al. 2024), F_1 = h f(y) as before, but the later stages start from
     N_0(y), and the result is N_0(y) + sum_i b_i N_i(F_i).
 
     Args:
@@ -144,10 +146,10 @@ def rk_step(
         y: the state.
         tableau: the method.
         h: the step.
-        combine: turns the stages [F_1, ..., F_n] into the increment, in place of the weights b; and may say where a
-            stage is evaluated, in place of a row of a.
-        t: the time at the beginning of the step, where the field depends on it; at stage i it is t + h sum_j a_ij.
-        norms: of the state and of each stage; None for no norms.
+        combine: turns the stages [F_1, ..., F_n] into the increment, in place of the weights b, and may replace a row
+            of a as well.
+        t: the time at the beginning of the step, if the field depends on time; stage i is at t + h sum_j a_ij.
+        norms: the norms of the state and of each stage; None for no norms.
 
     Returns:
         The state after the step.
@@ -171,18 +173,19 @@ def rk_step(
 class Polynomial:
     """Powers of the residual function, y + w_1 F(y) + w_2 F(F(y)) + ..., with F = h f.
 
-    For a linear f two unit powers begin backward Euler's expansion 1 / (1 - hf) = 1 + hf + (hf)^2 + ..., of order 1.
-    Where f(0) is not 0 the second power is an error of the size of the step: no consistent method.
+    For a linear f, two powers of weight 1 are the first terms of backward Euler's expansion 1 / (1 - hf) = 1 + hf +
+    (hf)^2 + ..., and the order is 1. Where f(0) is not 0, the second power is an error of the size of the step, and the
+    method is not consistent.
 
     Raises:
-        ValueError: there is no power.
+        ValueError: there are no weights.
     """
 
     weights: tuple[float, ...]
 
     def __post_init__(self):
         if not self.weights:
-            raise ValueError("a polynomial needs a weight or more")
+            raise ValueError("a polynomial needs at least one weight")
 
     @property
     def stages(self) -> int:
@@ -199,18 +202,18 @@ class Polynomial:
         norms: Optional[Sequence[Norm]] = None,
         learned: Optional[Velocity] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """``polynomial_step`` with this method, and what is carried beside the state, as it was."""
+        """``polynomial_step`` with this method; what is carried beside the state is returned unchanged."""
         return polynomial_step(f, y, self, h, combine), carried
 
 
 POLYNET = Polynomial((1.0, 1.0))
-"""PolyNet (Zhang et al. 2017) as Table 7 has it."""
+"""PolyNet (Zhang et al. 2017), as in Table 7."""
 
 
 def polynomial_step(
     f: Field, y: Tensor, polynomial: Polynomial, h: float = 1.0, combine: Optional[Coefficients] = None
 ) -> Tensor:
-    """One step of a polynomial scheme; arguments as those of ``rk_step``."""
+    """One step of a polynomial scheme; the arguments are those of ``rk_step``."""
     powers = [y]
     for _ in polynomial.weights:
         slope = f(powers[-1])
@@ -226,15 +229,15 @@ Weights = Callable[[int, Optional[Sequence]], Mapping[int, Weight]]
 
 @dataclass(frozen=True)
 class Multistep:
-    """A scheme that looks at earlier steps; in a network, at earlier layers, each with its own f_l::
+    """A scheme that reads earlier steps; in a network, earlier layers, each with its own f_l::
 
         y_{t+1} = sum_k states(t)[k] y_k + sum_l increments(t)[l] F_l,     F_l = h f_l(y_l).
 
     Args:
-        states: (t, learned) -> weight of y_k for every k <= t that counts.
-        increments: (t, learned) -> weight of F_l for every l <= t that counts.
-        initial: the learned weights at the start of training, as nested lists, from the depth; None where nothing is
-            learned. Both functions get what it became as ``learned``.
+        states: (t, learned) -> the weight of each y_k, k <= t, that the step uses.
+        increments: (t, learned) -> the weight of each F_l, l <= t, that the step uses.
+        initial: depth -> the learned weights at the start of training, as nested lists; None if nothing is learned.
+            ``states`` and ``increments`` receive their current values as ``learned``.
 
     Raises:
         ValueError: the weights of the states do not sum to 1: with f = 0 the step would not be the identity.
@@ -253,7 +256,7 @@ class Multistep:
 
     @property
     def order(self) -> int:
-        """Of convergence with the weights at the start: up to which power of t it is exact, from four states on."""
+        """The order of convergence with the initial weights: the highest power of t that four states keep exact."""
         t, learned = 3, self.initial(5) if self.initial else None
         states, increments = self.states(t, learned), self.increments(t, learned)
         for q in range(1, 10):
@@ -278,7 +281,7 @@ class Multistep:
         norms: Optional[Sequence[Norm]] = None,
         learned: Optional[Velocity] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """The increment f(y) alone, which ``multistep_step`` reads, and what is carried beside the state."""
+        """The increment f(y) alone, for ``multistep_step``; what is carried beside the state is returned unchanged."""
         return f(y), carried
 
 
@@ -295,7 +298,7 @@ def _twice_the_newest(t: int, _: Any) -> dict:
 
 
 LEAPFROG = Multistep(_before, _twice_the_newest)
-"""y_{t+1} = y_{t-1} + 2 F_t (He et al. 2019), after a step of Euler's. Order 2."""
+"""y_{t+1} = y_{t-1} + 2 F_t (He et al. 2019); the first step is Euler's. Order 2."""
 
 
 def _last_two(t: int, k: Sequence) -> dict:
@@ -307,9 +310,9 @@ def _one_for_each_but_the_first(depth: int) -> list:
 
 
 LINEAR_MULTISTEP = Multistep(_last_two, _newest, _one_for_each_but_the_first)
-"""y_{t+1} = k_t y_t + (1 - k_t) y_{t-1} + F_t (Lu et al. 2018), k learned, one a layer. Order 1, of an equation whose
-time runs 1 / (2 - k) as fast. We start at k = 1, the residual network; the released code has a k a channel, starting
-between 1 and 2, and normalises the identity."""
+"""y_{t+1} = k_t y_t + (1 - k_t) y_{t-1} + F_t (Lu et al. 2018), with one learned k per layer. Order 1, for an equation
+whose time runs 1 / (2 - k) times as fast. We start at k = 1, the residual network; the released code has one k per
+channel, starting between 1 and 2, and normalizes the identity."""
 
 
 def _first(t: int, _: Any) -> dict:
@@ -325,8 +328,9 @@ def _triangle_of_ones(depth: int) -> list:
 
 
 DLCL = Multistep(_first, _all, _triangle_of_ones)
-"""y_{t+1} = y_0 + sum_{l <= t} W_tl F_l, W learned, starting at 1: the residual network. Wang et al. 2019 in the form
-of Table 7. What the released code calls so mixes normalised layer outputs: ``modules/history.py``, learnable_dense."""
+"""y_{t+1} = y_0 + sum_{l <= t} W_tl F_l, where W is learned and starts at 1, the residual network. Wang et al. 2019 in
+the form of Table 7. The released code gives this name to a weighted sum of normalized layer outputs, which is our
+``learnable_dense`` (``modules/history.py``)."""
 
 
 def multistep_step(
@@ -338,7 +342,7 @@ def multistep_step(
         scheme: the scheme.
         states: y_0 to y_t.
         increments: F_0 to F_t.
-        learned: the scheme's learned weights, for those that have some.
+        learned: the scheme's learned weights; None if it has none.
 
     Returns:
         y_{t+1}, of the shape of y_0.
@@ -351,17 +355,17 @@ def multistep_step(
 
 @dataclass(frozen=True)
 class Momentum:
-    """A velocity v beside the state, with a norm N of a network's own::
+    """A method that carries a velocity v beside the state. The norm N is a layer norm in a network::
 
         v' = N(beta v + gamma h f(y + mu v)),     y' = y + nu v'
 
-    beta damps the velocity, mu is how far ahead f is evaluated, gamma is the size of the step, and nu how far the
-    velocity carries. Without the norm, with beta = 1 - c h, mu = beta and h gamma in place of gamma, v / h is a speed
-    and this is a method of order 1 for the equation of second order y'' + c y' = gamma f(y). The norm makes the speed
-    a constant: with it, there is no such equation.
+    beta damps the velocity, mu is how far ahead f is evaluated, gamma is the size of the step, and nu is how far the
+    velocity moves the state. Without the norm, with beta = 1 - c h, mu = beta and h gamma in place of gamma, v / h is
+    a speed, and this is a method of order 1 for the second-order equation y'' + c y' = gamma f(y). The norm keeps the
+    size of the velocity constant, and then there is no such equation.
 
     Args:
-        learns_nu: whether nu is learned, starting at 1 (triple momentum), or 1.
+        learns_nu: whether nu is learned, starting at 1 (triple momentum); otherwise it is 1.
     """
 
     learns_nu: bool = False
@@ -381,19 +385,19 @@ class Momentum:
         norms: Optional[Sequence[Norm]] = None,
         learned: Optional[Velocity] = None,
     ) -> tuple[Tensor, Tensor]:
-        """``momentum_step``, from rest if no velocity is carried.
+        """``momentum_step``, which starts at rest if no velocity is carried.
 
         Args:
-            f, y, h: as of ``momentum_step``.
-            carried: v.
-            learned: the numbers, and the norm.
-            combine, norms: of Runge-Kutta methods; ignored.
+            f, y, h: as in ``momentum_step``.
+            carried: the velocity v, of the shape of y; None for rest.
+            learned: the numbers and the norm.
+            combine, norms: ignored; they belong to Runge-Kutta methods.
 
         Returns:
-            y', v'.
+            y' and v'.
 
         Raises:
-            ValueError: there are no numbers; the method has none of its own.
+            ValueError: ``learned`` is None; the method has no numbers of its own.
         """
         if learned is None:
             raise ValueError("a step with momentum needs its numbers beta, mu, gamma and nu")
@@ -402,10 +406,10 @@ class Momentum:
 
 
 NESTEROV = Momentum()
-"""Nesterov's method: the field is evaluated ahead of the state. Six numbers a layer of two sub-layers."""
+"""Nesterov's method: the field is evaluated ahead of the state. A layer of two sub-layers learns six numbers."""
 
 TRIPLE = Momentum(learns_nu=True)
-"""Nesterov's method with a learned reach of the velocity."""
+"""Triple momentum: Nesterov's method with a learned nu."""
 
 
 def momentum_step(
@@ -424,8 +428,8 @@ def momentum_step(
     Args:
         f: the field.
         y: the state.
-        v: the velocity, of its shape.
-        beta, mu, gamma, nu: numbers, or tensors of one.
+        v: the velocity, of the shape of y.
+        beta, mu, gamma, nu: numbers, or tensors that hold one number.
         h: the step, or the fraction of it that a splitting gives f.
         norm: N; None for no norm.
 
@@ -461,10 +465,10 @@ INTEGRATORS: Table[Integrator] = Table(
 
 
 def get_integrator(name: str) -> Integrator:
-    """The integrator of that name.
+    """The integrator with this name.
 
     Raises:
-        ValueError: there is none; names the ones that there are.
+        ValueError: there is no such integrator; the message lists those that exist.
     """
     if name not in INTEGRATORS:
         raise ValueError(f"integrator {name!r}: must be one of {', '.join(INTEGRATORS)}")

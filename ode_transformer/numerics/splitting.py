@@ -1,12 +1,12 @@
 """Splitting: how two sub-flows take turns within one step of dy/dt = F(y) + G(y).
 
-F is the interaction of positions (attention), G acts on each position alone (feed-forward). A splitting is data:
-the order of the flows and the fraction of the step that each of them gets. ``split_step`` runs any of them; a network
-layer walks the same data with its norms and dropout in between (``modules/layers.py``).
+F is the interaction of positions (attention), and G acts on each position by itself (feed-forward). A splitting is
+data: the order of the flows, and the fraction of the step that each of them gets. ``split_step`` runs any splitting; a
+network layer follows the same data, with its norms and dropout in between (``modules/layers.py``).
 
-Orders, local error (measured in the tests): with exact sub-flows Lie-Trotter 2 and Strang-Marchuk 3; with Euler
-sub-steps, which is what a network takes, both 2; Strang-Marchuk with second-order sub-steps 3. Flows that are taken
-together, as the one field F + G, are not split at all: the error is the solver's alone.
+Orders of the local error (measured in the tests): with exact sub-flows, 2 for Lie-Trotter and 3 for Strang-Marchuk;
+with Euler sub-steps, which a network takes, 2 for both; with second-order sub-steps, 3 for Strang-Marchuk. Flows that
+are taken together, as the single field F + G, are not split, and the only error is the solver's.
 
 Source: Lu et al. 2019, "Understanding and Improving Transformer From a Multi-Particle Dynamic System Point of
 View", equations 6 and 7, 14 to 16, theorem 1. Unsplit layers: Wang and Komatsuzaki 2021, GPT-J; Zhong et al. 2022
@@ -29,13 +29,13 @@ class Splitting:
     """The order in which the flows F and G act, and for which fraction of the step.
 
     Args:
-        flows: one letter a sub-step, ``"F"`` or ``"G"``, e.g. ``"GFG"``; a layer can hold two of each.
-        fractions: as many fractions of the step, each positive; those of each flow sum to 1, else the scheme
-            solves another equation.
+        flows: one letter per sub-step, ``"F"`` or ``"G"``, e.g. ``"GFG"``; a layer can hold two of each.
+        fractions: one positive fraction of the step per flow; those of F sum to 1, and so do those of G, or the scheme
+            would solve another equation.
         together: whether all flows are evaluated from the state at the beginning of the step, and added.
 
     Raises:
-        ValueError: if the two do not describe a consistent splitting.
+        ValueError: flows and fractions do not describe a consistent splitting.
     """
 
     flows: str
@@ -59,10 +59,10 @@ class Splitting:
 
     @property
     def order(self) -> float:
-        """Of convergence with exact sub-flows: 2 where F is before G as much as after it, else 1.
+        """The order of convergence with exact sub-flows: 2 if F comes as much before G as after it, otherwise 1.
 
-        The second order is exp(h(F + G)) to h^2, half of FG and half of GF; fractions that are positive have no third.
-        Flows that are taken together have no error: infinity.
+        Order 2 asks for the h^2 terms of exp(h(F + G)), which have FG and GF in equal parts; no splitting with positive
+        fractions reaches order 3. Flows that are taken together have no splitting error, and the order is infinite.
         """
         if self.together:
             return math.inf
@@ -70,13 +70,13 @@ class Splitting:
         return 2 if math.isclose(before, 0.5) else 1
 
     def substeps(self, fields: Mapping[str, Field]) -> list[tuple[Field, float]]:
-        """What ``split_step`` solves in turn.
+        """The sub-steps that ``split_step`` solves in turn.
 
         Args:
             fields: the vector field of each flow, by its letter.
 
         Returns:
-            pairs (f, fraction of the step); of flows that are taken together one, their sum.
+            Pairs (f, fraction of the step); for flows that are taken together, one pair with their sum.
         """
         if self.together:
             return [(lambda y: sum(h * fields[flow](y) for flow, h in self), 1.0)]
@@ -93,7 +93,7 @@ STRANG_SWAPPED = Splitting("FGF", (0.5, 1.0, 0.5))
 """Strang-Marchuk with the roles of F and G exchanged: two attentions around one feed-forward (Table 3)."""
 
 PARALLEL = Splitting("FG", (1.0, 1.0), together=True)
-"""Not split: F and G from one state, as in GPT-J's parallel layers; no error of splitting."""
+"""Not split: F and G are evaluated at the same state, as in GPT-J's parallel layers. There is no splitting error."""
 
 SPLITTINGS: Table[Splitting] = Table(
     "splitting",
@@ -102,10 +102,10 @@ SPLITTINGS: Table[Splitting] = Table(
 
 
 def get_splitting(name: str) -> Splitting:
-    """The splitting of that name.
+    """The splitting with this name.
 
     Raises:
-        ValueError: there is none; names the ones that there are.
+        ValueError: there is no such splitting; the message lists those that exist.
     """
     if name not in SPLITTINGS:
         raise ValueError(f"splitting {name!r}: must be one of {', '.join(SPLITTINGS)}")
@@ -126,8 +126,7 @@ def split_step(
     """Solve the sub-flows one after the other, each from where the last one ended.
 
     Args:
-        substeps: pairs (f, fraction of the step), e.g. ``STRANG.substeps(fields)``; a network has its own f in every
-            place.
+        substeps: pairs (f, fraction of the step), e.g. ``STRANG.substeps(fields)``; in a network each has its own f.
         y: the state at the beginning of the step.
         h: the step.
         step: the solver of a sub-flow, ``(f, y, h) -> y``.

@@ -1,4 +1,4 @@
-"""Tables of methods by name, which packages of others extend."""
+"""Tables of methods by name, which plugins can extend."""
 
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
@@ -9,12 +9,12 @@ T = TypeVar("T")
 class Table(Mapping[str, T]):
     """The methods that an option names.
 
-    ``table[name] = method`` adds one, until ``choices`` is asked for. The models ask when they are imported: they make
-    the option's enumeration of what they get.
+    ``table[name] = method`` adds a method until ``choices`` is called. The models call it when they are imported, to
+    enumerate the values of the option.
 
     Args:
-        option: the option, for errors.
-        methods: the methods that the package has itself.
+        option: the option, for error messages.
+        methods: the methods of this package.
     """
 
     def __init__(self, option: str, methods: Mapping[str, T]):
@@ -33,15 +33,15 @@ class Table(Mapping[str, T]):
         """Add a method.
 
         Raises:
-            ValueError: there is one of that name, or the models have been imported.
+            ValueError: the name is taken, or the models have been imported.
         """
         if name in self._methods:
-            raise ValueError(f"{self.option} {name!r}: is taken; must be another name than {', '.join(self._methods)}")
+            raise ValueError(f"{self.option} {name!r}: is taken; must differ from {', '.join(self._methods)}")
         if self._closed:
             raise ValueError(f"{self.option} {name!r}: must be added before ode_transformer.models is imported")
         self._methods[name] = method
 
     def choices(self) -> list[str]:
-        """The names; from now on there are no others."""
+        """The names. No method can be added after this call."""
         self._closed = True
         return list(self._methods)

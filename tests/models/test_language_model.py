@@ -132,8 +132,8 @@ def test_the_papers_sizes(layers):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"integrator": "heun"}, "--integrator heun: is an encoder's; take --decoder-integrator"),
-        ({"encoder-history": "dense"}, "--encoder-history dense: is an encoder's; take --decoder-history"),
+        ({"integrator": "heun"}, "--integrator heun: is an option of encoders; use --decoder-integrator"),
+        ({"encoder-history": "dense"}, "--encoder-history dense: is an option of encoders; use --decoder-history"),
         ({"coefficients": "sigmoid"}, "--coefficients sigmoid: must be fixed with --decoder-integrator euler"),
         (
             {"decoder-integrator": "nesterov", "coefficients": "ema"},

@@ -155,13 +155,13 @@ def test_macaron_bert_has_the_parameters_of_bert():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"decoder-integrator": "rk4"}, "--decoder-integrator rk4: must be euler for an encoder alone"),
-        ({"decoder-history": "dense"}, "--decoder-history dense: must be none for an encoder alone"),
+        ({"decoder-integrator": "rk4"}, "--decoder-integrator rk4: must be euler in a model without a decoder"),
+        ({"decoder-history": "dense"}, "--decoder-history dense: must be none in a model without a decoder"),
         ({"max-positions": 0}, "--max-positions 0: must be 1 or more"),
         ({"integrator": "heun"}, "must be euler and fixed in a post-norm encoder"),
         ({**NO_FLOW, "flow-step": 0.2}, "--flow-step 0.2: has no meaning"),
-        ({"freeze": "("}, r"--freeze '\(': is no regular expression"),
-        ({"freeze": "decoder"}, "--freeze 'decoder': is found in the name of no parameter, such as encoder"),
+        ({"freeze": "("}, r"--freeze '\(': must be a regular expression"),
+        ({"freeze": "decoder"}, "--freeze 'decoder': must match the name of a parameter, such as encoder"),
     ],
 )
 def test_options_that_do_not_fit_are_named(values, message):
@@ -170,7 +170,7 @@ def test_options_that_do_not_fit_are_named(values, message):
 
 
 def test_a_table_of_another_length_is_named():
-    with pytest.raises(ValueError, match="--max-positions 20: must be 12, as many as the checkpoint has"):
+    with pytest.raises(ValueError, match="--max-positions 20: must be 12, the number of positions in the checkpoint"):
         built().load_state_dict(built(**{"max-positions": 12}).state_dict())
 
 

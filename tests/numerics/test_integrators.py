@@ -316,7 +316,7 @@ def test_gradients_of_a_step(name):
         (((), (1.0, 0.0)), (0.5, 0.5), "row 1"),
         (((1.0,),), (1.0,), "row 0"),
         (((), (1.0,)), (1.0,), "2 rows"),
-        ((), (), "a row and a weight"),
+        ((), (), "one row and one weight"),
         (((), (math.nan,)), (0.5, 0.5), "finite"),
     ],
 )
