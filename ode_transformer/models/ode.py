@@ -36,8 +36,8 @@ Where the paper and the released code disagree:
 - With the paper's f, weight sharing (Table 10: the layer applied twice) *is* RK2 with gamma = 1; the paper has 28.51
   for the former and 28.77 for the latter. Both names stand for the same network here.
 
-``rk2_second_order`` is in no paper: it is RK2 with a gate that keeps the order, where that of equation 26 becomes Euler's
-step in training; ``SecondOrderGate`` in ``numerics/coefficients.py`` has its equations and the reason.
+``rk2_second_order`` is in no paper: it is RK2 with a gate that keeps the order, where training turns the gate of
+equation 26 into Euler's step. ``SecondOrderGate`` in ``numerics/coefficients.py`` has its equations.
 
 ``macaron_rk2`` is not a released system. It is Macaron Net (``models/macaron.py``) with Heun's method for each sub-flow
 of its encoder, Heun(FFN_a, 1/2), Heun(attention, 1), Heun(FFN_b, 1/2), where each flow is Sub(LN(.)). Its local error
