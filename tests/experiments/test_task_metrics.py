@@ -95,9 +95,25 @@ TP\tFP\tFN\tPrec\tRec\tF0.5
 def test_what_the_programs_print_is_read():
     assert m2.parse_max_match(M2_SAYS) == pytest.approx({"precision": 66.67, "recall": 40.0, "f": 58.82})
     assert m2.parse_errant(ERRANT_SAYS) == pytest.approx({"precision": 51.22, "recall": 34.43, "f": 46.67})
-    for parse in (m2.parse_max_match, m2.parse_errant):
-        with pytest.raises(m2.M2Error, match="printed no"):
-            parse("Traceback")
+    for text in ("Traceback", f"warning\n{M2_SAYS}", M2_SAYS.replace("0.5 ", "1.0 "), M2_SAYS.replace("0.4000", "nan")):
+        with pytest.raises(m2.M2Error, match="must print three lines"):
+            m2.parse_max_match(text)
+    with pytest.raises(m2.M2Error, match="printed no"):
+        m2.parse_errant("Traceback")
+
+
+def test_the_scorer_is_a_command(monkeypatch):
+    monkeypatch.setattr(m2.shutil, "which", {"python2": "/x/python2"}.get)
+    for command, words in (("", []), ("python2 '/a b/m2scorer.py'", ["python2", "/a b/m2scorer.py"])):
+        monkeypatch.setenv("M2SCORER", command)
+        assert m2.scorer() == words
+    for command, message in (("/none/m2scorer x", "/none/m2scorer is no program"), ("a 'b", "No closing quotation")):
+        monkeypatch.setenv("M2SCORER", command)
+        with pytest.raises(m2.M2Error, match=f"M2SCORER={command}: {message}"):
+            m2.scorer()
+    monkeypatch.delenv("M2SCORER")
+    with pytest.raises(m2.M2Error, match="needs M2SCORER"):
+        m2.max_match(["fine"], "gold.m2")
 
 
 def program(path: Path, text: str) -> Path:
@@ -115,11 +131,9 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     assert m2.max_match(["fine"], str(gold))["f"] == pytest.approx(58.82)
     with pytest.raises(m2.M2Error, match="ended with status 1"):
         m2.max_match(["wrong"], str(gold))
-    monkeypatch.setenv("M2SCORER", str(tmp_path / "none"))
-    with pytest.raises(m2.M2Error, match=r"M2SCORER=.*none: no such file"):
-        m2.scorer()
-    monkeypatch.delenv("M2SCORER")
-    with pytest.raises(m2.M2Error, match="needs M2SCORER"):
+    monkeypatch.setenv("M2SCORER", str(program(tmp_path / "endless", "sleep 60 &\nwait")))
+    monkeypatch.setattr(m2, "TIMEOUT", 0.2)
+    with pytest.raises(m2.M2Error, match=r"endless .*: did not end within 0\.2 seconds"):
         m2.max_match(["fine"], str(gold))
 
 
