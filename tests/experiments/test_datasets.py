@@ -161,6 +161,7 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
     found = [pair.target for pair in gec.read_m2(tmp_path / "x.m2")]
     assert found == ["This is only a test !", "Fine .", "Too many words ."]
     assert next(gec.read_m2(tmp_path / "x.m2", annotator=1)).target == "This was a test ."
+    assert gec._edited(["a", "b"], [(1, 1, ["x"]), (1, 1, ["y"]), (1, 2, ["c"]), (0, 0, ["w"])]) == "w a x y c".split()
 
 
 @pytest.mark.parametrize(

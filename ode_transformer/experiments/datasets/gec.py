@@ -61,11 +61,13 @@ def read_m2(path: Path, annotator: int = 0) -> Iterator[Pair]:
 
 
 def _edited(tokens: list[str], edits: list[tuple[int, int, list[str]]]) -> list[str]:
-    """The tokens after the edits, which do not overlap; from the last, so that places stay what they are."""
-    out = list(tokens)
-    for start, end, new in sorted(edits, key=lambda edit: edit[:2], reverse=True):
-        out[start:end] = new
-    return out
+    """The tokens after the edits, which do not overlap; insertions at one place stay in their order."""
+    out: list[str] = []
+    done = 0
+    for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
+        out += tokens[done:start] + new
+        done = end
+    return out + tokens[done:]
 
 
 def published(folder: Path) -> dict[str, Iterator[Pair]]:
