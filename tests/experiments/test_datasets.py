@@ -157,10 +157,15 @@ A 2 3|||ArtOrDet||||||REQUIRED|||-NONE-|||0
 
 
 def test_edits_of_an_m2_file_are_made(tmp_path):
-    (tmp_path / "x.m2").write_text(M2)
-    found = [pair.target for pair in gec.read_m2(tmp_path / "x.m2")]
-    assert found == ["This is only a test !", "Fine .", "Too many words ."]
-    assert next(gec.read_m2(tmp_path / "x.m2", annotator=1)).target == "This was a test ."
+    more = "S Too long .\nA 0 1|||X|||Very|||R|||-|||1\nA 0 1|||X|||So|||R|||-|||0\nA 0 1|||X|||Very|||R|||-|||2\n"
+    (tmp_path / "x.m2").write_text(f"{M2}\n{more}\nS Good .\n")
+    assert dict(gec.read_m2(tmp_path / "x.m2")) == {
+        "This are a test .": ["This is only a test !", "This was a test ."],
+        "Fine .": ["Fine ."],
+        "Too many the words .": ["Too many words ."],
+        "Too long .": ["So long .", "Very long ."],
+        "Good .": ["Good ."],
+    }
     assert gec._edited(["a", "b"], [(1, 1, ["x"]), (1, 1, ["y"]), (1, 2, ["c"]), (0, 0, ["w"])]) == "w a x y c".split()
 
 
@@ -180,14 +185,18 @@ def test_what_is_wrong_with_an_m2_file_is_named(tmp_path, text, message):
 
 
 def test_learners_corpora(tmp_path, capsys):
-    """Pairs without errors are left out; validation is held out of NUCLE, and is not trained on."""
+    """Pairs without errors are left out; each correction is a pair; validation is of NUCLE, and is not trained on."""
     for name in ("nucle.m2", "lang8.m2"):
         rows = [f"S {name} {i} are\nA 2 3|||V|||is|||R|||-|||0\n\n" for i in range(6)]
         (tmp_path / name).write_text("".join([*rows, "S fine .\n\n"]))
+    with (tmp_path / "lang8.m2").open("a") as file:
+        edits = ("1 2|||V|||are|||R|||-|||0", "-1 -1|||noop|||-NONE-|||R|||-|||1", "1 2|||V|||were|||R|||-|||2")
+        file.write("\nA ".join(["S We is", *edits]))
     found = {name: list(pairs) for name, pairs in gec.published(tmp_path).items()}
     assert [pair.source for pair in found["valid"]] == [f"nucle.m2 {i} are" for i in (1, 3, 5)]
-    assert len(found["train"]) == 9 and not set(found["train"]) & set(found["valid"])
-    assert "nucle.m2: 7 sentences, 6 with errors" in capsys.readouterr().err
+    assert [target for source, target in found["train"] if source == "We is"] == ["We are", "We were"]
+    assert len(found["train"]) == 11 and not set(found["train"]) & set(found["valid"])
+    assert "nucle.m2: 7 sentences, 6 corrections of them" in capsys.readouterr().err
     (tmp_path / "nucle.m2").unlink()
     with pytest.raises(gec.GecError, match=r"no M2 file of NUCLE; there are: lang8\.m2"):
         gec.published(tmp_path)

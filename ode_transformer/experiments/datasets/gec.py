@@ -20,58 +20,66 @@ from .pairs import Pair
 REFERENCES = 4  # of JFLEG
 NUCLE_HELD_OUT = 5448  # pairs, Table 8 of the ODE Transformer
 
+Edit = tuple[int, int, list[str]]  # first token, the one behind the last, what takes their place
+
 
 class GecError(OdeTransformerError):
     """A corpus that cannot be used; the message names the file, the line and what is expected."""
 
 
-def read_m2(path: Path, annotator: int = 0) -> Iterator[Pair]:
-    """The sentences of an M2 file, as they are and as an annotator corrects them.
+def read_m2(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The sentences of an M2 file, each with its distinct corrections in the order of the annotators.
 
     Lines ``S`` are tokenised sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
-    one before, in tokens.
+    one before, in tokens. A sentence that nobody annotated is its own correction.
 
     Raises:
         GecError: a line is neither, or an edit is of words that the sentence has not.
         TextError: no such file, or not UTF-8.
     """
     tokens: list[str] | None = None
-    edits: list[tuple[int, int, list[str]]] = []
+    edits: dict[int, list[Edit]] = {}
     for number, line in enumerate([*read_lines(path), ""], 1):
         if line.startswith("S") and tokens is None:
-            tokens, edits = line[1:].split(), []
+            tokens, edits = line[1:].split(), {}
         elif line.startswith("A ") and tokens is not None:
             fields = line[2:].split("|||")
             try:
                 start, end = map(int, fields[0].split())
-                whose, kind, text = int(fields[5]), fields[1], fields[2]
+                annotator, kind, text = int(fields[5]), fields[1], fields[2]
             except (ValueError, IndexError) as error:
                 raise GecError(f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR") from error
-            if whose != annotator or start < 0 or kind in ("noop", "UNK", "Um"):  # nothing, or nobody knows what
+            its = edits.setdefault(annotator, [])
+            if start < 0 or kind in ("noop", "UNK", "Um"):  # nothing, or nobody knows what
                 continue
             if not start <= end <= len(tokens):
                 raise GecError(f"{path}: line {number}: edit {start} {end} of a sentence of {len(tokens)} tokens")
-            edits.append((start, end, [] if text == "-NONE-" else text.split("||")[0].split()))
+            its.append((start, end, [] if text == "-NONE-" else text.split("||")[0].split()))
         elif not line.strip():
             if tokens is not None:
-                yield Pair(" ".join(tokens), " ".join(_edited(tokens, edits)))
+                versions = [edits[annotator] for annotator in sorted(edits)] or [[]]
+                yield " ".join(tokens), list(dict.fromkeys(" ".join(_edited(tokens, its)) for its in versions))
             tokens = None
         else:
             raise GecError(f"{path}: line {number}: must be S of a sentence, A of an edit behind it, or empty")
 
 
-def _edited(tokens: list[str], edits: list[tuple[int, int, list[str]]]) -> list[str]:
+def _edited(tokens: list[str], edits: list[Edit]) -> list[str]:
     """The tokens after the edits, which do not overlap; insertions at one place stay in their order."""
     out: list[str] = []
     done = 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
         out += tokens[done:start] + new
-        done = end
+        done = max(done, end)
     return out + tokens[done:]
 
 
 def published(folder: Path) -> dict[str, Iterator[Pair]]:
     """Training and validation pairs of the M2 files of a folder, without those that hold no error.
+
+    Each distinct correction of a sentence is a pair of its own. Lang-8 has several of many sentences, and so took them
+    the scripts of Chollampatt and Ng (2018), which the ODE Transformer borrowed; the script of BEA-2019, who made the
+    M2 file, takes the first annotator's alone. NUCLE, FCE and W&I+LOCNESS have one annotator.
 
     Every so manyth pair of NUCLE is for validation, ``NUCLE_HELD_OUT`` in all or half of what is there.
 
@@ -86,8 +94,8 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
     train, valid = [], []
     for path in paths:
         found = list(read_m2(path))
-        wrong = [pair for pair in found if pair.source != pair.target and pair.target]
-        print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} with errors", file=sys.stderr)
+        wrong = [Pair(source, text) for source, corrected in found for text in corrected if text not in ("", source)]
+        print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} corrections of them", file=sys.stderr)
         if "nucle" in path.name.lower() and not valid:
             every = max(len(wrong) // NUCLE_HELD_OUT, 2)
             valid = wrong[every - 1 :: every][:NUCLE_HELD_OUT]
@@ -159,7 +167,7 @@ def write(args: argparse.Namespace) -> dict[str, int]:
         raise GecError(f"--rate {args.rate}: must be a probability, above 0 and below 1")
     tests = {name: jfleg(args.jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
     splits = {name: map(Pair, sources, references[0]) for name, (sources, references) in tests.items()}
-    splits["conll14"] = read_m2(args.conll14)
+    splits["conll14"] = (Pair(source, corrected[0]) for source, corrected in read_m2(args.conll14))
     if args.m2:
         splits |= published(args.m2)
     else:
