@@ -18,7 +18,7 @@
 #   ODE_TRANSFORMER_DATA a folder with gec/ or gec.tar.xz: jfleg/{dev,test} and conll14/official-2014.combined.m2; and
 #                        for generated errors with deen_mix/ or deen_mix.tar.xz
 #
-# All of it is tokenised already, or as the Penn Treebank is. test is CoNLL-2014, test1 JFLEG's test set, test2 its
+# All of it is tokenised already, or as the Penn Treebank is; quotation marks are straight. test is CoNLL-2014, test1 JFLEG's test set, test2 its
 # development set; their sentences, corrections and edits are in DIR/raw.
 set -euo pipefail
 # shellcheck source=data-prep/published.sh
@@ -32,13 +32,13 @@ name=gec-$errors
 if [[ $errors == published ]]; then
     merges=${merges:-30000}
     [[ $sentences == all ]] || die "--sentences: is for --errors generated"
-    begin errors="$errors" merges="$merges"
+    begin errors="$errors" merges="$merges" quotes=straight
     [[ -n ${RAW_DIR:-} || $dry_run -eq 1 ]] ||
         die "RAW_DIR is not set: NUCLE and Lang-8 cannot be downloaded without a form; see --help, or take --errors generated"
     train=(--m2 "$(absolute "${RAW_DIR:-RAW_DIR}")") from=RAW_DIR
 else
     merges=${merges:-8000}
-    begin errors="$errors" merges="$merges" sentences="$sentences" percent="$percent" seed="$seed"
+    begin errors="$errors" merges="$merges" quotes=straight sentences="$sentences" percent="$percent" seed="$seed"
     from=CLEAN clean=${CLEAN:-}
     if [[ -z $clean ]]; then
         RAW_DIR='' find_set deen_mix "$text/unpacked/deen_mix"

@@ -206,10 +206,10 @@ def test_learners_corpora(tmp_path, capsys):
 
 
 def test_tokens_are_those_of_the_treebank():
-    text = "I don't think it's \u201cgood\u201d at 5 o'clock, e.g. for 1,000 of Mr. Smith's so-called friends..."
+    text = "I don't think it's \u201cgood\u201d or ``fine'' at 5 o'clock, e.g. for 1,000 of Mr. Smith's so-called friends..."
     found = errors.tokenise(text)
     assert " ".join(found) == (
-        "I do n't think it 's \" good \" at 5 o'clock , e.g. for 1,000 of Mr. Smith 's so-called friends ..."
+        "I do n't think it 's \" good \" or \" fine \" at 5 o'clock , e.g. for 1,000 of Mr. Smith 's so-called friends ..."
     )
 
 
@@ -275,7 +275,7 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     for split in ("dev", "test"):
         (tmp_path / split).mkdir()
         for name in ("src", *(f"ref{i}" for i in range(4))):
-            (tmp_path / split / f"{split}.{name}").write_text("One .\nTwo .\n")
+            (tmp_path / split / f"{split}.{name}").write_text("``  One  '' . \nTwo .\n")
     (tmp_path / "gold.m2").write_text(M2)
     words = ["dataset", "gec", "--jfleg", str(tmp_path), "--conll14", str(tmp_path / "gold.m2")]
     out = tmp_path / "out"
@@ -283,7 +283,7 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     assert "30 sentences, errors: " in capsys.readouterr().err
     sources, targets = lines(out / "train.source"), lines(out / "train.target")
     assert len(sources) == len(targets) == 30 and 0 < sum(a != b for a, b in zip(sources, targets, strict=True)) < 30
-    assert len(lines(out / "valid.source")) == 8 and lines(out / "jfleg.ref3") == ["One .", "Two ."]
+    assert len(lines(out / "valid.source")) == 8 and lines(out / "jfleg.ref3") == ['" One " .', "Two ."]
     assert (out / "conll14.m2").read_text() == M2 and lines(out / "conll14.source")[1] == "Fine ."
     for more, message in (([], "one of --m2 DIR and --clean FILE"), (["--clean", "x", "--rate", "1"], "--rate 1.0")):
         assert cli.main([*words, *more, "--output-dir", str(out)]) == 1

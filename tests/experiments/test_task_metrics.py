@@ -156,7 +156,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("M2SCORER", raising=False)
     monkeypatch.setattr(m2.shutil, "which", lambda name: None)
     out = generated(tmp_path / "out.txt", REFERENCES[0])
-    names = {"source": SOURCES, "ref0": REFERENCES[0], "ref1": REFERENCES[1]}
+    names = {"source": [f"{line} " for line in SOURCES], "ref0": REFERENCES[0], "ref1": REFERENCES[1]}
     for name, texts in names.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in texts))
     words = ["score", "--corrections", str(out), "--source", str(tmp_path / "source")]

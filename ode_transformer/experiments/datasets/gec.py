@@ -27,6 +27,15 @@ class GecError(OdeTransformerError):
     """A corpus that cannot be used; the message names the file, the line and what is expected."""
 
 
+def plain(line: str) -> str:
+    """A tokenised line with single blanks and straight quotation marks, so that all that is trained or tested on agrees.
+
+    JFLEG's test set alone has the Penn Treebank's double ones, where its development set, CoNLL-2014 and learners' corpora
+    have straight ones; and the lines of its development set end with a blank.
+    """
+    return " ".join(errors.straight(line).split())
+
+
 def read_m2(path: Path) -> Iterator[tuple[str, list[str]]]:
     """The sentences of an M2 file, each with its distinct corrections in the order of the annotators.
 
@@ -94,7 +103,8 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
     train, valid = [], []
     for path in paths:
         found = list(read_m2(path))
-        wrong = [Pair(source, text) for source, corrected in found for text in corrected if text not in ("", source)]
+        made = (Pair(plain(source), plain(text)) for source, corrected in found for text in corrected)
+        wrong = [pair for pair in made if pair.target not in ("", pair.source)]
         print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} corrections of them", file=sys.stderr)
         if "nucle" in path.name.lower() and not valid:
             every = max(len(wrong) // NUCLE_HELD_OUT, 2)
@@ -126,13 +136,13 @@ def generated(path: Path, seed: int, rate: float, count: int | None = None, most
 
 
 def jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
-    """The sentences of a split of JFLEG, ``dev`` or ``test``, and the corrections of its four annotators.
+    """The sentences of a split of JFLEG, ``dev`` or ``test``, and its four annotators' corrections, all :func:`plain`.
 
     Raises:
         GecError: a file has another number of lines than the sentences.
     """
     sources, *references = (
-        list(read_lines(folder / split / f"{split}.{name}"))
+        list(map(plain, read_lines(folder / split / f"{split}.{name}")))
         for name in ("src", *(f"ref{i}" for i in range(REFERENCES)))
     )
     for i, lines in enumerate(references):

@@ -41,7 +41,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
         if len(lines) != len(corrections):
             raise CorrectionError(f"{args.corrections} has {len(corrections)} sentences, {path} {len(lines)} lines")
     result: dict[str, Any] = {"sentences": len(corrections)}
-    result["changed"] = sum(a != b for a, b in zip(sources, corrections, strict=True))
+    result["changed"] = sum(a.split() != b.split() for a, b in zip(sources, corrections, strict=True))
     if args.references:
         result["gleu"] = gleu.take(sources, corrections, references)
         result["source"] = {"gleu": gleu.take(sources, sources, references)}
