@@ -271,7 +271,7 @@ def test_the_rate_says_how_many_words_are_wrong(corrupter):
 def test_pairs_of_generated_errors(tmp_path, capsys):
     rng = random.Random(0)
     who, what = ("The dog", "They", "A man", "Their child"), ("walked to the shop.", "has seen a film.", "goes home.")
-    (tmp_path / "clean").write_text("".join(f"{rng.choice(who)} {rng.choice(what)}\n" for _ in range(40)))
+    (tmp_path / "clean").write_text("Two.\n" + "".join(f"{rng.choice(who)} {rng.choice(what)}\n" for _ in range(40)))
     for split in ("dev", "test"):
         (tmp_path / split).mkdir()
         for name in ("src", *(f"ref{i}" for i in range(4))):
@@ -279,9 +279,11 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     (tmp_path / "gold.m2").write_text(M2)
     words = ["dataset", "gec", "--jfleg", str(tmp_path), "--conll14", str(tmp_path / "gold.m2")]
     out = tmp_path / "out"
-    assert cli.main([*words, "--clean", str(tmp_path / "clean"), "--sentences", "30", "--output-dir", str(out)]) == 0
-    assert "30 sentences, errors: " in capsys.readouterr().err
+    assert cli.main([*words, "--clean", str(tmp_path / "clean"), "--sentences", "31", "--output-dir", str(out)]) == 0
+    said = capsys.readouterr().err
+    assert "31 sentences, errors: " in said and "train: 1 pairs left out, whose sentence is in CoNLL-2014 or JFLEG" in said
     sources, targets = lines(out / "train.source"), lines(out / "train.target")
+    assert "Two ." not in sources
     assert len(sources) == len(targets) == 30 and 0 < sum(a != b for a, b in zip(sources, targets, strict=True)) < 30
     assert len(lines(out / "valid.source")) == 8 and lines(out / "jfleg.ref3") == ['" One " .', "Two ."]
     assert (out / "conll14.m2").read_text() == M2 and lines(out / "conll14.source")[1] == "Fine ."

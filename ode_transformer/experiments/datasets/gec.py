@@ -9,7 +9,7 @@ import itertools
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
 
 from ...errors import OdeTransformerError
@@ -151,6 +151,17 @@ def jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
     return sources, references
 
 
+def _unseen(train: Iterable[Pair], held_out: Set[str]) -> Iterator[Pair]:
+    """The training pairs but those whose sentence is in a development or test set; how many these are is printed."""
+    dropped = 0
+    for pair in train:
+        if pair.source in held_out:
+            dropped += 1
+        else:
+            yield pair
+    print(f"train: {dropped:,} pairs left out, whose sentence is in CoNLL-2014 or JFLEG", file=sys.stderr)
+
+
 def add_arguments(add_to: Callable) -> None:
     """The arguments of ``ode-transformer dataset gec``."""
     add_to("--m2", type=Path, metavar="DIR", help="a folder of M2 files to train on; or")
@@ -165,8 +176,8 @@ def add_arguments(add_to: Callable) -> None:
 def write(args: argparse.Namespace) -> dict[str, int]:
     """Write the pairs of all splits, and what test sets are scored with; the number of pairs by split.
 
-    ``train`` and ``valid`` (of generated errors JFLEG's development set); ``conll14`` with ``conll14.m2``; ``jfleg``
-    and ``jfleg-dev`` with ``.ref0`` and so on.
+    ``train``, without the sentences of the sets that tune and test; ``valid``, of generated errors JFLEG's development set;
+    ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
 
     Raises:
         GecError: not one of ``--m2`` and ``--clean``, a rate that is no probability, or a corpus cannot be used.
@@ -176,14 +187,17 @@ def write(args: argparse.Namespace) -> dict[str, int]:
     if not 0 < args.rate < 1:
         raise GecError(f"--rate {args.rate}: must be a probability, above 0 and below 1")
     tests = {name: jfleg(args.jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
-    splits = {name: map(Pair, sources, references[0]) for name, (sources, references) in tests.items()}
-    splits["conll14"] = (Pair(source, corrected[0]) for source, corrected in read_m2(args.conll14))
+    conll14 = [Pair(source, corrected[0]) for source, corrected in read_m2(args.conll14)]
+    held_out = {plain(pair.source) for pair in conll14}.union(*(sources for sources, _ in tests.values()))
+    splits: dict[str, Iterable[Pair]] = {"conll14": conll14}
+    splits |= {name: map(Pair, sources, references[0]) for name, (sources, references) in tests.items()}
     if args.m2:
         splits |= published(args.m2)
     else:
         sources, references = tests["jfleg-dev"]
         splits["train"] = generated(args.clean, args.seed, args.rate, args.sentences)
         splits["valid"] = (Pair(source, lines[i]) for lines in references for i, source in enumerate(sources))
+    splits["train"] = _unseen(splits["train"], held_out)
     counts = pairs.write(splits, args.output_dir)
     for name, (_, references) in tests.items():
         for i, lines in enumerate(references):
