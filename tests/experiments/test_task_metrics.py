@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import runpy
 import sys
 import tarfile
@@ -170,6 +171,14 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert cli.main([*words, "--edits", str(tmp_path / "gold.m2")]) == 0
     said = capsys.readouterr()
     assert "M2SCORER is not set" in said.err and "errant_parallel" in said.err and "F0.5" not in said.out
+    tried = {"signature": "x", "precision": 50.0, "recall": 40.0, "f": 48.0}
+    nothing = {"signature": "x", "precision": 100.0, "recall": 0.0, "f": 0.0}
+    monkeypatch.setattr(m2, "has_errant", lambda: True)
+    monkeypatch.setattr(m2, "errant", lambda before, after, *_: nothing if before == after else tried)
+    assert cli.main([*words, "--edits", str(tmp_path / "gold.m2"), "--output", str(tmp_path / "s.json")]) == 0
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert METRICS["errant"].value(found) == 48.0 and METRICS["errant"].value(found["source"]) == 0.0
+    assert re.search(r"^uncorrected +P/R/F0.5 = 100.00/0.00/0.00", capsys.readouterr().out, re.M)
     for more, message in (([], "either --references"), (["--references", str(out)], "has 4 sentences")):
         assert cli.main([*words, *more]) == 1 and message in capsys.readouterr().err
     assert "m2" in METRICS and METRICS["m2_recall"].value({"m2": {"recall": 3.0}}) == 3.0

@@ -54,6 +54,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
         print("the M2 score is not taken: M2SCORER is not set", file=sys.stderr)
     if m2.has_errant():
         result["errant"] = m2.errant(sources, corrections, args.edits, args.own_edits)
+        result["source"]["errant"] = m2.errant(sources, sources, args.edits)
     else:
         print(f"ERRANT's score is not taken: {m2.ERRANT[0]} and others are not installed", file=sys.stderr)
     return result
