@@ -62,13 +62,11 @@ compare "JFLEG's test set" "$text/tok/jfleg.source" 747
 
 # The sentences of the test sets, and what people made of them.
 beside() {
-    local i=0 set file
-    for set in conll14 jfleg jfleg-dev; do
-        for file in "$text/tok/$set".{source,m2,ref{0,1,2,3}}; do
-            if [[ -e $file ]]; then run cp "$file" "$1/raw/test$i${file#"$text/tok/$set"}"; fi
+    local i file sets=(conll14 jfleg jfleg-dev) names=(test test1 test2)
+    for i in "${!sets[@]}"; do
+        for file in "$text/tok/${sets[i]}".{source,m2,ref{0,1,2,3}}; do
+            if [[ -e $file ]]; then run cp "$file" "$1/raw/${names[i]}${file#"$text/tok/${sets[i]}"}"; fi
         done
-        i=$((i + 1))
     done
-    for file in "$1"/raw/test0.*; do run mv "$file" "${file/test0/test}"; done
 }
 binarise_pairs conll14 jfleg jfleg-dev
