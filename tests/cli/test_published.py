@@ -141,6 +141,7 @@ def test_end_to_end_and_again(folders, tmp_path, name):
         assert len(lines(out / "tok" / "test.source")[0].split()) > 6, "the lead is that of the whole e-mail"
     if name == "cnndm":
         assert lines(out / "tok" / "test.target") == ['rain at http : / / dm / 1 . " wet "'.replace('"', "&quot;")]
+        assert lines(out / "raw" / "test.target") == ['Rain at http://dm/1 .\t"Wet"']
     if name == "gec":
         assert lines(out / "raw" / "test1.ref2") == [f"{line} ref2" for line in sentences("en", 4)]
         assert (out / "raw" / "test.m2").read_text() == M2 and not (out / "raw" / "test2.m2").exists()

@@ -133,7 +133,7 @@ def write_stories(folder):
 def test_cnndm_as_see_et_al_made_it(tmp_path):
     folders = write_stories(tmp_path)
     found = {name: list(pairs) for name, pairs in cnndm.read(folders, tmp_path).items()}
-    assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 . "Wet"')]
+    assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 .\t"Wet"')]
     assert found["test"][0].target.startswith("Rain at http://dm/1")
     with pytest.raises(DatasetError, match="the story of http://dm/1: not in"):
         list(cnndm.read(folders[:1], tmp_path)["test"])

@@ -193,6 +193,7 @@ def test_sentences_end_at_their_tokens():
         'he said " no . "',
         "then left !",
     ]
+    assert rouge.sentences("Mr . Brown left\tIt rained . Again .") == ["Mr . Brown left", "It rained . Again ."]
     assert rouge.lead("one . two . three .", 2) == "one . two ." and rouge.sentences("") == []
 
 
@@ -210,6 +211,19 @@ def test_rouge_is_the_packages():
     assert found["rouge1"] == pytest.approx((100 * 2 * precision * recall / (precision + recall) + 100) / 2)
     assert found["rougeLsum"] > found["rougeL"], "the order of sentences is no matter to the former"
     assert "rouge-score" in found["signature"] and "Porter" in found["signature"]
+
+
+def test_the_sentences_of_a_reference_are_its_highlights():
+    """As the package has them in lines, whatever full stops they hold; tokens or not is no matter to it."""
+    scorer = pytest.importorskip("rouge_score.rouge_scorer", reason="pip install 'ode-transformer[rouge]'")
+    highlights = ["A man, of St . Louis, isn't well .", "Rain fell ."]
+    ours = "rain fell . a man of st . louis is &apos;t well ."
+    expected = scorer.RougeScorer(["rougeLsum"], use_stemmer=True).score(
+        "\n".join(highlights), "rain fell .\na man of st .\nlouis is 't well ."
+    )
+    found = rouge.take([ours], ["\t".join(highlights)])["rougeLsum"]
+    assert found == pytest.approx(100 * expected["rougeLsum"].fmeasure)
+    assert found != pytest.approx(rouge.take([ours], [" ".join(highlights)])["rougeLsum"])
 
 
 def test_scores_of_summaries(tmp_path, capsys):
