@@ -144,6 +144,23 @@ def test_errant_that_is_not_there_is_named(monkeypatch):
         m2.errant(["a"], ["a"], "gold.m2")
 
 
+def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkeypatch):
+    said = []
+
+    def run(words):
+        said.append(words)
+        if "-out" in words:
+            Path(words[words.index("-out") + 1]).write_text(words[0])
+        return ERRANT_SAYS
+
+    monkeypatch.setattr(m2, "has_errant", lambda: True)
+    monkeypatch.setattr(m2.importlib.metadata, "version", lambda name: "3")
+    monkeypatch.setattr(m2, "_run", run)
+    assert m2.errant(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))["f"] == pytest.approx(46.67)
+    assert (tmp_path / "test.m2").read_text() == "errant_parallel"
+    assert (tmp_path / "test.gold.m2").read_text() == "errant_m2" and ["-auto", "conll14.m2"] == said[1][1:3]
+
+
 def test_types_of_edits(tmp_path):
     path = tmp_path / "x.m2"
     path.write_text("S a b\nA 0 1|||Nn|||c|||R|||-|||0\nA 0 1|||Vt|||c|||R|||-|||1\nA -1 -1|||noop|||-|||R|||-|||0\n\n")

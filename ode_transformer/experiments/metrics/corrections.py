@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--references", nargs="+", metavar="FILE", help="corrections by people, for GLEU")
     parser.add_argument("--edits", metavar="FILE", help="edits by people, an M2 file, for M2's F0.5 and ERRANT's")
     parser.add_argument(
-        "--own-edits", metavar="FILE", help="where ERRANT's edits of the corrections go, for `plot edits`"
+        "--own-edits",
+        metavar="FILE",
+        help="NAME.m2, where ERRANT's edits of the corrections go, for `plot edits`; those of people go to NAME.gold.m2",
     )
 
 

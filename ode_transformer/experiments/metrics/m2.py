@@ -94,7 +94,8 @@ def errant(sources: Sequence[str], corrections: Sequence[str], gold: str, edits:
         sources: tokenised sentences before correction.
         corrections: after it.
         gold: the annotated sentences, an M2 file; its edits are typed anew by ERRANT.
-        edits: where the corrections' edits are to be kept, an M2 file, for pictures of their types.
+        edits: where the corrections' edits are to be kept, ``NAME.m2``, for pictures of their types; those of the gold
+            file, in the same types, go to ``NAME.gold.m2``.
 
     Returns:
         ``precision``, ``recall``, ``f`` (F0.5), in percent, and ``signature``.
@@ -116,7 +117,8 @@ def errant(sources: Sequence[str], corrections: Sequence[str], gold: str, edits:
         _run([ERRANT[1], "-auto", gold, "-out", paths["gold.m2"]])
         text = _run([ERRANT[2], "-hyp", paths["edits.m2"], "-ref", paths["gold.m2"]])
         if edits:
-            write_text(edits, Path(paths["edits.m2"]).read_text(encoding="utf-8"))
+            for name, path in (("edits.m2", Path(edits)), ("gold.m2", Path(edits).with_suffix(".gold.m2"))):
+                write_text(path, Path(paths[name]).read_text(encoding="utf-8"))
     version = importlib.metadata.version("errant")
     return {**parse_errant(text), "signature": f"ERRANT {version}, span-based correction, F0.5, percent"}
 
