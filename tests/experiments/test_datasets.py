@@ -166,7 +166,8 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
         "Too long .": ["So long .", "Very long ."],
         "Good .": ["Good ."],
     }
-    assert gec._edited(["a", "b"], [(1, 1, ["x"]), (1, 1, ["y"]), (1, 2, ["c"]), (0, 0, ["w"])]) == "w a x y c".split()
+    edits = [(1, 1, ["x"]), (1, 1, ["y"]), (1, 2, ["c"]), (0, 0, ["w"])]
+    assert " ".join(gec._edited(["a", "b"], edits)) == "w a x y c"
 
 
 @pytest.mark.parametrize(
@@ -206,10 +207,10 @@ def test_learners_corpora(tmp_path, capsys):
 
 
 def test_tokens_are_those_of_the_treebank():
-    text = "I don't think it's \u201cgood\u201d or ``fine'' at 5 o'clock, e.g. for 1,000 of Mr. Smith's so-called friends..."
+    text = "I don't think it's \u201cgood\u201d or ``fine'' at 5 o'clock, e.g. to 1,000 of Mr. Smith's so-called kin..."
     found = errors.tokenise(text)
     assert " ".join(found) == (
-        "I do n't think it 's \" good \" or \" fine \" at 5 o'clock , e.g. for 1,000 of Mr. Smith 's so-called friends ..."
+        "I do n't think it 's \" good \" or \" fine \" at 5 o'clock , e.g. to 1,000 of Mr. Smith 's so-called kin ..."
     )
 
 
@@ -281,7 +282,7 @@ def test_pairs_of_generated_errors(tmp_path, capsys):
     out = tmp_path / "out"
     assert cli.main([*words, "--clean", str(tmp_path / "clean"), "--sentences", "31", "--output-dir", str(out)]) == 0
     said = capsys.readouterr().err
-    assert "31 sentences, errors: " in said and "train: 1 pairs left out, whose sentence is in CoNLL-2014 or JFLEG" in said
+    assert "31 sentences, errors: " in said and "train: 1 pairs left out, whose sentence is in CoNLL-2014" in said
     sources, targets = lines(out / "train.source"), lines(out / "train.target")
     assert "Two ." not in sources
     assert len(sources) == len(targets) == 30 and 0 < sum(a != b for a, b in zip(sources, targets, strict=True)) < 30

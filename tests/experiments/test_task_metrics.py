@@ -97,7 +97,7 @@ def test_what_the_programs_print_is_read():
     assert m2.parse_max_match(M2_SAYS) == pytest.approx({"precision": 66.67, "recall": 40.0, "f": 58.82})
     assert m2.parse_errant(ERRANT_SAYS) == pytest.approx({"precision": 51.22, "recall": 34.43, "f": 46.67})
     for text in ("Traceback", f"warning\n{M2_SAYS}", M2_SAYS.replace("0.5 ", "1.0 "), M2_SAYS.replace("0.4000", "nan")):
-        with pytest.raises(m2.M2Error, match="must print three lines"):
+        with pytest.raises(m2.M2Error, match="must print Precision"):
             m2.parse_max_match(text)
     with pytest.raises(m2.M2Error, match="printed no"):
         m2.parse_errant("Traceback")
@@ -158,7 +158,7 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
     monkeypatch.setattr(m2, "_run", run)
     assert m2.errant(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))["f"] == pytest.approx(46.67)
     assert (tmp_path / "test.m2").read_text() == "errant_parallel"
-    assert (tmp_path / "test.gold.m2").read_text() == "errant_m2" and ["-auto", "conll14.m2"] == said[1][1:3]
+    assert (tmp_path / "test.gold.m2").read_text() == "errant_m2" and said[1][1:3] == ["-auto", "conll14.m2"]
 
 
 def test_types_of_edits(tmp_path):
@@ -234,9 +234,9 @@ def test_the_sentences_of_a_reference_are_its_highlights():
     """As the package has them in lines, whatever full stops they hold; tokens or not is no matter to it."""
     scorer = pytest.importorskip("rouge_score.rouge_scorer", reason="pip install 'ode-transformer[rouge]'")
     highlights = ["A man, of St . Louis, isn't well .", "Rain fell ."]
-    ours = "rain fell . a man of st . louis is &apos;t well ."
+    ours = "louis isn &apos;t well a man of st . rain fell ."
     expected = scorer.RougeScorer(["rougeLsum"], use_stemmer=True).score(
-        "\n".join(highlights), "rain fell .\na man of st .\nlouis is 't well ."
+        "\n".join(highlights), "louis isn 't well a man of st .\nrain fell ."
     )
     found = rouge.take([ours], ["\t".join(highlights)])["rougeLsum"]
     assert found == pytest.approx(100 * expected["rougeLsum"].fmeasure)

@@ -28,10 +28,10 @@ class GecError(OdeTransformerError):
 
 
 def plain(line: str) -> str:
-    """A tokenised line with single blanks and straight quotation marks, so that all that is trained or tested on agrees.
+    """A tokenised line with single blanks and straight quotation marks: what is trained and tested on must agree.
 
-    JFLEG's test set alone has the Penn Treebank's double ones, where its development set, CoNLL-2014 and learners' corpora
-    have straight ones; and the lines of its development set end with a blank.
+    JFLEG's test set alone has the Penn Treebank's double ones, where its development set, CoNLL-2014 and learners'
+    corpora have straight ones; and the lines of its development set end with a blank.
     """
     return " ".join(errors.straight(line).split())
 
@@ -176,8 +176,8 @@ def add_arguments(add_to: Callable) -> None:
 def write(args: argparse.Namespace) -> dict[str, int]:
     """Write the pairs of all splits, and what test sets are scored with; the number of pairs by split.
 
-    ``train``, without the sentences of the sets that tune and test; ``valid``, of generated errors JFLEG's development set;
-    ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
+    ``train``, without the sentences of the sets that tune and test; ``valid``, of generated errors JFLEG's development
+    set; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
 
     Raises:
         GecError: not one of ``--m2`` and ``--clean``, a rate that is no probability, or a corpus cannot be used.

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--own-edits",
         metavar="FILE",
-        help="NAME.m2, where ERRANT's edits of the corrections go, for `plot edits`; those of people go to NAME.gold.m2",
+        help="NAME.m2, where ERRANT's edits of the corrections go, for `plot edits`; those of people: NAME.gold.m2",
     )
 
 

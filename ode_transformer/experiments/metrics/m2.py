@@ -78,7 +78,7 @@ def parse_max_match(text: str) -> dict[str, float]:
     labels = {"precision": "Precision   ", "recall": "Recall      ", "f": r"F_0\.5       "}
     match = re.fullmatch("".join(rf"{label}: (?P<{name}>[01]\.\d{{4}})\n" for name, label in labels.items()), text)
     if not match:
-        raise M2Error(f"the M2 scorer must print three lines, Precision, Recall and F_0.5, and printed: {text[-300:]!r}")
+        raise M2Error(f"the M2 scorer must print Precision, Recall and F_0.5 in three lines, not: {text[-300:]!r}")
     return {name: 100 * float(match[name]) for name in labels}
 
 

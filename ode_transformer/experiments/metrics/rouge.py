@@ -1,9 +1,9 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L of summaries (Lin 2004), by the package ``rouge-score``: F1, in percent.
 
 Words are stemmed (Porter), as the papers' ROUGE-1.5.5 was told to. ROUGE-L is taken twice: of the summary as one
-sequence (``rougeL``), and as the papers print it, as a union over sentences (``rougeLsum``). The sentences of a reference
-have tabs between them: they are the highlights of CNN/DailyMail, as for See et al. (2017). Where there are no tabs, as in
-summaries, a sentence ends at a token of ``ENDS``; See et al. ended those at full stops alone.
+sequence (``rougeL``), and as the papers print it, as a union over sentences (``rougeLsum``). The sentences of a
+reference have tabs between them: they are the highlights of CNN/DailyMail, as for See et al. (2017). Where there are no
+tabs, as in summaries, a sentence ends at a token of ``ENDS``; See et al. ended those at full stops alone.
 """
 
 import argparse
@@ -70,8 +70,8 @@ def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
 def signature() -> str:
     """What the scores have to be quoted with."""
     version = importlib.metadata.version("rouge-score")
-    ends = " ".join(ENDS)
-    return f"rouge-score {version}, F1, mean over summaries, Porter stemmer, Lsum's sentences end at tabs, else at {ends}"
+    ends = f"Lsum's sentences end at tabs, else at {' '.join(ENDS)}"
+    return f"rouge-score {version}, F1, mean over summaries, Porter stemmer, {ends}"
 
 
 def take(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
