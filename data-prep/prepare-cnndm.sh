@@ -11,8 +11,8 @@
 #   URL_CNN, URL_DAILYMAIL, URL_CNNDM_LISTS   without it, where they are downloaded from (default: the addresses that the
 #                      paper gives, which may want a browser; See et al.'s repository)
 #
-# Lower-cased, and tokenised as Moses does, where See et al. took Stanford's tokeniser; ROUGE hardly sees the difference. The
-# references are the highlights as published, in DIR/raw, with tabs between them.
+# Lower-cased, and tokenised as Moses does, where See et al. took Stanford's tokeniser; ROUGE hardly sees the difference.
+# The references are the highlights as published, in DIR/raw, with tabs between them.
 set -euo pipefail
 # shellcheck source=data-prep/published.sh
 source "$(dirname "${BASH_SOURCE[0]}")/published.sh"

@@ -22,7 +22,7 @@ from ...errors import OdeTransformerError
 from ...files import write_text
 
 ERRANT = ("errant_parallel", "errant_m2", "errant_compare")
-EXAMPLE = "'python2 m2scorer/scripts/m2scorer.py'"
+EXAMPLE = "'python2 /opt/m2scorer/scripts/m2scorer.py'"
 TIMEOUT = 3600  # seconds; MaxMatch takes very long over a sentence with little in common with its source
 
 
