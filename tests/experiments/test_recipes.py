@@ -235,6 +235,8 @@ def test_decoding_of_summaries_is_that_of_appendix_c():
     recipe = recipes.load("ode/cnndm/rk2")
     wanted = {"min-len": 55, "max-len-b": 140, "no-repeat-ngram-size": 3, "truncate-source": True}
     assert wanted.items() <= recipe.generate.flags.items() and recipe.score.lead == 3
+    (words,) = commands(recipe, "score")
+    assert {"data-bin/cnndm/raw/test.target", "data-bin/cnndm/tok/test.source"} <= {*words}, "highlights stay apart"
     assert recipes.load("ode/conll14/rk2").train.flags["word-dropout"] == 0.2
 
 
