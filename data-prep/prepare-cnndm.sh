@@ -12,13 +12,14 @@
 #                      paper gives, which may want a browser; See et al.'s repository)
 #
 # Lower-cased, and tokenised as Moses does, where See et al. took Stanford's tokeniser; ROUGE hardly sees the difference.
+# The references are the highlights as published, in DIR/raw, with tabs between them.
 set -euo pipefail
 # shellcheck source=data-prep/published.sh
 source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
 
 name=cnndm words=500 merges=30000 max_tokens=100000
 options {words,merges,workers}=number -- "$@"
-begin words="$words" merges="$merges"
+begin words="$words" merges="$merges" highlights=tabs
 drive='https://drive.google.com/uc?export=download&id='
 published cnndm cnn/stories CNN cnn_stories.tgz "${drive}0BwmD_VLjR0rfTHk4NFg2SndKcJQ"
 cnn=$folder/cnn/stories

@@ -18,8 +18,9 @@
 #   ODE_TRANSFORMER_DATA a folder with gec/ or gec.tar.xz: jfleg/{dev,test} and conll14/official-2014.combined.m2; and
 #                        for generated errors with deen_mix/ or deen_mix.tar.xz
 #
-# All of it is tokenised already, or as the Penn Treebank is. test is CoNLL-2014, test1 JFLEG's test set, test2 its
-# development set; their sentences, corrections and edits are in DIR/raw.
+# All of it is tokenised already, or as the Penn Treebank is, with straight quotation marks. Training pairs whose sentence
+# is in CoNLL-2014 or JFLEG are left out. test is CoNLL-2014, test1 JFLEG's test set, test2 its development set; their
+# sentences, corrections and edits are in DIR/raw.
 set -euo pipefail
 # shellcheck source=data-prep/published.sh
 source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
@@ -32,13 +33,13 @@ name=gec-$errors
 if [[ $errors == published ]]; then
     merges=${merges:-30000}
     [[ $sentences == all ]] || die "--sentences: is for --errors generated"
-    begin errors="$errors" merges="$merges"
+    begin errors="$errors" merges="$merges" quotes=straight
     [[ -n ${RAW_DIR:-} || $dry_run -eq 1 ]] ||
         die "RAW_DIR is not set: NUCLE and Lang-8 cannot be downloaded without a form; see --help, or take --errors generated"
     train=(--m2 "$(absolute "${RAW_DIR:-RAW_DIR}")") from=RAW_DIR
 else
     merges=${merges:-8000}
-    begin errors="$errors" merges="$merges" sentences="$sentences" percent="$percent" seed="$seed"
+    begin errors="$errors" merges="$merges" quotes=straight sentences="$sentences" percent="$percent" seed="$seed"
     from=CLEAN clean=${CLEAN:-}
     if [[ -z $clean ]]; then
         RAW_DIR='' find_set deen_mix "$text/unpacked/deen_mix"
@@ -62,13 +63,11 @@ compare "JFLEG's test set" "$text/tok/jfleg.source" 747
 
 # The sentences of the test sets, and what people made of them.
 beside() {
-    local i=0 set file
-    for set in conll14 jfleg jfleg-dev; do
-        for file in "$text/tok/$set".{source,m2,ref{0,1,2,3}}; do
-            if [[ -e $file ]]; then run cp "$file" "$1/raw/test$i${file#"$text/tok/$set"}"; fi
+    local i file sets=(conll14 jfleg jfleg-dev) names=(test test1 test2)
+    for i in "${!sets[@]}"; do
+        for file in "$text/tok/${sets[i]}".{source,m2,ref{0,1,2,3}}; do
+            if [[ -e $file ]]; then run cp "$file" "$1/raw/${names[i]}${file#"$text/tok/${sets[i]}"}"; fi
         done
-        i=$((i + 1))
     done
-    for file in "$1"/raw/test0.*; do run mv "$file" "${file/test0/test}"; done
 }
 binarise_pairs conll14 jfleg jfleg-dev

@@ -141,6 +141,7 @@ def test_end_to_end_and_again(folders, tmp_path, name):
         assert len(lines(out / "tok" / "test.source")[0].split()) > 6, "the lead is that of the whole e-mail"
     if name == "cnndm":
         assert lines(out / "tok" / "test.target") == ['rain at http : / / dm / 1 . " wet "'.replace('"', "&quot;")]
+        assert lines(out / "raw" / "test.target") == ['Rain at http://dm/1 .\t"Wet"']
     if name == "gec":
         assert lines(out / "raw" / "test1.ref2") == [f"{line} ref2" for line in sentences("en", 4)]
         assert (out / "raw" / "test.m2").read_text() == M2 and not (out / "raw" / "test2.m2").exists()
@@ -152,13 +153,15 @@ def test_generated_errors_and_characters(folders, tmp_path):
     words = [ROOT / "data-prep" / "prepare-gec.sh", "--errors", "generated", "--merges", 40, "--workers", 1]
     made = [["env", *(f"{k}={v}" for k, v in data.items()), *words, "--sentences", 50, "--seed", i] for i in (1, 2)]
     characters = command("imdb", "--level", "characters", "--out", tmp_path / "c", RAW_DIR=folders["imdb"])
-    asked = [[*made[0], "--out", tmp_path / "g1"], [*made[1], "--out", tmp_path / "g2"], characters]
+    folder = tmp_path / "test0"  # as the first test set is not called
+    asked = [[*made[0], "--out", folder / "g1"], [*made[1], "--out", folder / "g2"], characters]
     for done in ask(tmp_path / "a", asked, clean()):
         assert done.returncode == 0, done.stderr
-    first, second = (lines(tmp_path / f"g{i}.text" / "tok" / "train.source") for i in (1, 2))
+    first, second = (lines(folder / f"g{i}.text" / "tok" / "train.source") for i in (1, 2))
     assert len(first) == len(second) == 50 and first != second
-    assert first != lines(tmp_path / "g1.text" / "tok" / "train.target")
-    assert numbers(tmp_path / "g1", COUNTS["gec"]) == {**COUNTS["gec"], "train": 50, "valid": 12}
+    assert first != lines(folder / "g1.text" / "tok" / "train.target")
+    assert numbers(folder / "g1", COUNTS["gec"]) == {**COUNTS["gec"], "train": 50, "valid": 12}
+    assert lines(folder / "g1" / "raw" / "test.source")[1] == "Fine ."
     assert len((tmp_path / "c" / "input0" / "dict.txt").read_text().split("\n")) < 40
 
 

@@ -133,7 +133,7 @@ def write_stories(folder):
 def test_cnndm_as_see_et_al_made_it(tmp_path):
     folders = write_stories(tmp_path)
     found = {name: list(pairs) for name, pairs in cnndm.read(folders, tmp_path).items()}
-    assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 . "Wet"')]
+    assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 .\t"Wet"')]
     assert found["test"][0].target.startswith("Rain at http://dm/1")
     with pytest.raises(DatasetError, match="the story of http://dm/1: not in"):
         list(cnndm.read(folders[:1], tmp_path)["test"])
@@ -157,10 +157,17 @@ A 2 3|||ArtOrDet||||||REQUIRED|||-NONE-|||0
 
 
 def test_edits_of_an_m2_file_are_made(tmp_path):
-    (tmp_path / "x.m2").write_text(M2)
-    found = [pair.target for pair in gec.read_m2(tmp_path / "x.m2")]
-    assert found == ["This is only a test !", "Fine .", "Too many words ."]
-    assert next(gec.read_m2(tmp_path / "x.m2", annotator=1)).target == "This was a test ."
+    more = "S Too long .\nA 0 1|||X|||Very|||R|||-|||1\nA 0 1|||X|||So|||R|||-|||0\nA 0 1|||X|||Very|||R|||-|||2\n"
+    (tmp_path / "x.m2").write_text(f"{M2}\n{more}\nS Good .\n")
+    assert dict(gec.read_m2(tmp_path / "x.m2")) == {
+        "This are a test .": ["This is only a test !", "This was a test ."],
+        "Fine .": ["Fine ."],
+        "Too many the words .": ["Too many words ."],
+        "Too long .": ["So long .", "Very long ."],
+        "Good .": ["Good ."],
+    }
+    edits = [(1, 1, ["x"]), (1, 1, ["y"]), (1, 2, ["c"]), (0, 0, ["w"])]
+    assert " ".join(gec._edited(["a", "b"], edits)) == "w a x y c"
 
 
 @pytest.mark.parametrize(
@@ -179,14 +186,18 @@ def test_what_is_wrong_with_an_m2_file_is_named(tmp_path, text, message):
 
 
 def test_learners_corpora(tmp_path, capsys):
-    """Pairs without errors are left out; validation is held out of NUCLE, and is not trained on."""
+    """Pairs without errors are left out; each correction is a pair; validation is of NUCLE, and is not trained on."""
     for name in ("nucle.m2", "lang8.m2"):
         rows = [f"S {name} {i} are\nA 2 3|||V|||is|||R|||-|||0\n\n" for i in range(6)]
         (tmp_path / name).write_text("".join([*rows, "S fine .\n\n"]))
+    with (tmp_path / "lang8.m2").open("a") as file:
+        edits = ("1 2|||V|||are|||R|||-|||0", "-1 -1|||noop|||-NONE-|||R|||-|||1", "1 2|||V|||were|||R|||-|||2")
+        file.write("\nA ".join(["S We is", *edits]))
     found = {name: list(pairs) for name, pairs in gec.published(tmp_path).items()}
     assert [pair.source for pair in found["valid"]] == [f"nucle.m2 {i} are" for i in (1, 3, 5)]
-    assert len(found["train"]) == 9 and not set(found["train"]) & set(found["valid"])
-    assert "nucle.m2: 7 sentences, 6 with errors" in capsys.readouterr().err
+    assert [target for source, target in found["train"] if source == "We is"] == ["We are", "We were"]
+    assert len(found["train"]) == 11 and not set(found["train"]) & set(found["valid"])
+    assert "nucle.m2: 7 sentences, 6 corrections of them" in capsys.readouterr().err
     (tmp_path / "nucle.m2").unlink()
     with pytest.raises(gec.GecError, match=r"no M2 file of NUCLE; there are: lang8\.m2"):
         gec.published(tmp_path)
@@ -196,10 +207,10 @@ def test_learners_corpora(tmp_path, capsys):
 
 
 def test_tokens_are_those_of_the_treebank():
-    text = "I don't think it's \u201cgood\u201d at 5 o'clock, e.g. for 1,000 of Mr. Smith's so-called friends..."
+    text = "I don't think it's \u201cgood\u201d or ``fine'' at 5 o'clock, e.g. to 1,000 of Mr. Smith's so-called kin..."
     found = errors.tokenise(text)
     assert " ".join(found) == (
-        "I do n't think it 's \" good \" at 5 o'clock , e.g. for 1,000 of Mr. Smith 's so-called friends ..."
+        "I do n't think it 's \" good \" or \" fine \" at 5 o'clock , e.g. to 1,000 of Mr. Smith 's so-called kin ..."
     )
 
 
@@ -261,19 +272,21 @@ def test_the_rate_says_how_many_words_are_wrong(corrupter):
 def test_pairs_of_generated_errors(tmp_path, capsys):
     rng = random.Random(0)
     who, what = ("The dog", "They", "A man", "Their child"), ("walked to the shop.", "has seen a film.", "goes home.")
-    (tmp_path / "clean").write_text("".join(f"{rng.choice(who)} {rng.choice(what)}\n" for _ in range(40)))
+    (tmp_path / "clean").write_text("Two.\n" + "".join(f"{rng.choice(who)} {rng.choice(what)}\n" for _ in range(40)))
     for split in ("dev", "test"):
         (tmp_path / split).mkdir()
         for name in ("src", *(f"ref{i}" for i in range(4))):
-            (tmp_path / split / f"{split}.{name}").write_text("One .\nTwo .\n")
+            (tmp_path / split / f"{split}.{name}").write_text("``  One  '' . \nTwo .\n")
     (tmp_path / "gold.m2").write_text(M2)
     words = ["dataset", "gec", "--jfleg", str(tmp_path), "--conll14", str(tmp_path / "gold.m2")]
     out = tmp_path / "out"
-    assert cli.main([*words, "--clean", str(tmp_path / "clean"), "--sentences", "30", "--output-dir", str(out)]) == 0
-    assert "30 sentences, errors: " in capsys.readouterr().err
+    assert cli.main([*words, "--clean", str(tmp_path / "clean"), "--sentences", "31", "--output-dir", str(out)]) == 0
+    said = capsys.readouterr().err
+    assert "31 sentences, errors: " in said and "train: 1 pairs left out, whose sentence is in CoNLL-2014" in said
     sources, targets = lines(out / "train.source"), lines(out / "train.target")
+    assert "Two ." not in sources
     assert len(sources) == len(targets) == 30 and 0 < sum(a != b for a, b in zip(sources, targets, strict=True)) < 30
-    assert len(lines(out / "valid.source")) == 8 and lines(out / "jfleg.ref3") == ["One .", "Two ."]
+    assert len(lines(out / "valid.source")) == 8 and lines(out / "jfleg.ref3") == ['" One " .', "Two ."]
     assert (out / "conll14.m2").read_text() == M2 and lines(out / "conll14.source")[1] == "Fine ."
     for more, message in (([], "one of --m2 DIR and --clean FILE"), (["--clean", "x", "--rate", "1"], "--rate 1.0")):
         assert cli.main([*words, *more, "--output-dir", str(out)]) == 1

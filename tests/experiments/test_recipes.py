@@ -235,6 +235,8 @@ def test_decoding_of_summaries_is_that_of_appendix_c():
     recipe = recipes.load("ode/cnndm/rk2")
     wanted = {"min-len": 55, "max-len-b": 140, "no-repeat-ngram-size": 3, "truncate-source": True}
     assert wanted.items() <= recipe.generate.flags.items() and recipe.score.lead == 3
+    (words,) = commands(recipe, "score")
+    assert {"data-bin/cnndm/raw/test.target", "data-bin/cnndm/tok/test.source"} <= {*words}, "highlights stay apart"
     assert recipes.load("ode/conll14/rk2").train.flags["word-dropout"] == 0.2
 
 
@@ -249,6 +251,16 @@ def test_classification_is_transevolves_protocol(group):
         assert recipe.average.best == 1 and flags["best-checkpoint-metric"] == "accuracy"
         # All systems of a table are trained alike.
         assert replace(loaded(f"{group}/transformer").train, arch=recipe.train.arch) == recipe.train
+
+
+def test_imdb_for_a_cpu_is_shorter_and_nothing_else():
+    """A tenth of the training, of which the warm-up is a tenth, so that it is no row of the paper."""
+    for row in ("transformer", "randomff-1", "randomff-2", "fullff-1", "fullff-2"):
+        full, short = loaded(f"imdb/{row}"), loaded(f"imdb-short/{row}")
+        flags = {**full.train.flags, "batch-size": 8, "max-update": 10_000, "warmup-updates": 1000}
+        flags |= {"validate-interval-updates": 1000, "save-interval-updates": 1000}
+        assert short.train == replace(full.train, flags=flags) and short.data == full.data
+        assert full.paper and not short.paper and not short.seeds
 
 
 @pytest.mark.parametrize("group", ["aeslc", "gec-generated"])

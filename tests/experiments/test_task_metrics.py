@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import runpy
 import sys
 import tarfile
@@ -95,9 +96,25 @@ TP\tFP\tFN\tPrec\tRec\tF0.5
 def test_what_the_programs_print_is_read():
     assert m2.parse_max_match(M2_SAYS) == pytest.approx({"precision": 66.67, "recall": 40.0, "f": 58.82})
     assert m2.parse_errant(ERRANT_SAYS) == pytest.approx({"precision": 51.22, "recall": 34.43, "f": 46.67})
-    for parse in (m2.parse_max_match, m2.parse_errant):
-        with pytest.raises(m2.M2Error, match="printed no"):
-            parse("Traceback")
+    for text in ("Traceback", f"warning\n{M2_SAYS}", M2_SAYS.replace("0.5 ", "1.0 "), M2_SAYS.replace("0.4000", "nan")):
+        with pytest.raises(m2.M2Error, match="must print Precision"):
+            m2.parse_max_match(text)
+    with pytest.raises(m2.M2Error, match="printed no"):
+        m2.parse_errant("Traceback")
+
+
+def test_the_scorer_is_a_command(monkeypatch):
+    monkeypatch.setattr(m2.shutil, "which", {"python2": "/x/python2"}.get)
+    for command, words in (("", []), ("python2 '/a b/m2scorer.py'", ["python2", "/a b/m2scorer.py"])):
+        monkeypatch.setenv("M2SCORER", command)
+        assert m2.scorer() == words
+    for command, message in (("/none/m2scorer x", "/none/m2scorer is no program"), ("a 'b", "No closing quotation")):
+        monkeypatch.setenv("M2SCORER", command)
+        with pytest.raises(m2.M2Error, match=f"M2SCORER={command}: {message}"):
+            m2.scorer()
+    monkeypatch.delenv("M2SCORER")
+    with pytest.raises(m2.M2Error, match="needs M2SCORER"):
+        m2.max_match(["fine"], "gold.m2")
 
 
 def program(path: Path, text: str) -> Path:
@@ -115,11 +132,9 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     assert m2.max_match(["fine"], str(gold))["f"] == pytest.approx(58.82)
     with pytest.raises(m2.M2Error, match="ended with status 1"):
         m2.max_match(["wrong"], str(gold))
-    monkeypatch.setenv("M2SCORER", str(tmp_path / "none"))
-    with pytest.raises(m2.M2Error, match=r"M2SCORER=.*none: no such file"):
-        m2.scorer()
-    monkeypatch.delenv("M2SCORER")
-    with pytest.raises(m2.M2Error, match="needs M2SCORER"):
+    monkeypatch.setenv("M2SCORER", str(program(tmp_path / "endless", "sleep 60 &\nwait")))
+    monkeypatch.setattr(m2, "TIMEOUT", 0.2)
+    with pytest.raises(m2.M2Error, match=r"endless .*: did not end within 0\.2 seconds"):
         m2.max_match(["fine"], str(gold))
 
 
@@ -127,6 +142,23 @@ def test_errant_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(m2.shutil, "which", lambda name: None)
     with pytest.raises(m2.M2Error, match=r"pip install 'ode-transformer\[errant\]', and python -m spacy download"):
         m2.errant(["a"], ["a"], "gold.m2")
+
+
+def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkeypatch):
+    said = []
+
+    def run(words):
+        said.append(words)
+        if "-out" in words:
+            Path(words[words.index("-out") + 1]).write_text(words[0])
+        return ERRANT_SAYS
+
+    monkeypatch.setattr(m2, "has_errant", lambda: True)
+    monkeypatch.setattr(m2.importlib.metadata, "version", lambda name: "3")
+    monkeypatch.setattr(m2, "_run", run)
+    assert m2.errant(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))["f"] == pytest.approx(46.67)
+    assert (tmp_path / "test.m2").read_text() == "errant_parallel"
+    assert (tmp_path / "test.gold.m2").read_text() == "errant_m2" and said[1][1:3] == ["-auto", "conll14.m2"]
 
 
 def test_types_of_edits(tmp_path):
@@ -142,7 +174,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("M2SCORER", raising=False)
     monkeypatch.setattr(m2.shutil, "which", lambda name: None)
     out = generated(tmp_path / "out.txt", REFERENCES[0])
-    names = {"source": SOURCES, "ref0": REFERENCES[0], "ref1": REFERENCES[1]}
+    names = {"source": [f"{line} " for line in SOURCES], "ref0": REFERENCES[0], "ref1": REFERENCES[1]}
     for name, texts in names.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in texts))
     words = ["score", "--corrections", str(out), "--source", str(tmp_path / "source")]
@@ -156,6 +188,14 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert cli.main([*words, "--edits", str(tmp_path / "gold.m2")]) == 0
     said = capsys.readouterr()
     assert "M2SCORER is not set" in said.err and "errant_parallel" in said.err and "F0.5" not in said.out
+    tried = {"signature": "x", "precision": 50.0, "recall": 40.0, "f": 48.0}
+    nothing = {"signature": "x", "precision": 100.0, "recall": 0.0, "f": 0.0}
+    monkeypatch.setattr(m2, "has_errant", lambda: True)
+    monkeypatch.setattr(m2, "errant", lambda before, after, *_: nothing if before == after else tried)
+    assert cli.main([*words, "--edits", str(tmp_path / "gold.m2"), "--output", str(tmp_path / "s.json")]) == 0
+    found = json.loads((tmp_path / "s.json").read_text())
+    assert METRICS["errant"].value(found) == 48.0 and METRICS["errant"].value(found["source"]) == 0.0
+    assert re.search(r"^uncorrected +P/R/F0.5 = 100.00/0.00/0.00", capsys.readouterr().out, re.M)
     for more, message in (([], "either --references"), (["--references", str(out)], "has 4 sentences")):
         assert cli.main([*words, *more]) == 1 and message in capsys.readouterr().err
     assert "m2" in METRICS and METRICS["m2_recall"].value({"m2": {"recall": 3.0}}) == 3.0
@@ -170,6 +210,7 @@ def test_sentences_end_at_their_tokens():
         'he said " no . "',
         "then left !",
     ]
+    assert rouge.sentences("Mr . Brown left\tIt rained . Again .") == ["Mr . Brown left", "It rained . Again ."]
     assert rouge.lead("one . two . three .", 2) == "one . two ." and rouge.sentences("") == []
 
 
@@ -187,6 +228,19 @@ def test_rouge_is_the_packages():
     assert found["rouge1"] == pytest.approx((100 * 2 * precision * recall / (precision + recall) + 100) / 2)
     assert found["rougeLsum"] > found["rougeL"], "the order of sentences is no matter to the former"
     assert "rouge-score" in found["signature"] and "Porter" in found["signature"]
+
+
+def test_the_sentences_of_a_reference_are_its_highlights():
+    """As the package has them in lines, whatever full stops they hold; tokens or not is no matter to it."""
+    scorer = pytest.importorskip("rouge_score.rouge_scorer", reason="pip install 'ode-transformer[rouge]'")
+    highlights = ["A man, of St . Louis, isn't well .", "Rain fell ."]
+    ours = "louis isn &apos;t well a man of st . rain fell ."
+    expected = scorer.RougeScorer(["rougeLsum"], use_stemmer=True).score(
+        "\n".join(highlights), "louis isn 't well a man of st .\nrain fell ."
+    )
+    found = rouge.take([ours], ["\t".join(highlights)])["rougeLsum"]
+    assert found == pytest.approx(100 * expected["rougeLsum"].fmeasure)
+    assert found != pytest.approx(rouge.take([ours], [" ".join(highlights)])["rougeLsum"])
 
 
 def test_scores_of_summaries(tmp_path, capsys):

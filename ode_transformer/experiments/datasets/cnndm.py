@@ -18,7 +18,7 @@ ENDS = (".", "!", "?", "'", "`", '"', "\u2019", "\u201d", ")")
 
 
 def read(folders: Sequence[Path], lists: Path) -> dict[str, Iterator[Pair]]:
-    """The stories by split: article and highlights.
+    """The stories by split: article and highlights, with tabs between these.
 
     Args:
         folders: of stories, ``cnn/stories`` and ``dailymail/stories``.
@@ -43,14 +43,14 @@ def _stories(folders: Sequence[Path], addresses: Path) -> Iterator[Pair]:
 
 
 def story(text: str) -> Pair:
-    """The article of a story, and its highlights; behind the first of these there is no article any more."""
+    """The article of a story, which ends at the first highlight, and the highlights with tabs between them."""
     article, highlights, behind = [], [], False
-    for line in filter(None, map(str.strip, text.split("\n"))):
+    for line in filter(None, (" ".join(line.split()) for line in text.split("\n"))):
         if line.startswith(HIGHLIGHT):
             behind = True
             continue
         (highlights if behind else article).append(line if line.endswith(ENDS) else f"{line} .")
-    return Pair(*(" ".join(" ".join(lines).split()) for lines in (article, highlights)))
+    return Pair(" ".join(article), "\t".join(highlights))
 
 
 def _text(path: Path) -> str:

@@ -37,6 +37,7 @@ CONFUSED = """their there; its it 's; then than; your you 're; to too; loose los
     wich; definitely definately; separate seperate; until untill; tomorrow tommorow; beginning begining"""
 FREQUENT = 3  # times that a form must be in the text to be one
 
+_QUOTES = re.compile("[\u201c\u201d\u201e\u00ab\u00bb]|``|''")
 _TOKEN = re.compile(
     r"(?:Mr|Mrs|Ms|Dr|St|Prof)\.|(?:[A-Za-z]\.){2,}"  # abbreviations keep their full stops
     r"|[A-Za-z]+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b"  # do n't, it 's
@@ -45,9 +46,14 @@ _TOKEN = re.compile(
 )
 
 
+def straight(line: str) -> str:
+    """A line with ``"`` and ``'`` in place of all other quotation marks, the Penn Treebank's double ones among them."""
+    return _QUOTES.sub('"', line).translate(str.maketrans("\u2019\u2018", "''"))
+
+
 def tokenise(line: str) -> list[str]:
-    """A sentence as tokens of the Penn Treebank, with quotation marks as they are."""
-    return _TOKEN.findall(line.translate(str.maketrans("\u2019\u2018\u201c\u201d", "''\"\"")))
+    """A sentence as tokens of the Penn Treebank, with straight quotation marks."""
+    return _TOKEN.findall(straight(line))
 
 
 def _sets(table: str) -> list[tuple[str, ...]]:

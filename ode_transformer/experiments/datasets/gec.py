@@ -9,7 +9,7 @@ import itertools
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
 
 from ...errors import OdeTransformerError
@@ -20,56 +20,75 @@ from .pairs import Pair
 REFERENCES = 4  # of JFLEG
 NUCLE_HELD_OUT = 5448  # pairs, Table 8 of the ODE Transformer
 
+Edit = tuple[int, int, list[str]]  # first token, the one behind the last, what takes their place
+
 
 class GecError(OdeTransformerError):
     """A corpus that cannot be used; the message names the file, the line and what is expected."""
 
 
-def read_m2(path: Path, annotator: int = 0) -> Iterator[Pair]:
-    """The sentences of an M2 file, as they are and as an annotator corrects them.
+def plain(line: str) -> str:
+    """A tokenised line with single blanks and straight quotation marks: what is trained and tested on must agree.
+
+    JFLEG's test set alone has the Penn Treebank's double ones, where its development set, CoNLL-2014 and learners'
+    corpora have straight ones; and the lines of its development set end with a blank.
+    """
+    return " ".join(errors.straight(line).split())
+
+
+def read_m2(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The sentences of an M2 file, each with its distinct corrections in the order of the annotators.
 
     Lines ``S`` are tokenised sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
-    one before, in tokens.
+    one before, in tokens. A sentence that nobody annotated is its own correction.
 
     Raises:
         GecError: a line is neither, or an edit is of words that the sentence has not.
         TextError: no such file, or not UTF-8.
     """
     tokens: list[str] | None = None
-    edits: list[tuple[int, int, list[str]]] = []
+    edits: dict[int, list[Edit]] = {}
     for number, line in enumerate([*read_lines(path), ""], 1):
         if line.startswith("S") and tokens is None:
-            tokens, edits = line[1:].split(), []
+            tokens, edits = line[1:].split(), {}
         elif line.startswith("A ") and tokens is not None:
             fields = line[2:].split("|||")
             try:
                 start, end = map(int, fields[0].split())
-                whose, kind, text = int(fields[5]), fields[1], fields[2]
+                annotator, kind, text = int(fields[5]), fields[1], fields[2]
             except (ValueError, IndexError) as error:
                 raise GecError(f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR") from error
-            if whose != annotator or start < 0 or kind in ("noop", "UNK", "Um"):  # nothing, or nobody knows what
+            its = edits.setdefault(annotator, [])
+            if start < 0 or kind in ("noop", "UNK", "Um"):  # nothing, or nobody knows what
                 continue
             if not start <= end <= len(tokens):
                 raise GecError(f"{path}: line {number}: edit {start} {end} of a sentence of {len(tokens)} tokens")
-            edits.append((start, end, [] if text == "-NONE-" else text.split("||")[0].split()))
+            its.append((start, end, [] if text == "-NONE-" else text.split("||")[0].split()))
         elif not line.strip():
             if tokens is not None:
-                yield Pair(" ".join(tokens), " ".join(_edited(tokens, edits)))
+                versions = [edits[annotator] for annotator in sorted(edits)] or [[]]
+                yield " ".join(tokens), list(dict.fromkeys(" ".join(_edited(tokens, its)) for its in versions))
             tokens = None
         else:
             raise GecError(f"{path}: line {number}: must be S of a sentence, A of an edit behind it, or empty")
 
 
-def _edited(tokens: list[str], edits: list[tuple[int, int, list[str]]]) -> list[str]:
-    """The tokens after the edits, which do not overlap; from the last, so that places stay what they are."""
-    out = list(tokens)
-    for start, end, new in sorted(edits, key=lambda edit: edit[:2], reverse=True):
-        out[start:end] = new
-    return out
+def _edited(tokens: list[str], edits: list[Edit]) -> list[str]:
+    """The tokens after the edits, which do not overlap; insertions at one place stay in their order."""
+    out: list[str] = []
+    done = 0
+    for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
+        out += tokens[done:start] + new
+        done = max(done, end)
+    return out + tokens[done:]
 
 
 def published(folder: Path) -> dict[str, Iterator[Pair]]:
     """Training and validation pairs of the M2 files of a folder, without those that hold no error.
+
+    Each distinct correction of a sentence is a pair of its own. Lang-8 has several of many sentences, and so took them
+    the scripts of Chollampatt and Ng (2018), which the ODE Transformer borrowed; the script of BEA-2019, who made the
+    M2 file, takes the first annotator's alone. NUCLE, FCE and W&I+LOCNESS have one annotator.
 
     Every so manyth pair of NUCLE is for validation, ``NUCLE_HELD_OUT`` in all or half of what is there.
 
@@ -84,8 +103,9 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
     train, valid = [], []
     for path in paths:
         found = list(read_m2(path))
-        wrong = [pair for pair in found if pair.source != pair.target and pair.target]
-        print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} with errors", file=sys.stderr)
+        made = (Pair(plain(source), plain(text)) for source, corrected in found for text in corrected)
+        wrong = [pair for pair in made if pair.target not in ("", pair.source)]
+        print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} corrections of them", file=sys.stderr)
         if "nucle" in path.name.lower() and not valid:
             every = max(len(wrong) // NUCLE_HELD_OUT, 2)
             valid = wrong[every - 1 :: every][:NUCLE_HELD_OUT]
@@ -116,19 +136,30 @@ def generated(path: Path, seed: int, rate: float, count: int | None = None, most
 
 
 def jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
-    """The sentences of a split of JFLEG, ``dev`` or ``test``, and the corrections of its four annotators.
+    """The sentences of a split of JFLEG, ``dev`` or ``test``, and its four annotators' corrections, all :func:`plain`.
 
     Raises:
         GecError: a file has another number of lines than the sentences.
     """
     sources, *references = (
-        list(read_lines(folder / split / f"{split}.{name}"))
+        list(map(plain, read_lines(folder / split / f"{split}.{name}")))
         for name in ("src", *(f"ref{i}" for i in range(REFERENCES)))
     )
     for i, lines in enumerate(references):
         if len(lines) != len(sources):
             raise GecError(f"{folder}/{split}: {len(sources)} sentences, {len(lines)} corrections of ref{i}")
     return sources, references
+
+
+def _unseen(train: Iterable[Pair], held_out: Set[str]) -> Iterator[Pair]:
+    """The training pairs but those whose sentence is in a development or test set; how many these are is printed."""
+    dropped = 0
+    for pair in train:
+        if pair.source in held_out:
+            dropped += 1
+        else:
+            yield pair
+    print(f"train: {dropped:,} pairs left out, whose sentence is in CoNLL-2014 or JFLEG", file=sys.stderr)
 
 
 def add_arguments(add_to: Callable) -> None:
@@ -145,8 +176,8 @@ def add_arguments(add_to: Callable) -> None:
 def write(args: argparse.Namespace) -> dict[str, int]:
     """Write the pairs of all splits, and what test sets are scored with; the number of pairs by split.
 
-    ``train`` and ``valid`` (of generated errors JFLEG's development set); ``conll14`` with ``conll14.m2``; ``jfleg``
-    and ``jfleg-dev`` with ``.ref0`` and so on.
+    ``train``, without the sentences of the sets that tune and test; ``valid``, of generated errors JFLEG's development
+    set; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
 
     Raises:
         GecError: not one of ``--m2`` and ``--clean``, a rate that is no probability, or a corpus cannot be used.
@@ -156,14 +187,17 @@ def write(args: argparse.Namespace) -> dict[str, int]:
     if not 0 < args.rate < 1:
         raise GecError(f"--rate {args.rate}: must be a probability, above 0 and below 1")
     tests = {name: jfleg(args.jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
-    splits = {name: map(Pair, sources, references[0]) for name, (sources, references) in tests.items()}
-    splits["conll14"] = read_m2(args.conll14)
+    conll14 = [Pair(source, corrected[0]) for source, corrected in read_m2(args.conll14)]
+    held_out = {plain(pair.source) for pair in conll14}.union(*(sources for sources, _ in tests.values()))
+    splits: dict[str, Iterable[Pair]] = {"conll14": conll14}
+    splits |= {name: map(Pair, sources, references[0]) for name, (sources, references) in tests.items()}
     if args.m2:
         splits |= published(args.m2)
     else:
         sources, references = tests["jfleg-dev"]
         splits["train"] = generated(args.clean, args.seed, args.rate, args.sentences)
         splits["valid"] = (Pair(source, lines[i]) for lines in references for i, source in enumerate(sources))
+    splits["train"] = _unseen(splits["train"], held_out)
     counts = pairs.write(splits, args.output_dir)
     for name, (_, references) in tests.items():
         for i, lines in enumerate(references):

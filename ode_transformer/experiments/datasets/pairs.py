@@ -10,7 +10,7 @@ SIDES = ("source", "target")
 
 
 class Pair(NamedTuple):
-    """A text and what it is to become, each on one line."""
+    """A text and what it is to become, each on one line; the latter's sentences, if known, with tabs between them."""
 
     source: str
     target: str

@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--references", nargs="+", metavar="FILE", help="corrections by people, for GLEU")
     parser.add_argument("--edits", metavar="FILE", help="edits by people, an M2 file, for M2's F0.5 and ERRANT's")
     parser.add_argument(
-        "--own-edits", metavar="FILE", help="where ERRANT's edits of the corrections go, for `plot edits`"
+        "--own-edits",
+        metavar="FILE",
+        help="NAME.m2, where ERRANT's edits of the corrections go, for `plot edits`; those of people: NAME.gold.m2",
     )
 
 
@@ -41,7 +43,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
         if len(lines) != len(corrections):
             raise CorrectionError(f"{args.corrections} has {len(corrections)} sentences, {path} {len(lines)} lines")
     result: dict[str, Any] = {"sentences": len(corrections)}
-    result["changed"] = sum(a != b for a, b in zip(sources, corrections, strict=True))
+    result["changed"] = sum(a.split() != b.split() for a, b in zip(sources, corrections, strict=True))
     if args.references:
         result["gleu"] = gleu.take(sources, corrections, references)
         result["source"] = {"gleu": gleu.take(sources, sources, references)}
@@ -54,6 +56,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
         print("the M2 score is not taken: M2SCORER is not set", file=sys.stderr)
     if m2.has_errant():
         result["errant"] = m2.errant(sources, corrections, args.edits, args.own_edits)
+        result["source"]["errant"] = m2.errant(sources, sources, args.edits)
     else:
         print(f"ERRANT's score is not taken: {m2.ERRANT[0]} and others are not installed", file=sys.stderr)
     return result

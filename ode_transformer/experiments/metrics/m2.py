@@ -1,15 +1,17 @@
 """F0.5 of corrections by programs of others: MaxMatch (Dahlmeier and Ng 2012) and ERRANT (Bryant et al. 2017).
 
-MaxMatch's official scorer is under the GPL: it is called where ``M2SCORER`` names it, and not copied. ERRANT is an
-optional package with a model of spaCy. The two count differently, and their numbers do not go together.
+MaxMatch's official scorer is under the GPL and wants Python 2: the command that ``M2SCORER`` holds is called, and
+nothing is copied. ERRANT is an optional package with a model of spaCy. The two count differently, and their numbers do
+not go together.
 """
 
 import importlib.metadata
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -20,6 +22,8 @@ from ...errors import OdeTransformerError
 from ...files import write_text
 
 ERRANT = ("errant_parallel", "errant_m2", "errant_compare")
+EXAMPLE = "'python2 /opt/m2scorer/scripts/m2scorer.py'"
+TIMEOUT = 3600  # seconds; MaxMatch takes very long over a sentence with little in common with its source
 
 
 class M2Error(OdeTransformerError):
@@ -27,15 +31,19 @@ class M2Error(OdeTransformerError):
 
 
 def scorer() -> list[str]:
-    """The command that ``M2SCORER`` names, or nothing where it is not set.
+    """The words of the command that ``M2SCORER`` holds, or nothing where it is not set.
 
     Raises:
-        M2Error: there is no such file.
+        M2Error: it is no command line, or its program is not there.
     """
-    path = os.environ.get("M2SCORER", "")
-    if path and not Path(path).is_file():
-        raise M2Error(f"M2SCORER={path}: no such file; it must be the official scorer's m2scorer, or its m2scorer.py")
-    return ([sys.executable, path] if path.endswith(".py") else [path]) if path else []
+    command = os.environ.get("M2SCORER", "")
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise M2Error(f"M2SCORER={command}: {error}") from error
+    if words and not shutil.which(words[0]):
+        raise M2Error(f"M2SCORER={command}: {words[0]} is no program; it must be a command, such as {EXAMPLE}")
+    return words
 
 
 def max_match(corrections: Sequence[str], gold: str) -> dict[str, Any]:
@@ -49,11 +57,11 @@ def max_match(corrections: Sequence[str], gold: str) -> dict[str, Any]:
         ``precision``, ``recall``, ``f`` (F0.5), in percent, and ``signature``.
 
     Raises:
-        M2Error: ``M2SCORER`` is not set, or the program fails.
+        M2Error: ``M2SCORER`` is not set, or the program fails, takes too long or prints something else.
     """
     words = scorer()
     if not words:
-        raise M2Error("the M2 score needs M2SCORER, the path of the official scorer's m2scorer")
+        raise M2Error(f"the M2 score needs M2SCORER, the command of the official scorer, such as {EXAMPLE}")
     with tempfile.TemporaryDirectory() as folder:
         hypotheses = Path(folder) / "corrections"
         write_text(hypotheses, "".join(f"{line}\n" for line in corrections))
@@ -62,16 +70,16 @@ def max_match(corrections: Sequence[str], gold: str) -> dict[str, Any]:
 
 
 def parse_max_match(text: str) -> dict[str, float]:
-    """``precision``, ``recall`` and ``f``, in percent, of what the official scorer prints.
+    """``precision``, ``recall`` and ``f``, in percent, of the three lines that the official scorer prints.
 
     Raises:
-        M2Error: it says none of that.
+        M2Error: it prints anything else.
     """
-    found = {name: re.search(rf"^{label}\s*:\s*([\d.]+)", text, re.M) for name, label in
-             (("precision", "Precision"), ("recall", "Recall"), ("f", r"F_0\.5"))}  # fmt: skip
-    if not all(found.values()):
-        raise M2Error(f"the M2 scorer printed no Precision, Recall and F_0.5: {text[-300:]!r}")
-    return {name: 100 * float(match[1]) for name, match in found.items()}
+    labels = {"precision": "Precision   ", "recall": "Recall      ", "f": r"F_0\.5       "}
+    match = re.fullmatch("".join(rf"{label}: (?P<{name}>[01]\.\d{{4}})\n" for name, label in labels.items()), text)
+    if not match:
+        raise M2Error(f"the M2 scorer must print Precision, Recall and F_0.5 in three lines, not: {text[-300:]!r}")
+    return {name: 100 * float(match[name]) for name in labels}
 
 
 def has_errant() -> bool:
@@ -86,7 +94,8 @@ def errant(sources: Sequence[str], corrections: Sequence[str], gold: str, edits:
         sources: tokenised sentences before correction.
         corrections: after it.
         gold: the annotated sentences, an M2 file; its edits are typed anew by ERRANT.
-        edits: where the corrections' edits are to be kept, an M2 file, for pictures of their types.
+        edits: where the corrections' edits are to be kept, ``NAME.m2``, for pictures of their types; those of the gold
+            file, in the same types, go to ``NAME.gold.m2``.
 
     Returns:
         ``precision``, ``recall``, ``f`` (F0.5), in percent, and ``signature``.
@@ -108,7 +117,8 @@ def errant(sources: Sequence[str], corrections: Sequence[str], gold: str, edits:
         _run([ERRANT[1], "-auto", gold, "-out", paths["gold.m2"]])
         text = _run([ERRANT[2], "-hyp", paths["edits.m2"], "-ref", paths["gold.m2"]])
         if edits:
-            write_text(edits, Path(paths["edits.m2"]).read_text(encoding="utf-8"))
+            for name, path in (("edits.m2", Path(edits)), ("gold.m2", Path(edits).with_suffix(".gold.m2"))):
+                write_text(path, Path(paths[name]).read_text(encoding="utf-8"))
     version = importlib.metadata.version("errant")
     return {**parse_errant(text), "signature": f"ERRANT {version}, span-based correction, F0.5, percent"}
 
@@ -126,14 +136,24 @@ def parse_errant(text: str) -> dict[str, float]:
 
 
 def _run(words: Sequence[str]) -> str:
+    """What a program prints; whatever ends the wait for it ends it as well, with all that it has started."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        done = subprocess.run(words, capture_output=True, text=True)
+        process = subprocess.Popen(words, encoding="utf-8", errors="replace", process_group=0, **pipes)
     except OSError as error:
         raise M2Error(f"{words[0]}: {error.strerror}") from error
-    if done.returncode:
-        last = done.stderr.strip().split("\n")[-1]
-        raise M2Error(f"{words[0]} ended with status {done.returncode}: {last}")
-    return done.stdout
+    with process:
+        try:
+            out, errors = process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired as error:
+            raise M2Error(f"{shlex.join(words)}: did not end within {TIMEOUT} seconds, and was stopped") from error
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode:
+        last = errors.strip().split("\n")[-1]
+        raise M2Error(f"{shlex.join(words)}: ended with status {process.returncode}: {last}")
+    return out
 
 
 def types(path: str, annotator: int = 0) -> Counter[str]:

@@ -1,8 +1,9 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L of summaries (Lin 2004), by the package ``rouge-score``: F1, in percent.
 
 Words are stemmed (Porter), as the papers' ROUGE-1.5.5 was told to. ROUGE-L is taken twice: of the summary as one
-sequence (``rougeL``), and as the papers print it, as a union over sentences (``rougeLsum``). A sentence ends at a token
-of ``ENDS``, in summaries and references alike, as See et al. (2017) cut theirs.
+sequence (``rougeL``), and as the papers print it, as a union over sentences (``rougeLsum``). The sentences of a
+reference have tabs between them: they are the highlights of CNN/DailyMail, as for See et al. (2017). Where there are no
+tabs, as in summaries, a sentence ends at a token of ``ENDS``; See et al. ended those at full stops alone.
 """
 
 import argparse
@@ -25,11 +26,13 @@ class RougeError(OdeTransformerError):
     """Summaries that cannot be scored; the message names the file or option and what is valid."""
 
 
-def sentences(summary: str) -> list[str]:
-    """The sentences of tokenised text, without Moses' escapes; what closes a quotation stays with its sentence."""
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, without Moses' escapes; what closes a quotation stays with its sentence."""
+    if "\t" in text:
+        return html.unescape(text).split("\t")
     found: list[list[str]] = [[]]
     ended = False
-    for token in html.unescape(summary).split():
+    for token in html.unescape(text).split():
         closes = re.fullmatch(r"[.!?'\")\]]+", token)
         if ended and not closes:
             found.append([])
@@ -67,11 +70,12 @@ def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
 def signature() -> str:
     """What the scores have to be quoted with."""
     version = importlib.metadata.version("rouge-score")
-    return f"rouge-score {version}, F1, mean over summaries, Porter stemmer, Lsum's sentences end at {' '.join(ENDS)}"
+    ends = f"Lsum's sentences end at tabs, else at {' '.join(ENDS)}"
+    return f"rouge-score {version}, F1, mean over summaries, Porter stemmer, {ends}"
 
 
 def take(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Score tokenised summaries, one string per summary, against a tokenised reference each.
+    """Score tokenised summaries, one string per summary, against a reference each, tokenised or not.
 
     Returns:
         the mean F1 by ``KINDS``, and ``signature``.

@@ -1,4 +1,8 @@
-"""Summarisation, fairseq's task ``translation`` of texts: ROUGE, beside that of their first sentences."""
+"""Summarisation, fairseq's task ``translation`` of texts: ROUGE, beside that of their first sentences.
+
+Beside the binarised data lie the references of a test set as they were published, ``raw/SUBSET.target``, whose
+sentences may have tabs between them, and the tokenised texts, ``tok/SUBSET.source``.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +15,15 @@ from .translation import generation, scoring, task_flags, translations
 def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
     found = generation(recipe, run_dir, where)
     for subset in recipe.subsets:
-        source, reference = (f"{recipe.data.directory}/tok/{subset}.{side}" for side in ("source", "target"))
-        words = ["--summaries", translations(run_dir, subset), "--ref", reference]
+        words = ["--summaries", translations(run_dir, subset), "--ref", _references(recipe, subset)]
         if recipe.score.lead:
-            words += ["--source", source, "--lead", str(recipe.score.lead)]
+            words += ["--source", f"{recipe.data.directory}/tok/{subset}.source", "--lead", str(recipe.score.lead)]
         found.append(scoring(recipe, run_dir, subset, words))
     return found
+
+
+def _references(recipe: "recipes.Recipe", subset: str) -> str:
+    return f"{recipe.data.directory}/raw/{subset}.target"
 
 
 def _scored(recipe: "recipes.Recipe", folder: Path, subset: str) -> Scored:
@@ -26,7 +33,7 @@ def _scored(recipe: "recipes.Recipe", folder: Path, subset: str) -> Scored:
     from ..metrics.translations import read_generate_output, read_lines
 
     summaries, _ = read_generate_output(translations(str(folder), subset))
-    references = read_lines(recipes.ROOT / recipe.data.directory / "tok" / f"{subset}.target")
+    references = read_lines(recipes.ROOT / _references(recipe, subset))
     found = rouge.each(summaries, references)[:, [rouge.KINDS.index("rougeLsum")]]
     units = np.hstack([found, np.ones_like(found)])
     return Scored("rougeL", rouge.signature(), units, lambda sums: sums[0] / sums[1], references)
