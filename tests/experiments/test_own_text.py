@@ -553,7 +553,7 @@ def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsy
     (other / "manifest.json").write_text(json.dumps(manifest))
     assert "its text was made otherwise" in refused(capsys, "translate", run, good, *more)
     old = change(home / "mine", tmp_path / "old", tokenise=None)
-    assert "does not say how text was tokenised" in refused(capsys, "translate", run, good, "--data", old, "--cpu")
+    assert "does not say how text was tokenized" in refused(capsys, "translate", run, good, "--data", old, "--cpu")
     odd = change(home / "mine", tmp_path / "odd", tokenise={"lowercase": "upper"})
     assert "tokenise.lowercase 'upper'" in refused(capsys, "translate", run, good, "--data", odd, "--cpu")
 
