@@ -405,7 +405,7 @@ def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, capsys):
     lines = (data / "dict.en.txt").read_text().splitlines(keepends=True)
     (data / "dict.en.txt").write_text("".join([lines[1], lines[0], *lines[2:]]))
     assert run(*words) == 1
-    assert "dict.en.txt is not what it was when the data was binarised" in capsys.readouterr().err
+    assert "dict.en.txt has changed since the data were binarized" in capsys.readouterr().err
     (data / "manifest.json").unlink()
     assert run(*words) == 1
     assert "was trained with other dictionaries than" in capsys.readouterr().err

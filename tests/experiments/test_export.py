@@ -61,7 +61,7 @@ EXACT = {
 # And what it cannot: a word of the reason.
 REFUSED = {
     "macaron_tiny": (POST_NORM, "--splitting strang in a post-norm encoder"),
-    "ode_residual_tiny": ({}, "layers of the encoder, a history"),
+    "ode_residual_tiny": ({}, "history or multistep scheme of the encoder"),
     "rk2_tiny": (NO_HISTORY, "an integrator of several stages"),
     "rk2_learnable_tiny": (NO_HISTORY, "an integrator of several stages"),
     "rk2_unit_tiny": ({**NO_HISTORY, "ode-residual": "released"}, "--ode-residual released"),
@@ -327,7 +327,7 @@ def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
     for search in SEARCHES:
         expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.model, sources(), search)]
         assert_same(translator.translate(sources(), search), expected)
-    with pytest.raises(ExportError, match="a sentence of 71 symbols, its end included: must be of 64 at most"):
+    with pytest.raises(ExportError, match="a sentence of 71 subword units, its end included: must have 64 at most"):
         translator.translate([["w5"] * 70], Search())
     to_onnx.quantise(model, tmp_path / "out")
     assert sorted(p.suffix for p in (tmp_path / "out").iterdir()) == [".json", ".onnx", ".onnx", ".txt", ".txt"]
@@ -390,7 +390,7 @@ def test_what_is_another_model_leaves_nothing(tmp_path, run, monkeypatch, ctrans
 
     monkeypatch.setattr(to_ctranslate2, "_norm", wrong)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ExportError, match=r"is another model, its log-probabilities differ .* and may by 0.0001"):
+    with pytest.raises(ExportError, match=r"log-probabilities differ .* must differ by 0.0001 at most"):
         command.export(open_trained(run), "ctranslate2", tmp_path / "out")
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -455,8 +455,8 @@ def damaged(run):
         (another_dictionary, "has 49 symbols, .*average.pt was trained with 50"),
         (without_dictionary, "no dictionaries of xx and yy"),
         (without_dictionaries, "no dictionaries and no run.json beside it; give --data"),
-        (without_languages, "does not name the languages"),
-        (another_task, "does not name the languages"),
+        (without_languages, "must name a source and a target language"),
+        (another_task, "must name a source and a target language"),
         (damaged, "not a readable checkpoint"),
     ],
 )
@@ -575,7 +575,7 @@ def test_architectures_are_measured_on_random_sentences(serving, capsys):
     assert cli.main([*words, "--", "--encoder-layers", "1", "--decoder-layers", "1"]) == 0
     shown = capsys.readouterr().out
     assert "| macaron_tiny | CTranslate2 |" in shown and "3 of 3" in shown
-    assert "| rk4_tiny | CTranslate2 | --format ctranslate2: has no layer for what stands between" in shown
+    assert "| rk4_tiny | CTranslate2 | --format ctranslate2: has no layer for the history" in shown
 
 
 @pytest.mark.parametrize(

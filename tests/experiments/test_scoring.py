@@ -300,7 +300,7 @@ def main(*arguments: str) -> int:
         (["--hyp", "{h}", "--ref", "{empty}"], "empty: the file is empty"),
         (["--hyp", "{units}", "--ref", "{h}"], "units: 1 of 1 lines hold subword units.*--remove-bpe"),
         (["--hyp", "{h}", "--ref", "{h}", "--remove-bpe", "x"], "--remove-bpe x: must be one of"),
-        (["--generate-output", "{noref}"], "no line T-<id>; give the tokenised references as --ref"),
+        (["--generate-output", "{noref}"], "no line T-<id>; give the tokenized references as --ref"),
     ],
 )
 def test_command_errors(tmp_path, capsys, arguments, message):
@@ -320,7 +320,7 @@ def test_references_given_win_over_those_with_unknown_words(tmp_path, capsys):
     output, ref = write(tmp_path / "o", text), write(tmp_path / "r", "ein hund .\n\nzwei katzen\n")
     assert main("--generate-output", output, "--target-lang", "de", "--json") == 0
     shown = capsys.readouterr()
-    assert "1 of 3 tokenised references hold <<unk>>" in shown.err
+    assert "1 of 3 tokenized references hold <<unk>>" in shown.err
     assert main("--generate-output", output, "--ref", ref, "--target-lang", "de", "--json") == 0
     assert json.loads(capsys.readouterr().out)["tokenised"]["precisions"][0] == 100
 

@@ -1,4 +1,4 @@
-"""Translation: ``fairseq-generate`` translates every test set, and what comes out is scored."""
+"""Translation: ``fairseq-generate`` translates every test set, and the output is scored."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from .task import Step, Task, flags
 
 
 def task_flags(recipe: "recipes.Recipe") -> list[str]:
-    """Those of fairseq's task, which serves for whatever turns one text into another."""
+    """The flags of fairseq's task, which other tasks from text to text use too."""
     return ["--task", "translation", "--source-lang", recipe.data.source, "--target-lang", recipe.data.target]
 
 
