@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # variables are set by and for the scripts that source this
 # Shared by the preparation of parallel corpora: fetching and checking archives, then the steps from raw text to
-# binarised data. To be sourced.
+# binarized data. To be sourced.
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

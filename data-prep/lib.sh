@@ -8,7 +8,7 @@ checksums=$root/data-prep/checksums
 dry_run=0
 out='' settings=() needs=(python fairseq-preprocess)
 joined=yes dictionary=() # more flags of fairseq-preprocess
-tokenised=() # --tokenise=FLAGS, where a text's tokenisation is known, for the manifest
+tokenised=() # --tokenise=FLAGS, if the tokenization of the text is known, for the manifest
 
 # Print the plain commands from here on and run none.
 print_only() {
@@ -16,7 +16,7 @@ print_only() {
     run() { printf '%q ' "$@"; echo; }
 }
 
-# The text work that is not another program's: sub-commands that check, tokenise and so on.
+# The text work that is not another program's: sub-commands that check, tokenize and so on.
 text_tool=(python -m ode_transformer text)
 
 # One of a set of values, or an error that names the option: choice --name VALUE VALID...
@@ -33,7 +33,7 @@ choice() {
 positive() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 $2: must be a positive number"; }
 
 # options NAME=KIND... -- "$@": read a script's options, --out and --dry-run besides, into variables of their names. KIND
-# is text, number, switch (which sets yes), or the valid values with | between them; NAME=word is no option but the one
+# is text, number, switch (which sets yes), or the valid values with | between them; NAME=word is not an option but the one
 # word that the script takes.
 options() {
     local -A kinds=([--out]=text)
@@ -165,7 +165,7 @@ need() {
     done
 }
 
-# beside FOLDER: what else is put into the folder of binarised data.
+# beside FOLDER: what else is put into the folder of binarized data.
 beside() { :; }
 
 # binarise SET ORIGIN TRAIN VALID TEST...: make $out of the files of $text/bpe with a joined dictionary, in a folder

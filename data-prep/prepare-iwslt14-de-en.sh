@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepare IWSLT14 German-English (TED talks, 160 thousand pairs), as fairseq and the Macaron paper do: tokenised, pairs
+# Prepare IWSLT14 German-English (TED talks, 160 thousand pairs), as fairseq and the Macaron paper do: tokenized, pairs
 # of 1 to 175 tokens of a ratio up to 1.5, lower-cased, every 23rd pair for validation, joint BPE, joined dictionary.
 #
 # Usage: data-prep/prepare-iwslt14-de-en.sh [options]

@@ -3,7 +3,7 @@
 #
 # Usage: data-prep/prepare-multi30k.sh --pair PAIR --segmentation SEGMENTATION [options]
 #   --pair en-de|de-en|en-fr       source and target language
-#   --segmentation own|published   own: raw text is lower-cased, normalised and tokenised as Moses does, and joint BPE
+#   --segmentation own|published   own: raw text is lower-cased, normalized and tokenized as Moses does, and joint BPE
 #                                  is learned on the training text; published: the files of Wu et al. (2021), which
 #                                  were made that way, are taken as they are
 #   --max-tokens N                 lines with more tokens are reported, and dropped from training text with
@@ -20,9 +20,9 @@
 #   URL_MULTI30K              where train.en.gz and so on are downloaded from, raw text only (default: the data set's
 #                             repository). The segmented files have no address that can be relied on.
 #
-# DIR, by default data-bin/multi30k-SEGMENTATION.PAIR, holds the binarised data (test: 2016 flickr, test1: 2017 flickr,
+# DIR, by default data-bin/multi30k-SEGMENTATION.PAIR, holds the binarized data (test: 2016 flickr, test1: 2017 flickr,
 # test2: 2017 mscoco, test3: 2018 flickr where the text has it), the model of BPE, the raw text of the test sets in raw/
-# and their tokenised references in tok/, for scoring, and manifest.json, which says how all of it was made.
+# and their tokenized references in tok/, for scoring, and manifest.json, which says how all of it was made.
 set -euo pipefail
 # shellcheck source=data-prep/archives.sh
 source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"

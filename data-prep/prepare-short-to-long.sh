@@ -9,7 +9,7 @@
 #   --source L, --target L   its languages (default: en, de)
 #   --limit N          train on sources of fewer than N symbols (default: 80)
 #   --bins "N N ..."   where the bins of longer ones begin; the last has no end (default: "80 100 120 140")
-#   --workers N        processes that binarise (default: 2)
+#   --workers N        processes that binarize (default: 2)
 #   --dry-run          print the commands only
 #
 # Lengths are the source's, in symbols as the model sees them. Long pairs come from PREPARED's training text; the

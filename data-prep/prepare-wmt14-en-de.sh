@@ -4,7 +4,7 @@
 # Usage: data-prep/prepare-wmt14-en-de.sh [options]
 #   --version V        news-commentary-v9    as WMT14 distributed it, and Vaswani et al. took it (default)
 #                      news-commentary-v12   with the later news commentary, fairseq's own default
-#                      wmt16                 the text of Ott et al. 2018 ("Scaling NMT"): WMT16's corpora, tokenised, 1 to
+#                      wmt16                 the text of Ott et al. 2018 ("Scaling NMT"): WMT16's corpora, tokenized, 1 to
 #                                            80 tokens, 32,000 merges, validated on newstest2013
 #   --validation newstest2013|held-out   held-out: every 100th pair, fairseq's default (default: newstest2013)
 #   --clean units|tokens   pairs of 1 to 250 units of a ratio up to 1.5, as fairseq does; or of 1 to 80 tokens before

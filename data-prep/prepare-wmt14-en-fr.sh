@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepare WMT14 English-French (36 million pairs), as fairseq does: tokenised, every 1,333rd pair for validation, joint
+# Prepare WMT14 English-French (36 million pairs), as fairseq does: tokenized, every 1,333rd pair for validation, joint
 # BPE, pairs of 1 to 250 units of a ratio up to 1.5. The text takes 100 GB.
 #
 # Usage: data-prep/prepare-wmt14-en-fr.sh [options]

@@ -1,10 +1,10 @@
-"""Transformers as numerical solutions of ordinary differential equations: a fairseq plugin, and experiments with it.
+"""Transformers as numerical solutions of ordinary differential equations: a fairseq plugin, and what is done with it.
 
-``ode_transformer`` itself is what fairseq loads: numerics, modules, models, the criterion and the optimizers.
-``ode_transformer.experiments`` works with models: recipes, text, scores, records, tables, figures.
+``ode_transformer`` itself is what fairseq loads: numerics, modules, models, the loss and the optimisers.
+``ode_transformer.experiments`` is what is done with models: recipes, text, scores, records, tables, pictures.
 
 Importing this package imports neither PyTorch nor fairseq. ``import ode_transformer.models`` registers the
-architectures with fairseq, and so does ``--user-dir``, because fairseq imports the folder ``models/`` of a plugin.
+architectures with fairseq, and so does ``--user-dir``: fairseq imports the folder ``models/`` of a plugin by itself.
 """
 
 from importlib import import_module
@@ -23,12 +23,12 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Transl
 
     Args:
         path: the folder of a run, a checkpoint beside its data, or a bundle.
-        more: further models, which form an ensemble with the first.
-        data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
+        more: other models, which make an ensemble with it.
+        data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
         device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
 
     Raises:
-        OdeTransformerError: something is missing, has changed, or belongs to another model; the message names it.
+        OdeTransformerError: something is missing, changed or another model's; names it.
     """
     from .experiments.runs import quiet
 
@@ -38,11 +38,11 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Transl
 
 
 class _Folders(list):
-    """The package's ``__path__``, which fairseq uses to check whether the plugin has been imported.
+    """The package's ``__path__``, which fairseq asks whether the plugin was imported before.
 
-    In a process that has imported ``ode_transformer`` already, ``fairseq.utils.import_user_module`` evaluates
-    ``user_dir in ode_transformer.__path__``, and takes True to mean that the architectures are registered. This class
-    registers them at that point. Python's import system only iterates over the folders.
+    In a process that has imported ``ode_transformer`` already, ``fairseq.utils.import_user_module`` asks
+    ``user_dir in ode_transformer.__path__`` and takes a yes to mean that the architectures are registered. This class
+    makes that true. Python's own import system only iterates over the folders.
     """
 
     def __contains__(self, folder: object) -> bool:

@@ -1,8 +1,8 @@
-"""Bundles: a trained model with everything that translating needs, in one folder that can be moved anywhere.
+"""Bundles: a trained model with all that it needs to translate, in one folder, to be moved anywhere.
 
 A bundle holds the weights (``model.safetensors``), the configuration of the model and of the search (``config.json``),
-the dictionaries and the subword model, the manifest of the data, the record of the scores, a model card
-(``README.md``), and ``bundle.json`` with the SHA-256 of every other file. It holds no code.
+dictionaries and the model of its subword units, the manifest of its data, the record of its scores, a model card
+(``README.md``), and ``bundle.json`` with the SHA-256 of every other file. Nothing in it is code.
 """
 
 import json
@@ -22,7 +22,7 @@ WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 CARD = "README.md"
 FORMAT = 1
-"""The version of the format of bundles; other versions are refused."""
+"""The version of what a bundle holds; a reader refuses those that it does not know."""
 
 
 class BundleError(CheckpointError):
@@ -30,7 +30,7 @@ class BundleError(CheckpointError):
 
 
 def is_bundle(path: str | Path) -> bool:
-    """Whether a folder is a bundle, intact or not."""
+    """Whether a folder is one, whole or not."""
     return (Path(path) / INDEX).is_file()
 
 
@@ -38,7 +38,7 @@ def check(path: str | Path) -> None:
     """Compare every file of a bundle with its SHA-256.
 
     Raises:
-        BundleError: a file is missing or has changed; the message names it.
+        BundleError: one is missing or changed; names it.
     """
     folder = Path(path)
     index = _json(folder / INDEX)
@@ -47,16 +47,16 @@ def check(path: str | Path) -> None:
     files = index.get("sha256")
     if not isinstance(files, dict) or not {WEIGHTS, CONFIG} <= set(files):
         raise BundleError(f"{folder / INDEX}: does not name the files of a bundle")
-    there = {file.name for file in folder.iterdir() if not file.name.startswith(".")}  # some belong to the system
+    there = {file.name for file in folder.iterdir() if not file.name.startswith(".")}  # a system's own files begin so
     if unknown := sorted(there - set(files) - {INDEX}):
-        raise BundleError(f"{folder / unknown[0]}: is not a file of the bundle, must be named in {INDEX}")
+        raise BundleError(f"{folder / unknown[0]}: is not named in {INDEX}, and no file of its bundle")
     for name, digest in files.items():
         if Path(name).name != name:
-            raise BundleError(f"{folder / INDEX}: {name!r} must be the name of a file in the folder")
+            raise BundleError(f"{folder / INDEX}: {name!r} is no file of its folder")
         if not (folder / name).is_file():
             raise BundleError(f"{folder / name}: is missing from its bundle")
         if sha256(folder / name) != digest:
-            raise BundleError(f"{folder / name}: has changed since the bundle was made")
+            raise BundleError(f"{folder / name}: is not what it was when its bundle was made")
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def config(path: str | Path) -> dict[str, Any]:
-    """The configuration of a bundle: ``model``, its ``options``, the ``tied`` tensors, and ``generate``.
+    """The configuration of a bundle: ``model``, its ``options``, which tensors are ``tied``, ``generate``.
 
     Raises:
         BundleError: it cannot be read.
@@ -83,10 +83,10 @@ def config(path: str | Path) -> dict[str, Any]:
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """The state of the checkpoint in a bundle, as from :func:`.checkpoints.load`; weights are in fp32.
+    """A checkpoint's state, as of :func:`.checkpoints.load`, of a bundle whose files are whole; weights are fp32.
 
     Raises:
-        BundleError: a file is missing, has changed or cannot be read.
+        BundleError: a file is missing, changed or cannot be read.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -116,20 +116,20 @@ def write(
     texts: Mapping[str, str],
     half: bool = False,
 ) -> None:
-    """Write a bundle, completely or not at all.
+    """Write a bundle, whole or not at all.
 
     Args:
-        path: the folder, which must not exist.
+        path: the folder, which must not be there.
         model: the registered name of the model.
-        options: the options of the model, as plain values.
-        state: the tensors of the model.
-        generate: the model's flags of ``fairseq-generate``.
-        files: files to copy, by their names in the bundle.
-        texts: texts to write, by their names in the bundle.
+        options: of the model, plain values.
+        state: its tensors.
+        generate: flags of ``fairseq-generate``, the search that is its own.
+        files: to copy, by their names in the bundle.
+        texts: to write, by their names in the bundle.
         half: store weights in fp16.
 
     Raises:
-        BundleError: the folder exists, a weight is too large for fp16, or something cannot be written.
+        BundleError: the folder is there, a weight is too large for fp16, or something cannot be written.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save

@@ -123,7 +123,7 @@ def test_other_families_where_they_can_be_equal(tmp_path, arch, more, norm):
 @pytest.mark.parametrize(
     ("arch", "more", "norm", "reason"),
     [
-        ("macaron_tiny", ["--encoder-ffn-embed-dim", "12"], PRE_NORM, "splitting strang of inner size 12"),
+        ("macaron_tiny", ["--encoder-ffn-embed-dim", "12"], PRE_NORM, "strang with feed-forward dimension 12"),
         ("macaron_tiny", ["--encoder-ffn-embed-dim", "24"], {}, "post-norm"),
         ("rk2_learnable_tiny", NO_HISTORY, PRE_NORM, "sigmoid are never"),
         ("rk2_two_tanh_tiny", NO_HISTORY, PRE_NORM, "two-tanh are never"),

@@ -1,4 +1,4 @@
-"""``ode-transformer bundle``: a trained model with everything that translating needs, in one folder."""
+"""``ode-transformer bundle``: a trained model and all that it needs to translate, in one folder."""
 
 import argparse
 import json
@@ -51,14 +51,14 @@ RECORD = (
     *("recipe", "description", "seeds", "precision", "devices", "scores", "paper", "averaged", "training"),
     *("sha256", "hardware", "versions"),
 )
-"""The fields of a record that a bundle keeps; the commands, which name folders of one machine, are left out."""
+"""What a bundle keeps of a record: its commands name folders of the machine that it was made on."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer bundle``."""
     translate.add_model_arguments(parser)
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; it must not exist")
-    parser.add_argument("--fp16", action="store_true", help="store weights in half precision, at half the size")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder; it must not be there yet")
+    parser.add_argument("--fp16", action="store_true", help="store weights in half precision, in half the space")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -69,16 +69,16 @@ def main(args: argparse.Namespace) -> int:
 
 
 def make(model: str | Path, output: str | Path, *, data: str | Path | None = None, half: bool = False) -> None:
-    """Write a bundle of a run or checkpoint, completely or not at all.
+    """Write a bundle of a run or checkpoint, whole or not at all.
 
     Args:
         model: the folder of a run, or a checkpoint.
         output: the folder to write.
-        data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
+        data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
         half: store the weights in fp16.
 
     Raises:
-        OdeTransformerError: something is missing or belongs to another model, or the bundle cannot be written.
+        OdeTransformerError: something is missing or another model's, or the bundle cannot be written.
     """
     if Path(output).exists():
         raise bundles.BundleError(f"{output}: is there already")
@@ -86,7 +86,7 @@ def make(model: str | Path, output: str | Path, *, data: str | Path | None = Non
     if bundles.is_bundle(origin.model):
         raise bundles.BundleError(f"{model}: is a bundle already")
     with runs.quiet():
-        translator = translate.Translator([origin], "cpu")  # checks that the bundle will translate
+        translator = translate.Translator([origin], "cpu")  # what cannot translate is no bundle
     (opened,), pipeline = translator.opened, translator.pipeline
     state = standalone.load(origin.model)["model"]
     langs = (pipeline.tokeniser.lang, pipeline.target)
@@ -110,7 +110,7 @@ def make(model: str | Path, output: str | Path, *, data: str | Path | None = Non
 
 
 def _record(origin: translate.Origin) -> Optional[dict[str, Any]]:
-    """The record of the run, if it is about this checkpoint."""
+    """The record of the run, if it is one of this very checkpoint."""
     path = origin.run and origin.run / "record.json"
     if not path or not path.is_file():
         return None

@@ -274,7 +274,7 @@ class Preparation:
         once(work / "raw", self.divide)
         text_step("tokenise", work / "raw", *langs, *every, *workers, *shlex.split(self.tokenise),
                   "--output-dir", work / "tok")  # fmt: skip
-        # Without a tokeniser only units can be counted.
+        # Without a tokenizer only units can be counted.
         folder, units = (work / "tok", work / "units") if self.plain else (work / "clean", work / "bpe")
         if not self.plain:
             self.clean(work / "tok", folder)
@@ -293,7 +293,7 @@ class Preparation:
             try:
                 text.check_settings(file, settings)
             except TextError:
-                say(f"{self.text} is of a preparation with other settings or other text, and is begun anew")
+                say(f"{self.text} belongs to a preparation with other settings or other text, and is started again")
                 for path in self.text.iterdir():
                     if path.is_dir():
                         shutil.rmtree(path)
@@ -542,7 +542,7 @@ generate:
   flags: {{{post_process}batch-size: 128}}
 score:
   lowercase: {lowercase} # whether sacreBLEU and chrF ignore case
-  plain: {plain} # whether the text was not tokenised
+  plain: {plain} # whether the text was not tokenized
 rows:
   transformer-tiny: {{extends: {stock}}}
   macaron-tiny: {{train: {{arch: macaron_tiny}}}}

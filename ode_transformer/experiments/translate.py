@@ -1,7 +1,7 @@
 """``ode-transformer translate`` and :func:`ode_transformer.load`: raw text in, raw text out.
 
-Text is tokenized, segmented and detokenized as the manifest of the model's data says, and decoded with the flags of the
-recipe, so that the raw text of a test set gives the same sentences as the recipe's own decoding, detokenized.
+Text is tokenised, segmented and detokenised as the manifest of the model's data says, and searched with the flags of
+the recipe, so that a test set's raw text gives the sentences that the recipe's own decoding gives, detokenised.
 """
 
 import argparse
@@ -33,17 +33,17 @@ from . import recipes, runs, text
 from .pipeline import Pipeline
 
 KINDS = {bool: ("a switch", (bool,)), int: ("a whole number", (int,)), float: ("a number", (int, float))}
-"""The values that a flag takes, by its type: their name in messages, and their types."""
+"""What values a flag takes, by its type: what messages call them, and their types."""
 
 SEARCH = {f.name: f.type for f in fields(GenerationConfig) if f.type in KINDS and f.name != "score_reference"}
-"""The flags of ``fairseq-generate`` that a search can have, which are numbers and switches, and their types."""
+"""Flags of ``fairseq-generate`` that a search may have, numbers and switches, and their types."""
 
 
-MOST_HYPOTHESES = 1_000  # per sentence
+MOST_HYPOTHESES = 1_000  # of a sentence
 SHOWN = 5  # lines named in a warning
 BUFFER = 10_000  # lines that are sorted by their lengths at a time
 BATCH_SIZE, MAX_TOKENS = 128, 12_000
-LONGEST = 20_000  # characters of a line; a longer one is not a sentence, and could take hours to segment
+LONGEST = 20_000  # characters of a line; what is longer is no sentence, and segmenting it could take hours
 ENDS = (frozenset(".!?\u3002\uff01\uff1f"), frozenset(",;:\u3001\uff0c\uff1b\uff1a"))
 """Units that end a sentence, and those that end a clause."""
 
@@ -51,7 +51,7 @@ INPUT = "standard input"
 
 
 class TranslationError(OdeTransformerError):
-    """A text or a model that cannot be used; the message names the model, file, line or option."""
+    """Something that cannot be translated, or with; the message names the model, file, line or option."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class LayerStates:
-    """The inputs of all layers of a model for a sentence, and the output of the last layer before the final norm.
+    """What the layers of a model read for a sentence, and what the last one leaves, before the final norm.
 
     Args:
-        source: the S units of the sentence, and its end.
+        source: S units and the end.
         encoder: (L + 1, S + 1, C).
-        target: the T units of the translation, and its end; the decoder reads the end first, and the last unit last.
+        target: T units of the translation and the end; the decoder reads the end first, and the last unit last.
         decoder: (L' + 1, T + 1, C').
     """
 
@@ -85,10 +85,10 @@ class Origin:
     """Where the parts of a model are.
 
     Args:
-        model: the checkpoint, or the folder of the bundle.
-        data: the folder of the dictionaries, the subword model and the manifest.
-        search: the model's flags of ``fairseq-generate``.
-        run: the folder of the run, if there is one.
+        model: its checkpoint, or the folder of its bundle.
+        data: the folder of its dictionaries, units and manifest.
+        search: flags of ``fairseq-generate`` that are its own.
+        run: the folder of its run, if there is one.
     """
 
     model: Path
@@ -101,19 +101,19 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
     """Where a model's parts are.
 
     Args:
-        model: the folder of a run, a checkpoint, or the folder of a bundle. A path that does not exist is looked for in
-            the clone of the repository, where ``run`` puts its folders by default.
-        data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
+        model: the folder of a run, a checkpoint, or the folder of a bundle; one that is not here is looked for in the
+            clone of the repository, where ``run`` puts what has no folder of its own.
+        data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
 
     Raises:
-        OdeTransformerError: something is missing; the message names it.
+        OdeTransformerError: something is not there; names it.
     """
     path = Path(model)
     if not path.exists() and (recipes.ROOT / path).exists():
         path = recipes.ROOT / path
     if bundles.is_bundle(path):
         if data is not None:
-            raise TranslationError(f"--data {data}: must not be given with {model}, a bundle, which holds its data")
+            raise TranslationError(f"--data {data}: {model} is a bundle, which holds what it needs")
         bundles.check(path)
         return Origin(path, path, bundles.config(path)["generate"])
     if not path.exists():
@@ -122,11 +122,11 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
     run = runs.read(folder)
     if path.is_dir():
         if run is None:
-            raise TranslationError(f"{model}: must be a run or a bundle, has no run.json and no {bundles.INDEX}")
+            raise TranslationError(f"{model}: neither a run nor a bundle, it holds no run.json and no {bundles.INDEX}")
         path = folder / "average.pt"
         if not path.is_file():
             there = ", ".join(sorted(p.name for p in folder.glob("*.pt"))) or "no checkpoints"
-            raise TranslationError(f"{path}: no such file, the run is not finished; name a checkpoint of it ({there})")
+            raise TranslationError(f"{path}: not there, the run is not finished; name a checkpoint of it ({there})")
     if data is None and run is not None:
         with standalone.named(f"{folder / 'run.json'}: does not say where its data are"):
             data = recipes.ROOT / (run.get("data") or run["command"][1])
@@ -140,7 +140,7 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
 
 @dataclass
 class Opened:
-    """A model with its registered name and the options that it was built from."""
+    """A model, and what it was built from: the registered name and the options."""
 
     model: nn.Module
     name: str
@@ -148,7 +148,7 @@ class Opened:
 
     @classmethod
     def of(cls, state: dict[str, Any], path: str | Path) -> "Opened":
-        """Open the state of a checkpoint; raises the errors of :func:`.standalone.open_state`."""
+        """Of a checkpoint's state; raises as :func:`.standalone.open_state` does."""
         model = standalone.open_state(state, path).eval()
         model.make_generation_fast_(beamable_mm_beam_size=None, need_attn=False)
         return cls(model, *standalone.model_options(state, path))
@@ -182,14 +182,14 @@ class Opened:
 
 
 class Translator:
-    """A model, or an ensemble of several models, with the way from raw text to subword units and back.
+    """A model, or an ensemble of several, with what makes units of raw text and text of units.
 
     Args:
-        origins: where the parts of each model are.
+        origins: of the models.
         device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
 
     Raises:
-        OdeTransformerError: a model cannot be opened, or cannot be in an ensemble with the first; the message names it.
+        OdeTransformerError: a model cannot be opened, or those of an ensemble do not go together; names it.
     """
 
     def __init__(self, origins: Sequence[Origin], device: str | torch.device | None = None):
@@ -201,9 +201,9 @@ class Translator:
         for other in origins[1:]:
             pairs = [(origin.data / f"dict.{lang}.txt", other.data / f"dict.{lang}.txt") for lang in langs]
             if differ := [b for a, b in pairs if not b.is_file() or sha256(a) != sha256(b)]:
-                raise TranslationError(f"{differ[0]}: must be the dictionary of {origin.model}, for an ensemble")
+                raise TranslationError(f"{differ[0]}: another dictionary than that of {origin.model}: no ensemble")
             if Pipeline.of(other.data).identity != self.pipeline.identity:
-                raise TranslationError(f"{other.model}: its text must be prepared as for {origin.model}")
+                raise TranslationError(f"{other.model}: its text was made otherwise than that of {origin.model}")
         self.task = TranslationTask(TranslationConfig(source_lang=langs[0], target_lang=langs[1]), source, target)
         self.opened = []
         for one in origins:
@@ -211,12 +211,12 @@ class Translator:
             sizes = standalone.symbols(state, one.model)
             if sizes != (len(source), len(target)):
                 raise TranslationError(
-                    f"{one.model}: has vocabulary sizes {sizes[0]} and {sizes[1]}, the dictionaries in {origin.data} "
-                    f"have {len(source)} and {len(target)}: they belong to another model"
+                    f"{one.model}: is of {sizes[0]} and {sizes[1]} symbols, the dictionaries in {origin.data} have "
+                    f"{len(source)} and {len(target)}: they are another model's"
                 )
             self.opened.append(Opened.of(state, one.model))
             if min(positions := self.models[-1].max_positions()) < 2:
-                raise TranslationError(f"{one.model}: reads {positions} positions, must read 2 or more")
+                raise TranslationError(f"{one.model}: reads {positions} symbols, must read 2 at least, one and the end")
         search = {name.replace("-", "_"): value for name, value in origin.search.items() if value is not None}
         self.search = {"beam": 5, "lenpen": 1.0, **{k: v for k, v in search.items() if k in SEARCH}}
         self._config({})
@@ -226,7 +226,7 @@ class Translator:
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def to(self, device: str | torch.device, *, half: bool = False) -> "Translator":
-        """Move the models to a device, in fp16 with ``half``; returns the translator."""
+        """Move the models to a device, in fp16 with ``half``; returns itself."""
         self.device = torch.device(device)
         for opened in self.opened:
             opened.model.to(self.device, torch.float16 if half else None)
@@ -247,14 +247,14 @@ class Translator:
     # Translating.
 
     def translate(self, sentences: Sequence[str], **search: Any) -> list[str]:
-        """The best translation of each sentence, in order.
+        """The best translation of each sentence, in their order.
 
         Args:
-            sentences: raw text; the translation of an empty sentence is empty.
-            search: flags of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
+            sentences: raw text; an empty one gives an empty one.
+            search: of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
 
         Raises:
-            TranslationError: a sentence has more than ``LONGEST`` characters or is not text, or a flag is unknown.
+            TranslationError: a sentence of more than ``LONGEST`` characters, or one that is no text; an unknown name.
         """
         if isinstance(sentences, str):
             raise TranslationError("translate takes a list of sentences, got one string")
@@ -268,16 +268,16 @@ class Translator:
         progress: Callable[[int], Any] = lambda n: None,
         **search: Any,
     ) -> list[list[Hypothesis]]:
-        """The best ``nbest`` translations of each sentence, best first; an empty sentence has one, which is empty.
+        """The best ``nbest`` translations of each sentence, best first; an empty one has one, which is empty.
 
         Args:
             sentences: raw text.
-            names: the names of the sentences in messages.
-            progress: called with the number of sentences that have been translated since the last call.
-            search: as in :meth:`translate`.
+            names: what messages call them.
+            progress: is told the number of sentences that are done.
+            search: as of :meth:`translate`.
 
         Raises:
-            TranslationError: as in :meth:`translate`.
+            TranslationError: as of :meth:`translate`.
         """
         config = self._config(search)
         names = names or [f"sentence {i + 1}" for i in range(len(sentences))]
@@ -292,15 +292,15 @@ class Translator:
         asked = ", ".join(f"{name} {value}" for name, value in {**self.search, **search}.items() if value is not None)
         try:
             searched, cut = self._search(pieces, config, progress)
-        except (AssertionError, ValueError, RuntimeError) as error:  # flags that cannot be combined
+        except (AssertionError, ValueError, RuntimeError) as error:  # flags that do not go together
             raise TranslationError(f"search with {asked}: {str(error) or type(error).__name__}") from error
         for i, hypotheses in searched:
             found[i].append(hypotheses)
         if cut:
             shown = "; ".join(names[i] for i in cut[:SHOWN]) + ("; ..." if len(cut) > SHOWN else "")
             print(
-                f"warning: {len(cut)} translations were cut off at the limit of max_len_a, max_len_b and the model's "
-                f"positions ({shown})",
+                f"warning: {len(cut)} translations are as long as max_len_a, max_len_b and the model's positions let "
+                f"them be, and were cut there ({shown})",
                 file=sys.stderr,
             )
         progress(sum(not parts for parts in found.values()))
@@ -310,7 +310,7 @@ class Translator:
         values = {**self.search, **{name: value for name, value in search.items() if value is not None}}
         for name, value in values.items():
             if name not in SEARCH:
-                raise TranslationError(f"{name}: is not a flag of the search, must be one of {', '.join(SEARCH)}")
+                raise TranslationError(f"{name}: is no flag of a search, must be one of {', '.join(SEARCH)}")
             what, kinds = KINDS[SEARCH[name]]
             if type(value) not in kinds or not abs(value) <= 1e9:
                 raise TranslationError(f"{name} {value!r}: must be {what}")
@@ -323,9 +323,9 @@ class Translator:
         return config
 
     def _pieces(self, units: list[str], name: str) -> list[list[str]]:
-        """The units of a sentence, in pieces if there are more than the models take: split at the end of a sentence if
-        possible, or of a clause, or of a word."""
-        most = min(model.max_positions()[0] for model in self.models) - 1  # the end takes a position
+        """The units of a sentence, split where they are more than the models take: where a sentence ends if one does,
+        or a clause, or a word."""
+        most = min(model.max_positions()[0] for model in self.models) - 1  # the end is a symbol
         found = []
         rest = units
         while len(rest) > most:
@@ -336,7 +336,7 @@ class Translator:
             rest = rest[at + 1 :]
         if found:
             print(
-                f"warning: {name}: has {len(units):,} units, the model takes {most:,}: translated in {len(found) + 1} "
+                f"warning: {name}: {len(units):,} units, the model takes {most:,}: translated in {len(found) + 1} "
                 "pieces",
                 file=sys.stderr,
             )
@@ -345,8 +345,8 @@ class Translator:
     def _search(
         self, pieces: Sequence[tuple[int, list[str]]], config: GenerationConfig, progress: Callable[[int], Any]
     ) -> tuple[list[tuple[int, list[Hypothesis]]], list[int]]:
-        """The hypotheses of each piece, in order, and the sentences whose best hypothesis was cut off. Batches hold
-        pieces of similar length."""
+        """The hypotheses of each piece, in the order of the pieces, and the sentences whose best one was cut off;
+        batches are of like lengths."""
         source, target = self.task.source_dictionary, self.task.target_dictionary
         generator = self.task.build_generator(self.models, config)
         rows = [source.encode_line(" ".join(p), add_if_not_exist=False).long() for _, p in pieces]
@@ -370,7 +370,7 @@ class Translator:
         return [(i, hypotheses) for (i, _), hypotheses in zip(pieces, found, strict=True)], sorted(cut)
 
     def _batches(self, rows: Sequence[Tensor]) -> Iterator[list[int]]:
-        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))  # the batch that needs most memory comes first
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))  # what needs most memory comes first
         while order:
             count = min(self.batch_size, max(1, MAX_TOKENS // len(rows[order[0]])))
             yield order[:count]
@@ -378,7 +378,7 @@ class Translator:
 
     @staticmethod
     def _join(parts: list[list[Hypothesis]]) -> list[Hypothesis]:
-        """The hypotheses of a sentence from those of its pieces: the best are joined, the second best, and so on."""
+        """The hypotheses of a sentence, of those of its pieces: the best with the best, and so on."""
         if not parts:
             return [Hypothesis("", 0.0, "")]
         if len(parts) == 1:
@@ -390,17 +390,17 @@ class Translator:
             for one in zip(*parts, strict=False)
         ]
 
-    # For studies of layers.
+    # For those who study layers.
 
     def with_integrator(self, encoder: Optional[str] = None, decoder: Optional[str] = None) -> "Translator":
-        """The same weights in layers with another integrator.
+        """The same weights with layers that step by another method.
 
         Args:
-            encoder: a name in ``INTEGRATORS``; None keeps the encoder's.
-            decoder: likewise for the decoder.
+            encoder: a name of ``INTEGRATORS``; None leaves the encoder's.
+            decoder: of the decoder likewise.
 
         Raises:
-            TranslationError: the method is unknown, or the weights do not fit it; the message says what would be lost.
+            TranslationError: no such method, or one that the weights do not go with; says what would be lost.
         """
         chosen = {"integrator": encoder, "decoder_integrator": decoder}
         chosen = {option: name for option, name in chosen.items() if name is not None}
@@ -420,7 +420,7 @@ class Translator:
         if name in standalone.STOCK:  # in our layers, as it was opened
             name, options = "floater", {**standalone.stock_options(name, options), "position_encoder": "none"}
         if name == "transevolve":
-            raise TranslationError(f"{origin.model}: must not be a transevolve model, whose blocks have no integrator")
+            raise TranslationError(f"{origin.model}: is of transevolve, whose blocks have no integrator")
         asked = ", ".join(f"{option} {value}" for option, value in chosen.items())
         weights = {k: v.float().cpu() if v.is_floating_point() else v for k, v in one.model.state_dict().items()}
         state = {"model": weights, "args": None, "cfg": {"model": {**options, **chosen, "_name": name}}}
@@ -429,21 +429,21 @@ class Translator:
         except CheckpointError as error:
             sides = tuple("decoder." if option.startswith("decoder") else "encoder." for option in chosen)
             lost = [k for k in weights if k.startswith(sides) and ".coefficients." in k]
-            more = f"; the learned weights of its stages would be lost: {', '.join(lost)}" if lost else ""
+            more = f"; what weighs its stages was learned, and would be lost: {', '.join(lost)}" if lost else ""
             raise TranslationError(f"{error}{more}") from error
 
     @torch.no_grad()
     def layer_states(self, sentence: str) -> LayerStates:
-        """The inputs of the first model's layers, for a sentence and its best translation.
+        """What the layers of the first model read, for a sentence and its best translation.
 
         Raises:
-            TranslationError: as in :meth:`translate`; or the sentence is empty.
+            TranslationError: as of :meth:`translate`; or the sentence is empty.
         """
         ((best, *_),) = self.hypotheses([sentence])
         source, target = self.task.source_dictionary, self.task.target_dictionary
         (units,) = self.pipeline.units([sentence])
         if not units.split():
-            raise TranslationError("the sentence must not be empty")
+            raise TranslationError("the sentence is empty: no layer reads anything")
         tokens = source.encode_line(units, add_if_not_exist=False).long()[None].to(self.device)
         words = target.encode_line(best.units, add_if_not_exist=False).long()
         previous = torch.cat([words[-1:], words[:-1]])[None].to(self.device)
@@ -462,11 +462,11 @@ class Translator:
 def _check_sentence(name: str, sentence: str) -> None:
     if len(sentence) > LONGEST:
         raise TranslationError(
-            f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put every sentence on "
-            "a separate line"
+            f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put every sentence on a line of "
+            "its own"
         )
     if "\0" in sentence:
-        raise TranslationError(f"{name}: holds a NUL, must be text")
+        raise TranslationError(f"{name}: holds a NUL, is no text")
 
 
 def _dictionary(path: Path) -> Dictionary:
@@ -480,10 +480,10 @@ def load(
     data: str | Path | None = None,
     device: str | torch.device | None = None,
 ) -> Translator:
-    """As :func:`ode_transformer.load`."""
+    """What :func:`ode_transformer.load` says."""
     models = (path, *more)
     every = all(map(bundles.is_bundle, models))
-    with runs.quiet():  # data concern only models that are not bundles; with bundles alone, data are refused
+    with runs.quiet():  # data are of what is no bundle; where there are bundles alone, they are refused
         origins = [find(one, None if bundles.is_bundle(one) and not every else data) for one in models]
         return Translator(origins, device)
 
@@ -492,10 +492,10 @@ def load(
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that name a model."""
+    """The arguments that say which model is meant."""
     parser.add_argument("model", metavar="MODEL", help="the folder of a run, a checkpoint, or a bundle")
     parser.add_argument(
-        "--data", metavar="DIR", help="the binarized data of MODEL (default: where its run had them, or beside it)"
+        "--data", metavar="DIR", help="the binarised data of MODEL (default: where its run had them, or beside it)"
     )
 
 
@@ -506,37 +506,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files", nargs="*", metavar="FILE", help="raw text, one sentence per line (default: standard input)"
     )
     parser.add_argument(
-        "--with", dest="more", action="append", default=[], metavar="MODEL", help="a further model, for an ensemble"
+        "--with", dest="more", action="append", default=[], metavar="MODEL", help="another model of an ensemble"
     )
-    parser.add_argument("--beam", type=int, metavar="N", help="beam size (default: the recipe's, or 5)")
+    parser.add_argument("--beam", type=int, metavar="N", help="hypotheses of the search (default: the recipe's, or 5)")
     parser.add_argument(
-        "--lenpen",
-        type=float,
-        metavar="P",
-        help="length penalty, below 1 for short translations (default: the recipe's, or 1)",
+        "--lenpen", type=float, metavar="P", help="below 1 favours short translations (default: the recipe's, or 1)"
     )
-    parser.add_argument("--nbest", type=int, default=1, metavar="N", help="translations per sentence (default: 1)")
-    parser.add_argument(
-        "--scores", action="store_true", help="print the score in base 2 and a tab before each translation"
-    )
+    parser.add_argument("--nbest", type=int, default=1, metavar="N", help="translations of a sentence (default: 1)")
+    parser.add_argument("--scores", action="store_true", help="before each translation its score, in base 2, and a tab")
     parser.add_argument("--json", action="store_true", help="one JSON object per line, with source, texts and scores")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="sentences per batch (default: the recipe's)")
+    parser.add_argument("--batch-size", type=int, metavar="N", help="sentences at a time (default: the recipe's)")
     parser.add_argument(
         "--buffer",
         type=int,
         metavar="N",
-        help=f"lines to read before translating them (default: {BUFFER:,}; 1 at a prompt)",
+        help=f"lines that are read before they are translated (default: {BUFFER:,}; 1 at a prompt)",
     )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
     parser.add_argument("--fp16", action="store_true", help="on a GPU, translate in fp16")
-    parser.epilog = "With --nbest above 1, the number of its line and a tab precede each translation."
+    parser.epilog = "With --nbest above 1, each translation stands behind the number of its line and a tab."
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer translate``; the exit status."""
     try:
         _translate(args)
-    except KeyboardInterrupt:  # the usual end at a prompt
+    except KeyboardInterrupt:  # at a prompt no mishap
         return 128 + signal.SIGINT
     return 0
 
@@ -576,7 +571,7 @@ def _translate(args: argparse.Namespace) -> None:
 
 
 def _chunk(lines: Iterator[tuple[str, str]], count: int) -> tuple[list[tuple[str, str]], Optional[OdeTransformerError]]:
-    """The next lines that can be translated, and the error of the line after them, if there is one."""
+    """The next lines that can be translated, and what is wrong with the one behind them, if that ends them."""
     found = []
     try:
         for name, line in itertools.islice(lines, count):
@@ -596,7 +591,7 @@ def _progress(count: int, quiet: bool) -> Iterator[Callable[[int], Any]]:
 
 
 def _numbered(files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Every line of the files, or of standard input, without its line ending, after its name in messages."""
+    """Every line of the files, or of standard input, behind what messages call it, without what ends it."""
     if not files:
         for number, line in enumerate(text.decode_lines(sys.stdin.buffer, INPUT), 1):
             yield f"{INPUT}, line {number}", line.removesuffix("\r")

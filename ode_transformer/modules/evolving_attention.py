@@ -5,12 +5,12 @@ Dutta et al. 2021, "Redesigning the Transformer Architecture with Insights from 
 
     A0 + A1 T_l + T_l A2 + A3 (T_l o T_l),        A0 = (X0 Wq)(X0 Wk)^T (d/m)^-1/2,
 
-where A1 T_l is constant along each row, and the A3 term everywhere, so that softmax cancels both. What remains, T_l A2,
-is the product of one vector per layer, c_l = T_l W~q, with the keys. A layer's attention is therefore ordinary scaled
-dot-product attention, and no (T, S) matrix is ever held:
+of which A1 T_l is constant along a row and A3 everywhere: softmax cancels both. What is left, T_l A2, is the product of
+one vector a layer, c_l = T_l W~q, with the keys. So a layer's attention is ordinary scaled dot-product attention, and
+no matrix of all pairs is ever held:
 
-- ``paper`` form, with heads split everywhere: the queries are shifted, q + (d/m)^1/2 c_l, because only A0 is scaled;
-- ``released`` form, with c_h against the keys of all heads: one bias per key, which is one more column of the keys.
+- ``paper`` form, heads split everywhere: the queries are shifted, q + (d/m)^1/2 c_l, since A0 alone is scaled;
+- ``released`` form, c_h against whole keys (all heads of them): a bias a key, which is one more column of the keys.
 
 Legend: B sentences, T queries, S keys, m heads, d model width, D = d + d' width of queries and keys, e = D/m, l depth.
 """
@@ -28,7 +28,7 @@ from .incremental import append, as_hypotheses, as_queries, once_a_sentence, reo
 
 FORMS = ("paper", "released")
 
-# The score of padding: far below all other scores and within the range of fp16, and its exp() is 0.
+# A key of padding. Far below any score, and within the range of fp16; exp() of it is 0.
 _HIDDEN = -3e4
 
 
@@ -37,23 +37,23 @@ def fused_attention(
 ) -> Tensor:
     """softmax(q k^T scale + key_bias) v with memory linear in T and S.
 
-    The bias becomes a column of the keys, and values are padded to the width of the keys: with a mask, or with values
-    of another width, PyTorch would silently not use its fused kernels.
+    The bias becomes a column of the keys, and values are padded to their width: a mask, or values of another width,
+    would make PyTorch leave its fused kernels without a word.
 
     Args:
         q: (B, m, T, e).
         k: (B, m, S, e).
-        v: (B, m, S, d/m), with d/m at most e.
-        scale: the factor of the products.
+        v: (B, m, S, d/m), d/m at most e.
+        scale: of the products.
         key_bias: (B, m, S), not scaled, or None.
-        causal: a query sees no key after its own position; then T = S.
+        causal: a query sees no key behind its own place; T = S then.
 
     Returns:
         (B, m, T, d/m).
     """
     if key_bias is not None:
         k = torch.cat((k, key_bias.unsqueeze(-1).type_as(k)), dim=-1)
-    spare = -k.size(-1) % 8 if k.is_cuda else 0  # flash attention on a GPU takes widths that are multiples of 8
+    spare = -k.size(-1) % 8 if k.is_cuda else 0  # flash attention on a GPU takes widths that 8 divides
     k = F.pad(k, (0, spare))
     q = F.pad(q, (0, k.size(-1) - q.size(-1)), value=1 / scale)  # times the bias, which is not to be scaled, or 0
     width = v.size(-1)
@@ -64,13 +64,13 @@ def fused_attention(
 def time_signal(weights: Tensor, depth_index: int, depth: int, form: str) -> Tensor:
     """T_l, the learned Fourier map of depth (equation 7).
 
-    Paper: ``w_j sin(2 pi j l / (d' L))``, then cosines, with j from 1 and l = 1 to L. Released code:
-    ``w_p sin(p i pi / 64)``, with p from 0 and i = 0 to L - 1, so that all sines are 0 in the first layer of a block.
+    Paper: ``w_j sin(2 pi j l / (d' L))``, then cosines, j from 1, l = 1 to L. Released code: ``w_p sin(p i pi / 64)``,
+    p from 0, i = 0 to L - 1, so that there is no sine in a block's first layer.
 
     Args:
         weights: w, (d',).
         depth_index: i = l - 1, from 0.
-        depth: L, the number of layers.
+        depth: L.
         form: paper or released.
 
     Returns:
@@ -101,8 +101,7 @@ def _reorder(module: nn.Module, incremental_state: dict, new_order: Tensor) -> N
 
 
 class State(NamedTuple):
-    """The result of a block's initial state: queries (B, m, T, e), keys (B, m, S, e), padding (B, S) or None, and W~q
-    (D, d')."""
+    """What a block computes once: queries (B, m, T, e), keys (B, m, S, e), padding (B, S) or None, W~q (D, d')."""
 
     queries: Tensor
     keys: Tensor
@@ -112,15 +111,14 @@ class State(NamedTuple):
 
 @with_incremental_state
 class InitialState(nn.Module):
-    """The queries and keys of a block, from its input (the initial state of the particles).
+    """Queries and keys of a block, from its input (the initial state of the particles).
 
-    In beam search, given the number of hypotheses (``set_beam_size``), the keys of the source are kept once per
-    sentence.
+    Of a beam's hypotheses, told their number (``set_beam_size``), the source's keys are those of the sentences.
 
     Args:
         embed_dim: d; the temporal dimension d' is the same.
         heads: m.
-        dropout: the dropout of queries and keys, applied once per block in training.
+        dropout: of queries and keys, once a block, in training.
 
     Raises:
         ValueError: m does not divide d, or d is odd.
@@ -137,11 +135,10 @@ class InitialState(nn.Module):
         self.query = nn.Linear(embed_dim, width, bias=False)  # Wq
         self.key = nn.Linear(embed_dim, width, bias=False)  # Wk
         self.time_query = nn.Parameter(torch.empty(width, embed_dim))  # W~q
-        # W~k occurs only in A1 and A3, which softmax cancels, so that its gradient is 0. It is kept so that the number
-        # of parameters is the paper's.
+        # W~k enters A1 and A3 alone, which softmax cancels: its gradient is 0. Kept for the paper's parameter counts.
         self.time_key = nn.Parameter(torch.empty(width, embed_dim), requires_grad=False)
         for weight in (self.query.weight, self.key.weight, self.time_query, self.time_key):
-            nn.init.uniform_(weight, -math.sqrt(3 / width), math.sqrt(3 / width))  # Glorot for the (D, D) matrix
+            nn.init.uniform_(weight, -math.sqrt(3 / width), math.sqrt(3 / width))  # Glorot of the whole (D, D) matrix
         self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
 
     def forward(
@@ -155,9 +152,9 @@ class InitialState(nn.Module):
 
         Args:
             x: (T, B, d).
-            source: (S, B, d), the states to attend to if these are not x.
-            padding_mask: (B, S), true where a key is padding; in incremental decoding, for the new position only.
-            incremental_state: the cache of incremental decoding, with the keys of all steps, or of the source.
+            source: (S, B, d), what to attend to, if not x.
+            padding_mask: (B, S), true where a key is padding; the new position's alone when decoding step by step.
+            incremental_state: the cache of step-by-step decoding; keeps the keys of all steps, or of the source.
         """
         q = _heads(self.dropout_module(self.query(x)), self.heads)
         cache = _cached(self, incremental_state)
@@ -185,7 +182,7 @@ class InitialState(nn.Module):
         _reorder(self, incremental_state, new_order)
 
     def set_beam_size(self, beam_size: int) -> None:
-        """Set the number of hypotheses per sentence."""
+        """How many hypotheses a sentence has."""
         self.beam_size = beam_size
 
 
@@ -194,12 +191,12 @@ class EvolvingAttention(nn.Module):
     """Attention at depth l of a block, with the block's queries and keys (equation 9).
 
     Args:
-        embed_dim: d, the width.
+        embed_dim: d.
         heads: m.
         depth_index: l - 1, from 0.
-        depth: L, the number of layers of the block.
+        depth: L, layers of the block.
         form: paper or released.
-        dropout: the dropout of the output.
+        dropout: of the output.
     """
 
     def __init__(self, embed_dim: int, heads: int, depth_index: int, depth: int, form: str, dropout: float):
@@ -225,11 +222,11 @@ class EvolvingAttention(nn.Module):
         """Attend with the block's queries and keys to the values of this depth.
 
         Args:
-            values: (S, B, d), which are normalized here; in incremental decoding those of the new position, (1, B, d).
-            state: the state of the block.
-            causal: every query sees the keys up to its own position.
-            static: the values are those of the source, which are the same at every step.
-            incremental_state: the cache of incremental decoding.
+            values: (S, B, d), normalised here; when decoding step by step those of the new position, (1, B, d).
+            state: of the block.
+            causal: every query sees the keys up to its own place.
+            static: the values are those of the source, the same at every step.
+            incremental_state: the cache of step-by-step decoding.
 
         Returns:
             (T, B, d), to be added to the state.
@@ -261,7 +258,7 @@ class EvolvingAttention(nn.Module):
         if state.padding is not None:
             hidden = state.padding[:, None].type_as(k) * _HIDDEN  # (B, 1, S)
             key_bias = hidden.expand(-1, self.heads, -1) if key_bias is None else key_bias + hidden
-        x = fused_attention(q, k, v, scale, key_bias, causal and cache is None)  # with a cache no key is ahead
+        x = fused_attention(q, k, v, scale, key_bias, causal and cache is None)  # step by step no key is ahead
         return self.dropout_module(self.out(as_hypotheses(x, length).permute(2, 0, 1, 3).flatten(2)))
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:

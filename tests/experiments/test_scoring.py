@@ -123,7 +123,7 @@ def test_detokenised_scores_and_their_reference():
     assert lower["chrf"]["score"] == without["chrf"]["score"] == pytest.approx(100)
     assert "case:mixed" in cased["sacrebleu"]["signature"] and "case:lc" in lower["sacrebleu"]["signature"]
     assert "case:lc" in lower["chrf"]["signature"] and "tok:13a" in lower["sacrebleu"]["signature"]
-    assert "the tokenised reference, detokenised" in scoring.report(without)
+    assert "the tokenized reference, detokenized" in scoring.report(without)
     assert "the raw file" in scoring.report(cased)
 
 
@@ -263,7 +263,7 @@ def test_command_prints_all_scores(tmp_path):
         "--generate-output", output, "--target-lang", "de", "--reference", raw, "--lowercase", "--compound-split"
     )
     assert done.returncode == 0, done.stderr
-    assert "tokenised BLEU (multi-bleu)  BLEU = 0.00, 80.0/66.7/100.0/0.0 (BP=1.000" in done.stdout
+    assert "tokenized BLEU (multi-bleu)  BLEU = 0.00, 80.0/66.7/100.0/0.0 (BP=1.000" in done.stdout
     assert "ref_len=5" in done.stdout and "after compound splitting" in done.stdout
     assert "case:lc" in done.stdout and "the raw file" in done.stdout and "3, target language de" in done.stdout
     assert "ode_transformer score" in done.stderr  # the plain command

@@ -1,8 +1,8 @@
-"""Contests: several systems take turns at a training step of fairseq's trainer, or at beam search.
+"""Several systems in turns: a training step as fairseq's trainer takes it, or beam search.
 
-Every system gets the same random sentences, in a separate process, and has its turn in every round while the others
-wait, so that a slow minute slows all of them. For each system the contest reports the ratio of the baseline's time to
-its own in the same round, as median and quartiles over the rounds, and the ratio of the peak memories.
+Every system sees the same random sentences, in a process of its own, and has its turn in every round while the others
+wait, so that a slow minute slows all. What is reported of a system is the baseline's time over its own in the same
+round, the median over rounds and the quartiles, and the ratio of their peaks of memory.
 """
 
 import contextlib
@@ -42,10 +42,10 @@ _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_
 
 @dataclass(frozen=True)
 class System:
-    """A system in a contest: an architecture with flags of fairseq-train, a criterion and an optimizer.
+    """What takes part: an architecture with flags of fairseq-train, a criterion and an optimiser.
 
-    ``compiled`` is training with ``torch.compile`` around every layer. ``at`` is the position on the axis of a plot,
-    and ``symbols`` the vocabulary size, if that is the axis.
+    ``compiled`` is training with ``torch.compile`` around every layer. ``at`` is where it stands on the axis of a plot,
+    and ``symbols`` its dictionary's size where that is the axis.
     """
 
     arch: str
@@ -59,7 +59,7 @@ class System:
 
 @dataclass(frozen=True)
 class Setting:
-    """How systems are measured: ``what`` is training or decoding; sentences have ``shortest`` to ``tokens`` tokens."""
+    """How systems are measured: ``what`` is training or decoding; sentences of ``shortest`` to ``tokens`` tokens."""
 
     what: str = "training"
     sentences: int = 128
@@ -73,10 +73,10 @@ class Setting:
 
 
 def configure(system: System, setting: Setting) -> Any:
-    """The configuration that fairseq-train would use.
+    """The configuration that fairseq-train would have.
 
     Raises:
-        SystemExit: there is no such architecture or flag.
+        SystemExit: no such architecture or flag.
     """
     if system.arch != "transformer" and system.arch not in PRESETS:
         raise SystemExit(f"error: {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
@@ -92,9 +92,9 @@ def configure(system: System, setting: Setting) -> Any:
 
 
 def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
-    """Stock fairseq's Transformer in the shape of an architecture, with its dropouts and norms.
+    """Stock fairseq's Transformer in the shape of an architecture, with its dropouts and norms, as fairseq ships it.
 
-    If a layer has two feed-forwards, the stock one is as wide as both, for equal numbers of parameters.
+    Where a layer has two feed-forwards, stock's one is as wide as both, for equal parameters.
     """
     built = configure(System(arch, flags), Setting()).model
     feed_forwards = get_splitting(str(getattr(built, "splitting", "lie-trotter"))).flows.count("G")
@@ -109,7 +109,7 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
 
 
 def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
-    """A batch of random pairs of ``shortest`` to ``tokens`` tokens, as fairseq collates it: sources are padded on the
+    """A sample of random pairs of ``shortest`` to ``tokens`` tokens, as fairseq collates it: sources are padded on the
     left, targets on the right.
     """
     g = torch.Generator().manual_seed(1)
@@ -137,17 +137,17 @@ def _sample(system: System, setting: Setting) -> dict[str, Any]:
 
 
 def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], Any]]:
-    """The model of a system, and the function without arguments that is timed."""
+    """A system's model, and the function without arguments that is timed."""
     torch.manual_seed(1)
     cfg, sample = configure(system, setting), _sample(system, setting)
     its_task = task(_symbols(system, setting))
     model = build_model(cfg.model, its_task)
     if setting.what == "training":
         trainer = Trainer(cfg, its_task, model, its_task.build_criterion(cfg.criterion))
-        trainer.cuda_env = None  # otherwise fairseq resets PyTorch's peak memory at the end of a step
+        trainer.cuda_env = None  # for it fairseq resets PyTorch's peak of memory at the end of a step
         if system.compiled:
-            # Each layer is compiled by itself. Layers of one kind share the compiled code, except those with a cache,
-            # whose name differs per layer. Beyond the limit PyTorch would silently run without compiling.
+            # A layer by itself: layers of one kind share what is compiled, but for those that keep a cache, which has
+            # a name a layer. Beyond the limit PyTorch would go on without compiling, and not say so.
             torch._dynamo.config.recompile_limit = 64
             torch._dynamo.config.fail_on_recompile_limit_hit = True
             for layer in (*model.encoder.layers.children(), *model.decoder.layers.children()):
@@ -162,7 +162,7 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
     if setting.precision != "fp32":
         model.to({"fp16": torch.float16, "bf16": torch.bfloat16}[setting.precision])
     model.make_generation_fast_(beamable_mm_beam_size=setting.beam, need_attn=False)
-    # As many steps as the source has tokens, because a random model has not learned where to stop.
+    # As many steps as the source has tokens: a random model would not know where to stop.
     generator = SequenceGenerator(
         [model],
         its_task.target_dictionary,
@@ -176,7 +176,7 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
 
 
 def seconds(run: Callable[[], Any], device: str) -> float:
-    """The time of a call, in seconds."""
+    """How long a call takes."""
     if device == "cuda":
         torch.cuda.synchronize()
     start = time.perf_counter()
@@ -187,15 +187,15 @@ def seconds(run: Callable[[], Any], device: str) -> float:
 
 
 def _resident(field: str) -> int:
-    """The memory of this process in bytes, now (VmRSS) or at its peak (VmHWM)."""
+    """Bytes of this process's memory, now (VmRSS) or at its peak (VmHWM)."""
     (kib,) = re.findall(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
     return int(kib) * 1024
 
 
 def peak_of(build: Callable[[], Callable[[], Any]], device: str) -> tuple[int, int]:
-    """The peak memory of a second run of what ``build`` returns, in bytes: in total, and of the run alone.
+    """Bytes at the peak of a second run of what ``build`` makes, all that is held included; and of them the run's own.
 
-    On a CPU this is the growth of the process, which should have done little else; on a GPU, what PyTorch allocates.
+    On a CPU what this process grows by, which is to have done little else; on a GPU what PyTorch allocates.
     """
     if device == "cuda":
         run = build()
@@ -216,7 +216,7 @@ def peak_of(build: Callable[[], Callable[[], Any]], device: str) -> tuple[int, i
 
 
 def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
-    """The number of attentions in a forward pass of encoder and decoder: sub-layers times evaluations of each."""
+    """How often a forward pass attends in the encoder and in the decoder: sub-layers times evaluations of each."""
     counts, hooks = {"encoder": 0, "decoder": 0}, []
     for name, module in model.named_modules():
         if isinstance(module, (MultiheadAttention, EvolvingAttention)):
@@ -234,7 +234,7 @@ def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
     return counts
 
 
-# As scripts/train.sh sets on a CPU: glibc keeps freed memory.
+# What scripts/train.sh sets on a CPU: glibc keeps freed memory.
 _ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
@@ -243,7 +243,7 @@ _ENVIRONMENT = {
 
 
 def give_freed_memory_back() -> None:
-    """Make glibc return freed memory to the system at once, so that the size of the process is what it uses."""
+    """Have this process's glibc give freed memory back to the system at once, so that its size is what it uses."""
     trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # names of malloc.h
     for name in (trim_threshold, top_pad, mmap_threshold):
         ctypes.CDLL(None).mallopt(name, 2**16)
@@ -263,10 +263,10 @@ def _serve(connection: Any, function: Callable, threads: int, *args: Any) -> Non
 
 @contextlib.contextmanager
 def process(function: Callable, *args: Any) -> Iterator[Any]:
-    """A context with a new process that runs ``function(connection, *args)``; gives our end of the connection."""
+    """A fresh process that runs ``function(connection, *args)``, and this side's end of the connection."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])  # imported once, without any threads yet
-    os.environ |= _ENVIRONMENT  # read when the server starts
+    os.environ |= _ENVIRONMENT  # heeded where the server starts
     ours, theirs = context.Pipe()
     worker = context.Process(target=_serve, args=(theirs, function, torch.get_num_threads(), *args), daemon=True)
     worker.start()
@@ -280,7 +280,7 @@ def process(function: Callable, *args: Any) -> Iterator[Any]:
 
 
 def answer(connection: Any, name: str, message: Optional[str] = None) -> Any:
-    """The answer of a system's process, after sending it the message if there is one."""
+    """What the process of a system sends, after a message to it if there is one."""
     try:
         if message is not None:
             connection.send(message)
@@ -308,12 +308,12 @@ def _send_peak(connection: Any, system: System, setting: Setting) -> None:
 
 
 def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -> dict[str, Any]:
-    """Measure the time and memory of systems, the first of which is the baseline.
+    """Time and memory of systems, the first of which is the baseline.
 
     Returns:
-        The measurements, for a record: ``setting``, ``baseline``, and for each of ``systems`` its median ``seconds``,
-        ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's part of it), ``speed`` (the baseline's
-        seconds divided by its own: median, quartiles, all rounds), ``parameters`` and ``evaluations``.
+        what was measured, for a record: ``setting``, ``baseline``, and for each of ``systems`` its median ``seconds``,
+        ``peak_mib`` (model, optimiser and step) and ``step_mib`` (of them the step's), ``speed`` (the baseline's
+        seconds over its own: median, quartiles, all rounds), ``parameters`` and ``evaluations``.
     """
     about: dict[str, dict[str, Any]] = {}
     times: dict[str, list[float]] = {name: [] for name in systems}
@@ -323,7 +323,7 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
             workers[name] = stack.enter_context(process(_take_turns, system, setting))
             given = {k: v for k, v in asdict(system).items() if v not in (None, False)}
             about[name] = given | answer(workers[name], name)
-        for round_ in range(-3, setting.rounds):  # three rounds for warming up, because memory grows over several steps
+        for round_ in range(-3, setting.rounds):  # three warm up: memory grows in more than one step
             for name in list(workers)[:: -1 if round_ % 2 else 1]:
                 elapsed = answer(workers[name], name, "your turn")
                 if round_ >= 0:

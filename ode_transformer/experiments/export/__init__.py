@@ -1,8 +1,8 @@
-"""Trained models for serving with CTranslate2 or ONNX, and how exported folders are opened.
+"""Trained models for serving: CTranslate2 and ONNX, and how their folders are opened again.
 
-An exported folder holds the model in the files of its format, the dictionaries, the subword model of the data if it is
-known, and ``export.json``, which describes the model, its checkpoint, and how far its log-probabilities are from the
-checkpoint's. Opening it and translating need neither PyTorch nor fairseq.
+An exported folder has the model in the files of its format, the dictionaries, what segmented the data where that was
+known, and ``export.json``, which says what it is, of which checkpoint, and how far its log-probabilities are from the
+checkpoint's. Opening and translating need neither PyTorch nor fairseq.
 """
 
 import json
@@ -19,17 +19,17 @@ DESCRIPTION = "export.json"
 
 
 class ExportError(OdeTransformerError):
-    """A model that cannot be exported, or an exported model that cannot be used; the message gives the reason."""
+    """A model that cannot be exported, or an exported one that cannot be used; the message says what, and why."""
 
 
 class Format(NamedTuple):
-    """A format of exported models.
+    """A format: the modules here that write it and read it, the extra of this package that it needs, and its library.
 
     Args:
-        writer: the module with ``write(trained, folder)`` and ``quantise(trained, folder)``.
-        reader: the module with ``open_folder(folder, description, threads)``, which returns a ``Translator``.
-        extra: the extra in ``setup.py`` that the format needs.
-        libraries: the libraries that the extra installs.
+        writer: has ``write(trained, folder)`` and ``quantise(trained, folder)``.
+        reader: has ``open_folder(folder, description, threads)``, which gives a ``Translator``.
+        extra: of ``setup.py``.
+        libraries: that the extra installs.
     """
 
     writer: str
@@ -46,7 +46,7 @@ QUANTISATIONS = ("int8",)
 
 
 class Hypothesis(NamedTuple):
-    """A translation: its subword units without the end of the sentence, and its log-probability / length ** lenpen."""
+    """A translation: its symbols without the end of the sentence, and its log-probability over length ** lenpen."""
 
     tokens: list[str]
     score: float
@@ -54,10 +54,10 @@ class Hypothesis(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """The options of a beam search, with the names and meanings of ``fairseq-generate``.
+    """How a beam search goes; names and meanings are those of ``fairseq-generate``.
 
-    A translation has from ``min_len`` to max_len_a S + max_len_b subword units, where S is the length of the longest
-    source of its batch. The end of a sentence counts in S only.
+    A translation has ``min_len`` symbols at least and max_len_a S + max_len_b at most, S the length of the longest
+    source of its batch; the end of a sentence counts in S alone.
     """
 
     beam: int = 5
@@ -74,14 +74,14 @@ class Search:
                 raise ExportError(f"{name} {getattr(self, name)}: must be {limit}")
 
     def most(self, source: int, longest: int) -> int:
-        """The length of the longest translation, without its end.
+        """Symbols of the longest translation, without its end.
 
         Args:
-            source: the length of the longest source of the batch, with its end.
-            longest: the length of the longest target that the model can read, with its end.
+            source: symbols of the longest source of the batch, its end included.
+            longest: what the model can read of a target, its end included.
 
         Raises:
-            ExportError: the result is less than ``min_len``.
+            ExportError: it is less than ``min_len``.
         """
         most = min(int(self.max_len_a * source + self.max_len_b), longest - 1)
         if most < self.min_len:
@@ -90,23 +90,23 @@ class Search:
 
 
 class Translator(Protocol):
-    """An exported model that has been opened. A sentence is a list of subword units of the dictionaries."""
+    """What an exported folder is once it is open. A sentence is a list of symbols of the dictionaries."""
 
     def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
-        """The ``nbest`` best translations of each sentence of a batch, the best first."""
+        """The ``nbest`` translations of each sentence of a batch, the best first."""
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """The log-probability of each subword unit of each target, and last that of the end of the sentence."""
+        """The log-probability of each symbol of each target, the end of the sentence last."""
 
 
 def check_length(symbols: int, longest: int) -> None:
-    """Refuse a source that is longer than the model can read, its end included.
+    """Refuse a source of more symbols, its end included, than the model was made for.
 
     Raises:
         ExportError: it is longer.
     """
     if symbols > longest:
-        raise ExportError(f"a sentence of {symbols} subword units, its end included: must have {longest} at most")
+        raise ExportError(f"a sentence of {symbols} symbols, its end included: must be of {longest} at most")
 
 
 def load_module(format: str, which: str) -> Any:
@@ -117,7 +117,7 @@ def load_module(format: str, which: str) -> Any:
         which: ``writer`` or ``reader``.
 
     Raises:
-        ExportError: the library of the format is not installed.
+        ExportError: its library is not installed.
     """
     found = FORMATS[format]
     try:
@@ -132,14 +132,14 @@ def load_module(format: str, which: str) -> Any:
 
 
 def open_exported(folder: str | Path, threads: int = 0) -> Translator:
-    """Open a folder that ``ode-transformer export`` wrote.
+    """Open what ``ode-transformer export`` wrote.
 
     Args:
         folder: the folder.
-        threads: the number of threads; 0 for the library's default.
+        threads: of the library that computes; its own choice if 0.
 
     Raises:
-        ExportError: the folder is not an exported model, something in it is missing, or the library is not installed.
+        ExportError: it is no such folder, something in it is missing, or the library is not installed.
     """
     path = Path(folder) / DESCRIPTION
     try:

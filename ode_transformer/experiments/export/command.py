@@ -1,9 +1,9 @@
-"""``ode-transformer export``: write a model for serving, and compare it with the checkpoint.
+"""The command ``ode-transformer export``: write a model for serving, compare it with the checkpoint, or leave nothing.
 
-The comparison is of the log-probabilities of random targets given random sources, for sentences of several lengths in
-one batch and each by itself. In single precision they may differ by at most ``TOLERANCE``, or nothing is kept. A
-quantized model is first written and compared in single precision, which shows that the graph is right, and then
-quantized; its distance from the checkpoint is reported, and only values that are not finite are refused.
+The comparison is of log-probabilities: of each symbol of random targets given random sources, sentences of several
+lengths in one batch and each by itself. In single precision they may differ by ``TOLERANCE``. A quantised model is
+first written and compared in single precision, which shows that the graph is right, and then quantised; how far it is
+from the checkpoint then is reported, and only what is no model any more is refused.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from .trained import Trained, open_trained
 
 TOLERANCE = 1e-4
 LENGTHS = ((1, 9), (5, 3), (12, 20), (30, 1), (7, 7))
-"""The lengths of the sources and the targets that are compared, without the ends of sentences."""
+"""Symbols of the sources and of the targets that are compared, without the ends of sentences."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,16 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a checkpoint, a bundle, or the folder of a run")
     parser.add_argument("--format", required=True, choices=list(FORMATS))
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; must not exist")
-    parser.add_argument(
-        "--quantization", choices=QUANTISATIONS, help="quantize the weights (default: single precision)"
-    )
-    parser.add_argument("--data", metavar="DIR", help="the folder of the binarized data (default: as in run.json)")
+    parser.add_argument("--quantization", choices=QUANTISATIONS, help="of the weights (default: single precision)")
+    parser.add_argument("--data", metavar="DIR", help="the folder of the binarised data (default: as in run.json)")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer export``; the exit status."""
     load_module(args.format, "writer")  # before minutes of work
-    with runs.quiet():  # without the messages of fairseq and the exporters
+    with runs.quiet():  # of what fairseq and the exporters say
         trained = open_trained(args.model, args.data)
         description = export(trained, args.format, args.output, args.quantization)
     check = description["check"]
@@ -57,15 +55,15 @@ def export(trained: Trained, format: str, output: str | Path, quantisation: Opti
     Args:
         trained: the model.
         format: one of ``FORMATS``.
-        output: the folder, which appears when everything in it has been written and compared.
-        quantisation: one of ``QUANTISATIONS``; None for single precision.
+        output: the folder, which takes its name when everything in it is written and compared.
+        quantisation: one of ``QUANTISATIONS``; single precision if None.
 
     Returns:
-        The content of ``export.json`` in the folder.
+        What ``export.json`` in the folder says.
 
     Raises:
-        ExportError: the folder exists, the format's library is not installed or cannot express the model, or the
-            exported model differs from the checkpoint.
+        ExportError: the folder exists, the format's library is not installed or cannot express the model, or what was
+            written is another model.
     """
     output = Path(output)
     writer = load_module(format, "writer")
@@ -98,20 +96,19 @@ def export(trained: Trained, format: str, output: str | Path, quantisation: Opti
 
 
 def sentences(symbols: Sequence[str], lengths: Sequence[int], seed: int) -> list[list[str]]:
-    """Random sentences of the symbols of a dictionary, without its special symbols."""
+    """Random sentences of symbols of a dictionary, without its special ones."""
     generator = torch.Generator().manual_seed(seed)
     return [[symbols[i] for i in torch.randint(4, len(symbols), (n,), generator=generator)] for n in lengths]
 
 
 def compare(trained: Trained, exported: Translator, tolerance: float) -> dict[str, Any]:
-    """Compare the log-probabilities of an exported model with the checkpoint's.
+    """How far the log-probabilities of an exported model are from the checkpoint's.
 
     Returns:
-        The ``largest`` and the ``mean`` difference, the number of ``symbols`` compared, and the ``tolerance`` if there
-        is one.
+        the ``largest`` and the ``mean`` difference, of how many ``symbols``, and the ``tolerance`` if there is one.
 
     Raises:
-        ExportError: a difference exceeds the tolerance, or is not finite.
+        ExportError: they are farther than the tolerance, or not finite.
     """
     longest = min(trained.longest.values()) - 1
     lengths = [[min(n, longest) for n in side] for side in zip(*LENGTHS, strict=True)]
@@ -126,8 +123,8 @@ def compare(trained: Trained, exported: Translator, tolerance: float) -> dict[st
     largest = max(differences)
     if not largest <= tolerance or not math.isfinite(largest):
         raise ExportError(
-            f"{trained.name}: the exported model's log-probabilities differ from the checkpoint's by {largest:.3g}, "
-            f"must differ by {tolerance:g} at most; nothing was kept"
+            f"{trained.name}: what was written is another model, its log-probabilities differ from the checkpoint's by "
+            f"{largest:.3g}, and may by {tolerance:g}; nothing is left of it"
         )
     found = {"symbols": len(expected), "largest": largest, "mean": sum(differences) / len(differences)}
     return found | ({"tolerance": tolerance} if tolerance < math.inf else {})

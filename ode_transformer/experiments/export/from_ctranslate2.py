@@ -1,4 +1,4 @@
-"""Translate with an exported folder of CTranslate2."""
+"""An exported folder of CTranslate2, opened."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,26 +10,26 @@ from . import ExportError, Hypothesis, Search, check_length
 
 
 class CTranslate2Translator:
-    """A translator with CTranslate2, whose beam search normalizes scores as fairseq's does.
+    """Translates with CTranslate2, whose beam search normalises scores as fairseq's does.
 
     Args:
         folder: the exported folder.
-        description: the content of its ``export.json``.
-        threads: the number of threads per batch; 0 for CTranslate2's default.
+        description: its ``export.json``.
+        threads: of a batch; CTranslate2's choice if 0.
     """
 
     def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0):
         try:
             self.longest = {side: int(description["longest"][side]) for side in ("source", "target")}
             self.model = ctranslate2.Translator(str(folder), intra_threads=threads)
-        except Exception as error:  # damaged files raise errors of many kinds
+        except Exception as error:  # damaged files end in errors of every kind
             raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
 
     def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
-        """As in ``Translator``.
+        """As of ``Translator``.
 
         Raises:
-            ExportError: a sentence is longer than the model can read.
+            ExportError: a sentence is longer than the model's sentences may be.
         """
         longest = max((len(sentence) + 1 for sentence in sentences), default=0)
         check_length(longest, self.longest["source"])
@@ -49,7 +49,7 @@ class CTranslate2Translator:
         ]
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """As in ``Translator``."""
+        """As of ``Translator``."""
         results = self.model.score_batch(list(map(list, sources)), list(map(list, targets)), max_input_length=0)
         return [result.log_probs for result in results]
 

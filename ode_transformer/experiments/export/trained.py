@@ -17,19 +17,19 @@ from ..text import read_manifest
 from . import ExportError
 
 SEGMENTATION = ("codes", "sentencepiece.model", "manifest.json")
-"""The files beside binarized data that describe how text becomes subword units, and the reverse."""
+"""What is beside binarised data and says how text becomes symbols, and symbols text."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained encoder-decoder with everything needed to use it.
+    """A trained encoder-decoder and what it takes to use it.
 
     Args:
-        name: its path, for messages and records.
-        model: the model in evaluation mode, on the CPU, in single precision.
-        languages: the languages of source and target.
-        dictionaries: the dictionaries of source and target.
-        files: the files to copy to an exported model: the dictionaries, and those of ``SEGMENTATION`` that exist.
+        name: where it comes from, for messages and records.
+        model: in evaluation mode, on the CPU, in single precision.
+        languages: of the source and of the target.
+        dictionaries: of the source and of the target.
+        files: to copy beside an exported model: dictionaries, and of ``SEGMENTATION`` what is there.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Trained:
 
     @property
     def longest(self) -> dict[str, int]:
-        """The lengths of the longest source and target, with the end of the sentence."""
+        """Symbols of the longest source and target, the end of the sentence included."""
         return {"source": self.model.encoder.max_positions(), "target": self.model.decoder.max_positions()}
 
     @torch.no_grad()
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """The log-probability of each subword unit of each target, and last that of its end, computed as one batch."""
+        """The log-probability of each symbol of each target, its end last; of sentences of symbols, as one batch."""
         source, target = (
             [[dictionary.index(symbol) for symbol in sentence] for sentence in sentences]
             for dictionary, sentences in zip(self.dictionaries, (sources, targets), strict=True)
@@ -60,7 +60,7 @@ class Trained:
 
 
 def padded(rows: list[list[int]], padding: int, left: bool = False) -> Tensor:
-    """Rows of different lengths as a tensor (B, T), with padding on their right or left."""
+    """(B, T) of rows of different lengths, padding behind them or on their left."""
     tokens = torch.full((len(rows), max(map(len, rows))), padding)
     for place, row in zip(tokens, rows, strict=True):
         place[len(place) - len(row) if left else 0 :][: len(row)] = torch.tensor(row)
@@ -71,14 +71,13 @@ def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained
     """Open a model that was trained for translation.
 
     Args:
-        path: a checkpoint, a bundle, or the folder of a run, which stands for its average of checkpoints, or its best
-            checkpoint.
-        data: the folder of its binarized data. By default, the checkpoint's folder if dictionaries are there, or the
-            folder that ``run.json`` in it names.
+        path: a checkpoint, or a bundle; or the folder of a run, of which it is the average of checkpoints, or the best.
+        data: the folder of its binarised data. Without it, the checkpoint's own folder if dictionaries are there, or
+            what ``run.json`` in that folder names.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, or the dictionaries are not those of its training.
-        ExportError: there is no checkpoint, or there are no dictionaries, or they do not fit each other.
+        CheckpointError: the checkpoint cannot be opened, or the dictionaries are others than those of its training.
+        ExportError: no checkpoint or no dictionaries are found, or they do not fit each other.
     """
     checkpoint = _checkpoint(Path(path))
     state = standalone.load(checkpoint)
@@ -97,7 +96,7 @@ def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained
     sizes = standalone.symbols(state, checkpoint)
     for dictionary, file, size in zip(dictionaries, paths, sizes, strict=True):
         if len(dictionary) != size:
-            raise ExportError(f"{file}: has {len(dictionary)} symbols, must have the {size} of {checkpoint}")
+            raise ExportError(f"{file}: has {len(dictionary)} symbols, {checkpoint} was trained with {size}")
     files = [*paths, *(folder / name for name in SEGMENTATION if (folder / name).is_file())]
     return Trained(str(path), model, languages, tuple(dictionaries), tuple(dict.fromkeys(files)))
 
@@ -113,15 +112,15 @@ def _checkpoint(path: Path) -> Path:
 
 
 def data_folder(path: str | Path, data: Optional[str | Path] = None) -> Path:
-    """The folder of a model's binarized data; the arguments are those of :func:`open_trained`.
+    """The folder of a model's binarised data; arguments as of :func:`open_trained`.
 
     Raises:
-        ExportError: it is unknown.
+        ExportError: it is not known.
     """
     checkpoint = _checkpoint(Path(path))
     if bundles.is_bundle(checkpoint):
         if data is not None:
-            raise ExportError(f"--data {data}: must not be given with {path}, a bundle, which holds its data")
+            raise ExportError(f"--data {data}: {path} is a bundle, which holds what it needs")
         return checkpoint
     if data is not None:
         return Path(data)
@@ -137,5 +136,5 @@ def data_folder(path: str | Path, data: Optional[str | Path] = None) -> Path:
 def _languages(options: dict[str, Any], where: Path) -> tuple[str, str]:
     found = tuple(options.get(name) for name in ("source_lang", "target_lang"))
     if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in found):
-        raise ExportError(f"{where}: must name a source and a target language, as the task translation does")
+        raise ExportError(f"{where}: does not name the languages that it translates, its task is no translation")
     return found

@@ -199,16 +199,16 @@ def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]
 
 def report(result: dict[str, Any]) -> str:
     """The result of ``score`` as lines to print."""
-    reference = {"raw": "the raw file", "detokenised": "the tokenised reference, detokenised"}[result["reference"]]
-    rows = [("tokenised BLEU (multi-bleu)", result["tokenised"]["line"])] if result["tokenised"] else []
+    reference = {"raw": "the raw file", "detokenised": "the tokenized reference, detokenized"}[result["reference"]]
+    rows = [("tokenized BLEU (multi-bleu)", result["tokenised"]["line"])] if result["tokenised"] else []
     if result["compound_split"]:
         rows.append(("  after compound splitting", result["compound_split"]["line"]))
     rows += [
-        ("sacreBLEU (detokenised)", result["sacrebleu"]["line"]),
+        ("sacreBLEU (detokenized)", result["sacrebleu"]["line"]),
         ("  signature", result["sacrebleu"]["signature"]),
         ("TransEvolve's BLEU", result["transevolve"]["line"]),
         ("  signature", result["transevolve"]["signature"]),
-        ("chrF (detokenised)", f"chrF2 = {result['chrf']['score']:.2f}"),
+        ("chrF (detokenized)", f"chrF2 = {result['chrf']['score']:.2f}"),
         ("  signature", result["chrf"]["signature"]),
         ("  their reference", reference),
         ("sentences", f"{result['sentences']}, target language {result['target_lang']}"),

@@ -60,7 +60,7 @@ def translations(run_dir: str, subset: str) -> str:
 
 
 def _reference(option: str, recipe: "recipes.Recipe", kind: str, subset: str) -> list[str]:
-    # Left beside the binarised data by its preparation: fairseq's own references have <<unk>> for unknown words.
+    # Left beside the binarized data by its preparation: fairseq's own references have <<unk>> for unknown words.
     path = f"{recipe.data.directory}/{kind}/{subset}.{recipe.data.target}"
     return [option, path] if (recipes.ROOT / path).is_file() else []
 
