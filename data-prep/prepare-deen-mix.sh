@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepare a mixture of real German-English text (Tatoeba, news, Multi30k, Europarl, TED and more, 255 thousand pairs): a
-# stand-in of IWSLT14's size where that cannot be had, and no published benchmark.
+# substitute of IWSLT14's size for when that is not available. It is not a published benchmark.
 #
 # Usage: data-prep/prepare-deen-mix.sh [options]
 #

@@ -7,8 +7,8 @@
 # Where things come from:
 #   RAW_DIR            a folder with the archives: training-parallel-europarl-v7.tgz, training-parallel-commoncrawl.tgz,
 #                      training-parallel-un.tgz, training-parallel-nc-v9.tgz, training-giga-fren.tar, test-full.tgz;
-#                      else they are downloaded
-#   URL_EUROPARL, URL_COMMONCRAWL, URL_UN, URL_NEWS_COMMENTARY, URL_GIGA, URL_TEST   addresses of their own
+#                      by default they are downloaded
+#   URL_EUROPARL, URL_COMMONCRAWL, URL_UN, URL_NEWS_COMMENTARY, URL_GIGA, URL_TEST   other addresses
 #
 # test is newstest2014 in full, 3,003 sentences.
 set -euo pipefail

@@ -5,14 +5,14 @@
 # Usage: data-prep/prepare-wmt16-en-ro.sh [options]
 #   --romanian raw|normalised|stripped   Romanian text and references: as they are; with commas for cedillas;
 #                      also without diacritics (default: normalised). BLEU differs by points between them.
-#   --delight DIR      take the text of DeLight, 602 thousand pairs, which the ODE Transformer paper took, out of DIR,
-#                      the folder that it is published as, binarized (dict.en.txt, train.en-ro.en.bin and so on); its
-#                      address is in DeLight's notes on WMT'16 En-Ro. --romanian, --merges, --tokeniser say nothing then
+#   --delight DIR      use the text of DeLight, 602 thousand pairs, as the ODE Transformer paper does. DIR is the folder
+#                      of binarized data that DeLight published (dict.en.txt, train.en-ro.en.bin and so on); its address
+#                      is in DeLight's notes on WMT'16 En-Ro. --romanian, --merges and --tokeniser are then ignored.
 #
 # Where things come from:
 #   RAW_DIR            a folder with the archives training-parallel-ep-v8.tgz, en-ro.txt.zip (SETimes, of OPUS),
-#                      dev-romanian-updated.tgz, test.tgz; else they are downloaded
-#   URL_EUROPARL, URL_SETIMES, URL_DEV, URL_TEST   addresses of their own
+#                      dev-romanian-updated.tgz, test.tgz; by default they are downloaded
+#   URL_EUROPARL, URL_SETIMES, URL_DEV, URL_TEST   other addresses
 #
 # test is newstest2016, 1,999 sentences.
 set -euo pipefail

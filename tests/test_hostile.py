@@ -405,7 +405,7 @@ def test_an_encoder_that_nothing_reads_is_refused():
 
 
 def test_positions_that_no_number_holds_are_named():
-    """As initialised, a flow that is integrated without end overflows; bounded by its default horizon it does not."""
+    """As initialized, a flow that is integrated without end overflows; bounded by its default horizon it does not."""
     m = small("floater_tiny", **{"max-source-positions": 20_000})
     tokens = torch.full((1, 9000), 4)
     with torch.no_grad():

@@ -86,7 +86,7 @@ def test_the_old_layout(tmp_path):
 
 
 def test_the_old_layout_before_norms_keeps_its_last_norm(tmp_path):
-    """Version 2 and a trained norm at the end: stock fairseq drops it without a word."""
+    """Version 2 and a trained norm at the end: stock fairseq silently drops it."""
     m = stock(tmp_path / "stock.pt", **PRE_NORM)
     state = torch.load(tmp_path / "stock.pt", weights_only=False)
     old = {k: v for k, v in state["model"].items() if "output_projection" not in k}

@@ -395,7 +395,7 @@ def test_a_signal_that_comes_while_a_program_is_started_ends_it_too(monkeypatch)
 
 
 def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, capsys):
-    """The dictionary that a run was trained with, and the one that the data was binarised with."""
+    """The dictionary that a run was trained with, and the one that the data were binarized with."""
     data = shutil.copytree(recipe.parent / "bin", tmp_path / "bin")
     other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(directory=str(data)))
     sums = {name: sha256(data / name) for name in ("dict.xx.txt", "dict.en.txt")}

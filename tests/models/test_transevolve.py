@@ -219,7 +219,7 @@ def test_every_layer_knows_its_depth(form):
 
 
 def test_what_is_dropped():
-    """Queries and keys once a block; the output of every attention and feed-forward, and within the latter."""
+    """Queries and keys once per block; the output of every attention and feed-forward, and within the latter."""
     m = small("transevolve_fullff_1_tiny", dropout=0.4, **{"activation-dropout": 0.2}).train()
     calls = Counter()
     for name, module in m.named_modules():
