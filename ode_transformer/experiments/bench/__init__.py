@@ -1,8 +1,8 @@
-"""``ode-transformer bench``: speed and memory of several systems in one run, and the ratios between them.
+"""Speed and memory, measured: several systems in one run, and the ratios between them.
 
-``suite`` runs the contests in ``suite.py``; ``training`` and ``decoding`` compare one architecture with the stock
-Transformer of its shape; ``lengths`` measures encoders against sentence length; ``serving`` compares exported models
-with fairseq's generator; ``table`` renders the records of contests.
+``suite`` runs the contests of ``suite.py``; ``training`` and ``decoding`` set one architecture beside the stock
+Transformer of its shape; ``lengths`` measures encoders against sentence length; ``serving`` sets exported models beside
+fairseq's generator; ``table`` renders records of contests.
 """
 
 import argparse
@@ -30,11 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             kind.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default: %(default)s)")
         return kind
 
-    kind = add("suite", "run contests, and write one record per contest", "%(prog)s [CONTEST...] [options]")
+    kind = add("suite", "run contests, a record of each", "%(prog)s [CONTEST...] [options]")
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
     kind.add_argument("--quick", action="store_true", help="a few tiny systems: two minutes on a CPU, no record")
-    kind.add_argument("--missing", action="store_true", help="run only contests without a record")
-    kind.add_argument("--list", action="store_true", help="list the contests that would run; exit status 1 if any")
+    kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
+    kind.add_argument("--list", action="store_true", help="name the contests that would be held; status 1 if any")
     kind.add_argument("--precision", choices=recipes.PRECISIONS, default="fp32", help="(default: %(default)s)")
     kind.add_argument("--rounds", type=int, help="timed rounds (default: the contest's)")
     kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
@@ -51,41 +51,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--rounds", type=int, default=3, help="timed steps of every system (default: %(default)s)")
     kind.add_argument(
         "--materialised-up-to", type=int, default=4096, metavar="N",
-        help="longest sentence for the systems that hold attention matrices (default: %(default)s)",
+        help="longest sentence for the systems that hold matrices of all pairs (default: %(default)s)",
     )  # fmt: skip
     kind.add_argument("--dtype", choices=list(lengths.DTYPES), default="fp32", help="(default: %(default)s)")
-    kind.add_argument("--output", help="JSON file for the results")
+    kind.add_argument("--output", help="write the results there, as JSON")
 
     kind = add("serving", "translation by fairseq, CTranslate2 and ONNX", "%(prog)s --arch ARCH... | --model PATH...")
     which = kind.add_mutually_exclusive_group(required=True)
-    which.add_argument("--arch", nargs="+", help="untrained architectures, on random sentences")
+    which.add_argument("--arch", nargs="+", help="architectures, as they begin, on random sentences")
     which.add_argument("--model", nargs="+", help="checkpoints or folders of runs, on a test set, with BLEU")
     kind.add_argument(
-        "--data", metavar="DIR", help="with --model: the folder of its binarized data (default: run.json's)"
+        "--data", metavar="DIR", help="of --model: the folder of its binarised data (default: run.json's)"
     )
-    kind.add_argument("--subset", default="test", help="with --model: the test set (default: %(default)s)")
-    kind.add_argument(
-        "--sentences", type=int, help="sentences to translate (default: 64 with --arch, all with --model)"
-    )
-    kind.add_argument("--tokens", type=int, default=24, help="with --arch: longest sentence (default: %(default)s)")
-    kind.add_argument("--shortest", type=int, default=8, help="with --arch: shortest sentence (default: %(default)s)")
-    kind.add_argument("--symbols", type=int, default=10_000, help="with --arch: vocabulary size (default: %(default)s)")
-    kind.add_argument("--batch", type=int, default=64, help="sentences per batch (default: %(default)s)")
+    kind.add_argument("--subset", default="test", help="of --model: which of its sets (default: %(default)s)")
+    kind.add_argument("--sentences", type=int, help="the first so many (default: 64 of --arch, all of --model)")
+    kind.add_argument("--tokens", type=int, default=24, help="of --arch: of the longest (default: %(default)s)")
+    kind.add_argument("--shortest", type=int, default=8, help="of --arch: of the shortest (default: %(default)s)")
+    kind.add_argument("--symbols", type=int, default=10_000, help="of --arch: of the dictionary (default: %(default)s)")
+    kind.add_argument("--batch", type=int, default=64, help="sentences of a batch (default: %(default)s)")
     kind.add_argument("--beam", type=int, default=4, help="(default: %(default)s)")
     kind.add_argument("--lenpen", type=float, default=1.0, help="(default: %(default)s)")
     kind.add_argument("--rounds", type=int, default=3, help="timed rounds (default: %(default)s)")
     kind.add_argument("--output", help="write the results there, as JSON")
 
     for name, help_ in (
-        ("training", "compare a training step of an architecture with the stock Transformer of its shape"),
-        ("decoding", "compare the beam search of an architecture with the stock Transformer of its shape"),
+        ("training", "a training step of an architecture, beside the stock Transformer of its shape"),
+        ("decoding", "beam search of an architecture, beside the stock Transformer of its shape"),
     ):
         kind = add(name, help_, "%(prog)s --arch ARCH [options] [-- model flags of fairseq-train]")
         kind.add_argument("--arch", required=True, help="one of our architectures")
         for field, type_, help_ in (
-            ("sentences", int, "sentences per batch"), ("tokens", int, "tokens of the longest sentence"),
-            ("shortest", int, "tokens of the shortest sentence; 0 for those of the longest"),
-            ("symbols", int, "vocabulary size"), ("beam", int, "beam size"), ("rounds", int, "timed rounds"),
+            ("sentences", int, "in the batch"), ("tokens", int, "of the longest sentence"),
+            ("shortest", int, "tokens of the shortest; 0: as the longest"),
+            ("symbols", int, "of the dictionary"), ("beam", int, "of decoding"), ("rounds", int, "timed rounds"),
         ):  # fmt: skip
             default = getattr(Setting, field)
             kind.add_argument(f"--{field}", type=type_, default=default, help=f"{help_} (default: %(default)s)")
@@ -93,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
         kind.add_argument("--output", help="write the results there, as JSON")
         if name == "training":
-            kind.add_argument("--compile", action="store_true", help="also run both with torch.compile (takes minutes)")
+            kind.add_argument("--compile", action="store_true", help="both with torch.compile, too; takes minutes")
 
 
 def _record(what: str, measured: dict[str, Any]) -> dict[str, Any]:
@@ -112,7 +110,7 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
 
 def _suite(args: argparse.Namespace) -> int:
     if args.quick and args.contests:
-        raise SystemExit(f"error: --quick: must not be given with contests, got {' '.join(args.contests)}")
+        raise SystemExit(f"error: --quick: has contests of its own, not {' '.join(args.contests)}")
     names = args.contests or (suite.QUICK if args.quick else suite.in_order(args.device))
     if unknown := [name for name in names if name not in suite.SUITE]:
         raise SystemExit(f"error: {unknown[0]}: must be one of {', '.join(suite.SUITE)}")
@@ -174,12 +172,12 @@ def _table(args: argparse.Namespace) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer bench``; the exit status. Rows are printed as they come, the record is written last."""
+    """Run a benchmark, print its rows as they come, write them whole."""
     for name in _POSITIVE:
         if getattr(args, name, None) is not None and getattr(args, name) < 1:
             raise SystemExit(f"error: --{name} {getattr(args, name)}: must be 1 or more")
     if getattr(args, "device", "cpu") == "cuda" and not getattr(args, "list", False) and not torch.cuda.is_available():
-        raise SystemExit("error: --device cuda: needs a GPU")
+        raise SystemExit("error: --device cuda: no GPU is there")
     if args.flags and not (args.what in ("training", "decoding") or (args.what == "serving" and args.arch)):
         raise SystemExit(f"error: {' '.join(args.flags)}: flags of models go with training and decoding")
     if args.what in ("suite", "table"):

@@ -1,9 +1,8 @@
-"""Sentences per second of fairseq's generator and of exported models, and their BLEU, on the same sentences in one run.
+"""Sentences per second of fairseq's generator and of exported models, and their BLEU: one run, the same sentences.
 
-All engines take turns in every round, with the same number of threads, the same batches and the same beam, so that a
-slow minute slows all of them. An untrained model has to translate into as many subword units as its longest sentence
-has; a trained model translates a test set. BLEU is computed on tokens, with subword units joined, against the target of
-the binarized set.
+Every engine has its turn in every round, with as many threads, the same batches and the same beam, so that a slow
+minute slows all. A model without training is made to translate into as many symbols as its longest sentence has; a
+trained one translates a test set. BLEU is of tokens, subword units joined, against the target of the binarised set.
 """
 
 import copy
@@ -36,16 +35,16 @@ ENGINES = {
     "ONNX": ("onnx", None),
     "ONNX int8": ("onnx", "int8"),
 }
-"""Name -> the format of the export and its quantization."""
+"""Name -> format of the export and its quantisation."""
 
 Record = dict[str, Any]
 
 Translate = Callable[[Sequence[Sequence[str]]], list[list[str]]]
-"""Sentences of a batch, as subword units -> their translations."""
+"""Sentences of a batch, as symbols -> their translations."""
 
 
 def untrained(arch: str, flags: Sequence[str], symbols: int) -> Trained:
-    """An untrained model of an architecture."""
+    """A model of an architecture as it begins."""
     torch.manual_seed(1)
     its_task = task(symbols)
     model = build_model(configure(System(arch, tuple(flags)), Setting()).model, its_task).eval()
@@ -54,22 +53,22 @@ def untrained(arch: str, flags: Sequence[str], symbols: int) -> Trained:
 
 
 def test_set(trained: Trained, data: Path, subset: str) -> tuple[list[list[str]], list[list[str]]]:
-    """The sources and references of a binarized test set, as subword units.
+    """Sources and references of a binarised test set, as symbols.
 
     Raises:
-        ExportError: there is no such set.
+        ExportError: it is not there.
     """
     pair, sides = "-".join(trained.languages), []
     for language, dictionary in zip(trained.languages, trained.dictionaries, strict=True):
         dataset = data_utils.load_indexed_dataset(str(data / f"{subset}.{pair}.{language}"), dictionary)
         if dataset is None:
-            raise ExportError(f"{data}: has no binarized {subset} of {pair}")
+            raise ExportError(f"{data}: has no binarised {subset} of {pair}")
         sides.append([[dictionary[i] for i in row[:-1]] for row in dataset])
     return sides[0], sides[1]
 
 
 def by_fairseq(trained: Trained, search: Search) -> Translate:
-    """Translate a batch as ``fairseq-generate`` does."""
+    """What ``fairseq-generate`` does with a batch."""
     model, (source, target) = copy.deepcopy(trained.model), trained.dictionaries
     model.make_generation_fast_(beamable_mm_beam_size=search.beam, need_attn=False)
     generator = SequenceGenerator(
@@ -93,7 +92,7 @@ def by_fairseq(trained: Trained, search: Search) -> Translate:
 
 
 def engines(trained: Trained, search: Search, folder: Path) -> Iterator[tuple[str, Optional[Translate], Record]]:
-    """The name of every engine, its function that translates, and the check of its export; or why there is none."""
+    """Every engine's name, what translates, and what its export said of itself; or why there is none."""
     threads, exports = torch.get_num_threads(), {}
     for name, (format, quantisation) in ENGINES.items():
         if not format:
@@ -103,7 +102,7 @@ def engines(trained: Trained, search: Search, folder: Path) -> Iterator[tuple[st
             if quantisation is None:
                 exports[format] = folder / name
                 check = export(trained, format, folder / name)["check"]
-            else:  # made from the first export, because tracing a model takes minutes
+            else:  # of what is there: to trace a model takes minutes
                 shutil.copytree(exports[format], folder / name)
                 load_module(format, "writer").quantise(trained, folder / name)
                 check = compare(trained, open_exported(folder / name), math.inf)
@@ -130,15 +129,15 @@ def measure(
 
     Args:
         trained: the model.
-        sources: the sentences, as subword units.
-        search: the search of all engines.
-        batch: sentences per batch; those of a batch have similar lengths.
-        rounds: the number of timed rounds, after one for warming up.
-        references: the references of the sentences, for BLEU.
+        sources: the sentences, as symbols.
+        search: of all engines.
+        batch: sentences of a batch, which are of similar lengths.
+        rounds: that are timed, after one that warms up.
+        references: of the sentences, for BLEU.
 
     Returns:
-        A record for each engine by name: ``sentences_per_second``, ``speed`` (fairseq's seconds divided by its own in
-        the same round: median, quartiles), the ``check`` of its export, and ``bleu`` if there are references.
+        a record of each engine by name: ``sentences_per_second``, ``speed`` (fairseq's seconds over its own in the same
+        round: median, quartiles), the ``check`` of its export, and ``bleu`` where there are references.
     """
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     batches = [order[i : i + batch] for i in range(0, len(order), batch)]
@@ -194,7 +193,7 @@ def _words(symbols: Sequence[str]) -> str:
 
 
 def random_sources(trained: Trained, count: int, tokens: int, shortest: int) -> list[list[str]]:
-    """Random sentences of ``shortest`` to ``tokens`` subword units."""
+    """Random sentences of ``shortest`` to ``tokens`` symbols."""
     lengths = itertools.islice(itertools.cycle(range(shortest, tokens + 1)), count)
     return sentences(trained.dictionaries[0].symbols, list(lengths), seed=1)
 
