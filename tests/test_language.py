@@ -59,7 +59,6 @@ LATER = (
     "ode_transformer/experiments/metrics/corrections.py",
     "ode_transformer/experiments/metrics/m2.py",
     "ode_transformer/experiments/metrics/rouge.py",
-    "ode_transformer/models/transevolve.py",
     "ode_transformer/modules/evolving_attention.py",
     "ode_transformer/numerics/losses.py",
     "docs/export.md",
