@@ -786,7 +786,7 @@ def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, t
     assert "adaptive_softmax_cutoff" in forged("a", lambda _, c: c["options"].update(adaptive_softmax_cutoff=code))
     assert not marker.exists()
     assert "architecture 'fconv'" in forged("b", lambda _, c: c.update(model="fconv"))
-    assert "is no file of its folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
+    assert "must be the name of a file in the folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
     assert "format 2, this version reads 1" in forged("d", lambda i, _: i.update(format=2))
     assert "tied to []" in forged("i", lambda _, c: c["tied"].update(y=[]))
     assert "codes: is not named in bundle.json" in forged("j", lambda i, _: i["sha256"].pop("codes"))
