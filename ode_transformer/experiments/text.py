@@ -456,7 +456,7 @@ def _short_to_long(args: argparse.Namespace) -> None:
     bins: list[int] = args.bins
     if sorted(set(bins)) != bins or not 1 < args.limit <= bins[0]:
         raise TextError(
-            f"--limit {args.limit} --bins {bins}: --limit must be 2 or more, and bins increase from --limit or more"
+            f"--limit {args.limit} --bins {bins}: --limit must be 2 or more, bins must increase from --limit on"
         )
     names = _test_names(len(bins))
     counts = dict.fromkeys(("train", "valid", *names), 0)

@@ -342,7 +342,7 @@ def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     shutil.copy(raw.with_suffix(".de"), tmp_path / "test.de")
     shutil.copy(raw.with_suffix(".en"), tmp_path / "test.en")
     long = [*words[:-1], tmp_path / "z", "--test", tmp_path / "test", "--size", 50, "--hold-out", 2]
-    assert "raw/test.de: line 31 is of 1,4" in refused(capsys, *long)
+    assert "raw/test.de: line 31 has 1,4" in refused(capsys, *long)
     assert not (tmp_path / "z").exists()
 
 

@@ -226,7 +226,7 @@ def test_generate_output_without_references(tmp_path):
         (generated(order=(2, 0)), "of 3 sentences, H-1 are missing; .*--required-batch-size-multiple 1"),
         (generated().replace("T-1\t\n", ""), "T-1 are missing"),
         (generated().replace(END, ""), "'Generate ... with beam=...', is missing"),
-        (generated() + generated(), "T-2 is there twice"),
+        (generated() + generated(), "T-2 occurs twice"),
         (generated().replace(END, TRANSLATED + END), "of 4 sentences, H-3 are missing"),
         (generated() + "\udcff", "not UTF-8"),  # the byte 0xff
     ],
