@@ -11,13 +11,13 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 help:
 	@sed -n 's/^# //p' Makefile
 
-# fairseq is built against the torch that is there; in an isolated build it would fetch a second one.
+# fairseq is built against the installed torch; an isolated build would download a second one.
 $(VENV)/installed: setup.py constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info < (3, 13) else "Python 3.11 or 3.12 is needed (PYTHON=...)")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade pip
 	$(BIN)/pip install -c constraints.txt torch==2.13.0 numpy cython wheel setuptools
-	@echo "fairseq is built from source now, some three minutes"
+	@echo "building fairseq from source, which takes about three minutes"
 	$(BIN)/pip install -c constraints.txt --no-build-isolation fairseq-fixed==0.12.3.1
 	$(BIN)/pip install -c constraints.txt --no-build-isolation -e '.[test]'
 	touch $@
@@ -30,11 +30,11 @@ demo: install
 test: install
 	$(PYTEST) -m 'not full and not slow' --most-processes 30
 
-# test-all     every variant, every script in processes of its own, and training to a score (half an hour)
+# test-all     every variant, every script in a separate process, and training to a score (half an hour)
 test-all: install
 	$(PYTEST)
 
-# lint         what the tests check of the sources' form
+# lint         ruff and shellcheck, as in the tests
 lint: install
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/shellcheck -x scripts/*.sh scripts/*/*.sh data-prep/*.sh
 
@@ -42,15 +42,15 @@ $(VENV)/docs: $(VENV)/installed
 	$(BIN)/pip install -c constraints.txt --no-build-isolation -e '.[docs]'
 	touch $@
 
-# docs         the documentation, into build/docs; every warning is an error
+# docs         build the documentation in build/docs; every warning is an error
 docs: $(VENV)/docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo build/docs/index.html
 
-# links        look whether the addresses in the documentation can still be reached
+# links        check the external links of the documentation (needs a network)
 links: $(VENV)/docs
 	$(BIN)/python -m sphinx -q -b linkcheck docs build/links
 
-# tables       write the tables of results in README.md and docs/ anew, from the records
+# tables       write the tables of results in README.md and docs/ again, from the records
 tables: install
 	$(BIN)/python docs/generate.py

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154  # variables are set by and for the scripts that source this
 # Shared by the preparation of parallel corpora: fetching and checking archives, then the steps from raw text to
-# binarised data. To be sourced.
+# binarized data. To be sourced.
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -21,7 +21,7 @@ common=()              # flags of `text tokenise` for all text
 train_only=()          # for training text alone
 held_only=(--straight-quotes) # and for all other
 
-# The help of a script, then what all of them have.
+# The help of a script, followed by the options that all of them have.
 usage() {
     sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"
     cat <<END
@@ -36,14 +36,14 @@ Options of all corpora:
   ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
   MOSES_DIR, URL_MOSES   Moses' folder scripts, or where one commit of Moses is (default: a pinned one)
 
-DIR is complete once it is there; a second run does nothing, one that was stopped goes on.
+DIR is complete if it exists; a second run does nothing, and a run that was stopped is resumed.
 END
 }
 
-# corpus_options NAME=KIND... -- "$@": those of the script, and those that all have.
+# corpus_options NAME=KIND... -- "$@": read the options of the script, and those that all have.
 corpus_options() { options 'tokeniser=sacremoses|moses' merges=number workers=number "$@"; }
 
-# corpus [SETTING...]: leave if $out is there already and was made with these settings, and those that all have.
+# corpus [SETTING...]: exit if $out exists and was made with these settings, and with those that all have.
 corpus() {
     if [[ $earlier == yes ]]; then
         [[ $tokeniser != moses ]] || die "--tokeniser moses: makes another text than the earlier Moses of this one"
@@ -58,8 +58,8 @@ corpus() {
     if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi
 }
 
-# unpack NAME FILE URL MEMBER...: set $unpacked to a folder with the members of an archive: of $RAW_DIR/FILE; or else
-# downloaded, from $URL_NAME if that is set.
+# unpack NAME FILE URL MEMBER...: set $unpacked to a folder with the members of an archive: $RAW_DIR/FILE, or a
+# download, from $URL_NAME if that is set.
 unpack() {
     local variable=URL_$1 file=$2 url=$3 archive
     unpacked=$text/unpacked/$file
@@ -85,7 +85,7 @@ unpack() {
     run mv "$unpacked.part" "$unpacked"
 }
 
-# known_archive ARCHIVE: compare an archive with its published SHA-256, if one is known; note what it is.
+# known_archive ARCHIVE: compare an archive with its published SHA-256, if one is known, and record it.
 known_archive() {
     local list=${ARCHIVES_SHA256:-$checksums/archives.sha256} file=${1##*/} sum
     if [[ $dry_run -eq 1 ]]; then return; fi

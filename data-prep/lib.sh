@@ -8,7 +8,7 @@ checksums=$root/data-prep/checksums
 dry_run=0
 out='' settings=() needs=(python fairseq-preprocess)
 joined=yes dictionary=() # more flags of fairseq-preprocess
-tokenised=() # --tokenise=FLAGS, where a text's tokenisation is known, for the manifest
+tokenised=() # --tokenise=FLAGS, if the tokenization of the text is known, for the manifest
 
 # Print the plain commands from here on and run none.
 print_only() {
@@ -16,7 +16,7 @@ print_only() {
     run() { printf '%q ' "$@"; echo; }
 }
 
-# The text work that is not another program's: sub-commands that check, tokenise and so on.
+# The text work that is not another program's: sub-commands that check, tokenize and so on.
 text_tool=(python -m ode_transformer text)
 
 # One of a set of values, or an error that names the option: choice --name VALUE VALID...
@@ -33,7 +33,7 @@ choice() {
 positive() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 $2: must be a positive number"; }
 
 # options NAME=KIND... -- "$@": read a script's options, --out and --dry-run besides, into variables of their names. KIND
-# is text, number, switch (which sets yes), or the valid values with | between them; NAME=word is no option but the one
+# is text, number, switch (which sets yes), or the valid values with | between them; NAME=word is not an option but the one
 # word that the script takes.
 options() {
     local -A kinds=([--out]=text)
@@ -70,8 +70,8 @@ options() {
     if [[ -n $out ]]; then out=$(absolute "$out"); fi
 }
 
-# begin [SETTING...]: set $out, by default data-bin/$name, and $text beside it; leave if $out is there already, and was
-# made with these settings. None are kept if there are none.
+# begin [SETTING...]: set $out, by default data-bin/$name, and $text beside it; exit if $out exists and was made with
+# these settings. Without settings none are stored.
 begin() {
     out=${out:-$root/data-bin/$name}
     text=$out.text settings=("$@")
@@ -88,11 +88,11 @@ begin() {
     if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
 }
 
-# What else has to be looked at where data is complete.
+# A check of data that are complete; scripts may replace it.
 changed() { :; }
 
-# once FILE COMMAND...: unless FILE is there, run COMMAND, which writes FILE.part, then give it its name. What is there
-# is therefore whole, and a script that was interrupted continues where it was.
+# once FILE COMMAND...: unless FILE exists, run COMMAND, which writes FILE.part, and rename that to FILE. A file that
+# exists is therefore complete, and a script that was interrupted can be resumed.
 once() {
     local file=$1
     shift
@@ -102,8 +102,8 @@ once() {
 }
 
 # find_set NAME WORK: set $folder to the folder of a set and $origin to where it comes from: $RAW_DIR,
-# $ODE_TRANSFORMER_DATA/NAME, or $ODE_TRANSFORMER_DATA/NAME.tar.xz, unpacked into WORK; else $folder is empty.
-# $tried says in words what was looked for.
+# $ODE_TRANSFORMER_DATA/NAME, or $ODE_TRANSFORMER_DATA/NAME.tar.xz, unpacked into WORK; otherwise $folder is empty.
+# $tried describes in words what was looked for.
 find_set() {
     local data=${ODE_TRANSFORMER_DATA:-}
     folder='' origin=download
@@ -128,7 +128,7 @@ find_set() {
     fi
 }
 
-# download URL FILE: fetch a file; what came before an interruption is kept and continued. Fails if it does not come.
+# download URL FILE: fetch a file, and resume a download that was interrupted. Fails if the file cannot be fetched.
 download() {
     if [[ -e $2 ]]; then return; fi
     if command -v curl >/dev/null; then
@@ -165,11 +165,11 @@ need() {
     done
 }
 
-# beside FOLDER: what else is put into the folder of binarised data.
+# beside FOLDER: put further files into the folder of binarized data; scripts may replace it.
 beside() { :; }
 
 # binarise SET ORIGIN TRAIN VALID TEST...: make $out of the files of $text/bpe with a joined dictionary, in a folder
-# beside it that gets its name when all is there ($joined is no: with a dictionary per language).
+# beside it that is renamed when it is complete (with $joined set to no, with one dictionary per language).
 binarise() {
     local set=$1 origin=$2 train=$3 valid=$4 tests=("${@:5}")
     local texts=(--langs "$source" "$target" --splits "${@:3}" --text-dir) prefixes

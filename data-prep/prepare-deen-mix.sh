@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prepare a mixture of real German-English text (Tatoeba, news, Multi30k, Europarl, TED and more, 255 thousand pairs): a
-# stand-in of IWSLT14's size where that cannot be had, and no published benchmark.
+# substitute of IWSLT14's size for when that is not available. It is not a published benchmark.
 #
 # Usage: data-prep/prepare-deen-mix.sh [options]
 #
@@ -8,7 +8,7 @@
 #   ODE_TRANSFORMER_DATA   a folder with deen_mix/train.{de,en}, iwslt14/test.raw.{de,en} and
 #                      newstest/en-de/newstest2014.{de,en}, or with deen_mix.tar.xz, iwslt14.tar.xz, newstest.tar.xz
 #
-# Normalised, tokenised, lower-cased; pairs of 1 to 175 tokens of a ratio up to 1.5; every 100th for validation. test is
+# Normalized, tokenized, lower-cased; pairs of 1 to 175 tokens of a ratio up to 1.5; every 100th for validation. test is
 # IWSLT14's test set (6,750 pairs), test1 newstest2014 (3,003): neither is in the training text.
 set -euo pipefail
 # shellcheck source=data-prep/archives.sh

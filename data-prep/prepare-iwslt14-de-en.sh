@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Prepare IWSLT14 German-English (TED talks, 160 thousand pairs), as fairseq and the Macaron paper do: tokenised, pairs
+# Prepare IWSLT14 German-English (TED talks, 160 thousand pairs), as fairseq and the Macaron paper do: tokenized, pairs
 # of 1 to 175 tokens of a ratio up to 1.5, lower-cased, every 23rd pair for validation, joint BPE, joined dictionary.
 #
 # Usage: data-prep/prepare-iwslt14-de-en.sh [options]
 #
 # Where things come from:
-#   RAW_DIR            a folder with the archive de-en.tgz; else it is downloaded
+#   RAW_DIR            a folder with the archive de-en.tgz; by default it is downloaded
 #   URL_IWSLT14        the archive's address (default: fairseq's copy)
 #
 # The test set is dev2010, TEDX dev2012, tst2010, tst2011, tst2012 in this order, 6,750 pairs. Its English side has
-# 131,156 tokens, and is letter for letter the published text, with Moses and without.
+# 131,156 tokens, and equals the published text letter for letter, with Moses' programs and without.
 set -euo pipefail
 # shellcheck source=data-prep/archives.sh
 source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"

@@ -4,11 +4,11 @@
 # Usage: data-prep/prepare-listops.sh [options]
 #   --out DIR          default: data-bin/listops; the text goes to DIR.text beside it
 #   --train N, --valid N, --test N   expressions (default: 96000, 2000, 2000)
-#   --shortest N, --longest N        symbols of an expression (default: 500, 2000)
-#   --seed N           other expressions (default: 1)
+#   --shortest N, --longest N        symbols per expression (default: 500, 2000)
+#   --seed N           seed of the generator (default: 1)
 #   --dry-run          print the commands only
 #
-# DIR is complete once it is there; a second run does nothing, and refuses other settings.
+# DIR is complete if it exists; a second run does nothing, and refuses other settings.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

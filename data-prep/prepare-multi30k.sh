@@ -3,16 +3,16 @@
 #
 # Usage: data-prep/prepare-multi30k.sh --pair PAIR --segmentation SEGMENTATION [options]
 #   --pair en-de|de-en|en-fr       source and target language
-#   --segmentation own|published   own: raw text is lower-cased, normalised and tokenised as Moses does, and joint BPE
+#   --segmentation own|published   own: raw text is lower-cased, normalized and tokenized as Moses does, and joint BPE
 #                                  is learned on the training text; published: the files of Wu et al. (2021), which
 #                                  were made that way, are taken as they are
 #   --max-tokens N                 lines with more tokens are reported, and dropped from training text with
 #                                  --segmentation own, like pairs with an empty side (default: 250)
 # With --segmentation own:
-#   --bpe subword-nmt|sentencepiece  --merges is then the size of SentencePiece's vocabulary (default: subword-nmt)
+#   --bpe subword-nmt|sentencepiece  with sentencepiece, --merges is the vocabulary size (default: subword-nmt)
 #   --cased                        keep capital letters; the literature does not
 #
-# Where the text comes from, the first that is set or there:
+# The text comes from the first of these that is set and exists:
 #   RAW_DIR                   a folder of raw text, train.en and so on, plain or .gz, here or in its sub-folder raw;
 #                             with --segmentation published, of train.en, valid.en, test.2016.en, test.2017.en,
 #                             test.coco.en, here or in its sub-folder bpe10k-en-de (or -fr)
@@ -20,9 +20,9 @@
 #   URL_MULTI30K              where train.en.gz and so on are downloaded from, raw text only (default: the data set's
 #                             repository). The segmented files have no address that can be relied on.
 #
-# DIR, by default data-bin/multi30k-SEGMENTATION.PAIR, holds the binarised data (test: 2016 flickr, test1: 2017 flickr,
-# test2: 2017 mscoco, test3: 2018 flickr where the text has it), the model of BPE, the raw text of the test sets in raw/
-# and their tokenised references in tok/, for scoring, and manifest.json, which says how all of it was made.
+# DIR, by default data-bin/multi30k-SEGMENTATION.PAIR, holds the binarized data (test: 2016 flickr, test1: 2017 flickr,
+# test2: 2017 mscoco, test3: 2018 flickr if the text has it), the BPE model, for scoring the raw text of the test sets
+# in raw/ and their tokenized references in tok/, and manifest.json, which describes how all of it was made.
 set -euo pipefail
 # shellcheck source=data-prep/archives.sh
 source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
@@ -47,7 +47,7 @@ if [[ $segmentation == published ]]; then
     if [[ $pair == en-fr ]]; then published=bpe10k-en-fr; fi
 fi
 
-# copy_text FOLDER INTO FILE=NAME...: copy files of FOLDER to $text/INTO, and say which are not the published ones.
+# copy_text FOLDER INTO FILE=NAME...: copy files of FOLDER to $text/INTO, and name the unpublished ones.
 copy_text() {
     run "${text_tool[@]}" copy "$1" "${@:3}" --checksums "$checksums/multi30k.sha256" --warn --output-dir "$text/$2"
 }
@@ -79,7 +79,7 @@ take_text() {
     fi
 }
 
-# Where data is complete and the text at hand, one that changed since then has to be noticed.
+# If the data are complete and the text is available, check that it has not changed since.
 changed() { if [[ -n ${RAW_DIR:-} ]]; then take_text; fi; }
 
 origin() { echo "$origin"; }
@@ -90,7 +90,7 @@ if [[ $segmentation == own ]]; then
     prepare "${splits[@]:2}"
     exit
 fi
-# The raw text of the test sets, which the published segmentation lacks, where it is beside it.
+# The raw text of the test sets, which the published segmentation lacks, if it is available.
 for raw in "$folder/raw" "$folder/../raw"; do
     names=()
     for split in "${splits[@]:2}"; do

@@ -3,15 +3,15 @@
 #
 # Usage: data-prep/prepare-ptb.sh [options]
 #   --out DIR      default: data-bin/ptb
-#   --workers N    processes that binarise (default: 2)
+#   --workers N    processes that binarize (default: 2)
 #   --dry-run      print the commands only
 #
-# 42,068 sentences for training, 3,370 for validation, 3,761 for testing; the ODE Transformer paper says 88K for training,
-# of which nobody knows.
+# 42,068 sentences for training, 3,370 for validation, 3,761 for testing. The ODE Transformer paper says 88K for training,
+# from an unknown source.
 #
-# The corpus may not be passed on, so that it has no address: RAW_DIR names a folder with ptb.train.txt, ptb.valid.txt
-# and ptb.test.txt, one sentence per line; or ODE_TRANSFORMER_DATA one with ptb/ or ptb.tar.xz in it. DIR is complete
-# once it is there; a second run does nothing.
+# The corpus may not be redistributed, so it is not downloaded: RAW_DIR names a folder with ptb.train.txt, ptb.valid.txt
+# and ptb.test.txt, one sentence per line, or ODE_TRANSFORMER_DATA a folder with ptb/ or ptb.tar.xz in it. DIR is complete
+# if it exists; a second run does nothing.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

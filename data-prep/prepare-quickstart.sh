@@ -3,10 +3,10 @@
 #
 # Usage: data-prep/prepare-quickstart.sh [options]
 #   --out DIR      default: data-bin/quickstart.de-en; the text goes to DIR.text beside it
-#   --seed N       another corpus (default: 1)
+#   --seed N       seed of the generator (default: 1)
 #   --dry-run      print the commands only
 #
-# Words are the units: the corpus has a closed vocabulary. DIR is complete once it is there; a second run does nothing.
+# The units are words, as the corpus has a closed vocabulary. DIR is complete if it exists; a second run does nothing.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Prepare a published RoBERTa (Liu et al. 2019): its checkpoint, its dictionary, and what cuts text for it.
+# Prepare a published RoBERTa (Liu et al. 2019): its checkpoint, its dictionary, and its segmentation of text.
 #
 # Usage: data-prep/prepare-roberta.sh [options]
-#   --size base|large   which of them (default: base)
+#   --size base|large   size of the model (default: base)
 #   --out DIR           default: data-bin/roberta.base
 #   --dry-run           print the commands only
 #
-# RAW_DIR names a folder with roberta.base.tar.gz (or large), encoder.json and vocab.bpe; else they are downloaded from
-# URL_ROBERTA and URL_GPT2_BPE (default: fairseq's own addresses). DIR then holds model.pt, dict.txt, encoder.json and
-# vocab.bpe: it is the --like of other scripts, and DIR/model.pt the checkpoint of `ode-transformer warm-start`.
+# RAW_DIR names a folder with roberta.base.tar.gz (or large), encoder.json and vocab.bpe; by default they are downloaded
+# from URL_ROBERTA and URL_GPT2_BPE (default: fairseq's addresses). DIR holds model.pt, dict.txt, encoder.json and
+# vocab.bpe: use it as the --like of other scripts, and DIR/model.pt for `ode-transformer warm-start`.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Split prepared data by length: train on short sentences, test on long ones, a test set for each bin of lengths
+# Split prepared data by length: train on short sentences, and test on long ones, with one test set per bin of lengths
 # (FLOATER, Figure 2).
 #
 # Usage: data-prep/prepare-short-to-long.sh PREPARED [options]
 #   PREPARED           a folder that another prepare-*.sh made, with its text in PREPARED.text beside it
-#   --prepared-by COMMAND   makes PREPARED where it is not there, with --out PREPARED
+#   --prepared-by COMMAND   makes PREPARED if it does not exist, with --out PREPARED
 #   --out DIR          default: PREPARED.short-to-long; the text goes to DIR.text beside it
 #   --source L, --target L   its languages (default: en, de)
-#   --limit N          train on sources of fewer than N symbols (default: 80)
-#   --bins "N N ..."   where the bins of longer ones begin; the last has no end (default: "80 100 120 140")
-#   --workers N        processes that binarise (default: 2)
+#   --limit N          train on sources of fewer than N subword units (default: 80)
+#   --bins "N N ..."   the shortest length of each bin; the last has no upper limit (default: "80 100 120 140")
+#   --workers N        processes that binarize (default: 2)
 #   --dry-run          print the commands only
 #
-# Lengths are the source's, in symbols as the model sees them. Long pairs come from PREPARED's training text; the
-# dictionary is PREPARED's. DIR is complete once it is there; a second run does nothing, and refuses other settings.
+# Lengths are those of the source, in subword units. Long pairs come from PREPARED's training text, and the dictionary is
+# PREPARED's. DIR is complete if it exists; a second run does nothing, and refuses other settings.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

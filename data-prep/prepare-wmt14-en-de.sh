@@ -2,9 +2,9 @@
 # Prepare WMT14 English-German (4.5 million pairs), in one of the versions that papers use.
 #
 # Usage: data-prep/prepare-wmt14-en-de.sh [options]
-#   --version V        news-commentary-v9    as WMT14 distributed it, and Vaswani et al. took it (default)
-#                      news-commentary-v12   with the later news commentary, fairseq's own default
-#                      wmt16                 the text of Ott et al. 2018 ("Scaling NMT"): WMT16's corpora, tokenised, 1 to
+#   --version V        news-commentary-v9    as distributed by WMT14 and used by Vaswani et al. (default)
+#                      news-commentary-v12   with the later news commentary, the default of fairseq
+#                      wmt16                 the text of Ott et al. 2018 ("Scaling NMT"): WMT16's corpora, tokenized, 1 to
 #                                            80 tokens, 32,000 merges, validated on newstest2013
 #   --validation newstest2013|held-out   held-out: every 100th pair, fairseq's default (default: newstest2013)
 #   --clean units|tokens   pairs of 1 to 250 units of a ratio up to 1.5, as fairseq does; or of 1 to 80 tokens before
@@ -14,14 +14,15 @@
 #
 # Where things come from:
 #   RAW_DIR            a folder with the archives: training-parallel-europarl-v7.tgz, training-parallel-commoncrawl.tgz,
-#                      training-parallel-nc-v9.tgz (or -nc-v11, -nc-v12), dev.tgz, test-full.tgz; else they are
-#                      downloaded. For wmt16 wmt16_en_de.tar.gz, where you have it: the very text of Ott et al.
-#   URL_EUROPARL, URL_COMMONCRAWL, URL_NEWS_COMMENTARY, URL_DEV, URL_TEST, URL_SCALING_NMT   addresses of their own
+#                      training-parallel-nc-v9.tgz (or -nc-v11, -nc-v12), dev.tgz, test-full.tgz; by default they
+#                      are downloaded. For wmt16, wmt16_en_de.tar.gz if you have it: the original text of Ott et al.
+#   URL_EUROPARL, URL_COMMONCRAWL, URL_NEWS_COMMENTARY, URL_DEV, URL_TEST, URL_SCALING_NMT   other addresses
 #
 # The archive wmt16_en_de.tar.gz has no address any more. Without it (in RAW_DIR, or at URL_SCALING_NMT) its text is made
-# anew by the steps of google/seq2seq's wmt16_en_de.sh, with joint BPE: the same corpora, and the rules of Moses of that
-# time, which left the full stop of an abbreviation at the end of a line where it was (so no --tokeniser moses). What may
-# differ: other rules that Moses has changed since, and so the merges; the script says if the numbers of pairs do.
+# again with the steps of google/seq2seq's wmt16_en_de.sh, with joint BPE: from the same corpora, with the rules of Moses
+# at that time, which did not split the full stop off an abbreviation at the end of a line (so not with --tokeniser
+# moses). Other rules that Moses has changed since may differ, and so the merges; the script warns if the numbers of pairs
+# differ.
 # test is newstest2014 in full (3,003 sentences; 63,078 German tokens in wmt16), test1 newstest2013 (3,000).
 set -euo pipefail
 # shellcheck source=data-prep/archives.sh
@@ -36,7 +37,7 @@ if [[ $version == wmt16 ]]; then
         die "--validation, --clean, --no-aggressive, --merges: have no meaning for --version wmt16, which is one text"
     clean=tokens no_aggressive=yes merges=32000 earlier=yes train_only=() held_only=()
     dictionary=(--nwordssrc 32768 --nwordstgt 32768)
-    # What is there stays of the kind that it is.
+    # Existing data keep their kind.
     out=${out:-$root/data-bin/wmt14.en-de.wmt16}
     if [[ -e $out/manifest.json || -e $out.text/settings.json ]]; then
         if grep -qs '"tokeniser": "published"' "$out/manifest.json" "$out.text/settings.json"; then archive=yes; fi

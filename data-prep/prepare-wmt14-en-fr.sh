@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepare WMT14 English-French (36 million pairs), as fairseq does: tokenised, every 1,333rd pair for validation, joint
+# Prepare WMT14 English-French (36 million pairs), as fairseq does: tokenized, every 1,333rd pair for validation, joint
 # BPE, pairs of 1 to 250 units of a ratio up to 1.5. The text takes 100 GB.
 #
 # Usage: data-prep/prepare-wmt14-en-fr.sh [options]
@@ -7,8 +7,8 @@
 # Where things come from:
 #   RAW_DIR            a folder with the archives: training-parallel-europarl-v7.tgz, training-parallel-commoncrawl.tgz,
 #                      training-parallel-un.tgz, training-parallel-nc-v9.tgz, training-giga-fren.tar, test-full.tgz;
-#                      else they are downloaded
-#   URL_EUROPARL, URL_COMMONCRAWL, URL_UN, URL_NEWS_COMMENTARY, URL_GIGA, URL_TEST   addresses of their own
+#                      by default they are downloaded
+#   URL_EUROPARL, URL_COMMONCRAWL, URL_UN, URL_NEWS_COMMENTARY, URL_GIGA, URL_TEST   other addresses
 #
 # test is newstest2014 in full, 3,003 sentences.
 set -euo pipefail

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Prepare WMT16 English-Romanian (Europarl and SETimes, 610 thousand pairs): normalised, tokenised, pairs of 1 to 80
+# Prepare WMT16 English-Romanian (Europarl and SETimes, 610 thousand pairs): normalized, tokenized, pairs of 1 to 80
 # tokens of a ratio up to 9, joint BPE, a dictionary per language; validated on newsdev2016.
 #
 # Usage: data-prep/prepare-wmt16-en-ro.sh [options]
-#   --romanian raw|normalised|stripped   of Romanian text, references alike: as it is; cedillas become commas;
-#                      and diacritics go (default: normalised). BLEU differs by points: compare like with like.
-#   --delight DIR      take the text of DeLight, 602 thousand pairs, which the ODE Transformer paper took, out of DIR,
-#                      the folder that it is published as, binarised (dict.en.txt, train.en-ro.en.bin and so on); its
-#                      address is in DeLight's notes on WMT'16 En-Ro. --romanian, --merges, --tokeniser say nothing then
+#   --romanian raw|normalised|stripped   Romanian text and references: as they are; with commas for cedillas;
+#                      also without diacritics (default: normalised). BLEU differs by points between them.
+#   --delight DIR      use the text of DeLight, 602 thousand pairs, as the ODE Transformer paper does. DIR is the folder
+#                      of binarized data that DeLight published (dict.en.txt, train.en-ro.en.bin and so on); its address
+#                      is in DeLight's notes on WMT'16 En-Ro. --romanian, --merges and --tokeniser are then ignored.
 #
 # Where things come from:
 #   RAW_DIR            a folder with the archives training-parallel-ep-v8.tgz, en-ro.txt.zip (SETimes, of OPUS),
-#                      dev-romanian-updated.tgz, test.tgz; else they are downloaded
-#   URL_EUROPARL, URL_SETIMES, URL_DEV, URL_TEST   addresses of their own
+#                      dev-romanian-updated.tgz, test.tgz; by default they are downloaded
+#   URL_EUROPARL, URL_SETIMES, URL_DEV, URL_TEST   other addresses
 #
 # test is newstest2016, 1,999 sentences.
 set -euo pipefail
@@ -27,7 +27,7 @@ if [[ -n $delight ]]; then
     corpus romanian=published
     run "${text_tool[@]}" unbinarise "$delight" --langs en ro --splits train valid test --output-dir "$text/bpe"
     dictionary=(--srcdict "$delight/dict.en.txt" --tgtdict "$delight/dict.ro.txt")
-    binarise "$name" "DeLight's binarised data" train valid test
+    binarise "$name" "DeLight's binarized data" train valid test
     exit
 fi
 name=wmt16.en-ro.$romanian

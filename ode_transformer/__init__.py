@@ -1,10 +1,10 @@
-"""Transformers as numerical solutions of ordinary differential equations: a fairseq plugin, and what is done with it.
+"""Transformers as numerical solutions of ordinary differential equations: a fairseq plugin, and experiments with it.
 
-``ode_transformer`` itself is what fairseq loads: numerics, modules, models, the loss and the optimisers.
-``ode_transformer.experiments`` is what is done with models: recipes, text, scores, records, tables, pictures.
+``ode_transformer`` itself is what fairseq loads: numerics, modules, models, the criterion and the optimizers.
+``ode_transformer.experiments`` works with models: recipes, text, scores, records, tables, figures.
 
 Importing this package imports neither PyTorch nor fairseq. ``import ode_transformer.models`` registers the
-architectures with fairseq, and so does ``--user-dir``: fairseq imports the folder ``models/`` of a plugin by itself.
+architectures with fairseq, and so does ``--user-dir``, because fairseq imports the folder ``models/`` of a plugin.
 """
 
 from importlib import import_module
@@ -38,11 +38,11 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Transl
 
 
 class _Folders(list):
-    """The package's ``__path__``, which fairseq asks whether the plugin was imported before.
+    """The package's ``__path__``, which fairseq uses to check whether the plugin has been imported.
 
-    In a process that has imported ``ode_transformer`` already, ``fairseq.utils.import_user_module`` asks
-    ``user_dir in ode_transformer.__path__`` and takes a yes to mean that the architectures are registered. This class
-    makes that true. Python's own import system only iterates over the folders.
+    In a process that has imported ``ode_transformer`` already, ``fairseq.utils.import_user_module`` evaluates
+    ``user_dir in ode_transformer.__path__``, and takes True to mean that the architectures are registered. This class
+    registers them at that point. Python's import system only iterates over the folders.
     """
 
     def __contains__(self, folder: object) -> bool:

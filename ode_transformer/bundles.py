@@ -1,8 +1,8 @@
-"""Bundles: a trained model with all that it needs to translate, in one folder, to be moved anywhere.
+"""Bundles: a trained model with everything that translating needs, in one folder that can be moved anywhere.
 
 A bundle holds the weights (``model.safetensors``), the configuration of the model and of the search (``config.json``),
-dictionaries and the model of its subword units, the manifest of its data, the record of its scores, a model card
-(``README.md``), and ``bundle.json`` with the SHA-256 of every other file. Nothing in it is code.
+the dictionaries and the subword model, the manifest of the data, the record of the scores, a model card
+(``README.md``), and ``bundle.json`` with the SHA-256 of every other file. It holds no code.
 """
 
 import json
@@ -22,7 +22,7 @@ WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 CARD = "README.md"
 FORMAT = 1
-"""The version of what a bundle holds; a reader refuses those that it does not know."""
+"""The version of the format of bundles; other versions are refused."""
 
 
 class BundleError(CheckpointError):
@@ -30,7 +30,7 @@ class BundleError(CheckpointError):
 
 
 def is_bundle(path: str | Path) -> bool:
-    """Whether a folder is one, whole or not."""
+    """Whether a folder is a bundle, intact or not."""
     return (Path(path) / INDEX).is_file()
 
 
@@ -38,7 +38,7 @@ def check(path: str | Path) -> None:
     """Compare every file of a bundle with its SHA-256.
 
     Raises:
-        BundleError: one is missing or changed; names it.
+        BundleError: a file is missing or has changed; the message names it.
     """
     folder = Path(path)
     index = _json(folder / INDEX)
@@ -52,7 +52,7 @@ def check(path: str | Path) -> None:
         raise BundleError(f"{folder / unknown[0]}: is not named in {INDEX}, and no file of its bundle")
     for name, digest in files.items():
         if Path(name).name != name:
-            raise BundleError(f"{folder / INDEX}: {name!r} is no file of its folder")
+            raise BundleError(f"{folder / INDEX}: {name!r} must be the name of a file in the folder")
         if not (folder / name).is_file():
             raise BundleError(f"{folder / name}: is missing from its bundle")
         if sha256(folder / name) != digest:
@@ -70,7 +70,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def config(path: str | Path) -> dict[str, Any]:
-    """The configuration of a bundle: ``model``, its ``options``, which tensors are ``tied``, ``generate``.
+    """The configuration of a bundle: ``model``, its ``options``, the ``tied`` tensors, and ``generate``.
 
     Raises:
         BundleError: it cannot be read.
@@ -116,20 +116,20 @@ def write(
     texts: Mapping[str, str],
     half: bool = False,
 ) -> None:
-    """Write a bundle, whole or not at all.
+    """Write a bundle, completely or not at all.
 
     Args:
-        path: the folder, which must not be there.
+        path: the folder, which must not exist.
         model: the registered name of the model.
-        options: of the model, plain values.
-        state: its tensors.
-        generate: flags of ``fairseq-generate``, the search that is its own.
-        files: to copy, by their names in the bundle.
-        texts: to write, by their names in the bundle.
+        options: the options of the model, as plain values.
+        state: the tensors of the model.
+        generate: the model's flags of ``fairseq-generate``.
+        files: files to copy, by their names in the bundle.
+        texts: texts to write, by their names in the bundle.
         half: store weights in fp16.
 
     Raises:
-        BundleError: the folder is there, a weight is too large for fp16, or something cannot be written.
+        BundleError: the folder exists, a weight is too large for fp16, or something cannot be written.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save

@@ -55,7 +55,7 @@ def load(path: str | Path) -> dict[str, Any]:
     except Exception as error:  # damaged bytes end in errors of every kind, EOFError to IndexError
         if isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
             reason = (
-                f"refused, it holds more than tensors and plain data: it would import {match[1]}. Saved anew by who "
+                f"refused, it holds more than tensors and plain data: it would import {match[1]}. Saved again by who "
                 "trusts it, 'model' and 'args' or 'cfg' alone, it can be loaded"
             )
         else:
@@ -86,7 +86,7 @@ def _check_tensor(path: Path, name: Any, tensor: Any) -> None:
     if not isinstance(name, str) or not isinstance(tensor, Tensor):
         raise CheckpointError(f"{path}: model[{name!r}] is a {type(tensor).__name__}, must be a tensor under a name")
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
-        raise CheckpointError(f"{path}: {name} is no plain tensor (sparse, quantised or without values)")
+        raise CheckpointError(f"{path}: {name} is not a plain tensor (sparse, quantized or without values)")
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
         raise CheckpointError(f"{path}: {name} of shape {tuple(tensor.shape)} is repeated from fewer values")
 

@@ -28,7 +28,7 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         """The loss of a sample, what to divide it by, and what to log; as fairseq's criterion.
 
         Raises:
-            ValueError: the model's output is no plain projection, accuracy is asked for, or losses a token are.
+            ValueError: the model's output is not a plain projection, or accuracy or losses per token are asked for.
         """
         return super().forward(_Features(model), sample, reduce)
 

@@ -1,16 +1,16 @@
-"""BERT's objective: masked symbols, and whether the second sentence of a pair follows the first.
+"""BERT's objective: masked tokens, and whether the second sentence of a pair follows the first.
 
 Devlin et al. 2019, in the form of the released Macaron Net (Lu et al. 2019, appendix B.2). Text is cut into blocks of
-whole sentences that never cross a document; documents are separated by empty lines, as for fairseq's ``masked_lm``, and
-the binarised data are the same. Every block that has a next one in its document is the first half of a pair::
+whole sentences that never cross a document. Documents are separated by empty lines, as for fairseq's ``masked_lm``, and
+the binarized data are the same. Every block that is followed by another in its document is the first half of a pair::
 
     <s> block </s> other block </s>
 
-Half of the pairs keep the next block, the others exchange theirs among each other, anew in every epoch. The loss of a
-batch is the mean over masked symbols plus the mean over pairs of the binary cross-entropy of the model's single logit.
-Special symbols are never masked.
+Half of the pairs keep the next block; the others exchange theirs among each other, with new draws in every epoch. The
+loss of a batch is the mean over masked tokens, plus the mean over pairs of the binary cross-entropy of the model's
+single logit. Special symbols are never masked.
 
-``--task masked_lm_pairs --criterion masked_lm_pairs`` with a model that has ``--sentence-pairs``.
+It is used with ``--task masked_lm_pairs --criterion masked_lm_pairs`` and a model that has ``--sentence-pairs``.
 """
 
 import math
@@ -38,19 +38,19 @@ from torch.nn import functional as F
 from .errors import OdeTransformerError
 
 NAME = "masked_lm_pairs"
-_SPECIAL = 3  # of a pair: <s> and two </s>
+_SPECIAL = 3  # special symbols of a pair: <s> and two </s>
 
 
 class SentencePairs(FairseqDataset):
     """Pairs of blocks, masked.
 
     Args:
-        sources, targets: the blocks, masked, and what was masked, padding elsewhere; without special symbols.
-        sizes: of the blocks.
-        documents: the document that each block is of, in order.
-        longest: most symbols of a block; what is more is cut off.
-        dictionary: the symbols.
-        seed: of the draws; those of an epoch are the same everywhere.
+        sources, targets: the masked blocks, and the masked tokens with padding elsewhere; without special symbols.
+        sizes: the sizes of the blocks.
+        documents: the document of each block, in order.
+        longest: the most tokens of a block; longer ones are truncated.
+        dictionary: fairseq's dictionary.
+        seed: the seed of the draws; those of an epoch are the same everywhere.
 
     Raises:
         OdeTransformerError: no document has two blocks.
@@ -77,7 +77,7 @@ class SentencePairs(FairseqDataset):
         self.set_epoch(1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw the pairs of an epoch, and its masks."""
+        """Draw the pairs and masks of an epoch."""
         rng = np.random.default_rng((self.seed, epoch))
         self.second = self.first + 1
         exchanged = rng.permutation(len(self.first))[: len(self.first) // 2]
@@ -88,7 +88,7 @@ class SentencePairs(FairseqDataset):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Pairs of another epoch have other sizes."""
+        """False, because the pairs of another epoch have other sizes."""
         return False
 
     def __len__(self) -> int:
@@ -125,20 +125,20 @@ class SentencePairs(FairseqDataset):
         }
 
     def num_tokens(self, index: int) -> int:
-        """Symbols of a pair."""
+        """The number of tokens of a pair."""
         return self.sizes[index]
 
     def size(self, index: int) -> int:
-        """Symbols of a pair."""
+        """The number of tokens of a pair."""
         return self.sizes[index]
 
     def ordered_indices(self) -> np.ndarray:
-        """All pairs in a random order, the short ones first, so that batches are of like sizes."""
+        """All pairs ordered by size, and at random within a size, so that pairs of similar size share a batch."""
         return np.lexsort((np.random.permutation(len(self)), self.sizes))
 
 
 class _Words(BaseWrapperDataset):
-    """Blocks without the symbols that end their sentences, of which a block may hold several."""
+    """Blocks without the symbols that end sentences; a block may hold several sentences."""
 
     def __init__(self, blocks: FairseqDataset, end: int):
         super().__init__(blocks)
@@ -151,7 +151,7 @@ class _Words(BaseWrapperDataset):
 
 @dataclass
 class MaskedLMPairsConfig(MaskedLMConfig):
-    """As of fairseq's ``masked_lm``."""
+    """The options of fairseq's ``masked_lm``."""
 
 
 @register_task(NAME, dataclass=MaskedLMPairsConfig)
@@ -162,7 +162,7 @@ class MaskedLMPairsTask(MaskedLMTask):
         """Load a split.
 
         Raises:
-            FileNotFoundError: it is not there.
+            FileNotFoundError: there is no such split.
             OdeTransformerError: no document has two blocks.
         """
         paths, d = self.cfg.data.split(":"), self.source_dictionary
@@ -172,7 +172,7 @@ class MaskedLMPairsTask(MaskedLMTask):
             raise FileNotFoundError(f"Dataset not found: {split} ({path})")
         longest = (self.cfg.tokens_per_sample - _SPECIAL) // 2
         blocks = TokenBlockDataset(text, text.sizes, longest, d.pad(), d.eos(), "complete_doc")
-        # An empty line has one symbol, its end.
+        # An empty line holds one symbol, the end of a sentence.
         documents = np.cumsum(np.asarray(text.sizes) == 1)[
             [blocks.block_to_dataset_index[i][0] for i in range(len(blocks))]
         ]
@@ -194,13 +194,13 @@ class MaskedLMPairsTask(MaskedLMTask):
 
 @register_criterion(NAME, dataclass=FairseqDataclass)
 class MaskedLMPairsCriterion(FairseqCriterion):
-    """The sum of both means, in bits: of masked symbols, and of whether sentences follow."""
+    """The sum of two mean losses, of masked tokens and of next-sentence prediction."""
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, Tensor, dict]:
-        """The loss of a sample, what to divide it by, and what to log; as fairseq's criterions.
+        """The loss of a sample, its divisor, and the values to log, as in fairseq's criterions.
 
         Raises:
-            OdeTransformerError: the model has no ``--sentence-pairs``.
+            OdeTransformerError: the model lacks ``--sentence-pairs``.
         """
         masked = sample["target"].ne(self.padding_idx)
         logits, more = model(**sample["net_input"], masked_tokens=masked)
@@ -223,7 +223,7 @@ class MaskedLMPairsCriterion(FairseqCriterion):
 
     @staticmethod
     def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
-        """Log loss, perplexity of masked symbols, loss and accuracy of whether sentences follow."""
+        """Log the loss in bits, the perplexity of masked tokens, and loss and accuracy of next-sentence prediction."""
         total = {key: sum(log[key] for log in logging_outputs) for key in logging_outputs[0]}
         count, pairs = total["sample_size"], total["nsentences"]
         metrics.log_scalar("loss", total["loss"] / count / math.log(2), count, round=3)
@@ -234,5 +234,5 @@ class MaskedLMPairsCriterion(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Whether fairseq may sum them over devices."""
+        """True: fairseq may sum the logged values over devices."""
         return True

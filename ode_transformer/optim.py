@@ -32,7 +32,9 @@ class FusedAdam(FairseqAdam):
         FairseqOptimizer.__init__(self, cfg)
         for name in ("fp16_adam_stats", "use_old_adam"):
             if getattr(cfg, name):
-                raise ValueError(f"--{name.replace('_', '-')}: does not go with --optimizer {cfg._name}; use adam")
+                raise ValueError(
+                    f"--{name.replace('_', '-')}: cannot be combined with --optimizer {cfg._name}; use adam"
+                )
         self._optimizer = AdamW(params, **self.optimizer_config, fused=True)
 
     def step(self, *args: Any, **more: Any) -> None:
@@ -41,7 +43,7 @@ class FusedAdam(FairseqAdam):
         super().step(*args, **more)
 
     def load_state_dict(self, state_dict: dict, optimizer_overrides: Optional[dict] = None) -> None:
-        """As of fairseq's; the state may be of its own Adam."""
+        """As in fairseq; the state may also be that of fairseq's own Adam."""
         super().load_state_dict(state_dict, optimizer_overrides)
         for group in self.param_groups:
             group["fused"] = True

@@ -1,8 +1,8 @@
-"""``--task sentence_prediction_by_length``: fairseq's ``sentence_prediction`` with batches of sentences of like length.
+"""``--task sentence_prediction_by_length``: fairseq's ``sentence_prediction`` with sentences batched by length.
 
-fairseq's own task draws the sentences of a batch whatever their length, and all are padded to the longest: of IMDB's
-reviews, cut at 512 subwords, almost half of what is computed is padding. Here sentences of like length share a batch,
-as in translation; the order of the batches is random, anew in each epoch.
+fairseq's own task draws the sentences of a batch regardless of length and pads all to the longest. With IMDB's reviews,
+cut at 512 subwords, almost half of the computation is on padding. Here sentences of similar length share a batch, as in
+translation, and the order of the batches is drawn again in each epoch.
 """
 
 from fairseq.data import SortDataset
@@ -14,12 +14,12 @@ NAME = "sentence_prediction_by_length"
 
 @register_task(NAME, dataclass=SentencePredictionConfig)
 class SentencePredictionByLength(SentencePredictionTask):
-    """As fairseq's; ``--no-shuffle`` leaves the order of the file."""
+    """fairseq's task with sentences batched by length; ``--no-shuffle`` keeps the order of the file."""
 
     def load_dataset(self, split: str, combine: bool = False, **kwargs) -> SortDataset:
-        """Load a split, e.g. ``train``; its sentences are ordered by length, those of one length at random."""
+        """Load a split, e.g. ``train``, with its sentences ordered by length, and at random within a length."""
         dataset = super().load_dataset(split, combine, **kwargs)
         if not self.cfg.no_shuffle:
             (lengths,) = dataset.sizes
-            dataset.sort_order = [*dataset.sort_order, lengths]  # the last one decides first
+            dataset.sort_order = [*dataset.sort_order, lengths]  # the last key is the first to decide
         return dataset

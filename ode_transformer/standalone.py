@@ -122,7 +122,7 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
 
     Raises:
         CheckpointError: it holds no configuration of its model, is of an architecture that is neither ours nor the
-            stock Transformer, or has an option that is no plain value of a size that the file can account for.
+            stock Transformer, or an option is not a plain value of a size that the file can account for.
     """
     stored = checkpoints.options(state, "model")
     if not stored:
@@ -225,7 +225,7 @@ def open_model(path: str | Path) -> nn.Module:
 
 
 def load(path: str | Path) -> dict[str, Any]:
-    """What a checkpoint, or the folder of a bundle, holds; raises as of :func:`.checkpoints.load`."""
+    """The content of a checkpoint, or of the folder of a bundle; raises the errors of :func:`.checkpoints.load`."""
     return bundles.load(path) if bundles.is_bundle(path) else checkpoints.load(path)
 
 
@@ -264,7 +264,7 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:
 
     Args:
         checkpoint: in the folder of its run.
-        data: the folder of binarised data, or one dictionary.
+        data: the folder of binarized data, or one dictionary.
 
     Raises:
         CheckpointError: a dictionary is missing or another; names it.

@@ -5,13 +5,13 @@ copied to the new model; what the stock model lacks is set so that nothing chang
 
     FLOATER                       dynamics of zero (their last layer; --dynamics-scale leaves some)
     Runge-Kutta, scalars          weights (1, 0, ...), relative positions of zero, no history
-    Macaron, full inner size      FFN_a = 0, W2 and b2 of FFN_b doubled, so that half a step of it is the whole FFN
+    Macaron, full FFN dimension   FFN_a = 0, W2 and b2 of FFN_b doubled, so that half a step of it is the whole FFN
 
 Both models are then run on the same sentences, and a result that differs is refused unless ``--approximate`` is given:
 
-    Macaron, half inner size      FFN_a and FFN_b are halves of the FFN, evaluated before and after attention
+    Macaron, half FFN dimension   FFN_a and FFN_b are halves of the FFN, evaluated before and after attention
     gates                         near (1, 0); a moving average stays at a = 1/2
-    learned history               each layer reads the one before it alone, normalised
+    learned history               each layer reads only the one before it, normalized
 """
 
 import argparse
@@ -95,10 +95,10 @@ def warm_start(
         flags: flags of fairseq-train, as on its command line; those of the model take effect.
         dynamics_scale: factor of the last layer of a flow's dynamics; 0 changes nothing at first.
         approximate: write a model that does not equal its source, too.
-        data: binarised data whose dictionaries' sizes the checkpoint has to fit; of several with colons the first.
+        data: binarized data whose vocabulary sizes the checkpoint must fit; the first of several separated by colons.
 
     Raises:
-        CheckpointError: the source cannot be read, is no stock model of the architecture's kind, does not fit (which
+        CheckpointError: the source cannot be read, is not a stock model of the architecture's kind, does not fit (which
             options or tensors), or the result is not equal and ``approximate`` is not set. Nothing is written then.
     """
     if not (dynamics_scale >= 0 and math.isfinite(dynamics_scale)):
@@ -326,11 +326,11 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
     elif integrator != "euler" and coefficients != "scalars":
         reasons.append(f"integrator {integrator} with coefficients {coefficients} is another step than Euler's")
     if values["rk_norm"]:
-        reasons.append("rk-norm normalises the state")
+        reasons.append("rk-norm normalizes the state")
     if values["ode_residual"] == "released":
         reasons.append("ode-residual released has the layer itself in the increment's place")
     reasons += [
-        f"--{side}-history {values[f'{side}_history']} normalises what layers hand on"
+        f"--{side}-history {values[f'{side}_history']} normalizes the outputs of layers"
         for side in ("encoder", "decoder")
         if str(values[f"{side}_history"]) not in ("none", "denseformer", "attention")
     ]
@@ -341,7 +341,9 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
     ]
     if str(values["splitting"]) != "lie-trotter":
         norm = "" if values["encoder_normalize_before"] else ", post-norm"
-        reasons.append(f"splitting {values['splitting']} of inner size {values['encoder_ffn_embed_dim']}{norm}")
+        reasons.append(
+            f"splitting {values['splitting']} with feed-forward dimension {values['encoder_ffn_embed_dim']}{norm}"
+        )
     if str(values["position_encoder"]) not in ("none", "floater"):
         reasons.append(f"position encoder {values['position_encoder']} moves from the first token on")
     if values["ffn_hidden_layers"] != 1:

@@ -88,5 +88,7 @@ def test_the_flow_has_the_multiple_of_the_learning_rate():
 
 @pytest.mark.parametrize("option", ["fp16_adam_stats", "use_old_adam"])
 def test_options_of_other_adams_are_refused(option):
-    with pytest.raises(ValueError, match=f"--{option.replace('_', '-')}: does not go with --optimizer fused_adam"):
+    with pytest.raises(
+        ValueError, match=f"--{option.replace('_', '-')}: cannot be combined with --optimizer fused_adam"
+    ):
         FusedAdam(config(**{option: True}), [nn.Parameter(torch.zeros(1))])

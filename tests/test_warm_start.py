@@ -86,7 +86,7 @@ def test_the_old_layout(tmp_path):
 
 
 def test_the_old_layout_before_norms_keeps_its_last_norm(tmp_path):
-    """Version 2 and a trained norm at the end: stock fairseq drops it without a word."""
+    """Version 2 and a trained norm at the end: stock fairseq silently drops it."""
     m = stock(tmp_path / "stock.pt", **PRE_NORM)
     state = torch.load(tmp_path / "stock.pt", weights_only=False)
     old = {k: v for k, v in state["model"].items() if "output_projection" not in k}
@@ -123,14 +123,14 @@ def test_other_families_where_they_can_be_equal(tmp_path, arch, more, norm):
 @pytest.mark.parametrize(
     ("arch", "more", "norm", "reason"),
     [
-        ("macaron_tiny", ["--encoder-ffn-embed-dim", "12"], PRE_NORM, "splitting strang of inner size 12"),
+        ("macaron_tiny", ["--encoder-ffn-embed-dim", "12"], PRE_NORM, "strang with feed-forward dimension 12"),
         ("macaron_tiny", ["--encoder-ffn-embed-dim", "24"], {}, "post-norm"),
         ("rk2_learnable_tiny", NO_HISTORY, PRE_NORM, "sigmoid are never"),
         ("rk2_two_tanh_tiny", NO_HISTORY, PRE_NORM, "two-tanh are never"),
         ("rk2_scalars_tiny", [], PRE_NORM, "--encoder-history learnable_dense"),
         ("rk2_tiny", NO_HISTORY, PRE_NORM, "heun with coefficients fixed"),
         ("ode_residual_tiny", [*NO_HISTORY, "--integrator", "nesterov"], PRE_NORM, "nesterov .* is another step"),
-        ("pcformer_tiny", ["--decoder-history", "none"], PRE_NORM, "--encoder-history corrector normalises"),
+        ("pcformer_tiny", ["--decoder-history", "none"], PRE_NORM, "--encoder-history corrector normalizes"),
         ("ode_residual_tiny", ["--encoder-history", "none", "--decoder-history", "attention"], PRE_NORM,
          "--decoder-history attention begins as the mean"),
         ("ode_residual_tiny", [*NO_HISTORY, "--splitting", "parallel"], PRE_NORM, "splitting parallel"),

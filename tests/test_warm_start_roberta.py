@@ -142,7 +142,7 @@ def test_both_can_be_opened_without_data(tmp_path):
     ("arch", "more", "reason"),
     [
         ("ode_roberta_tiny", {}, "must be euler and fixed in a post-norm encoder"),
-        ("macaron_bert_tiny", {}, "splitting strang of inner size 24, post-norm"),
+        ("macaron_bert_tiny", {}, "splitting strang with feed-forward dimension 24, post-norm"),
         ("floater_roberta_tiny", {"position-encoder": "rnn-scalar-1", "flow-method": "rk4", "flow-step": 4.0},
          "position encoder rnn-scalar-1 moves"),
         ("floater_roberta_tiny", {"activation-fn": "relu"}, "--activation-fn relu, of the checkpoint gelu"),

@@ -1,5 +1,5 @@
-"""What is done with models: text, recipes, runs, scores, records, tables, benchmarks, pictures, the command line.
+"""Work with models: text, recipes, runs, scores, records, tables, benchmarks, figures, and the command line.
 
-Nothing here is loaded by fairseq. Importing this package imports neither PyTorch nor fairseq; the modules that need
-them say so in their imports, and the command line imports a module when its sub-command is called.
+fairseq loads nothing of this. Importing this package imports neither PyTorch nor fairseq. The modules that need them
+import them, and the command line imports a module when its sub-command is called.
 """

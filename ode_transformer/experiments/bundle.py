@@ -1,4 +1,4 @@
-"""``ode-transformer bundle``: a trained model and all that it needs to translate, in one folder."""
+"""``ode-transformer bundle``: a trained model with everything that translating needs, in one folder."""
 
 import argparse
 import json
@@ -51,7 +51,7 @@ RECORD = (
     *("recipe", "description", "seeds", "precision", "devices", "scores", "paper", "averaged", "training"),
     *("sha256", "hardware", "versions"),
 )
-"""What a bundle keeps of a record: its commands name folders of the machine that it was made on."""
+"""The fields of a record that a bundle keeps; the commands, which name folders of one machine, are left out."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,16 +69,16 @@ def main(args: argparse.Namespace) -> int:
 
 
 def make(model: str | Path, output: str | Path, *, data: str | Path | None = None, half: bool = False) -> None:
-    """Write a bundle of a run or checkpoint, whole or not at all.
+    """Write a bundle of a run or checkpoint, completely or not at all.
 
     Args:
         model: the folder of a run, or a checkpoint.
         output: the folder to write.
-        data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
+        data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
         half: store the weights in fp16.
 
     Raises:
-        OdeTransformerError: something is missing or another model's, or the bundle cannot be written.
+        OdeTransformerError: something is missing or belongs to another model, or the bundle cannot be written.
     """
     if Path(output).exists():
         raise bundles.BundleError(f"{output}: is there already")

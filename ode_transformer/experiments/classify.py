@@ -1,4 +1,4 @@
-"""Which class a trained encoder takes each example of a test set for: the command ``ode-transformer classify``."""
+"""``ode-transformer classify``: the class that a trained encoder predicts for each example of a test set."""
 
 import argparse
 from pathlib import Path
@@ -19,17 +19,17 @@ def classify(model: "nn.Module", data: Path, subset: str, batch_size: int) -> li
     """Classify the examples of a subset.
 
     Args:
-        model: with the head that was trained, in evaluation mode, on the device that is to compute.
-        data: binarised for fairseq's task ``sentence_prediction``: folders ``input0`` and ``label``.
-        subset: such as ``test``.
-        batch_size: examples at a time.
+        model: a model with its trained head, in evaluation mode, on the device that is to compute.
+        data: the folder of data binarized for fairseq's task ``sentence_prediction``: ``input0`` and ``label``.
+        subset: the subset, such as ``test``.
+        batch_size: examples per batch.
 
     Returns:
-        of each example, in the order of the data, its class, the class that it is taken for, and the probability of
-        that. Of examples longer than the model's longest sentence, what is beyond that is not read.
+        For each example, in the order of the data, its class, the predicted class, and the probability of the latter.
+        Examples that are longer than the model's longest sentence are truncated.
 
     Raises:
-        ClassifyError: no such data, or with another number of symbols, or of other classes than the model's.
+        ClassifyError: there are no such data, or their vocabulary size or their classes are not the model's.
     """
     import torch
     from fairseq.data import data_utils
@@ -40,7 +40,7 @@ def classify(model: "nn.Module", data: Path, subset: str, batch_size: int) -> li
     symbols.add_symbol("<mask>")  # fairseq's task does so
     embedded = model.encoder.embed_tokens.num_embeddings
     if len(symbols) != embedded:
-        raise ClassifyError(f"{data}: its dictionary has {len(symbols)} symbols, the model {embedded}")
+        raise ClassifyError(f"{data}: its dictionary has {len(symbols)} symbols, must have the model's {embedded}")
     parts = []
     for part, dictionary in (("input0", symbols), ("label", labels)):
         found = data_utils.load_indexed_dataset(str(data / part / subset), dictionary)
@@ -53,7 +53,7 @@ def classify(model: "nn.Module", data: Path, subset: str, batch_size: int) -> li
     if unknown := sorted(set(names) - set(classes)):
         raise ClassifyError(f"{data}: class {unknown[0]} of {subset}: must be one of {', '.join(classes)}")
     device, longest = next(model.parameters()).device, model.max_positions()
-    order = sorted(range(len(texts)), key=lambda i: texts.sizes[i])  # little padding
+    order = sorted(range(len(texts)), key=lambda i: texts.sizes[i])  # for little padding
     taken: list[Any] = [None] * len(texts)
     for first in range(0, len(order), batch_size):
         batch = order[first : first + batch_size]
@@ -77,10 +77,10 @@ def _dictionary(path: Path) -> Any:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer classify``."""
     parser.add_argument("checkpoint")
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarised data")
-    parser.add_argument("--subset", default="test", help="(default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help="examples at a time (default: %(default)s)")
-    parser.add_argument("--output", required=True, help="the file to write: class, class taken, probability, with tabs")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
+    parser.add_argument("--subset", default="test", help="the subset to classify (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default: %(default)s)")
+    parser.add_argument("--output", required=True, help="file to write, tab-separated: class, prediction, probability")
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
 
 

@@ -25,7 +25,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "path": Command(".locate", "print the folder to give to fairseq's --user-dir"),
-    "prepare": Command(".prepare", "make data and a recipe of parallel text of one's own"),
+    "prepare": Command(".prepare", "make data and a recipe from your own parallel text"),
     "recipe": Command(".recipes", "list, check and show recipes"),
     "run": Command(".runner", "run recipes, from data to a record; several end in a table", takes_flags=True),
     "generate": Command(
@@ -56,7 +56,9 @@ COMMANDS = {
         "..warm_start", "turn a Transformer's checkpoint into one of our architectures", takes_flags=True
     ),
     "train-from": Command(
-        ".train_from", "go on from a trained Transformer as one of ours: warm start, then training", takes_flags=True
+        ".train_from",
+        "train one of our architectures from a trained Transformer: warm start, then training",
+        takes_flags=True,
     ),
     "classify": Command(".classify", "say which class a trained encoder takes each example of a test set for"),
     "score": Command(".metrics.translations", "score what a model made of a test set"),
@@ -95,7 +97,7 @@ class Intermixed(argparse.ArgumentParser):
     _intermixing = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
-        """As of ``argparse``."""
+        """As in ``argparse``."""
         if self._intermixing or self._subparsers:  # argparse itself calls this; and sub-commands have parsers
             return super().parse_known_args(args, namespace)
         self._intermixing = True

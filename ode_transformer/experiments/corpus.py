@@ -3,13 +3,13 @@
 One synchronous grammar writes every German sentence together with its English translation. German articles
 and adjectives agree in gender, case and number; verbs stand second or last; separable prefixes, participles,
 infinitives and negations go where German puts them; numbers, dates and clock times are written in words.
-English keeps an order of its own, so that neither copying nor translating word by word does.
+English has its own word order, so that neither copying nor word-by-word translation is enough.
 
-The text is cased as in print (German nouns and the first word have a capital letter) and tokenised: one
-space between tokens, with punctuation and the English ``'s`` as tokens of their own. No source has two
+The text is cased as in print (German nouns and the first word have a capital letter) and tokenized: one
+space between tokens, with punctuation and the English ``'s`` as separate tokens. No source sentence has two
 translations.
 
-The splits differ on purpose. A twelfth of all (adjective, noun) and (verb, noun) combinations, drawn by the
+The splits differ on purpose. A twelfth of all (adjective, noun) and (verb, noun) combinations, drawn with the
 seed, never occurs in training, and every validation and test sentence holds at least one of these. A verb and
 a noun are combined when the noun heads the subject or an object of the verb. Every word of the validation and
 test sentences, in both languages, occurs at least three times in training.
@@ -32,10 +32,10 @@ from typing import NamedTuple, TypeVar
 __all__ = ["Sentence", "add_arguments", "generate", "generate_sentences", "main", "write"]
 
 LANGUAGES = ("de", "en")
-MAX_SENTENCES = 100_000  # a split; more would mostly vary the numbers
+MAX_SENTENCES = 100_000  # per split; more would mostly vary the numbers
 MIN_COUNT = 3  # times that a word of valid or test must occur in train
-HELD_OUT = 12  # one combination in so many is kept out of training
-TRIES = 200  # sentences drawn for each one wanted before giving up
+HELD_OUT = 12  # one combination in this many is kept out of training
+TRIES = 200  # sentences drawn per wanted sentence before giving up
 
 T = TypeVar("T")
 Tokens = list[str]
@@ -295,7 +295,7 @@ def determiner(stem: str, case: str, column: int) -> str:
 
 
 def adjective_ending(stem: str, case: str, column: int) -> str:
-    """The ending of an adjective after a determiner: weak if that has an ending of its own, else strong."""
+    """The ending of an adjective after a determiner: weak if the determiner has an ending, strong otherwise."""
     return (STRONG if determiner(stem, case, column) == stem else WEAK)[case][column]
 
 
@@ -390,7 +390,7 @@ class Phrase:
         return marked and self.stem not in ("", "kein")
 
     def extend(self, german: Tokens, english: Tokens) -> None:
-        """Put words behind the phrase."""
+        """Add words at the end of the phrase."""
         self.german = {case: tokens + german for case, tokens in self.german.items()}
         self.english, self.english_object = self.english + english, self.english_object + english
 
@@ -469,7 +469,7 @@ class Clause:
 
 
 class Sentence(NamedTuple):
-    """A sentence pair, tokens joined by spaces, with the combinations of German lemmas that it holds."""
+    """A sentence pair, with tokens joined by spaces, and the combinations of German lemmas that it holds."""
 
     source: str
     target: str
@@ -499,7 +499,7 @@ def all_combinations() -> list[Combination]:
 
 
 class Grammar:
-    """Draws sentence pairs; of ``Random`` it uses ``random()`` alone, which no version of Python may change."""
+    """Draws sentence pairs. It uses only ``random()`` of ``Random``, which is the same in every version of Python."""
 
     FRAMES = ("accusative",) * 11 + ("both",) * 3 + ("dative", "prepositional", "to", "at") * 2
     STEMS = ("d",) * 6 + ("dies", "mein", "dein", "sein", "unser")
@@ -612,7 +612,7 @@ class Grammar:
     # Adverbials
 
     def time(self, mode: str) -> Pair:
-        """When something happens, in words that suit the tense."""
+        """The time of an event, in words that suit the tense."""
         hour, year = 1 + self.below(11), str(1950 + self.below(70))
         tables = {"weekday": WEEKDAYS, "month": MONTHS, "season": SEASONS, "unit": UNITS}
         values: dict[str, Sequence[str]] = {name: self.pick(rows(table)) for name, table in tables.items()}
@@ -632,7 +632,7 @@ class Grammar:
         return german, english
 
     def place(self, direction: bool) -> Pair:
-        """Where something happens or, with ``direction``, where someone goes."""
+        """The place of an event or, with ``direction``, a destination."""
         if self.chance(0.25):
             city, english = self.pick(rows(CITIES))
             return ["nach" if direction else "in", city], ["to" if direction else "in", english]
@@ -844,9 +844,9 @@ def generate(seed: int = 1, train: int = 9000, valid: int = 500, test: int = 500
 def write(
     directory: str | os.PathLike[str], seed: int = 1, train: int = 9000, valid: int = 500, test: int = 500
 ) -> list[Path]:
-    """Write ``train.de``, ``train.en``, ``valid.de`` ... ``test.en`` in UTF-8, one sentence a line.
+    """Write ``train.de``, ``train.en``, ``valid.de`` ... ``test.en`` in UTF-8, one sentence per line.
 
-    Each file is written beside its place and then renamed, so that no reader meets half a file; a second call
+    Each file is written under another name and then renamed, so that no reader sees half a file. A second call
     with the same arguments leaves the same bytes. Returns the paths of the six files.
 
     Raises:
@@ -872,8 +872,8 @@ def write(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the ``corpus`` command to ``parser``."""
-    parser.add_argument("directory", metavar="DIRECTORY", help="where train.de, train.en ... test.en go")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="0 or more (default: %(default)s)")
+    parser.add_argument("directory", metavar="DIRECTORY", help="folder for train.de, train.en ... test.en")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed, 0 or more (default: %(default)s)")
     for name, size in (("train", 9000), ("valid", 500), ("test", 500)):
         text = f"number of {name} sentences, 1 to {MAX_SENTENCES} (default: %(default)s)"
         parser.add_argument(f"--{name}", type=int, default=size, metavar="N", help=text)

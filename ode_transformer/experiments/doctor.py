@@ -1,4 +1,4 @@
-"""``ode-transformer doctor``: what is installed and found here, and what is missing for what."""
+"""``ode-transformer doctor``: what is installed on this machine, and which features miss something."""
 
 import argparse
 import importlib.util
@@ -17,7 +17,7 @@ OPTIONAL = {
     "tensorboardX": "--tensorboard-logdir of fairseq-train",
     "wandb": "--wandb-project of fairseq-train",
 }
-"""Packages that only some things need, and what."""
+"""Optional packages, and what needs them."""
 
 PROGRAMS = {
     "curl": "downloads of corpora (or wget)",
@@ -45,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def installed() -> Iterator[str]:
-    """Versions, and whether this package can work with them."""
+    """The versions of packages, and whether this package works with them."""
     from ..requirements import check_requirements
 
     try:
@@ -67,18 +67,18 @@ def hardware() -> Iterator[str]:
         yield f"PROBLEM: {error}"
         return
     yield f"{found['cores']} cores, {found['processor']}; {found['memory_gib']} GiB of memory"
-    none = "none: `run` trains on the CPU, what is of a lower precision than fp32 with --cpu alone"
+    none = "none: `run` trains on the CPU; recipes in a lower precision than fp32 need --cpu"
     yield f"GPUs: {', '.join(found['gpus']) or none}"
     free = shutil.disk_usage(recipes.ROOT).free / 2**30
-    few = "" if free >= LEAST_FREE else f": few, a run keeps a dozen checkpoints; have {LEAST_FREE} or more"
+    few = "" if free >= LEAST_FREE else f": should be {LEAST_FREE} or more, as a run keeps a dozen checkpoints"
     yield f"disk: {free:.0f} GiB are free in {recipes.ROOT}{few}"
 
 
 def data() -> Iterator[str]:
-    """Where raw corpora are, and which data are prepared."""
+    """The raw corpora, and the prepared data."""
     named = os.environ.get("ODE_TRANSFORMER_DATA")
     if not named:
-        yield "ODE_TRANSFORMER_DATA is not set: scripts in data-prep download what they can"
+        yield "ODE_TRANSFORMER_DATA is not set: the scripts in data-prep download what they can"
     elif not Path(named).is_dir():
         yield f"PROBLEM: ODE_TRANSFORMER_DATA={named}: no such folder"
     else:
@@ -94,7 +94,7 @@ def _is_set(path: Path) -> bool:
 
 
 def optional() -> Iterator[str]:
-    """What is missing for what."""
+    """The optional packages and programs, and which features need them."""
     for package, purpose in OPTIONAL.items():
         there = importlib.util.find_spec(package) is not None
         yield f"{package} {'is installed' if there else 'is missing'}: {purpose}"

@@ -1,8 +1,8 @@
 """Plain text for masked language models: ``ode-transformer documents``.
 
-A document is a text file in a folder, or what stands between empty lines of a file. It becomes a series of sentences,
-one per line, with an empty line behind it, as fairseq's ``masked_lm`` and our ``masked_lm_pairs`` read documents. One
-document of 200 is held out for validation, as Lu et al. 2019 do (appendix B.2).
+A document is a text file in a folder, or the text between empty lines of a file. It is written as sentences, one per
+line, followed by an empty line, as fairseq's ``masked_lm`` and our ``masked_lm_pairs`` read documents. One document in
+200 is held out for validation, as in Lu et al. 2019 (appendix B.2).
 """
 
 import argparse
@@ -14,20 +14,20 @@ from ..errors import OdeTransformerError
 from . import segmentation
 from .text import read_lines, write_lines
 
-# Behind a full stop and closing quotes, before a capital or a digit: what a rule can tell of where sentences end.
+# A sentence ends after a full stop and closing quotes, before a capital letter or a digit: as much as a rule can tell.
 _END = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]*[A-Z0-9])")
 
 
 class DocumentsError(OdeTransformerError):
-    """Text without documents; the message names the file, or the option and its value."""
+    """Text without documents, or an invalid option; the message names the file, or the option and its value."""
 
 
 def documents(path: Path) -> Iterator[list[str]]:
     """The documents of a file, or of the ``.txt`` files below a folder, as their lines.
 
     Raises:
-        DocumentsError: there is no such file or folder, or no text file in it.
-        TextError: a file that cannot be read.
+        DocumentsError: there is no such file or folder, or there is no text file in the folder.
+        TextError: a file cannot be read.
     """
     if path.is_dir():
         found = sorted(path.rglob("*.txt"))
@@ -51,9 +51,14 @@ def documents(path: Path) -> Iterator[list[str]]:
 
 
 def sentences(lines: list[str], split: bool) -> list[str]:
-    """The sentences of a document: its lines, white space made one blank, cut at the ends of sentences if asked for.
+    """The sentences of a document.
 
-    HTML's line breaks are line ends.
+    Args:
+        lines: its lines; an HTML line break ends a line too.
+        split: whether to split lines at the ends of sentences.
+
+    Returns:
+        The sentences, with single spaces in place of white space.
     """
     found = (part for line in lines for part in re.split(r"<br\s*/?>", line))
     if split:
@@ -69,13 +74,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--held-out", type=int, default=200, metavar="N",
         help="without --valid, every Nth document is for validation (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--split-sentences", action="store_true", help="lines are several sentences each")
+    parser.add_argument("--split-sentences", action="store_true", help="split lines that hold several sentences")
     parser.add_argument(
-        "--like", type=Path, metavar="DIR", help="cut text as the folder of a pretrained model says; else learn how"
+        "--like", type=Path, metavar="DIR", help="segment text as this folder of a pretrained model says"
     )
-    parser.add_argument("--size", type=int, default=16000, metavar="N", help="symbols to learn (default: %(default)s)")
+    parser.add_argument("--size", type=int, default=16000, metavar="N", help="vocabulary size (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: %(default)s)")
-    parser.add_argument("--output-dir", type=Path, required=True, help="where train, valid and what cuts text go")
+    parser.add_argument("--output-dir", type=Path, required=True, help="folder for train, valid and the subword model")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -93,7 +98,8 @@ def main(args: argparse.Namespace) -> int:
     for name, its_documents in splits.items():
         if not its_documents:
             raise DocumentsError(
-                f"{name}: no document is left; --held-out {args.held_out} of {len(found)} documents, or see --valid"
+                f"{name}: must have a document, got none with --held-out {args.held_out} of {len(found)} documents; "
+                "lower --held-out, or give --valid"
             )
     args.output_dir.mkdir(parents=True, exist_ok=True)
     how = args.like or args.output_dir

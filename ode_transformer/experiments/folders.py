@@ -30,7 +30,7 @@ def average_main(args: argparse.Namespace) -> int:
 def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer resume``."""
     parser.add_argument("directory", help="the --save-dir of fairseq-train")
-    parser.add_argument("--look", action="store_true", help="change nothing: another machine does")
+    parser.add_argument("--look", action="store_true", help="change nothing (on all machines but one)")
 
 
 def resume_main(args: argparse.Namespace) -> int:
@@ -42,7 +42,7 @@ def resume_main(args: argparse.Namespace) -> int:
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer check``."""
     parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT")
-    parser.add_argument("--data", required=True, metavar="DIR", help="the folder of binarised data")
+    parser.add_argument("--data", required=True, metavar="DIR", help="the folder of binarized data")
 
 
 def check_main(args: argparse.Namespace) -> int:

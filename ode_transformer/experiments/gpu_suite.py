@@ -162,7 +162,7 @@ class Suite:
                         runner.say("\n".join(log.read_text(errors="replace").splitlines()[-20:]))
                 if self.left() <= 0:
                     break
-        finally:  # each runner ends its training; the next call goes on there
+        finally:  # each runner ends its training, and the next call resumes it
             for _, process in running:
                 process.terminate()
             for _, process in running:
@@ -235,7 +235,7 @@ def main(args: argparse.Namespace) -> int:
         if getattr(args, option) < 1:
             raise RunError(f"--{option} {getattr(args, option)}: must be a positive number")
     if args.flags and not (args.runs and args.out):
-        raise RunError("flags behind -- need --runs and --out: a rehearsal is no result")
+        raise RunError("flags after -- need --runs and --out: a rehearsal is not a result")
     args.runs, args.out = args.runs or recipes.ROOT / "runs" / "gpu", args.out or recipes.ROOT / "results"
     if not args.cpu and not args.dry_run and runner.gpu_count() == 0:
         raise RunError("no GPU is there; rehearse with --cpu")

@@ -1,4 +1,4 @@
-"""Presets of the named architectures for ``fairseq-hydra-train``, which knows no ``--arch``."""
+"""Presets of the named architectures for ``fairseq-hydra-train``, which has no ``--arch``."""
 
 import argparse
 from pathlib import Path
@@ -13,22 +13,22 @@ def write(directory: Path) -> list[Path]:
     """Write ``model/NAME.yaml`` for every model and every named architecture.
 
     Args:
-        directory: the folder to give to fairseq-hydra-train's ``--config-dir``.
+        directory: the folder for fairseq-hydra-train's ``--config-dir``.
 
     Returns:
         The files.
 
     Raises:
-        OdeTransformerError: one of the files is there and was not written by this function, or cannot be read or
-            written. In the first case none is written.
+        OdeTransformerError: one of the files exists and was not written by this function, in which case nothing is
+            written; or a file cannot be read or written.
     """
     files = {directory / "model" / f"{name}.yaml": text for name, text in hydra_presets().items()}
     try:
         others = [path for path in files if path.exists() and not path.read_bytes().startswith(GENERATED.encode())]
         if others:
             raise OdeTransformerError(
-                f"{', '.join(map(str, others))}: not written by `ode-transformer hydra`; must be moved away, or the "
-                f"presets be written to another folder"
+                f"{', '.join(map(str, others))}: not written by `ode-transformer hydra`; move it away, or write the "
+                f"presets to another folder"
             )
         for path, text in files.items():
             write_text(path, text)
@@ -39,7 +39,7 @@ def write(directory: Path) -> list[Path]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer hydra``."""
-    parser.add_argument("directory", type=Path, help="the folder to give to fairseq-hydra-train's --config-dir")
+    parser.add_argument("directory", type=Path, help="the folder for fairseq-hydra-train's --config-dir")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -1,16 +1,17 @@
-"""``ode-transformer lab``: orders of convergence, measured, and the error of a step inside a trained model.
+"""``ode-transformer lab``: measured orders of convergence, and the error of a step inside a trained model.
 
 The problem is y' = F(y) + G(y) in three dimensions, with F(y) = c A asinh(y), G(y) = c B asinh(y), c = sqrt(1 + y^2) by
-components: it is nonlinear, A and B do not commute, and with y = sinh(z) it reads z' = (A + B) z, so that the solution
-and the flows of F and of G alone are known: sinh(exp(t (A + B)) asinh(y)), and so on.
+components. It is nonlinear, A and B do not commute, and with y = sinh(z) it reads z' = (A + B) z, so that the solution
+and the flows of F and G alone are known: sinh(exp(t (A + B)) asinh(y)), and so on.
 
-A method of order p has a local error, after one step of size h, of O(h^(p + 1)), and a global one, at t = 1, of O(h^p).
-The exponents are slopes of the logarithm of the error against that of h, in double precision. A method that looks at
-earlier states begins with two exact ones. Momentum solves another problem, the equation of second order in time
-y'' + c y' = A y: without a norm its velocity is h y', its damping 1 - c h. What has no order is named with the reason.
+A method of order p has a local error of O(h^(p + 1)) after one step of size h, and a global error of O(h^p) at t = 1.
+The measured exponents are slopes of the logarithm of the error against that of h, in double precision. A method that
+reads earlier states starts from two exact ones. Momentum solves another problem, the second-order equation
+y'' + c y' = A y, where without a norm its velocity is h y' and its damping 1 - c h. Methods without an order are listed
+with the reason.
 
-In a trained model nobody knows the solution. What one can ask a layer is how far a step of size 1 is from two of size
-1/2: for a method of order p that is the error of the step but for a factor of 1 - 2^-p (Richardson).
+In a trained model the solution is unknown. What can be measured is how far a layer's step of size 1 is from two steps
+of size 1/2: for a method of order p, that is the error of the step up to a factor of 1 - 2^-p (Richardson).
 """
 
 import argparse
@@ -51,7 +52,7 @@ _B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=t
 _START = torch.tensor([0.6, -0.3, 0.4], dtype=torch.float64)
 
 DAMPING = 0.8
-"""c of y'' + c y' = f(y), which methods with momentum solve."""
+"""c in y'' + c y' = f(y), which methods with momentum solve."""
 
 
 def _field(matrix: Tensor) -> Callable[[Tensor], Tensor]:
@@ -67,7 +68,7 @@ def _solution(t: float) -> Tensor:
 
 
 def _damped(t: float) -> Tensor:
-    """y and y' of y'' + c y' = A y, from the start at rest: (6,)."""
+    """y and y' of the solution of y'' + c y' = A y that starts at rest: (6,)."""
     one, nothing = torch.eye(3, dtype=torch.float64), torch.zeros(3, 3, dtype=torch.float64)
     matrix = torch.cat((torch.cat((nothing, one), 1), torch.cat((_A, -DAMPING * one), 1)))
     return torch.linalg.matrix_exp(t * matrix) @ torch.cat((_START, torch.zeros(3, dtype=torch.float64)))
@@ -78,9 +79,9 @@ class Method:
     """A method to measure.
 
     Args:
-        theory: the exponent of its local error that theory has.
-        step: states so far, each h after the one before, the newest last; and h -> the next.
-        solution: of the problem, at a time.
+        theory: the exponent of its local error in theory.
+        step: (the states so far at intervals of h, the newest last; h) -> the next state.
+        solution: time -> the solution of the problem.
     """
 
     theory: int
@@ -89,12 +90,12 @@ class Method:
 
 
 WITHOUT = {
-    "momentum with the norm of a velocity": "the norm makes the speed a constant, so that no equation has its solution",
+    "momentum with the norm of a velocity": "the norm keeps the speed constant, so that no equation has its solution",
     "triple momentum": "with a nu other than 1 a step moves by nu times the speed; with nu = 1 it is nesterov",
-    "the corrector as it starts": "the mean of all states is none of their neighbours",
+    "the corrector at initialization": "the mean of all states is not close to the newest state",
     "dense connections, denseformer, attention": "they mix states and solve no equation",
 }
-"""What has no order of convergence, and why."""
+"""Methods without an order of convergence, and why."""
 
 
 def methods() -> dict[str, Method]:
@@ -110,7 +111,7 @@ def methods() -> dict[str, Method]:
         return _flow(matrices[letter], y, h)
 
     for name, of_two in SPLITTINGS.items():
-        if not of_two.together:  # else there is no error of splitting to measure
+        if not of_two.together:  # otherwise there is no splitting error to measure
             one_step(f"{name}, exact sub-flows", int(of_two.order) + 1, partial(split_step, list(of_two), step=exact))
     for name, solver, exponent, method in (
         ("lie-trotter", "Euler (Transformer)", 2, EULER),
@@ -134,7 +135,7 @@ def methods() -> dict[str, Method]:
     for name, weights, exponent in (
         ("gate 0.3", (0.3, 0.7), 2),
         ("gate 0.5", (0.5, 0.5), 3),
-        ("ema of 1/2", (0.25, 0.5), 1),  # which do not sum to 1
+        ("ema of 1/2", (0.25, 0.5), 1),  # the weights do not sum to 1
         ("ema of 1", (0.0, 1.0), 2),
     ):
         scalars = Scalars(torch.tensor(weights, dtype=_A.dtype)).requires_grad_(False)
@@ -156,8 +157,8 @@ def methods() -> dict[str, Method]:
 
 
 _SECOND_ORDER = (0.5, 0.0, 0.5)
-"""Weights of the state before, of the newest and of the prediction that give a corrector a second order: the mean of
-y_{n-1} and y_{n+1} is y_n + h^2 / 2 y'', which is what a step of Euler's lacks."""
+"""The weights of the previous state, the newest state and the prediction that make a corrector second-order: the mean
+of y_{n-1} and y_{n+1} is y_n + h^2 / 2 y'', and h^2 / 2 y'' is the term that an Euler step lacks."""
 
 
 def _rk_step(method: ButcherTableau, f: Field, y: Tensor, h: float, combine: Optional[Coefficients] = None) -> Tensor:
@@ -180,19 +181,19 @@ def _momentum(method: Momentum, past: Sequence[Tensor], h: float) -> Tensor:
 def _corrected(
     predictor: ButcherTableau, f: Field, weights: Sequence[float], past: Sequence[Tensor], h: float
 ) -> Tensor:
-    """The corrector without its norms: a step of Euler's from a mixture of the last two states and the prediction."""
+    """The corrector without its norms: an Euler step from a mixture of the last two states and the prediction."""
     c = weighted_sum(weights, [*past[-2:], rk_step(f, past[-1], predictor, h)])
     return c + h * f(c)
 
 
 def slope(sizes: list[float], errors: list[float]) -> float:
-    """The slope of log error against log size, by least squares."""
+    """The least-squares slope of log error against log size."""
     x, y = (torch.tensor([math.log(v) for v in values], dtype=torch.float64) for values in (sizes, errors))
     return float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
 
 
 def orders() -> list[dict[str, Any]]:
-    """Local and global errors of every method at steps of 1/8 to 1/64, and their slopes."""
+    """The local and global errors of every method at steps of 1/8 to 1/64, and their slopes."""
     steps, rows = [8, 16, 32, 64], []
     for name, method in methods().items():
         local, total = [], []
@@ -221,10 +222,10 @@ def orders() -> list[dict[str, Any]]:
 
 
 def layers_of(model: nn.Module, path: str | Path) -> dict[str, SplitLayer]:
-    """The layers that a model's encoder takes steps with, by name.
+    """The layers of a model's encoder by name.
 
     Raises:
-        CheckpointError: there are none whose step could be halved.
+        CheckpointError: their step cannot be halved; the message says why.
     """
     history = getattr(model.encoder, "history", None)
     corrected = history is not None and type(history).corrector is not Connection.corrector
@@ -233,11 +234,11 @@ def layers_of(model: nn.Module, path: str | Path) -> dict[str, SplitLayer]:
         if not isinstance(layer, SplitLayer):
             raise CheckpointError(f"{path}: its {name} is a {type(layer).__name__}: no layers to measure")
         for trouble, there in (
-            ("is post-norm, which is no step of an equation", not layer.normalize_before),
+            ("is post-norm, which is not a step of an equation", not layer.normalize_before),
             ("has the released code's residual, which has no step size", layer.options.released),
-            ("is one of a multistep scheme", isinstance(layer.options.integrator, Multistep)),
-            ("carries a velocity, which a half step would take for one of its own", bool(layer.velocities)),
-            ("is corrected from the states of other layers, which know no half step", corrected),
+            ("belongs to a multistep scheme", isinstance(layer.options.integrator, Multistep)),
+            ("carries a velocity, which a half step would misread", bool(layer.velocities)),
+            ("is corrected with the states of other layers, which have no half steps", corrected),
         ):
             if there:
                 raise CheckpointError(f"{path}: its {name} {trouble}: no layers to measure")
@@ -246,19 +247,20 @@ def layers_of(model: nn.Module, path: str | Path) -> dict[str, SplitLayer]:
 
 @torch.no_grad()
 def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path = "model") -> list[dict[str, Any]]:
-    """What each layer's step changes, and how far two half steps come out from it, over real tokens.
+    """The relative size of each layer's step, and its relative distance from two half steps, over real tokens.
 
     Args:
-        model: in evaluation mode.
-        net_input: what it is called with; ``src_tokens`` (B, T) among it.
-        path: for errors.
+        model: a model in evaluation mode.
+        net_input: its inputs, including ``src_tokens`` (B, T).
+        path: the name of the model in error messages.
 
     Returns:
-        of each layer its name, ``increment``, the norm of the step's increment over that of the state, and
-        ``difference``, the norm of the difference over that of the increment; both root mean squares over tokens.
+        For each layer its name; ``increment``, the norm of the step's increment divided by that of the state; and
+        ``difference``, the norm of the difference divided by that of the increment. Norms are root mean squares over
+        tokens and channels.
 
     Raises:
-        CheckpointError: it has no layers whose step could be halved.
+        CheckpointError: the steps of the layers cannot be halved, or are not finite.
     """
     layers, rows, hooks = layers_of(model, path), [], []
     real = net_input["src_tokens"].ne(1).t()  # (T, B)
@@ -295,7 +297,7 @@ def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path
 
 
 def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], output: str | Path) -> None:
-    """Local errors against the step, a line a method; and errors by layer, a line a model."""
+    """Draw local errors against the step size, one line per method; and errors by layer, one line per model."""
     pyplot = plots.pyplot_for(output)
     figure, axes = pyplot.subplots(1, 1 + bool(layers), figsize=(8 * (1 + bool(layers)), 6), squeeze=False)
     axis = axes[0][0]
@@ -316,7 +318,7 @@ def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], ou
     axis.set_xticks(rows[0]["sizes"], [f"1/{round(1 / size)}" for size in rows[0]["sizes"]])
     axis.minorticks_off()
     axis.set_xlabel("size h of the step")
-    axis.set_ylabel("error of one step, which is O(h to the number beside the name)")
+    axis.set_ylabel("error of one step, O(h to the power of the number after the name)")
     if layers:
         axis = axes[0][1]
         for i, (name, found) in enumerate(layers.items()):
@@ -330,7 +332,7 @@ def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], ou
         axis.set_yticks(ticks, [f"{100 * t:g} %" for t in ticks])
         axis.minorticks_off()
         axis.set_xlabel("layer")
-        axis.set_ylabel("two half steps from a whole one, over the step")
+        axis.set_ylabel("distance of two half steps from a whole one, relative to the step")
         axis.legend(fontsize=8)
     figure.tight_layout()
     plots.save(figure, output)
@@ -339,19 +341,19 @@ def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], ou
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer lab``."""
     kinds = parser.add_subparsers(dest="kind", required=True)
-    help_ = "orders of convergence of every method, measured; and the error of a step inside trained models"
+    help_ = "measure the order of convergence of every method, and the error of a step inside trained models"
     kind = kinds.add_parser("orders", help=help_, description=help_)
-    kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="pre-norm models of ours")
-    kind.add_argument("--text", help="with checkpoints: prepared sentences of their source, one a line")
-    kind.add_argument("--dictionary", help="with checkpoints: its dictionary, such as data-bin/NAME/dict.en.txt")
-    kind.add_argument("--sentences", type=int, default=64, help="how many of them (default: %(default)s)")
-    kind.add_argument("--output", help="write the record there, as JSON")
-    kind.add_argument("--picture", help=f"draw it there, {', '.join(plots.FORMATS)}")
+    kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="pre-norm models of this package")
+    kind.add_argument("--text", help="with checkpoints: prepared source sentences, one per line")
+    kind.add_argument("--dictionary", help="with checkpoints: the source dictionary, such as data-bin/NAME/dict.en.txt")
+    kind.add_argument("--sentences", type=int, default=64, help="number of sentences to read (default: %(default)s)")
+    kind.add_argument("--output", help="file for the record, as JSON")
+    kind.add_argument("--picture", help=f"file for the figure, {', '.join(plots.FORMATS)}")
     kind.set_defaults(measure=_orders)
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer lab``."""
+    """Run ``ode-transformer lab``; the exit status."""
     return args.measure(args)
 
 
@@ -378,7 +380,7 @@ def _orders(args: argparse.Namespace) -> int:
             check_dictionaries(path, args.dictionary)
             with named(f"{path}: cannot read the sentences"):
                 layers[label] = step_errors(open_model(path), net_input, path)
-            print(f"\n{label}: size of a layer's step over the state's, and of two half steps from it over its own")
+            print(f"\n{label}: relative size of a layer's step, and relative distance of two half steps from it")
             for row in layers[label]:
                 print(f"  {row['layer']:12s} {row['increment']:.4f}  {row['difference']:.4f}")
     if args.output:

@@ -1,12 +1,13 @@
 """ListOps: nested lists of digits under MIN, MAX, MED (the median, rounded down) and SM (the sum modulo 10).
 
 Nangia and Bowman 2018; the long version is that of the Long Range Arena (Tay et al. 2021): lists of 2 to 10 elements,
-up to 10 levels deep, 500 to 2,000 symbols. An element is a list with probability 1/4, and a digit otherwise or at the
-greatest depth. The grammar is theirs, the generator ours: a seed gives the same sets everywhere. Sentences are ::
+up to 10 levels deep, 500 to 2,000 symbols. An element is a list with probability 1/4, and otherwise, or at the greatest
+depth, a digit. The grammar is theirs; the generator is ours, and gives the same sets for a seed everywhere. An example
+is ::
 
     [MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]      of class 5
 
-An opening bracket and its operator are one symbol; the class is the value, one of ten.
+An opening bracket and its operator are one symbol. The class is the value, one of ten.
 """
 
 import argparse
@@ -35,7 +36,7 @@ OPERATORS: dict[str, Callable[[Sequence[int]], int]] = {
     "MED": _median,
     "SM": lambda values: sum(values) % 10,
 }
-# Symbols that 96,000 expressions share: a string each of its own would take gigabytes.
+# The symbols are shared strings: 96,000 expressions with separate strings would take gigabytes.
 DIGITS = [str(i) for i in range(10)]
 BEGINS = {operator: f"[{operator}" for operator in OPERATORS}
 
@@ -44,9 +45,9 @@ def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], i
     """Draw an expression.
 
     Args:
-        rng: where chance comes from.
-        limit: give up beyond so many symbols; the expression is then incomplete and longer than that.
-        depth: its own depth; the outermost has 1.
+        rng: the random number generator.
+        limit: stop beyond so many symbols; the expression is then incomplete, and longer than the limit.
+        depth: the depth of the expression; the outermost has depth 1.
 
     Returns:
         Its symbols and its value.
@@ -70,7 +71,7 @@ def evaluate(symbols: Sequence[str]) -> int:
     """The value of an expression.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the symbols are not an expression.
     """
     stack: list[tuple[str, list[int]]] = []
     value = None
@@ -86,7 +87,7 @@ def evaluate(symbols: Sequence[str]) -> int:
         elif symbol.isdigit() and len(symbol) == 1:
             result = int(symbol)
         else:
-            raise ValueError(f"no expression: {symbol!r} has no place in it")
+            raise ValueError(f"not an expression: {symbol!r} is out of place")
         if stack:
             stack[-1][1].append(result)
         else:
@@ -101,7 +102,7 @@ def _digest(symbols: Sequence[str]) -> bytes:
 
 
 def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tuple[list[str], int]]:
-    """Expressions of ``shortest`` to ``longest`` symbols with their values, none twice, while there are any."""
+    """Different expressions of ``shortest`` to ``longest`` symbols with their values, until no new one is found."""
     rng = random.Random(seed)
     seen, since = set(), 0
     while (since := since + 1) <= TRIES:
@@ -114,17 +115,21 @@ def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tu
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer listops``."""
-    parser.add_argument("directory", help="where train, valid and test .input0 and .label go")
-    parser.add_argument("--train", type=int, default=96000, metavar="N", help="expressions (default: %(default)s)")
-    parser.add_argument("--valid", type=int, default=2000, metavar="N", help="expressions (default: %(default)s)")
-    parser.add_argument("--test", type=int, default=2000, metavar="N", help="expressions (default: %(default)s)")
-    parser.add_argument("--shortest", type=int, default=500, metavar="N", help="symbols (default: %(default)s)")
-    parser.add_argument("--longest", type=int, default=2000, metavar="N", help="symbols (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the generator (default: %(default)s)")
+    parser.add_argument("directory", help="folder for train, valid and test, with the endings .input0 and .label")
+    parser.add_argument(
+        "--train", type=int, default=96000, metavar="N", help="training expressions (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--valid", type=int, default=2000, metavar="N", help="validation expressions (default: %(default)s)"
+    )
+    parser.add_argument("--test", type=int, default=2000, metavar="N", help="test expressions (default: %(default)s)")
+    parser.add_argument("--shortest", type=int, default=500, metavar="N", help="least symbols (default: %(default)s)")
+    parser.add_argument("--longest", type=int, default=2000, metavar="N", help="most symbols (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the generator (default: %(default)s)")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write the sets; each file appears when it is whole."""
+    """Run ``ode-transformer listops``; the exit status. Each file appears when it is complete."""
     for name in ("train", "valid", "test"):
         if getattr(args, name) < 1:
             raise SystemExit(f"error: --{name} {getattr(args, name)}: must be 1 or more")

@@ -1,4 +1,4 @@
-"""Where the plugin is."""
+"""``ode-transformer path``: the folder of the plugin, for ``--user-dir``."""
 
 import argparse
 from pathlib import Path

@@ -1,23 +1,23 @@
-"""sacremoses with the rules of Moses that it lacks, so that its output is that of the perl programs.
+"""sacremoses with the rules of Moses that it lacks, so that its output is that of the Perl programs.
 
-Compared with Moses' programs, whole pipelines of the preparation scripts, in lines that differ (sacremoses 0.2.0 as it
-is; and by this module):
+Lines that differ from the output of Moses' programs, for whole pipelines of the preparation scripts, with sacremoses
+0.2.0 and with this module:
 
     ==============  =======================  ======  ==========  =====
     text            pipeline                 lines   sacremoses  here
     ==============  =======================  ======  ==========  =====
-    IWSLT14 test    tokenised, en            6,750   15          0
-    IWSLT14 test    tokenised, de            6,750   16          0
-    newstest2014    tokenised -a, en         3,003   15          0
-    newstest2014    tokenised -a, de         3,003   8           0
-    newstest2014    tokenised -a, fr         3,003   6           0
-    newstest2016    tokenised -a, ro         1,999   9           0
-    newstest2014    normalised, -a, de       3,003   12          0
-    newstest2016    normalised, -a, ro       1,999   37          0
+    IWSLT14 test    tokenized, en            6,750   15          0
+    IWSLT14 test    tokenized, de            6,750   16          0
+    newstest2014    tokenized -a, en         3,003   15          0
+    newstest2014    tokenized -a, de         3,003   8           0
+    newstest2014    tokenized -a, fr         3,003   6           0
+    newstest2016    tokenized -a, ro         1,999   9           0
+    newstest2014    normalized, -a, de       3,003   12          0
+    newstest2016    normalized, -a, ro       1,999   37          0
     ==============  =======================  ======  ==========  =====
 
-Earlier versions of Moses lacked the rule of the last word's full stop, too. They made Multi30k as Wu et al. (2021) have
-it, and the text of Ott et al. (2018): ``old_full_stop``.
+Earlier versions of Moses lacked the rule for the full stop of the last word, too. The Multi30k data of Wu et al. (2021)
+and the text of Ott et al. (2018) were made with them; ``old_full_stop`` reproduces this.
 """
 
 import re
@@ -26,7 +26,7 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
 LANGUAGES = frozenset(NonbreakingPrefixes().available_langs.values())
-"""The languages whose abbreviations sacremoses knows; of others it would take English rules."""
+"""The languages whose abbreviations sacremoses knows; for others it would apply the English rules."""
 
 
 class Tokenizer(MosesTokenizer):
@@ -34,10 +34,10 @@ class Tokenizer(MosesTokenizer):
 
     Args:
         lang: the language.
-        old_full_stop: without that rule, as earlier versions of Moses.
+        old_full_stop: leave out that rule, as earlier versions of Moses do.
     """
 
-    # sacremoses makes sets of these strings of 100,000 characters for every word that a full stop follows.
+    # sacremoses would make sets of these strings of 100,000 characters for every word before a full stop.
     _alphabetic = frozenset(MosesTokenizer.IsAlpha)
     _lower = frozenset(MosesTokenizer.IsLower)
 
@@ -54,16 +54,16 @@ class Tokenizer(MosesTokenizer):
         return not self._alphabetic.isdisjoint(text)
 
     def handles_nonbreaking_prefixes(self, text: str) -> str:
-        """Split full stops off words but abbreviations; off the last word of the line whatever it is, as Moses does."""
+        """Split full stops off all words but abbreviations, and off the last word of a line always, as Moses does."""
         text = super().handles_nonbreaking_prefixes(text)
         return text if self.old_full_stop else re.sub(r"(\S)\.$", r"\1 .", text)
 
 
 class Normalizer(MosesPunctNormalizer):
-    """sacremoses' normaliser with three more rules of ``normalize-punctuation.perl``.
+    """sacremoses' normalizer with three more rules of ``normalize-punctuation.perl``.
 
-    Single quotation marks become double ones, and in every language but English and Czech the comma and full stop of
-    a quotation go behind its mark, where sacremoses has German, Spanish and French alone.
+    Single quotation marks become double ones; and in every language but English and Czech, commas and full stops move
+    after a closing quotation mark, which sacremoses does only in German, Spanish and French.
     """
 
     def __init__(self, lang: str):
@@ -75,5 +75,5 @@ class Normalizer(MosesPunctNormalizer):
         self.substitutions = [*rules, numbers]
 
     def normalize(self, text: str) -> str:
-        """Normalise a line without its line feed; Moses sees one, which moves the mark at the end of a German line."""
+        """Normalize a line. A line feed is added, as Moses sees one, which matters at the end of German lines."""
         return super().normalize(f"{text}\n")

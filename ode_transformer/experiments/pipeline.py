@@ -1,4 +1,4 @@
-"""What stands between raw text and the units of a model, both ways, as the manifest of the model's data has it.
+"""The way from raw text to the subword units of a model, and back, as the manifest of the model's data describes it.
 
 Imports neither torch nor fairseq.
 """
@@ -15,18 +15,18 @@ from .metrics.translations import detokenise, remove_segmentation
 from .text import TextError, Tokeniser
 
 MODELS = {"subword-nmt": "codes", "sentencepiece": "sentencepiece.model", "none": None}
-"""The file of what a segmentation learned, by the segmentation's name."""
+"""The file of the model that a segmentation learned, by the name of the segmentation."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The way from raw text to units, and back.
+    """The way from raw text to subword units, and back.
 
     Args:
-        tokeniser: of the source's language.
-        target: the other language.
+        tokeniser: the tokenizer of the source language.
+        target: the target language.
         segmentation: one of ``MODELS``.
-        model: the file of what it learned.
+        model: the file of the model that the segmentation learned.
     """
 
     tokeniser: Tokeniser
@@ -36,14 +36,14 @@ class Pipeline:
 
     @classmethod
     def of(cls, folder: Path) -> "Pipeline":
-        """The pipeline of a folder of binarised data, or of a bundle.
+        """The pipeline of a folder of binarized data, or of a bundle.
 
         Raises:
-            TextError: its manifest is not there or does not say it, or a file beside it is not what it names.
+            TextError: there is no manifest, it does not describe the pipeline, or a file is not the one that it names.
         """
         path = folder / "manifest.json"
         if not path.is_file():
-            raise TextError(f"{path}: not there; it says how the model's text was made, and lies beside its data")
+            raise TextError(f"{path}: no such file; it describes how the data of the model were prepared")
         try:
             manifest = text.read_manifest(folder)
         except OSError as error:
@@ -51,17 +51,16 @@ class Pipeline:
         options = manifest.get("tokenise")
         if options is None:
             raise TextError(
-                f"{path}: does not say how text was tokenised: the data were not tokenised here, or by an older "
-                f"version of this package. A script of data-prep makes its data anew, and the same, where {folder} is "
-                "moved away"
+                f"{path}: does not say how text was tokenized: the data were prepared elsewhere, or by an older "
+                f"version of this package. Move {folder} away, and its script in data-prep makes the same data again"
             )
         known = {f.name: f.type for f in fields(Tokeniser) if f.name != "lang"}
         source, target = manifest.get("source_lang"), manifest.get("target_lang")
         if not isinstance(options, dict) or not all(re.fullmatch(r"[\w-]+", str(lang)) for lang in (source, target)):
-            raise TextError(f"{path}: is no manifest of ode-transformer")
+            raise TextError(f"{path}: is not a manifest of ode-transformer")
         for name, value in options.items():
             if type(value) is not known.get(name) or (name == "lowercase" and value not in text.LOWERCASE):
-                raise TextError(f"{path}: tokenise.{name} {value!r}: is no option of this version's tokeniser")
+                raise TextError(f"{path}: tokenise.{name} {value!r}: is not an option of this version's tokenizer")
         found = [name for name, file in MODELS.items() if file in manifest["sha256"]]
         segmentation = found[0] if found else "none"
         model = folder / MODELS[segmentation] if found else None
@@ -69,17 +68,17 @@ class Pipeline:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What two equal pipelines have in common, wherever their files lie."""
+        """A value that is equal for equal pipelines, wherever their files are."""
         return self.tokeniser, self.target, self.segmentation, self.model and sha256(self.model)
 
     def units(self, lines: Sequence[str]) -> list[str]:
-        """The units of raw sentences, with single blanks between them."""
+        """Raw sentences -> their subword units, separated by single spaces."""
         words = list(self.tokeniser.tokenise(lines))
         return text.segmented(words, self.segmentation, self.model)
 
     def plain(self, lines: Sequence[str]) -> list[str]:
-        """Text to read, of units with blanks between them."""
-        if self.segmentation == "sentencepiece":  # whether a piece begins a word or none does
+        """Subword units separated by spaces -> text to read."""
+        if self.segmentation == "sentencepiece":  # also where no piece begins a word
             words = [line.replace(" ", "").replace("\u2581", " ").strip() for line in lines]
         else:
             words = remove_segmentation(lines, self.segmentation.replace("-", "_"))
@@ -92,6 +91,6 @@ class Pipeline:
         return not units[i].endswith("@@")
 
     def __str__(self) -> str:
-        made = "as it is" if self.tokeniser.plain else "tokenised as Moses does"
+        made = "as it is" if self.tokeniser.plain else "tokenized with Moses' rules"
         case = "" if self.tokeniser.lowercase == "no" else ", lower-cased"
         return f"{self.tokeniser.lang} to {self.target}, text {made}{case}, units by {self.segmentation}"

@@ -1,7 +1,7 @@
-"""YAML files as plain data, within bounds: a small file costs little, and says what it seems to say.
+"""YAML files as plain data, within bounds: a small file stays small in memory, and means what it seems to mean.
 
-PyYAML's safe loader runs no code, but nests without end, lets a few aliases of aliases stand for billions of values,
-and lets the last of equal keys win.
+PyYAML's safe loader runs no code, but it allows unlimited nesting, lets a few aliases of aliases stand for billions of
+values, and keeps the last of several equal keys.
 
 Imports neither torch nor fairseq.
 """
@@ -21,7 +21,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class YamlError(OdeTransformerError):
-    """A file that is no plain YAML; the message names the file, the place and what is valid."""
+    """A file that is not plain YAML; the message names the file, the place and what is valid."""
 
 
 class _Plain(_Loader):
@@ -37,10 +37,11 @@ class _Plain(_Loader):
 
 
 def read(path: Path) -> Any:
-    """What a YAML file holds.
+    """The content of a YAML file.
 
     Raises:
-        YamlError: no such file; not UTF-8, with a NUL, too long or too deep, with equal keys, or no YAML.
+        YamlError: there is no such file; or it is not YAML, not UTF-8, too long or too deep, or holds a NUL or equal
+            keys.
     """
     try:
         if (size := path.stat().st_size) > LONGEST:
@@ -51,20 +52,20 @@ def read(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise YamlError(f"{path}: not UTF-8: {error}") from error
     if "\0" in text:
-        raise YamlError(f"{path}: line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL, is no text")
+        raise YamlError(f"{path}: line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL, must be text")
     try:
         _check(path, text)
         return yaml.load(text, Loader=_Plain)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a number of thousands of digits
         if isinstance(error, YamlError):
             raise
-        raise YamlError(f"{path}: no YAML: {' '.join(str(error).split())}") from error
+        raise YamlError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
 
 def _check(path: Path, text: str) -> None:
-    """Look at what a file holds piece by piece, before anything is made of it."""
-    anchors: dict[str, tuple[int, int]] = {}  # how many values each stands for, and how deep they are
-    open_: list[list] = [["", 0, 0]]  # of each collection around: its anchor, and as above what is in it so far
+    """Check the size and depth of a file event by event, before any value is built."""
+    anchors: dict[str, tuple[int, int]] = {}  # the number of values that each stands for, and their depth
+    open_: list[list] = [["", 0, 0]]  # for each open collection its anchor, and the number and depth of its values
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
             open_.append([event.anchor, 1, 1])
@@ -86,6 +87,6 @@ def _check(path: Path, text: str) -> None:
         around[1:] = around[1] + size, max(around[2], height + (len(open_) > 1))
         if around[1] > MOST or len(open_) - 1 + height > DEEPEST:
             raise YamlError(
-                f"{path}: line {event.start_mark.line + 1}: more than {MOST} values or {DEEPEST} levels, aliases "
-                "written out"
+                f"{path}: line {event.start_mark.line + 1}: must be at most {MOST} values and {DEEPEST} levels, with "
+                "aliases written out"
             )

@@ -134,7 +134,7 @@ def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[fl
         the name of the axis; and for ``seconds`` and ``MiB`` the points (x, y) of each system, x rising.
 
     Raises:
-        CheckpointError: it is no record of that kind.
+        CheckpointError: it is not a record of that kind.
     """
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -279,7 +279,7 @@ def system_of(recipe: str) -> str:
 
 
 def scores(paths: list[str], of: str | None, output: str | Path) -> None:
-    """Draw tokenised BLEU of records of runs against the encoder's layers and against parameters.
+    """Draw tokenized BLEU of records of runs against the encoder's layers and against parameters.
 
     Args:
         paths: records.
@@ -287,7 +287,7 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
         output: the file; its suffix is the format.
 
     Raises:
-        CheckpointError: a file that is no record, or has no such test set.
+        CheckpointError: a file is not a record, or has no such test set.
         ValueError: an unknown format.
     """
     pyplot = pyplot_for(output)
@@ -310,7 +310,7 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
         axis.set_xlabel(label)
         if column == 0:
             axis.set_xticks(sorted({row[0] for rows in points.values() for row in rows}))
-        axis.set_ylabel(f"tokenised BLEU, {of}")
+        axis.set_ylabel(f"tokenized BLEU, {of}")
         axis.grid(alpha=0.3)
     axes[1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     save(figure, output)
@@ -389,7 +389,7 @@ def confusion(path: str, of: str | None, output: str | Path) -> None:
         output: the file to write.
 
     Raises:
-        ValueError: it is no record, or of no classifier.
+        ValueError: it is not a record of a classifier.
     """
     try:
         scores = json.loads(Path(path).read_text(encoding="utf-8"))["scores"]

@@ -1,8 +1,8 @@
-"""``ode-transformer prepare``: parallel text of one's own becomes binarised data and a recipe that ``run`` takes.
+"""``ode-transformer prepare``: turn the user's parallel text into binarized data, and a recipe for ``run``.
 
 The steps are those of ``ode-transformer text``, which the scripts in ``data-prep`` call for published corpora. The text
-goes to OUT.text, step by step, so that a preparation that was stopped goes on where it was; OUT appears when it is
-whole. Its manifest says how all of it was made, and with that ``ode-transformer translate`` treats raw text alike.
+goes to OUT.text step by step, so that a preparation that was stopped can be resumed; OUT appears when it is complete.
+Its manifest describes all steps, and ``ode-transformer translate`` treats raw text in the same way.
 """
 
 import argparse
@@ -30,12 +30,12 @@ from .text import TextError
 
 TOKENISERS = ("sacremoses", "none")
 SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
-"""Merges of BPE, or the size of SentencePiece's vocabulary, for training text of up to so many pairs."""
+"""(pairs of training text, merges of BPE or vocabulary size of SentencePiece for at most so many)."""
 
-HELD_OUT = 2_000  # pairs of a validation or test set at most, where none is given
-PART = 20  # and at most one pair of so many
-LONGEST = 1_023  # units of a sentence; its end is the last of fairseq's 1,024 positions
-NAME = r"\w[\w .=+-]*"  # of a folder that a recipe is called after, and that fairseq is given
+HELD_OUT = 2_000  # the most pairs of a validation or test set that is held out
+PART = 20  # at most one pair in so many is held out
+LONGEST = 1_023  # units of a sentence; the end of the sentence takes the last of fairseq's 1,024 positions
+NAME = r"\w[\w .=+-]*"  # the name of a folder, for recipes and for fairseq
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,23 +44,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--train", nargs="+", required=True, metavar="PREFIX", help="training text, PREFIX.LANG or PREFIX.LANG.gz")
     add("--valid", metavar="PREFIX", help="validation text (default: pairs of the training text)")
     add("--test", nargs="+", default=[], metavar="PREFIX", help="test sets (default: pairs of the training text)")
-    add("--langs", nargs=2, required=True, metavar=("SOURCE", "TARGET"), help="as the files end, such as de en")
-    add("--out", required=True, metavar="DIR", help="where the data go; the text goes to DIR.text beside it")
-    add("--recipe", metavar="FILE", help="the recipe to write, unless it is there already (default: DIR.yaml)")
-    add("--hold-out", type=int, metavar="N", help=f"pairs of a set that is not given (default: 1 of {PART}, at most "
+    add("--langs", nargs=2, required=True, metavar=("SOURCE", "TARGET"), help="the endings of the files, such as de en")
+    add("--out", required=True, metavar="DIR", help="the folder for the data; the text goes to DIR.text beside it")
+    add("--recipe", metavar="FILE", help="the recipe to write unless it exists (default: DIR.yaml)")
+    add("--hold-out", type=int, metavar="N", help=f"pairs of each set that is not given (default: 1 in {PART}, at most "
         f"{HELD_OUT:,})")  # fmt: skip
-    add("--tokeniser", choices=TOKENISERS, default="sacremoses", help="none: for any language, with "
-        "--bpe sentencepiece (default: sacremoses)")  # fmt: skip
-    add("--normalise", action="store_true", help="normalise punctuation before it is tokenised")
-    add("--lowercase", action="store_true", help="without capital letters (default: as the text is)")
-    add("--bpe", choices=MODELS, help="how words are segmented (default: subword-nmt; without a tokeniser "
-        "sentencepiece)")  # fmt: skip
-    add("--size", type=int, metavar="N", help="merges, or size of SentencePiece's vocabulary (default: "
+    add("--tokeniser", choices=TOKENISERS, default="sacremoses", help="tokenizer; none is for any language, "
+        "with --bpe sentencepiece (default: sacremoses)")  # fmt: skip
+    add("--normalise", action="store_true", help="normalize punctuation before tokenization")
+    add("--lowercase", action="store_true", help="lower-case the text (default: keep it as it is)")
+    add("--bpe", choices=MODELS, help="how words are segmented (default: subword-nmt; sentencepiece without a "
+        "tokenizer)")  # fmt: skip
+    add("--size", type=int, metavar="N", help="merges of BPE, or vocabulary size of SentencePiece (default: "
         + ", ".join(f"{size:,}" for _, size in SIZES) + ", by the size of the text)")  # fmt: skip
-    add("--separate-dictionaries", action="store_true", help="one for each language (default: one for both)")
-    add("--max-tokens", type=int, default=250, metavar="N", help="drop training pairs with more words (without a "
-        "tokeniser: subword units) on a side (default: 250)")  # fmt: skip
-    add("--max-ratio", type=float, metavar="R", help="drop training pairs with a side so many times as long as the "
+    add("--separate-dictionaries", action="store_true", help="one dictionary per language (default: one for both)")
+    add("--max-tokens", type=int, default=250, metavar="N", help="drop training pairs with more words on a side "
+        "(without a tokenizer, subword units; default: 250)")  # fmt: skip
+    add("--max-ratio", type=float, metavar="R", help="drop training pairs with a side more than R times as long as the "
         "other")  # fmt: skip
     add("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
 
@@ -90,17 +90,17 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """A line for the user, apart from what belongs on standard output."""
+    """Print a line for the user to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
 def once(path: Path, make: Callable[[Path], None], part: Path | None = None) -> None:
-    """Unless it is there, have ``make`` write a file or folder under another name, then give it its own.
+    """Make a file or folder unless it exists: ``make`` writes it under another name, and then it is renamed.
 
     Args:
         path: the file or folder.
         make: writes it.
-        part: the other name, of which what is there is removed; by default PATH.part, which must be ours.
+        part: the other name, by default PATH.part; a folder that exists under it is removed.
     """
     part = part or path.with_name(f"{path.name}.part")
     if not path.exists():
@@ -119,10 +119,10 @@ def text_step(*words: Any) -> None:
 
 
 class Preparation:
-    """What is to be made, from the command line, and how.
+    """A preparation as the command line describes it.
 
     Raises:
-        TextError: options that do not go together, or a file that is not there.
+        TextError: options cannot be combined, or a file is missing.
     """
 
     def __init__(self, args: argparse.Namespace):
@@ -157,7 +157,7 @@ class Preparation:
             if not re.fullmatch(r"[\w-]+", lang):
                 raise TextError(f"--langs {lang}: must be letters, digits, - and _")
         if self.plain and args.normalise:
-            raise TextError("--normalise: does not go with --tokeniser none, which takes text as it is")
+            raise TextError("--normalise: cannot be combined with --tokeniser none, which takes text as it is")
         check_language(args.langs[1])  # before hours of training
         if not self.plain:
             from .moses import LANGUAGES
@@ -168,13 +168,13 @@ class Preparation:
                     "--tokeniser none is for any language"
                 )
         if args.size is not None and self.bpe == "none":
-            raise TextError(f"--size {args.size}: does not go with --bpe none, which learns nothing")
+            raise TextError(f"--size {args.size}: cannot be combined with --bpe none, which learns nothing")
 
     def files(self, prefix: str) -> list[Path]:
         """The two files of a prefix, plain or ``.gz``.
 
         Raises:
-            TextError: one is not there.
+            TextError: one is missing.
         """
         found = []
         for lang in self.args.langs:
@@ -185,7 +185,7 @@ class Preparation:
         return found
 
     def settings(self) -> dict[str, str]:
-        """What the data depend on, but for the text itself."""
+        """Everything that the data depend on, except the text itself."""
         args = self.args
         found = {
             "langs": "-".join(args.langs),
@@ -208,7 +208,7 @@ class Preparation:
         return " ".join(flag for flag, on in chosen.items() if on)
 
     def go(self) -> None:
-        """Do what is not done yet."""
+        """Do all steps that are not done yet."""
         complete = self.out.exists()
         if complete:
             manifest = self.out / "manifest.json"
@@ -226,10 +226,10 @@ class Preparation:
             say(f"ode-transformer run {shlex.quote(folder_of(str(self.recipe)))}/macaron-tiny")
 
     def check_recipe(self) -> None:
-        """See that a recipe that is there is of these data; the number of processes makes no difference.
+        """Check that an existing recipe makes these data, with any number of processes.
 
         Raises:
-            TextError: it is of others, or no recipe.
+            TextError: it makes other data, or is not a recipe.
         """
         if not self.recipe.exists():
             return
@@ -248,7 +248,7 @@ class Preparation:
         """The SHA-256 of every input file by its split and language.
 
         Args:
-            held: settings of finished data, which stand for files that are gone.
+            held: the settings of finished data, which are used for files that no longer exist.
         """
         found = {}
         for split, prefixes in self.given.items():
@@ -265,7 +265,7 @@ class Preparation:
         return found
 
     def make(self) -> None:
-        """From raw text to the folder of data."""
+        """Make the folder of data from raw text."""
         args, work = self.args, self.text
         self.begin()
         langs, workers = ("--langs", *args.langs), ("--workers", args.workers)
@@ -274,7 +274,7 @@ class Preparation:
         once(work / "raw", self.divide)
         text_step("tokenise", work / "raw", *langs, *every, *workers, *shlex.split(self.tokenise),
                   "--output-dir", work / "tok")  # fmt: skip
-        # Without a tokeniser only units can be counted.
+        # Without a tokenizer only units can be counted.
         folder, units = (work / "tok", work / "units") if self.plain else (work / "clean", work / "bpe")
         if not self.plain:
             self.clean(work / "tok", folder)
@@ -285,7 +285,7 @@ class Preparation:
         once(self.out, self.binarise, self.text / "data.part")  # OUT.part may be the user's
 
     def begin(self) -> None:
-        """Go on from what a preparation with these settings left; what one with others left is begun anew."""
+        """Resume a preparation with these settings; one with other settings is started again."""
         file, settings = self.text / "settings.json", {**self.settings(), **self.inputs()}
         if self.text.exists() and not file.is_file():
             raise TextError(f"{self.text}: is there already, and of no preparation; take another --out")
@@ -293,7 +293,7 @@ class Preparation:
             try:
                 text.check_settings(file, settings)
             except TextError:
-                say(f"{self.text} is of a preparation with other settings or other text, and is begun anew")
+                say(f"{self.text} belongs to a preparation with other settings or other text, and is started again")
                 for path in self.text.iterdir():
                     if path.is_dir():
                         shutil.rmtree(path)
@@ -304,18 +304,18 @@ class Preparation:
         write_json(file, {"text_version": text.VERSION, **settings})
 
     def check_lengths(self) -> None:
-        """See that models take every sentence that is evaluated: fairseq stops at one that is too long.
+        """Check that no validation or test sentence is too long for models, because fairseq stops at such a sentence.
 
         Raises:
-            TextError: one is; names it.
+            TextError: a sentence is too long; the message names it.
         """
         for split in self.splits[1:]:
             for lang in self.args.langs:
                 for number, line in enumerate(text.read_lines(self.text / "bpe" / f"{split}.{lang}"), 1):
                     if (units := len(line.split())) > LONGEST:
                         raise TextError(
-                            f"{self.text / 'raw' / split}.{lang}: line {number} is of {units:,} units, must be of "
-                            f"{LONGEST:,} at most, which models take by default"
+                            f"{self.text / 'raw' / split}.{lang}: line {number} has {units:,} units, must have "
+                            f"at most {LONGEST:,}, the limit of models by default"
                         )
 
     def gather(self, part: Path) -> None:
@@ -326,7 +326,7 @@ class Preparation:
         text_step("gather", "--langs", *self.args.langs, *added, "--output-dir", part)
 
     def divide(self, part: Path) -> None:
-        """Hold validation and test pairs out of the training text where none are given."""
+        """Hold validation and test pairs out of the training text if none are given."""
         given, langs = self.text / "given", self.args.langs
         part.mkdir()
         wanted = [split for split in ("valid", "test") if split not in self.given or not self.given[split]]
@@ -363,17 +363,17 @@ class Preparation:
         self.warn_of_overlap(part)
 
     def key(self, sentence: str) -> str:
-        """What two sentences have in common that the model will read alike: blanks are not told apart, nor are
-        capital letters with ``--lowercase``."""
+        """A key that is equal for sentences that the model reads alike: white space is normalized, and with
+        ``--lowercase`` letter case too."""
         words = " ".join(sentence.split())
         return words.lower() if self.args.lowercase else words
 
     def held_out(self, wanted: Sequence[str]) -> dict[str, list[tuple[int, tuple[str, str]]]]:
-        """Pairs of the training text for each of the sets that are wanted, with their line numbers.
+        """Pairs of the training text for each of the wanted sets, with their line numbers.
 
-        Those of the sources whose SHA-256 is least, whatever their order, each source once; so that the same text
-        gives the same pairs. None is so long that ``check_lengths`` could refuse it: units are never more than
-        characters, but for one of SentencePiece that begins the sentence.
+        They are the pairs whose sources have the smallest SHA-256, each source once, so that the same text gives the
+        same pairs in whatever order. None is long enough for ``check_lengths`` to refuse it: a sentence has at most as
+        many units as characters, plus one of SentencePiece at its beginning.
         """
         path = self.text / "given" / "train"
         limits = None if self.plain else text.Limits(self.args.max_tokens, self.args.max_ratio)
@@ -399,7 +399,7 @@ class Preparation:
         return {split: sorted(chosen[i :: len(wanted)]) for i, split in enumerate(wanted)}
 
     def warn_of_overlap(self, folder: Path) -> None:
-        """Say how many pairs that are evaluated are in the training text, too."""
+        """Warn of validation and test pairs that are also in the training text."""
 
         def keys(split: str) -> Iterator[tuple[str, ...]]:
             return (tuple(map(self.key, pair)) for pair in _pairs(folder / split, self.args.langs))
@@ -423,7 +423,7 @@ class Preparation:
             "--max-tokens", args.max_tokens, *ratio, "--output-dir", part))  # fmt: skip
 
     def segment(self, folder: Path, output: Path) -> None:
-        """Learn the units on training text, and segment all text into them."""
+        """Learn subword units on the training text, and segment all text into them."""
         args = self.args
         langs, workers = ("--langs", *args.langs), ("--workers", args.workers)
         if self.bpe == "none":
@@ -439,7 +439,7 @@ class Preparation:
                   "--output-dir", output)  # fmt: skip
 
     def binarise(self, part: Path) -> None:
-        """Everything that a run reads, in a folder of its own."""
+        """Write everything that a run reads to one folder."""
         args, bpe = self.args, self.text / "bpe"
         source, target = args.langs
         words = ["--source-lang", source, "--target-lang", target, "--destdir", part, "--workers", args.workers]
@@ -454,7 +454,7 @@ class Preparation:
                   "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.tokenise}")  # fmt: skip
 
     def test_sets(self) -> dict[str, str]:
-        """What each subset of the data is called in scores: after its files."""
+        """The name of each subset of the data in scores, after its files."""
         if not self.args.test:
             return {"test": "held-out"}
         names = {s: re.sub(r"[^\w .=+-]", "-", Path(self.given[s][0]).name) for s in self.splits[2:]}
@@ -462,7 +462,7 @@ class Preparation:
         return {s: f"{s} {name}" if again or not re.fullmatch(NAME, name) else name for s, name in names.items()}
 
     def command(self) -> str:
-        """What makes the data anew, from the top of the repository."""
+        """The command that makes the data again, from the top of the repository."""
         args = self.args
         words = ["python", "-m", "ode_transformer", "prepare", "--langs", *args.langs, "--out", folder_of(args.out)]
         for option in ("train", "valid", "test"):
@@ -542,7 +542,7 @@ generate:
   flags: {{{post_process}batch-size: 128}}
 score:
   lowercase: {lowercase} # whether sacreBLEU and chrF ignore case
-  plain: {plain} # whether the text was not tokenised
+  plain: {plain} # whether the text was not tokenized
 rows:
   transformer-tiny: {{extends: {stock}}}
   macaron-tiny: {{train: {{arch: macaron_tiny}}}}
@@ -575,7 +575,7 @@ def _write_pairs(prefix: Path, langs: Sequence[str], pairs: Iterator[tuple[str, 
 
 
 def preprocess(words: Sequence[Any]) -> None:
-    """``fairseq-preprocess``, in this process; what it says is in ``preprocess.log``.
+    """Run ``fairseq-preprocess`` in this process; its output is in ``preprocess.log``.
 
     Raises:
         TextError: it failed.

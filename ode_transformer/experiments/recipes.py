@@ -4,8 +4,8 @@ A recipe names its task, data, training, averaging, evaluation and the numbers t
 recipe or, with ``rows``, one per row, as a table of a paper does: each row is what the file says and, key by key, what
 the row says besides. ``extends``, in a file or a row, names one or more files to start from (relative to the file);
 what is said later wins, and replaces a mapping of ``ALTERNATIVES`` as a whole. Files whose name begins with an
-underscore are only extended by others and are no recipes. ``quoted`` lists rows of the paper's tables that it took from
-others.
+underscore are only extended by others and are not recipes. ``quoted`` lists rows of the paper's tables that it took
+from others.
 
 The schema is the dataclasses below; :mod:`.runner` makes the steps of a recipe.
 
@@ -110,8 +110,8 @@ class Score:
 
     lowercase: bool = False  # of sacreBLEU
     compound_split: bool = False
-    join_hyphens: bool = False  # of text that was tokenised with --aggressive
-    plain: bool = False  # of text that was not tokenised
+    join_hyphens: bool = False  # for text that was tokenized with --aggressive
+    plain: bool = False  # for text that was not tokenized
     lead: int = 0  # of summaries: so many first sentences of the source are scored beside them
     references: int = 0  # of corrections: how many people corrected a sentence
     edits: list[str] = field(default_factory=list)  # of corrections: subsets that have people's edits instead
@@ -280,7 +280,7 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
     if recipe.devices is not None and recipe.scale == "full":
         must("devices", recipe.devices, divisors(recipe))
     if recipe.score.plain and (recipe.score.compound_split or recipe.score.join_hyphens):
-        raise RecipeError(f"{path}: score.plain: compound_split and join_hyphens are of tokenised text")
+        raise RecipeError(f"{path}: score.plain: excludes compound_split and join_hyphens, which need tokenized text")
     if recipe.score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
     start = recipe.train.start

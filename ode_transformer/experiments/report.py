@@ -68,7 +68,7 @@ def page(folder: Path, baseline: Optional[str] = None) -> str:
 
     Raises:
         ReportError: there is no record of a finished run, or none of the baseline.
-        TableError: a file that is no record.
+        TableError: a file is not a record.
     """
     found = tables.read_records(folder) if folder.is_dir() else {}
     if not found:

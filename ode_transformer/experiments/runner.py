@@ -2,7 +2,7 @@
 
 A run has a folder. ``run.json`` there says what it is (:mod:`.runs`), ``steps.json`` holds a stamp for every finished
 step, and ``.lock`` is locked while anything works there. A run that was interrupted, in whatever way, continues where
-it was: stamped steps are not done again, training goes on from its last checkpoint, and everything else writes files
+it was: stamped steps are not done again, training resumes from its last checkpoint, and everything else writes files
 whole or not at all, or starts again. A step is a process of its own, or a command of this package, called in this
 process.
 """
@@ -506,7 +506,7 @@ def _count(variable: str) -> int:
 
 
 def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> Place:
-    """Where a run is to go on, from the command line, the job's variables and the machine.
+    """Where a run is to continue, from the command line, the job's variables and the machine.
 
     Args:
         args: of ``ode-transformer run``.

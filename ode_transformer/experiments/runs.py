@@ -35,7 +35,7 @@ PACKAGES = ("torch", "fairseq-fixed", "numpy", "sacrebleu", "sacremoses", "subwo
 
 
 class RunError(OdeTransformerError):
-    """A run that cannot begin or go on; the message names the folder and the reason."""
+    """A run that cannot be started or resumed; the message names the folder and the reason."""
 
 
 def hardware() -> dict[str, Any]:
@@ -148,7 +148,7 @@ def configuration(words: Sequence[str]) -> "DictConfig":
 
 
 def dictionaries(data: str | Path) -> dict[str, str]:
-    """The SHA-256 of every dictionary of a folder of binarised data, those of its parts included."""
+    """The SHA-256 of every dictionary of a folder of binarized data, those of its parts included."""
     folder = Path(data)
     return {p.relative_to(folder).as_posix(): sha256(p) for p in sorted(folder.rglob("dict*.txt"))}
 

@@ -1,8 +1,8 @@
-"""What cuts plain text into the symbols of a masked language model: a folder with its dictionary.
+"""The segmentation of plain text into the subwords of a masked language model: a folder with its dictionary.
 
-The folder holds either ``sentencepiece.model``, subwords learned on the text of the pretraining, or ``encoder.json``
-and ``vocab.bpe``, the byte-level BPE of GPT-2, which RoBERTa was trained with; and ``dict.txt``, fairseq's dictionary.
-A pretrained model, the texts that it goes on with and the folders of binarised data share one.
+The folder holds either ``sentencepiece.model``, with subwords learned on the pretraining text, or ``encoder.json`` and
+``vocab.bpe``, the byte-level BPE of GPT-2 that RoBERTa was trained with; and ``dict.txt``, fairseq's dictionary. A
+pretrained model, the text for fine-tuning it, and the folders of binarized data share the same segmentation.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,14 +16,14 @@ LONGEST = 100_000  # bytes of a line; SentencePiece skips longer ones
 
 
 class SegmentationError(OdeTransformerError):
-    """A folder that does not say how text is cut; the message names it, and the files that it lacks."""
+    """A folder without a segmentation; the message names it, and the files that it lacks."""
 
 
 def files(folder: Path) -> tuple[str, ...]:
-    """The files of a folder that say how text is cut.
+    """The files of the segmentation in a folder.
 
     Raises:
-        SegmentationError: there are none.
+        SegmentationError: there are no such files.
     """
     for names in (OWN, GPT2):
         if all((folder / name).is_file() for name in names):
@@ -32,10 +32,10 @@ def files(folder: Path) -> tuple[str, ...]:
 
 
 def opened(folder: Path) -> Callable[[str], str]:
-    """The function that cuts a line into symbols with blanks between them.
+    """The function that turns a line into subwords separated by spaces.
 
     Raises:
-        SegmentationError: the folder does not say how, or a file in it cannot be used.
+        SegmentationError: the folder has no segmentation, or a file of it cannot be used.
     """
     names = files(folder)
     try:
@@ -53,13 +53,13 @@ def opened(folder: Path) -> Callable[[str], str]:
 
 
 def learn(lines: Iterable[str], size: int, workers: int, folder: Path) -> None:
-    """Learn subwords, lower-cased as in Macaron Net's BERT, and write ``sentencepiece.model``.
+    """Learn subwords of lower-cased text, as for the BERT of Macaron Net, and write ``sentencepiece.model``.
 
     Args:
         lines: the text.
-        size: of the vocabulary, at most.
-        workers: threads.
-        folder: where the model goes.
+        size: the largest vocabulary size.
+        workers: the number of threads.
+        folder: the folder for the model.
     """
     import sentencepiece
 
@@ -71,7 +71,7 @@ def learn(lines: Iterable[str], size: int, workers: int, folder: Path) -> None:
         num_threads=workers,
         hard_vocab_limit=False,
         model_type="bpe",
-        normalization_rule_name="nmt_nfkc_cf",  # which lower-cases
+        normalization_rule_name="nmt_nfkc_cf",  # this lower-cases
         max_sentence_length=LONGEST,
         minloglevel=1,
     )

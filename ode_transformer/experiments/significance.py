@@ -1,4 +1,4 @@
-"""Whether systems differ from a baseline, on what their runs made of the test sets."""
+"""``ode-transformer compare``: tests whether systems differ significantly from a baseline on the test sets."""
 
 import argparse
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ class System(NamedTuple):
 
 
 def system(recipe: recipes.Recipe) -> System:
-    """A recipe with the folder that its run goes to by default."""
+    """A recipe with the default folder of its run."""
     return System(recipe, recipes.ROOT / recipes.default_run_dir(recipe))
 
 
 def comparable(*systems: System) -> bool:
-    """Whether all are of one task, to one language, are scored alike, and were tested on the same test sets."""
+    """Whether all have the same task, target language, scoring and test sets."""
     kinds = {
         (s.recipe.task, s.recipe.data.target, s.recipe.score.lowercase, *sorted(s.recipe.subsets.values()))
         for s in systems
@@ -45,34 +45,34 @@ def comparable(*systems: System) -> bool:
 def compare(
     baseline: System, systems: Sequence[System], test: str = "bootstrap", samples: int = 1000
 ) -> dict[str, Any]:
-    """Test whether systems differ from a baseline, on the translations that their runs left.
+    """Test whether systems differ from a baseline, on the translations of their runs.
 
-    Paired bootstrap resampling (Koehn 2004) or approximate randomization (Riezler and Maxwell 2005): of sacreBLEU on
-    detokenized translations, or of the metric by which the task compares its systems.
+    The test is paired bootstrap resampling (Koehn 2004) or approximate randomization (Riezler and Maxwell 2005), of
+    sacreBLEU on detokenized translations, or of the metric by which the task compares its systems.
 
     Args:
         baseline: a finished run.
-        systems: finished runs on the same test sets, whatever they were trained on.
+        systems: finished runs with the same test sets, whatever their training data.
         test: one of ``TESTS``.
-        samples: resamplings, or trials.
+        samples: the number of resamplings, or trials.
 
     Returns:
-        ``baseline``, its ``seed``, ``precision``, ``test``, ``samples``, ``metric``, ``signature``, and by test set and
-        recipe the metric's value, under its key in ``METRICS``, and ``p_value`` (None for the baseline).
+        ``baseline``, its ``seed``, ``precision``, ``test``, ``samples``, ``metric``, ``signature``, and for each test
+        set and recipe the metric's value, under its key in ``METRICS``, and ``p_value`` (None for the baseline).
 
     Raises:
-        SignificanceError: nothing was made of a test set, other test sets or references, several precisions, an
-            unknown test.
+        SignificanceError: a test set has no translations, test sets, references or precisions differ, or the test is
+            unknown.
     """
     if test not in TESTS:
         raise SignificanceError(f"--test {test}: must be one of {', '.join(TESTS)}")
     first, name = baseline.recipe, baseline.recipe.name
     for other in systems:
         if not comparable(baseline, other):
-            raise SignificanceError(f"{other.recipe.name}: has other test sets, or another case, than {name}")
+            raise SignificanceError(f"{other.recipe.name}: must have the task, test sets and letter case of {name}")
     precisions = {_precision(one) for one in (baseline, *systems)}
     if len(precisions) > 1:
-        raise SignificanceError(f"{name} and others: were run in several precisions, {', '.join(sorted(precisions))}")
+        raise SignificanceError(f"{name} and others: must have one precision, got {', '.join(sorted(precisions))}")
     compared = _translated if first.task == "translation" else _scored
     metric, signature, found = compared((baseline, *systems), test, samples)
     return {
@@ -88,11 +88,11 @@ def compare(
     }
 
 
-Found = tuple[str, str, dict[str, dict[str, Any]]]  # a metric, its signature, and by test set and recipe what was found
+Found = tuple[str, str, dict[str, dict[str, Any]]]  # a metric, its signature, and the results by test set and recipe
 
 
 def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
-    """By sacreBLEU."""
+    """Compare by sacreBLEU."""
     from sacrebleu.metrics import BLEU
     from sacrebleu.significance import PairedTest
 
@@ -108,7 +108,7 @@ def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
         signatures, scores = done()
         ((key, signature),) = signatures.items()
         found[test_set] = {
-            # sacreBLEU counts trials that differ by more than the systems do: of the same translations, none.
+            # sacreBLEU counts trials that differ by more than the systems do, and equal translations have none.
             system_: {"bleu": result.score, "p_value": 1.0 if i and hyps == named[0][1] else result.p_value}
             for i, ((system_, hyps), result) in enumerate(zip(named, scores[key], strict=True))
         }
@@ -116,7 +116,7 @@ def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
 
 
 def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
-    """By the task's own metric, with sacreBLEU's definition of p and its seed."""
+    """Compare by the task's own metric, with sacreBLEU's definition of p and its seed."""
     found: dict[str, dict[str, Any]] = {}
     metric = signature = ""
     for subset, test_set in systems[0].recipe.subsets.items():
@@ -137,15 +137,17 @@ def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
 
 
 def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int = 12345) -> float:
-    """How probable a difference as large as that of two systems is, if there is none between them.
+    """The p-value of the difference of two systems.
+
+    It is the probability of a difference at least as large under the hypothesis that the systems do not differ.
 
     Args:
-        baseline: of the same sentences as the system.
-        system: another.
-        test: ``bootstrap`` draws sentences with replacement, and the differences are centred; ``randomisation``
+        baseline: the scores of a system.
+        system: the scores of another system on the same sentences.
+        test: ``bootstrap`` draws sentences with replacement, and the differences are centered; ``randomisation``
             exchanges the systems' sentences with probability 1/2.
-        samples: resamplings, or trials.
-        seed: of chance.
+        samples: the number of resamplings, or trials.
+        seed: the seed of the random numbers.
     """
     import numpy as np
 
@@ -164,31 +166,31 @@ def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int
     found = np.array(differences)
     if test == "bootstrap":
         found = found - found.mean()
-    # Not more than what adding up in another order makes.
+    # The tolerance covers the rounding of sums in another order.
     return float((1 + (np.abs(found) > observed - 1e-12).sum()) / (1 + samples)) if observed else 1.0
 
 
 def _same_references(systems: Sequence[System], references: Sequence[Any], test_set: str) -> None:
     name = systems[0].recipe.name
     if others := [s.recipe.name for s, theirs in zip(systems, references, strict=True) if theirs != references[0]]:
-        raise SignificanceError(f"{others[0]}: has other references of {test_set} than {name}")
+        raise SignificanceError(f"{others[0]}: must have the references of {name} for {test_set}")
 
 
 def _precision(one: System) -> str:
-    """The precision of a run, which its ``run.json`` says."""
+    """The precision of a run, from its ``run.json``."""
     run = runs.read(one.folder)
     if run is None:
-        raise SignificanceError(f"{one.folder}: no run is there; ode-transformer run {one.recipe.given} makes it")
+        raise SignificanceError(f"{one.folder}: must hold a run; ode-transformer run {one.recipe.given} makes it")
     return run["precision"]
 
 
 def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
-    """Detokenized translations and references; the raw references where they exist."""
+    """Detokenized translations, and references: the raw ones if they exist."""
     recipe = one.recipe
     subset = next(subset for subset, name in recipe.subsets.items() if name == test_set)
     path = Path(translated(str(one.folder), subset))
     if not path.is_file():
-        raise SignificanceError(f"{path}: not there; ode-transformer run {recipe.name} makes it")
+        raise SignificanceError(f"{path}: no such file; ode-transformer run {recipe.name} makes it")
     hyps, refs = translations.read_generate_output(path)
     lang = recipe.data.target
     # As for the score: raw references where they exist, otherwise the tokenized ones beside the data.
@@ -205,13 +207,13 @@ def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer compare``."""
-    parser.add_argument("baseline", help="a recipe that was run")
-    parser.add_argument("system", nargs="+", help="recipes that were run on the same data")
+    parser.add_argument("baseline", help="the recipe of a finished run")
+    parser.add_argument("system", nargs="+", help="recipes of finished runs with the same test sets")
     parser.add_argument(
         "--test", choices=TESTS, default="bootstrap", help="paired bootstrap, or approximate randomization"
     )
     parser.add_argument("--samples", type=int, default=1000, help="resamplings, or trials (default: 1000)")
-    parser.add_argument("--output", type=Path, help="a JSON file, such as results/significance/GROUP.json")
+    parser.add_argument("--output", type=Path, help="JSON file to write, such as results/significance/GROUP.json")
     recipes.add_variant(parser)
 
 

@@ -80,7 +80,7 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
     """The records of finished runs below a folder, by recipe.
 
     Raises:
-        TableError: a file that is no record.
+        TableError: a file is not a record.
     """
     found: dict[str, dict[tuple, dict]] = {}
     for path in sorted(path for path in folder.rglob("*.json") if path.name not in ("run.json", "steps.json")):

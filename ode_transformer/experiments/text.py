@@ -1,7 +1,7 @@
-"""Text work of the data preparation: checks, tokenisation, cleaning, SentencePiece, and the manifest.
+"""``ode-transformer text``: the steps of data preparation, such as checks, tokenization, cleaning and the manifest.
 
-The command is ``ode-transformer text``, which the scripts in ``data-prep`` call. It imports neither torch nor fairseq.
-Every sub-command writes the file that it is told to write and nothing else.
+The scripts in ``data-prep`` call it. It imports neither torch nor fairseq. Every sub-command writes only the files that
+it is told to write.
 """
 
 import argparse
@@ -41,9 +41,9 @@ from ..files import sha256, whole, write_json
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
 SHOWN = 5  # line numbers named in a message
 CHUNK = 10_000  # lines that a process works on at a time
-NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}  # by fairseq's codes, those that hold symbols
-KNOWN_WORDS = 1_000_000  # whose segmentation a process remembers
-VERSION = "3"  # of what text becomes; another one refuses the data that an older one made
+NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}  # fairseq's codes of the types that hold symbols
+KNOWN_WORDS = 1_000_000  # words whose segmentation a process remembers
+VERSION = "3"  # the version of the prepared text; data of another version are refused
 
 
 class TextError(OdeTransformerError):
@@ -51,14 +51,14 @@ class TextError(OdeTransformerError):
 
 
 def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
-    """The lines of a UTF-8 file, plain or ``.gz``. Line feeds end them and nothing else, so that all tools count alike.
+    """The lines of a UTF-8 file, plain or ``.gz``. Only line feeds end a line, so that all tools count alike.
 
     Args:
         path: the file.
-        errors: ``surrogateescape`` reads lines that are not UTF-8, too, with surrogates for the bytes that are wrong.
+        errors: ``surrogateescape`` also reads lines that are not UTF-8, with surrogates for the invalid bytes.
 
     Raises:
-        TextError: no such file, cut off, damaged, or not UTF-8; names the line.
+        TextError: there is no such file, or it is truncated, damaged or not UTF-8; the message names the line.
     """
     try:
         with _open(path) as file:
@@ -68,12 +68,12 @@ def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
 
 
 def decode_lines(file: Iterable[bytes], name: str | Path, errors: str = "strict") -> Iterator[str]:
-    """As :func:`read_lines`, of a file that is open already, such as the standard input; ``name`` is for messages."""
+    """As :func:`read_lines`, for a file that is open already, such as standard input; ``name`` is for messages."""
     number = 0
     try:
         for line in file:
             number += 1
-            if number == 1:  # a byte order mark is no text, and would become part of the first word
+            if number == 1:  # a byte order mark would become part of the first word
                 line = line.removeprefix(codecs.BOM_UTF8)
             yield line.decode("utf-8", errors).removesuffix("\n")
     except UnicodeDecodeError as error:
@@ -84,7 +84,7 @@ def decode_lines(file: Iterable[bytes], name: str | Path, errors: str = "strict"
 
 
 def count_lines(path: Path) -> int:
-    """How many lines a file has; raises as :func:`read_lines` does."""
+    """The number of lines of a file; raises the errors of :func:`read_lines`."""
     return sum(1 for _ in read_lines(path))
 
 
@@ -102,7 +102,7 @@ def read_pair(prefix: Path, langs: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The pairs of parallel text, ``PREFIX.LANG``.
 
     Raises:
-        TextError: a file is missing, empty or not UTF-8, or the numbers of lines differ; names both files.
+        TextError: a file is missing, empty or not UTF-8, or the numbers of lines differ; the message names both files.
     """
     source, target = (Path(f"{prefix}.{lang}") for lang in langs)
     yield from _parallel(source, read_lines(source), target, read_lines(target))
@@ -122,14 +122,14 @@ def _parallel(source: Path, lines: Iterator[str], target: Path, others: Iterator
 
 @dataclass(frozen=True)
 class Limits:
-    """What cleaning lets through: Moses' ``clean-corpus-n.perl``, which drops pairs that are empty, too long on a side,
-    or whose sides differ too much in length."""
+    """The limits of cleaning, as in Moses' ``clean-corpus-n.perl``, which drops pairs that are empty, too long on a
+    side, or whose sides differ too much in length."""
 
     max_tokens: int
     ratio: float | None = None
 
     def fault(self, pair: tuple[str, str]) -> str | None:
-        """What is wrong with a pair, a sentence after "pairs", or None."""
+        """What is wrong with a pair, as the end of a sentence that begins with "pairs", or None."""
         longer, shorter = sorted((len(side.split()) for side in pair), reverse=True)
         if not shorter:
             return "with an empty side"
@@ -158,17 +158,17 @@ def romanian(line: str, kind: str) -> str:
 
 @dataclass(frozen=True)
 class Tokeniser:
-    """What is done to a line of text, in this order.
+    """The steps of tokenization, in this order.
 
     Args:
         lang: the language.
-        straight_quotes: a right single quote becomes an apostrophe.
-        lowercase: ``first``, as the Multi30k literature does, or ``last``, as fairseq does for IWSLT14; or ``no``.
-        normalise: Moses' normalisation of punctuation.
-        printable: control characters become blanks, as Moses' ``remove-non-printing-char.perl`` does.
-        aggressive: ``a-b`` becomes ``a @-@ b``.
-        old_full_stop: the full stop of an abbreviation that ends a line stays with it, as in earlier versions of Moses.
-        plain: nothing is split off words, blanks of all kinds become single ones; for text in any language.
+        straight_quotes: replace right single quotes by apostrophes.
+        lowercase: ``first``, as in the Multi30k literature; ``last``, as fairseq does for IWSLT14; or ``no``.
+        normalise: normalize punctuation with Moses' rules.
+        printable: replace control characters by spaces, as Moses' ``remove-non-printing-char.perl`` does.
+        aggressive: split ``a-b`` into ``a @-@ b``.
+        old_full_stop: leave the full stop of an abbreviation at the end of a line, as earlier versions of Moses do.
+        plain: split nothing off words, and only replace white space by single spaces; for text in any language.
     """
 
     lang: str
@@ -181,22 +181,22 @@ class Tokeniser:
     plain: bool = False
 
     def _before(self, line: str) -> str:
-        """What needs no library and comes first."""
+        """The first steps, which need no library."""
         line = line.translate(QUOTES) if self.straight_quotes else line
         return line.lower() if self.lowercase == "first" else line
 
     def tokenise(self, lines: Iterable[str]) -> Iterator[str]:
-        """Tokenise with sacremoses, or make blanks single; raises as :meth:`sacremoses` does."""
+        """Tokenize with sacremoses, or make spaces single; raises the errors of :meth:`sacremoses`."""
         if not self.plain:
             return self.sacremoses(lines)
         found = (" ".join(self._before(line).split()) for line in lines)
         return (line.lower() for line in found) if self.lowercase == "last" else found
 
     def sacremoses(self, lines: Iterable[str]) -> Iterator[str]:
-        """Tokenise with sacremoses and the rules of Moses that it lacks (:mod:`.moses`).
+        """Tokenize with sacremoses and the rules of Moses that it lacks (:mod:`.moses`).
 
         Raises:
-            TextError: a language that it does not know.
+            TextError: sacremoses does not know the language.
         """
         from .moses import LANGUAGES, Normalizer, Tokenizer
 
@@ -212,14 +212,14 @@ class Tokeniser:
             yield line.lower() if self.lowercase == "last" else line
 
     def moses(self, lines: Iterable[str], scripts: Path) -> list[str]:
-        """Tokenise with Moses' own programs, those of a folder ``scripts``.
+        """Tokenize with Moses' own programs, from its folder ``scripts``.
 
         Raises:
-            TextError: a program failed; or ``old_full_stop`` or ``plain``, which they have no option for.
+            TextError: a program failed; or ``old_full_stop`` or ``plain`` is set, for which Moses has no option.
         """
         for option in ("old_full_stop", "plain"):
             if getattr(self, option):
-                raise TextError(f"--{option.replace('_', '-')}: does not go with --moses")
+                raise TextError(f"--{option.replace('_', '-')}: cannot be combined with --moses")
         tools = scripts / "tokenizer"
         programs: list[list[Any]] = []
         if self.normalise:
@@ -233,7 +233,7 @@ class Tokeniser:
 
 
 def _filter(lines: list[str], programs: Sequence[Sequence[Any]]) -> list[str]:
-    """Send lines through perl programs, one after the other."""
+    """Send lines through Perl programs, one after the other."""
     for program in programs:
         words = ["perl", *map(str, program)]
         text = "".join(f"{line}\n" for line in lines)
@@ -247,9 +247,9 @@ def _filter(lines: list[str], programs: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def _gather(args: argparse.Namespace) -> None:
-    """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, TED's train.tags.
+    """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, and TED's train.tags.
 
-    Of training text, pairs that are not UTF-8 are dropped and reported; anywhere else they are an error.
+    Training pairs that are not UTF-8 are dropped and reported; in other splits they are an error.
     """
     args.output_dir.mkdir(parents=True, exist_ok=True)
     for split in dict.fromkeys(split for split, _, _ in args.add):
@@ -280,7 +280,7 @@ def _is_utf8(line: str) -> bool:
 
 
 def _text(path: Path, errors: str = "strict") -> Iterator[str]:
-    """The sentences of a file, without what wraps them."""
+    """The sentences of a file, without markup."""
     lines = read_lines(path, errors)
     if path.suffix in (".sgm", ".xml"):
         return (found[1].strip() for line in lines if (found := re.search(r"<seg id[^>]*>(.*?)(</seg>|$)", line)))
@@ -291,7 +291,7 @@ def _text(path: Path, errors: str = "strict") -> Iterator[str]:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Check that splits are there, parallel and UTF-8; with --max-tokens, on carriage returns, empty and long lines."""
+    """Check that splits are parallel and UTF-8; with --max-tokens also for carriage returns, empty and long lines."""
     for split in args.splits:
         odd: dict[str, list[int]] = {}
         for number, pair in enumerate(read_pair(args.dir / split, args.langs), 1):
@@ -317,43 +317,43 @@ def _report(files: str, odd: dict[str, list[int]], fate: str) -> None:
 
 
 def _tokenise(args: argparse.Namespace) -> None:
-    """Tokenise the files of a folder into another."""
+    """Tokenize the files of a folder into another folder."""
     options = _tokeniser_options(args)
     _process(args, lambda lang: partial(_tokenise_chunk, Tokeniser(args.language or lang, **options), args.moses))
 
 
 def _tokeniser_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The fields of a ``Tokeniser``, but for its language."""
+    """The fields of a ``Tokeniser``, except its language."""
     return {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
 
 
 def _add_tokeniser(add_to: Callable[..., Any]) -> None:
     """The flags that are fields of a ``Tokeniser``."""
-    add_to("--straight-quotes", action="store_true", help="a right single quote becomes an apostrophe")
-    add_to("--lowercase", choices=LOWERCASE, default="no", help="before everything else, or after it")
-    add_to("--normalise", action="store_true", help="normalise punctuation")
-    add_to("--printable", action="store_true", help="control characters become blanks")
-    add_to("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a")
-    add_to("--old-full-stop", action="store_true", help="as earlier versions of Moses at the end of a line")
-    add_to("--plain", action="store_true", help="split nothing off words; blanks become single")
+    add_to("--straight-quotes", action="store_true", help="replace right single quotes by apostrophes")
+    add_to("--lowercase", choices=LOWERCASE, default="no", help="lower-case before all other steps, or after them")
+    add_to("--normalise", action="store_true", help="normalize punctuation")
+    add_to("--printable", action="store_true", help="replace control characters by spaces")
+    add_to("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a does")
+    add_to("--old-full-stop", action="store_true", help="treat the end of a line as earlier versions of Moses do")
+    add_to("--plain", action="store_true", help="split nothing off words, and make spaces single")
 
 
 def _tokeniser_of(flags: str) -> dict[str, Any]:
-    """What flags of ``text tokenise``, in one string, say of a ``Tokeniser``."""
+    """The fields of a ``Tokeniser`` from flags of ``text tokenise`` in one string."""
     parser = argparse.ArgumentParser(prog="--tokenise", add_help=False)
     _add_tokeniser(parser.add_argument)
     return _tokeniser_options(parser.parse_args(shlex.split(flags)))
 
 
 def _process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]], list[str]]]) -> None:
-    """Do ``work`` to the lines of a folder's files, in parallel, and write them to another; files that are there stay.
+    """Process the lines of a folder's files in parallel, and write them to another folder. Existing files are kept.
 
     Args:
         args: ``dir``, ``output_dir``, ``splits``, ``langs`` and ``workers``.
-        work: what is done to lines of a language.
+        work: language -> the function from lines to lines.
 
     Raises:
-        TextError: lines were lost or won; names both files.
+        TextError: the number of lines changed; the message names both files.
     """
     from tqdm import tqdm
 
@@ -373,12 +373,12 @@ def _process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]
 
 
 def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
-    lines = iter(lines)  # one for all chunks: tqdm ends with each that is asked of it
+    lines = iter(lines)  # one iterator for all chunks, because tqdm's bar ends with each iterator
     return iter(lambda: list(itertools.islice(lines, CHUNK)), [])
 
 
 def _end_with_parent() -> None:
-    """Have a worker end when its parent is killed: it would hold the parent's lock for ever."""
+    """End a worker when its parent is killed; otherwise it would hold the parent's lock forever."""
 
     def wait():
         multiprocessing.parent_process().join()
@@ -388,7 +388,7 @@ def _end_with_parent() -> None:
 
 
 def _in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int) -> Iterator[Any]:
-    """What ``work`` makes of each, in their order; never many more at a time than there are processes.
+    """The results of ``work`` for each chunk, in order; few more chunks than processes are held at a time.
 
     Raises:
         TextError: a process was killed.
@@ -406,7 +406,7 @@ def _in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int
             while waiting:
                 yield waiting.popleft().result()
     except BrokenProcessPool as error:
-        raise TextError("a process was killed, for lack of memory perhaps; take fewer --workers") from error
+        raise TextError("a process was killed, perhaps for lack of memory; use fewer --workers") from error
 
 
 def _tokenise_chunk(tokeniser: Tokeniser, moses: Path | None, lines: list[str]) -> list[str]:
@@ -414,7 +414,7 @@ def _tokenise_chunk(tokeniser: Tokeniser, moses: Path | None, lines: list[str]) 
 
 
 def _clean(args: argparse.Namespace) -> None:
-    """Copy the files of a folder into another; of --drop-from, without pairs that are empty, too long or too uneven."""
+    """Copy the files of a folder to another; of --drop-from, without pairs that are empty, too long or too uneven."""
     args.output_dir.mkdir(parents=True, exist_ok=True)
     limits = Limits(args.max_tokens, args.ratio)
     for split in args.splits:
@@ -436,7 +436,7 @@ def _clean(args: argparse.Namespace) -> None:
 
 
 def _hold_out(args: argparse.Namespace) -> None:
-    """Split training text of a folder into another: every Nth pair for validation, the others to train on."""
+    """Split the training text of a folder into another: every Nth pair for validation, the others for training."""
     args.output_dir.mkdir(parents=True, exist_ok=True)
     for lang in args.langs:
         for split in args.splits:
@@ -452,11 +452,11 @@ def _hold_out(args: argparse.Namespace) -> None:
 
 
 def _short_to_long(args: argparse.Namespace) -> None:
-    """Split training text by its source's length: short pairs to train on, longer ones as test sets, a bin each."""
+    """Split training text by source length: short pairs for training, longer ones for test sets, one per bin."""
     bins: list[int] = args.bins
     if sorted(set(bins)) != bins or not 1 < args.limit <= bins[0]:
         raise TextError(
-            f"--limit {args.limit} --bins {bins}: bins must increase, from --limit or above, and --limit be 2 up"
+            f"--limit {args.limit} --bins {bins}: --limit must be 2 or more, bins must increase from --limit on"
         )
     names = _test_names(len(bins))
     counts = dict.fromkeys(("train", "valid", *names), 0)
@@ -487,10 +487,10 @@ def _short_to_long(args: argparse.Namespace) -> None:
 
 
 def _learn_sentencepiece(args: argparse.Namespace) -> None:
-    """Learn a SentencePiece BPE model on tokenised text."""
+    """Learn a SentencePiece BPE model on tokenized text."""
     import sentencepiece
 
-    # The text is normalised and tokenised already: "identity" keeps the words what they are for the scores.
+    # The text is normalized and tokenized already; "identity" leaves its words unchanged for the scores.
     sentencepiece.SentencePieceTrainer.train(
         input=",".join(map(str, args.input)),
         model_prefix=str(args.output),
@@ -507,7 +507,7 @@ def _learn_sentencepiece(args: argparse.Namespace) -> None:
 
 
 def _apply_sentencepiece(args: argparse.Namespace) -> None:
-    """Segment the files of a folder with a SentencePiece model into another."""
+    """Segment the files of a folder with a SentencePiece model into another folder."""
     _process(args, lambda lang: partial(_sentencepieces, args.model))
 
 
@@ -517,21 +517,21 @@ def _sentencepieces(model: Path, lines: list[str]) -> list[str]:
 
 @cache
 def _sentencepiece(model: Path, digest: str) -> Any:
-    """What a file holds, remembered as long as it is the same."""
+    """The model in a file, cached while the file is the same."""
     import sentencepiece
 
     try:
         return sentencepiece.SentencePieceProcessor(model_file=str(model))
     except (OSError, RuntimeError) as error:
-        raise TextError(f"{model}: is no model of SentencePiece: {error}") from error
+        raise TextError(f"{model}: is not a SentencePiece model: {error}") from error
 
 
 def _learn_bpe(args: argparse.Namespace) -> None:
-    """Learn joint BPE on files, with subword-nmt, from the counts of their words."""
+    """Learn joint BPE with subword-nmt from the word counts of files."""
     from tqdm import tqdm
 
     library = importlib.import_module("subword_nmt.learn_bpe")
-    library.tqdm = partial(tqdm, disable=None)  # no bar where nobody watches
+    library.tqdm = partial(tqdm, disable=None)  # no bar unless standard error is a terminal
     words: Counter[str] = Counter()
     for path in args.input:
         for found in _in_parallel(_count_words, _chunks(read_lines(path)), args.workers):
@@ -545,7 +545,7 @@ def _count_words(lines: list[str]) -> Counter[str]:
 
 
 def _apply_bpe(args: argparse.Namespace) -> None:
-    """Segment the files of a folder with BPE into another."""
+    """Segment the files of a folder with BPE into another folder."""
     _process(args, lambda lang: partial(_units, args.model))
 
 
@@ -558,18 +558,18 @@ def _units(codes: Path, lines: list[str]) -> list[str]:
 
 @cache
 def _bpe(codes: Path, digest: str) -> Any:
-    """As :func:`_sentencepiece`."""
+    """The codes in a file, cached while the file is the same."""
     from subword_nmt.apply_bpe import BPE
 
     try:
         with codes.open(encoding="utf-8") as file:
             return BPE(file)
     except (ValueError, SystemExit) as error:  # subword-nmt prints the line that it cannot read, and ends
-        raise TextError(f"{codes}: is no file of subword-nmt's codes") from error
+        raise TextError(f"{codes}: is not a file of subword-nmt codes") from error
 
 
 def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:
-    """Words as units, by ``subword-nmt`` or ``sentencepiece`` and what it learned, or by ``none``."""
+    """Words -> subword units, by ``subword-nmt`` or ``sentencepiece`` and its model; ``none`` leaves them unchanged."""
     if segmentation == "none":
         return lines
     return {"subword-nmt": _units, "sentencepiece": _sentencepieces}[segmentation](model, lines)
@@ -590,14 +590,14 @@ def _compare(args: argparse.Namespace, found: Sequence[tuple[Path, str, str]]) -
         if digest != known[name]
     ]
     if differ and not args.warn:
-        raise TextError("; ".join(differ) + ": is not the published file; move it away to retry")
+        raise TextError("; ".join(differ) + ": must be the published file; move it away to retry")
     if differ:
         print(f"warning: {len(differ)} of {len(found)} files are not the published ones:", file=sys.stderr)
         print("\n".join(f"  {line}" for line in differ[:SHOWN]), file=sys.stderr)
 
 
 def _copy(args: argparse.Namespace) -> None:
-    """Copy files, plain or .gz, if they are the published ones; copies that are there have to hold the same."""
+    """Copy files, plain or .gz, if they are the published ones; existing copies must have the same content."""
     sources = {}
     for file, name in _pairs(args.names).items():
         plain = args.dir / Path(name).name
@@ -637,19 +637,19 @@ def _with_version(settings: Sequence[str]) -> dict[str, str]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What a JSON file of a preparation holds.
+    """The content of a JSON file of a preparation.
 
     Raises:
-        TextError: it is none.
+        TextError: it is damaged.
     """
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
-        raise TextError(f"{path}: is damaged, remove what it belongs to and prepare it anew: {error}") from error
+        raise TextError(f"{path}: is damaged; remove its folder and prepare the data again: {error}") from error
 
 
 def _settings(args: argparse.Namespace) -> None:
-    """Succeed if the file holds these settings; write them if it is absent; name what differs otherwise."""
+    """Succeed if the file holds these settings, write them if there is no file, and otherwise name the differences."""
     if args.file.exists() or args.required:
         check_settings(args.file, _pairs(args.settings))
     else:
@@ -657,10 +657,10 @@ def _settings(args: argparse.Namespace) -> None:
 
 
 def check_settings(file: Path, settings: dict[str, str]) -> None:
-    """Compare settings with those that a file holds, ``settings.json`` or a ``manifest.json``.
+    """Compare settings with those in a ``settings.json`` or ``manifest.json``.
 
     Raises:
-        TextError: there is no file, or they differ; names them.
+        TextError: there is no such file, or settings differ; the message names them.
     """
     if not file.exists():
         raise TextError(f"{file.parent} was not made, or not finished, by this script; take another --out")
@@ -672,12 +672,12 @@ def check_settings(file: Path, settings: dict[str, str]) -> None:
     if differ:
         raise TextError(
             f"{file.parent} was made with other settings ({'; '.join(differ)}); take another --out, or remove it "
-            "(of a folder DIR.text all but download)"
+            "(in a folder DIR.text, everything but download)"
         )
 
 
 def _numbered(names: Sequence[str]) -> dict[str, str]:
-    """Training, validation and test sets by the names that fairseq gives them: train, valid, test, test1, ..."""
+    """The sets by fairseq's names: train, valid, test, test1, ..."""
     return dict(zip(["train", "valid", *_test_names(len(names) - 2)], names, strict=True))
 
 
@@ -686,7 +686,7 @@ def _test_names(count: int) -> list[str]:
 
 
 def _references(args: argparse.Namespace) -> None:
-    """Put beside binarised data what decoding and scoring need: the model of BPE, the test sets raw and as words."""
+    """Copy what decoding and scoring need to binarized data: the BPE model, and the test sets, raw and tokenized."""
     text, data, (source, target) = args.text_dir, args.data_dir, args.langs
     for name in ("codes", "sentencepiece.model", "archives.sha256"):
         if (text / name).exists():
@@ -695,7 +695,7 @@ def _references(args: argparse.Namespace) -> None:
         (data / folder).mkdir(exist_ok=True)
     for name, split in list(_numbered(args.splits).items())[2:]:
         count = count_lines(text / "bpe" / f"{split}.{target}")
-        # References as words: fairseq's own have <<unk>> for what its dictionary lacks.
+        # References as words, because fairseq's have <<unk>> for words that its dictionary lacks.
         words = text / "tok" / f"{split}.{target}"
         if words.exists():
             shutil.copyfile(words, data / "tok" / f"{name}.{target}")
@@ -707,7 +707,7 @@ def _references(args: argparse.Namespace) -> None:
             if not raw.parent.exists():
                 continue
             if not raw.exists():
-                print(f"no raw text of {raw.name}: scores will use the tokenised text, detokenised", file=sys.stderr)
+                print(f"no raw text of {raw.name}: scores will use the detokenized text", file=sys.stderr)
             elif count_lines(raw) != count:
                 print(f"{raw} has another number of lines than the segmented text: left out", file=sys.stderr)
             else:
@@ -715,7 +715,7 @@ def _references(args: argparse.Namespace) -> None:
 
 
 def _unbinarise(args: argparse.Namespace) -> None:
-    """Turn binarised text, DIR/SPLIT.SOURCE-TARGET.LANGUAGE, back into text, by its dictionaries."""
+    """Turn binarized text, DIR/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries."""
     for lang in args.langs:
         lines = read_lines(args.dir / f"dict.{lang}.txt")
         symbols = np.array(["<s>", "<pad>", "</s>", "<unk>", *(line.rpartition(" ")[0] for line in lines)], object)
@@ -731,7 +731,7 @@ def _unbinarise(args: argparse.Namespace) -> None:
 
 
 def manifest(args: argparse.Namespace) -> dict[str, Any]:
-    """What a folder of binarised data holds and how it was made."""
+    """The manifest of a folder of binarized data: its content, and how it was made."""
     splits = _numbered(args.splits)
     data: Path = args.data_dir
     counts = {}
@@ -763,7 +763,7 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
         "counts": counts,  # tokens are subword units
         "symbols": symbols,
         "settings": settings,
-        # What a model's input is made by; null where nobody said.
+        # How the model's input is tokenized; null if unknown.
         "tokenise": None if args.tokenise is None else _tokeniser_of(args.tokenise),
         "sha256": {
             **{path.relative_to(data).as_posix(): sha256(path) for path in sorted(kept)},
@@ -774,35 +774,35 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def mend_index(prefix: Path, lines: int) -> None:
-    """Check binarised text, ``PREFIX.bin``, against its index ``PREFIX.idx``; mend where sentences begin by the index.
+    """Check binarized text ``PREFIX.bin`` against its index ``PREFIX.idx``, and repair the offsets in the index.
 
-    fairseq adds the parts of several processes up in 32 bits under numpy 2: beyond 2 GiB, WMT14 English-French, the
-    sentences' places are wrong. Their sizes are right, and give the places.
+    With numpy 2, fairseq adds up the offsets of several processes in 32 bits, so that they are wrong beyond 2 GiB, as
+    for WMT14 English-French. The sizes of the sentences are right, and the offsets follow from them.
 
     Args:
-        prefix: as ``data-bin/x/train.en-fr.fr``.
-        lines: how many the text has.
+        prefix: the path without its ending, such as ``data-bin/x/train.en-fr.fr``.
+        lines: the number of lines of the text.
 
     Raises:
-        TextError: a file is missing or cut off, or holds another number of sentences.
+        TextError: a file is missing or truncated, or holds another number of sentences.
     """
     head, sizes, places = _read_index(prefix)
     index, data = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
     count, size = len(sizes), data.stat().st_size
     if count != lines:
-        raise TextError(f"{index}: has {count} sentences, the text {lines}")
+        raise TextError(f"{index}: has {count} sentences, must have those of the text, {lines}")
     ends = sizes.cumsum(dtype=np.int64)
     width, rest = divmod(size, int(ends[-1]))
     if rest or width not in (1, 2, 4, 8):
-        raise TextError(f"{data}: has {size} bytes, which {ends[-1]} symbols do not fill")
+        raise TextError(f"{data}: has {size} bytes, which do not fit {ends[-1]} symbols")
     if not np.array_equal(places, right := (ends - sizes) * width):
         with whole(index, "wb") as file:
             file.write(head + sizes.tobytes() + right.tobytes())
 
 
 def _read_index(prefix: Path) -> tuple[bytes, np.ndarray, np.ndarray]:
-    """The index of binarised text: its head (magic, version, type of numbers, number of sentences), how many symbols
-    each sentence has, and at which byte it begins."""
+    """The index of binarized text: its head (magic, version, type of numbers, number of sentences), the number of
+    symbols of each sentence, and the byte at which it begins."""
     index = prefix.with_name(f"{prefix.name}.idx")
     try:
         content = index.read_bytes()
@@ -810,7 +810,7 @@ def _read_index(prefix: Path) -> tuple[bytes, np.ndarray, np.ndarray]:
         raise TextError(f"{index}: {error.strerror}") from error
     head = content[:26]
     if not head.startswith(b"MMIDIDX"):
-        raise TextError(f"{index}: is no index of fairseq's")
+        raise TextError(f"{index}: is not an index of fairseq")
     count = int.from_bytes(head[18:], "little")
     if len(content) != 26 + 12 * count:
         raise TextError(f"{index}: is cut off")
@@ -819,7 +819,7 @@ def _read_index(prefix: Path) -> tuple[bytes, np.ndarray, np.ndarray]:
 
 
 def _manifest(args: argparse.Namespace) -> None:
-    """Check binarised data, write the manifest of their folder and print its numbers."""
+    """Check binarized data, write the manifest of their folder, and print its numbers."""
     found = manifest(args)
     for split, counts in found["counts"].items():
         for lang in args.langs:
@@ -828,28 +828,28 @@ def _manifest(args: argparse.Namespace) -> None:
     for split, name in found["splits"].items():
         tokens = ", ".join(f"{lang} {count:,}" for lang, count in found["counts"][split]["tokens"].items())
         print(f"{split:<6} {name:<18} {found['counts'][split]['lines']:>7,} pairs   subword units: {tokens}")
-    print(f"symbols, with the 4 special ones: {', '.join(f'{k} {v:,}' for k, v in found['symbols'].items())}")
+    print(f"vocabulary, with the 4 special symbols: {', '.join(f'{k} {v:,}' for k, v in found['symbols'].items())}")
 
 
 def _intact(args: argparse.Namespace) -> None:
-    """Check that the dictionaries and codes of binarised data are those that its manifest names."""
+    """Check that the dictionaries and codes of binarized data are those that its manifest names."""
     read_manifest(args.dir)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of binarised data.
+    """The manifest of binarized data.
 
     Raises:
-        TextError: there is none, or the dictionaries and codes beside it are not those that it names.
-        OSError: one of these cannot be read.
+        TextError: there is no manifest, or the dictionaries and codes beside it are not those that it names.
+        OSError: one of these files cannot be read.
     """
     held = read_json(folder / "manifest.json")
-    held.setdefault("sha256", {})  # of generated data, which the settings alone describe
+    held.setdefault("sha256", {})  # generated data have none; their settings describe them
     if not isinstance(held["sha256"], dict):
-        raise TextError(f"{folder / 'manifest.json'}: is no manifest: its sha256 is no mapping")
+        raise TextError(f"{folder / 'manifest.json'}: is not a manifest: its sha256 must be a mapping")
     for name, digest in held["sha256"].items():
         if re.fullmatch(r"dict\.[\w-]+\.txt|codes|sentencepiece\.model", name) and sha256(folder / name) != digest:
-            raise TextError(f"{folder / name} is not what it was when the data was binarised: prepare it anew")
+            raise TextError(f"{folder / name} has changed since the data were binarized: prepare them again")
     return held
 
 
@@ -874,26 +874,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to = add("gather", _gather)
     add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
     add_to("--add", nargs=3, action="append", metavar=("SPLIT", "FILE", "FILE"), required=True, help="may be repeated")
-    add_to("--romanian", choices=ROMANIAN, default="raw", help="of ro: cedillas become commas, and diacritics go")
+    add_to(
+        "--romanian",
+        choices=ROMANIAN,
+        default="raw",
+        help="Romanian: raw, with commas for cedillas, or without diacritics",
+    )
     add_to("--output-dir", type=Path, required=True)
     add_to = add("check", _check)
     add_files(add_to)
     add_to("--max-tokens", type=int)
     add_to = add("tokenise", _tokenise)
     add_files(add_to)
-    add_to("--language", metavar="LANG", help="of all files, where what they are called is none")
+    add_to("--language", metavar="LANG", help="the language of all files, if their endings are not languages")
     _add_tokeniser(add_to)
-    add_to("--moses", type=Path, metavar="DIR", help="Moses' folder scripts (default: sacremoses, no perl)")
+    add_to("--moses", type=Path, metavar="DIR", help="Moses' folder scripts (default: sacremoses, without Perl)")
     add_output(add_to)
     add_to = add("clean", _clean)
     add_files(add_to)
     add_to("--drop-from", nargs="+", required=True, metavar="SPLIT")
     add_to("--max-tokens", type=int, required=True)
-    add_to("--ratio", type=float, help="at most so many times as long as the other side")
+    add_to("--ratio", type=float, help="the most that a side may be longer than the other")
     add_to("--output-dir", type=Path, required=True)
     add_to = add("hold-out", _hold_out)
     add_to("dir", type=Path, help="the folder of train.LANGUAGE")
-    add_to("--splits", nargs="*", default=[], help="others, which are copied")
+    add_to("--splits", nargs="*", default=[], help="further splits to copy")
     add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
     add_to("--every", type=int, required=True, metavar="N")
     add_to("--output-dir", type=Path, required=True)
@@ -901,8 +906,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("dir", type=Path, help="prepared data")
     add_to("--text-dir", type=Path, required=True, help="their text")
     add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
-    add_to("--limit", type=int, required=True, metavar="N", help="train on sources of fewer symbols")
-    add_to("--bins", type=int, nargs="+", required=True, metavar="N", help="where each bin of longer ones begins")
+    add_to("--limit", type=int, required=True, metavar="N", help="train on sources with fewer subword units")
+    add_to("--bins", type=int, nargs="+", required=True, metavar="N", help="the shortest length of each bin")
     add_to("--output-dir", type=Path, required=True)
     for name, learn, apply in (
         ("subword-nmt", _learn_bpe, _apply_bpe),
@@ -910,20 +915,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         add_to = add(f"learn-{name}", learn)
         add_to("--input", type=Path, nargs="+", required=True)
-        add_to("--size", type=int, required=True, help="merges; of SentencePiece, the size of the vocabulary")
+        add_to("--size", type=int, required=True, help="merges of BPE, or vocabulary size of SentencePiece")
         add_to("--workers", type=int, default=1, help="processes (default: 1)")
         add_to("--output", type=Path, required=True)
         add_to = add(f"apply-{name}", apply)
         add_files(add_to)
-        add_to("--model", type=Path, required=True, help="what was learned")
+        add_to("--model", type=Path, required=True, help="the file that was learned")
         add_output(add_to)
     for name, step in (("verify", _verify), ("copy", _copy)):
         add_to = add(name, step)
         add_to("dir", type=Path)
-        add_to("names", nargs="+", metavar="FILE=NAME", help="a file of the folder, and what the list calls it")
+        add_to("names", nargs="+", metavar="FILE=NAME", help="a file of the folder, and its name in the list")
         add_to("--checksums", type=Path, required=True)
-        add_to("--warn", action="store_true", help="of other files, and take them")
-    add_to("--output-dir", type=Path, required=True, help="where copies are made, called FILE")
+        add_to("--warn", action="store_true", help="warn of other files, and accept them")
+    add_to("--output-dir", type=Path, required=True, help="the folder for copies, named FILE")
     add_to = add("unbinarise", _unbinarise)
     add_files(add_to)
     add_to("--output-dir", type=Path, required=True)
@@ -936,13 +941,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, step in (("references", _references), ("manifest", _manifest)):
         add_to = add(name, step)
         add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
-        add_to("--splits", nargs="+", required=True, help="of the text: for training, for validation, test sets")
+        add_to("--splits", nargs="+", required=True, help="splits of the text: training, validation, test sets")
         add_to("--text-dir", type=Path, required=True)
         add_to("--data-dir", type=Path, required=True)
     add_to("--set", required=True)
     add_to("--source", required=True, help="where the text came from, in words")
     add_to("--settings", nargs="+", required=True, metavar="KEY=VALUE")
-    add_to("--tokenise", metavar="FLAGS", help="those that the test sets were tokenised with, in one word")
+    add_to("--tokenise", metavar="FLAGS", help="the flags that the test sets were tokenized with, as one argument")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -1,7 +1,8 @@
-"""Go on from a trained Transformer of stock fairseq as one of our architectures: the warm start, then training.
+"""``ode-transformer train-from``: train one of our architectures from a trained Transformer of stock fairseq.
 
-The paper of FLOATER trains so (section 3.3 and appendix B.2): from the Transformer's best checkpoint, ten more epochs
-at half the peak learning rate, and the average of the last five checkpoints.
+It is a warm start followed by training. FLOATER's paper trains in this way (section 3.3 and appendix B.2): from the
+Transformer's best checkpoint, ten more epochs at half the peak learning rate, and the average of the last five
+checkpoints.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from .tasks.task import Step
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer train-from``; what follows ``--`` are flags of fairseq-train."""
+    """The arguments of ``ode-transformer train-from``; flags of fairseq-train follow after ``--``."""
     parser.usage = "%(prog)s CHECKPOINT DATA --save-dir DIR [--arch ARCH] [--dry-run] -- flags of fairseq-train"
     parser.add_argument(
         "checkpoint", help="of stock fairseq's Transformer, of any age; the paper takes the best on the validation set"
@@ -24,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arch", default="floater_base", help="one of our architectures (default: %(default)s)")
     parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
     parser.epilog = (
-        "The flags name criterion, optimizer, batch and schedule. What the model needs besides --arch (shared "
-        "embeddings, activation, dropout and so on) is taken from CHECKPOINT; the flags come after it, and win. "
-        "A training that was stopped goes on from its last checkpoint when the command is given again."
+        "The flags name criterion, optimizer, batch and schedule. The options that the model needs besides --arch "
+        "(shared embeddings, activation, dropout and so on) are taken from CHECKPOINT; the flags override them. "
+        "To resume a training that was stopped from its last checkpoint, give the command again."
     )
 
 
@@ -58,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
         from .. import checkpoints
         from ..warm_start import needed
 
-        # The start is behind a training that has done updates; it is made anew until then, since the flags may differ.
+        # The start is made again until training has done updates, since the flags may have changed.
         if checkpoints.resume_point(folder) == 0:
             runner.execute(warm_start, lock)
         flags = needed(args.arch, checkpoints.load(start)["cfg"]["model"])

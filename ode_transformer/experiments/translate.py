@@ -480,7 +480,7 @@ def load(
     data: str | Path | None = None,
     device: str | torch.device | None = None,
 ) -> Translator:
-    """What :func:`ode_transformer.load` says."""
+    """As :func:`ode_transformer.load`."""
     models = (path, *more)
     every = all(map(bundles.is_bundle, models))
     with runs.quiet():  # data are of what is no bundle; where there are bundles alone, they are refused
@@ -524,14 +524,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
     parser.add_argument("--fp16", action="store_true", help="on a GPU, translate in fp16")
-    parser.epilog = "With --nbest above 1, each translation stands behind the number of its line and a tab."
+    parser.epilog = "With --nbest above 1, the number of its line and a tab precede each translation."
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer translate``; the exit status."""
     try:
         _translate(args)
-    except KeyboardInterrupt:  # at a prompt no mishap
+    except KeyboardInterrupt:  # the usual end at a prompt
         return 128 + signal.SIGINT
     return 0
 
@@ -571,7 +571,7 @@ def _translate(args: argparse.Namespace) -> None:
 
 
 def _chunk(lines: Iterator[tuple[str, str]], count: int) -> tuple[list[tuple[str, str]], Optional[OdeTransformerError]]:
-    """The next lines that can be translated, and what is wrong with the one behind them, if that ends them."""
+    """The next lines that can be translated, and the error of the line after them, if there is one."""
     found = []
     try:
         for name, line in itertools.islice(lines, count):
@@ -591,7 +591,7 @@ def _progress(count: int, quiet: bool) -> Iterator[Callable[[int], Any]]:
 
 
 def _numbered(files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Every line of the files, or of standard input, behind what messages call it, without what ends it."""
+    """Every line of the files, or of standard input, without its line ending, after its name in messages."""
     if not files:
         for number, line in enumerate(text.decode_lines(sys.stdin.buffer, INPUT), 1):
             yield f"{INPUT}, line {number}", line.removesuffix("\r")

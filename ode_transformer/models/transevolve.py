@@ -1,39 +1,40 @@
 """TransEvolve: attention computed once from a block's input and evolved over depth.
 
 Dutta et al. 2021, "Redesigning the Transformer Architecture with Insights from Multi-particle Dynamical Systems".
-A block of depth L takes queries and keys from its input X0 once; then, for l = 1 to L (equation 9) ::
+A block of depth L computes queries and keys once, from its input X0; then, for l = 1 to L (equation 9) ::
 
     X <- X + Softmax(A0 + A1 T_l + T_l A2 + A3 (T_l o T_l)) LN(X) Wo
     X <- X + FF_l(LN(X))
 
-and ends with a norm. T_l is a learned Fourier map of depth. In a decoder each layer attends over the target, then over
-the source, with initial states of their own. FF is the Transformer's (fullFF), or made of random rotations with learned
-singular values (randomFF, equations 10 and 11). ``modules/evolving_attention.py`` says why no matrix of all pairs is
-needed; ``modules/feed_forward.py`` the same of the random matrices.
+and ends with a norm. T_l is a learned Fourier map of depth. In a decoder each layer attends to the target, then to the
+source, each with its own initial state. FF is the Transformer's (fullFF), or made of random rotations with learned
+singular values (randomFF, equations 10 and 11). ``modules/evolving_attention.py`` explains why no (T, S) matrix is
+needed, and ``modules/feed_forward.py`` how the random matrices are computed.
 
-``--transevolve-form`` chooses between the paper's letter and the released code's:
+``--transevolve-form`` selects the paper's equations or those of the released code:
 
 ====================  ==========================================  ==============================================
                       paper                                       released
 ====================  ==========================================  ==============================================
 scale of A0           (d/m)^-1/2                                  ((d + d')/m)^-1/2
-T_l A2                split in heads: a shift of the queries      c_h against all heads' keys: a bias a key
+T_l A2                split in heads: a shift of the queries      c_h against the keys of all heads: key biases
 T_l                   angle 2 pi j l / (d' L), l = 1 to L         angle p i pi / 64, i = 0 to L - 1 in each block
 U, V                  1/sqrt(n), P and N(0, n^2) each its own n   U divided by sqrt(out), indices from 0
 ====================  ==========================================  ==============================================
 
-As released in both: LN on values, one norm a block, no dropout of embeddings or attention weights, dropout of queries
-and keys once a block, eps 1e-3, positions from 0. Ours count real tokens, where the released code's columns would
-see padding. The released d' is 64 a head whatever the width; ours is d, so that other widths work.
+Both forms follow the released code in these points: LN on values, one norm per block, no dropout of embeddings or
+attention weights, dropout of queries and keys once per block, eps 1e-3, and positions from 0. Our positions count real
+tokens, where the released code's columns would include padding. The released d' is 64 per head for any width; ours is
+d, so that other widths work.
 
-Parameters that the paper counts and nothing depends on are frozen: W~k of every initial state (softmax cancels it) and
-the singular values that meet no row of V. ``model.frozen`` and ``model.trained`` count them. At 32,000 symbols:
-fullFF-1 52,632,576 of which 1,572,864 are frozen; fullFF-2 58,926,080, 3,145,728; randomFF-1 27,497,472, 1,591,296;
-randomFF-2 33,790,976, 3,164,160. In the released form the sines at index 0 are dead besides, and with them, in a
-block's first layer, the whole random feed-forward.
+Parameters that the paper counts but that have no effect are frozen: W~k of every initial state (softmax cancels it) and
+the singular values that meet no row of V. ``model.trained`` and ``model.frozen`` are the numbers of parameters. With a
+vocabulary of 32,000: fullFF-1 has 52,632,576, of which 1,572,864 are frozen; fullFF-2 58,926,080 (3,145,728 frozen);
+randomFF-1 27,497,472 (1,591,296 frozen); randomFF-2 33,790,976 (3,164,160 frozen). In the released form the sines at
+index 0 are dead as well, and with them the whole random feed-forward of a block's first layer.
 
-``transevolve_small*`` is an encoder by itself with a head for classification (fairseq's task ``sentence_prediction``),
-at the size of the paper's classification work.
+``transevolve_small*`` is an encoder with a classification head (fairseq's task ``sentence_prediction``), of the size in
+the paper's classification experiments.
 """
 
 import argparse
@@ -67,19 +68,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class TransEvolveConfig(FlatTransformerConfig):
-    """All options of fairseq's Transformer that have a meaning here, and TransEvolve's; defaults as ``fullff_1``."""
+    """The options of fairseq's Transformer that have a meaning here, and TransEvolve's; defaults as in ``fullff_1``."""
 
     share_all_embeddings: bool = option(True, "one embedding for source, target and output")
-    transevolve_form: ChoiceEnum(list(FORMS)) = option("paper", "the paper's letter, or the released code's")
+    transevolve_form: ChoiceEnum(list(FORMS)) = option("paper", "the paper's equations, or those of the released code")
     evolution_blocks: int = option(1, "blocks of the encoder and of the decoder; each computes its attention once")
-    evolution_depth: int = option(6, "layers of a block")
+    evolution_depth: int = option(6, "layers per block")
     evolution_feed_forward: ChoiceEnum(list(FEED_FORWARDS)) = option(
         "full", "feed-forward: full, or random (rotations with learned singular values)"
     )
     evolution_seed: int = option(1, "seed of the random rotations")
 
 
-# Stock options that nothing here would heed, and the values at which they mean nothing.
+# Stock options that have no effect here, and the values at which they may stay.
 _UNUSED = {
     "encoder_layers": 6, "decoder_layers": 6, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0,
     "encoder_layers_to_keep": None, "decoder_layers_to_keep": None, "attention_dropout": 0.0,
@@ -91,15 +92,15 @@ _UNUSED = {
 
 
 def _nested(flat: Any, config_class: type) -> TransformerConfig:
-    """What fairseq's Transformer is built from; a block is its layer.
+    """The configuration that fairseq's Transformer is built from; a block takes the place of a layer.
 
     Raises:
-        ValueError: for an option that has no meaning here, or is out of its set.
+        ValueError: an option has no meaning here, or its value is invalid.
     """
     values = plain(flat)
     for name, meaningless in _UNUSED.items():
         if values[name] != meaningless:
-            instead = "; take --evolution-blocks and --evolution-depth" if name.endswith("_layers") else ""
+            instead = "; use --evolution-blocks and --evolution-depth" if name.endswith("_layers") else ""
             raise ValueError(f"--{name.replace('_', '-')} {values[name]}: has no meaning in TransEvolve{instead}")
     for name in ("evolution_blocks", "evolution_depth"):
         if values[name] < 1:
@@ -138,7 +139,7 @@ class Block(nn.Module):
                 depth_index=i,
                 depth=depth,
                 form=form,
-                # Every layer of the model has matrices of its own.
+                # Every layer of the model has its own matrices.
                 seed=((cfg.evolution_seed * 2 + (side == "decoder")) * cfg.evolution_blocks + index) * depth + i,
             )
             for i in range(depth)
@@ -163,13 +164,13 @@ class Block(nn.Module):
             x: (T, B, d).
             encoder_out: (S, B, d), in a decoder.
             encoder_padding_mask: (B, T) in an encoder, (B, S) in a decoder; true where the source is padding.
-            incremental_state: the cache of step-by-step decoding.
-            self_attn_mask: none is needed, a decoder never looks ahead.
+            incremental_state: the cache of incremental decoding.
+            self_attn_mask: ignored; the attention of a decoder is always causal.
             self_attn_padding_mask: (B, T), in a decoder.
-            need_attn, need_head_weights: fused attention has no weights to return.
+            need_attn, need_head_weights: ignored; fused attention has no weights to return.
 
         Returns:
-            (T, B, d) in an encoder; with None for attention weights, and None, in a decoder.
+            The new state (T, B, d); in a decoder followed by None and None, in place of attention weights.
         """
         decoder = self.encoder_state is not None
         state = self.state(x, None, self_attn_padding_mask if decoder else encoder_padding_mask, incremental_state)
@@ -191,7 +192,7 @@ class Block(nn.Module):
         encoder_out: Optional[Tensor],
         incremental_state: Optional[dict],
     ) -> Tensor:
-        """Depth l = i + 1: attention, in a decoder that over the source, feed-forward."""
+        """The layer at depth l = i + 1: attention, in a decoder also attention to the source, and feed-forward."""
         x = x + self.attention[i](x, state, causal=source is not None, incremental_state=incremental_state)
         if source is not None:
             attend = self.encoder_attention[i]
@@ -199,30 +200,30 @@ class Block(nn.Module):
         return x + self.feed_forward[i](x)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
-        """Nothing to upgrade; fairseq's encoder asks its layers."""
+        """Do nothing; fairseq's encoder calls this method of its layers."""
 
 
 class _Evolving:
-    """What encoder and decoder change about fairseq's: blocks for layers, positions from 0, no embedding dropout."""
+    """The changes to fairseq's encoder and decoder: blocks for layers, positions from 0, no dropout of embeddings."""
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
         self._built = 0
         super().__init__(cfg, *args, **more)
         if self.embed_positions is not None:
             self.embed_positions = SinusoidalPositions(cfg.encoder.embed_dim, self.padding_idx)
-        self.dropout_module = Dropout(0.0, module_name=self.__class__.__name__)  # none of embeddings
-        # The two forms have the same parameters: a checkpoint says which one it is of.
+        self.dropout_module = Dropout(0.0, module_name=self.__class__.__name__)  # no dropout of embeddings
+        # The two forms have the same parameters, so the form is stored in checkpoints.
         self._form = FORMS.index(str(cfg.transevolve_form))
         self.register_buffer("form", torch.tensor([float(self._form)]))
 
     def _block(self, cfg: TransformerConfig, side: str) -> nn.Module:
         block = Block(cfg, side, self._built)
         self._built += 1
-        # Activation checkpointing is within the block, a depth at a time.
+        # Activation checkpointing is done within the block, for each depth.
         return fsdp_wrap(block, min_num_params=cfg.min_params_to_wrap)
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
-        # Not of self.form, which has no value on the meta device.
+        # Not taken from self.form, which has no value on the meta device.
         form = int(state_dict.setdefault(f"{prefix}form", torch.tensor([float(self._form)])))
         if form != self._form:
             theirs, ours = FORMS[form], FORMS[self._form]
@@ -231,33 +232,33 @@ class _Evolving:
 
 
 class TransEvolveEncoder(_Evolving, TransformerEncoderBase):
-    """fairseq's encoder of TransEvolve's blocks; may be used alone."""
+    """fairseq's encoder with TransEvolve's blocks; it can be used without a decoder."""
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         return self._block(cfg, "encoder")
 
 
 class TransEvolveDecoder(_Evolving, TransformerDecoderBase):
-    """fairseq's decoder of TransEvolve's blocks."""
+    """fairseq's decoder with TransEvolve's blocks."""
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return self._block(cfg, "decoder")
 
     def buffered_future_mask(self, tensor: Tensor) -> None:
-        """None: the kernel knows that it is causal, and a mask would be a matrix of all pairs."""
+        """None, because the kernel is causal without a mask, which would be a (T, T) matrix."""
 
 
 class _Counted:
-    """Numbers of parameters, trained and frozen, apart."""
+    """Separate numbers of trained and frozen parameters."""
 
     @property
     def trained(self) -> int:
-        """Parameters that training changes."""
+        """The number of parameters that training changes."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
     @property
     def frozen(self) -> int:
-        """Parameters that the paper counts and nothing depends on."""
+        """The number of parameters that the paper counts but that have no effect."""
         return sum(p.numel() for p in self.parameters() if not p.requires_grad)
 
 
@@ -275,14 +276,14 @@ class TransEvolveModel(_Counted, TransformerModelBase):
         """Build the model from the family's flat configuration.
 
         Raises:
-            ValueError: for a field that is unknown, missing, out of its set or without meaning here.
+            ValueError: a field is unknown or missing, its value is invalid, or it has no meaning here.
         """
         model = super().build_model(_nested(cfg, TransEvolveConfig), task)
         logger.info(f"parameters: {model.trained:,} trained, {model.frozen:,} frozen")
         return model
 
     def set_beam_size(self, beam_size: int) -> None:
-        """How many hypotheses a sentence has; fairseq's generator says so where there are several."""
+        """Set the number of hypotheses per sentence; fairseq's generator calls this if there are several."""
         self.decoder.set_beam_size(beam_size)
 
     @classmethod
@@ -296,14 +297,14 @@ class TransEvolveModel(_Counted, TransformerModelBase):
 
 @dataclass
 class TransEvolveClassifierConfig(TransEvolveConfig):
-    """The options of an encoder alone; those of decoders have no effect."""
+    """The options of an encoder; those of decoders have no effect."""
 
     max_positions: int = option(512, LONGEST)
 
 
 @register_model("transevolve_encoder", dataclass=TransEvolveClassifierConfig)
 class TransEvolveClassifier(_Counted, EncoderClassifier):
-    """TransEvolve's encoder alone, and heads for classification (``--arch transevolve_small`` and others)."""
+    """TransEvolve's encoder with classification heads (``--arch transevolve_small`` and others)."""
 
     config_class = TransEvolveClassifierConfig
 
@@ -333,7 +334,7 @@ _SYSTEMS = {f"{kind}ff_{blocks}": (kind, blocks) for kind in FEED_FORWARDS for b
 ARCHITECTURES = {f"transevolve_{name}": _row(*system, 512, 8) for name, system in _SYSTEMS.items()} | {
     f"transevolve_{name}_tiny": _row(*system, 128, 4) for name, system in _SYSTEMS.items()
 }
-# Sizes of the classification work; ``transevolve_small`` is the first of them.
+# The sizes of the classification experiments; ``transevolve_small`` is the first of them.
 CLASSIFIERS = {f"transevolve_small_{name}": _row(*system, 256, 8) for name, system in _SYSTEMS.items()}
 CLASSIFIERS = {"transevolve_small": CLASSIFIERS["transevolve_small_fullff_1"]} | CLASSIFIERS
 

@@ -5,12 +5,12 @@ Dutta et al. 2021, "Redesigning the Transformer Architecture with Insights from 
 
     A0 + A1 T_l + T_l A2 + A3 (T_l o T_l),        A0 = (X0 Wq)(X0 Wk)^T (d/m)^-1/2,
 
-of which A1 T_l is constant along a row and A3 everywhere: softmax cancels both. What is left, T_l A2, is the product of
-one vector a layer, c_l = T_l W~q, with the keys. So a layer's attention is ordinary scaled dot-product attention, and
-no matrix of all pairs is ever held:
+where A1 T_l is constant along each row, and the A3 term everywhere, so that softmax cancels both. What remains, T_l A2,
+is the product of one vector per layer, c_l = T_l W~q, with the keys. A layer's attention is therefore ordinary scaled
+dot-product attention, and no (T, S) matrix is ever held:
 
-- ``paper`` form, heads split everywhere: the queries are shifted, q + (d/m)^1/2 c_l, since A0 alone is scaled;
-- ``released`` form, c_h against whole keys (all heads of them): a bias a key, which is one more column of the keys.
+- ``paper`` form, with heads split everywhere: the queries are shifted, q + (d/m)^1/2 c_l, because only A0 is scaled;
+- ``released`` form, with c_h against the keys of all heads: one bias per key, which is one more column of the keys.
 
 Legend: B sentences, T queries, S keys, m heads, d model width, D = d + d' width of queries and keys, e = D/m, l depth.
 """
@@ -28,7 +28,7 @@ from .incremental import append, as_hypotheses, as_queries, once_a_sentence, reo
 
 FORMS = ("paper", "released")
 
-# A key of padding. Far below any score, and within the range of fp16; exp() of it is 0.
+# The score of padding: far below all other scores and within the range of fp16, and its exp() is 0.
 _HIDDEN = -3e4
 
 
@@ -37,23 +37,23 @@ def fused_attention(
 ) -> Tensor:
     """softmax(q k^T scale + key_bias) v with memory linear in T and S.
 
-    The bias becomes a column of the keys, and values are padded to their width: a mask, or values of another width,
-    would make PyTorch leave its fused kernels without a word.
+    The bias becomes a column of the keys, and values are padded to the width of the keys: with a mask, or with values
+    of another width, PyTorch would silently not use its fused kernels.
 
     Args:
         q: (B, m, T, e).
         k: (B, m, S, e).
-        v: (B, m, S, d/m), d/m at most e.
-        scale: of the products.
+        v: (B, m, S, d/m), with d/m at most e.
+        scale: the factor of the products.
         key_bias: (B, m, S), not scaled, or None.
-        causal: a query sees no key behind its own place; T = S then.
+        causal: a query sees no key after its own position; then T = S.
 
     Returns:
         (B, m, T, d/m).
     """
     if key_bias is not None:
         k = torch.cat((k, key_bias.unsqueeze(-1).type_as(k)), dim=-1)
-    spare = -k.size(-1) % 8 if k.is_cuda else 0  # flash attention on a GPU takes widths that 8 divides
+    spare = -k.size(-1) % 8 if k.is_cuda else 0  # flash attention on a GPU takes widths that are multiples of 8
     k = F.pad(k, (0, spare))
     q = F.pad(q, (0, k.size(-1) - q.size(-1)), value=1 / scale)  # times the bias, which is not to be scaled, or 0
     width = v.size(-1)
@@ -64,13 +64,13 @@ def fused_attention(
 def time_signal(weights: Tensor, depth_index: int, depth: int, form: str) -> Tensor:
     """T_l, the learned Fourier map of depth (equation 7).
 
-    Paper: ``w_j sin(2 pi j l / (d' L))``, then cosines, j from 1, l = 1 to L. Released code: ``w_p sin(p i pi / 64)``,
-    p from 0, i = 0 to L - 1, so that there is no sine in a block's first layer.
+    Paper: ``w_j sin(2 pi j l / (d' L))``, then cosines, with j from 1 and l = 1 to L. Released code:
+    ``w_p sin(p i pi / 64)``, with p from 0 and i = 0 to L - 1, so that all sines are 0 in the first layer of a block.
 
     Args:
         weights: w, (d',).
         depth_index: i = l - 1, from 0.
-        depth: L.
+        depth: L, the number of layers.
         form: paper or released.
 
     Returns:
@@ -111,14 +111,15 @@ class State(NamedTuple):
 
 @with_incremental_state
 class InitialState(nn.Module):
-    """Queries and keys of a block, from its input (the initial state of the particles).
+    """The queries and keys of a block, from its input (the initial state of the particles).
 
-    Of a beam's hypotheses, told their number (``set_beam_size``), the source's keys are those of the sentences.
+    In beam search, given the number of hypotheses (``set_beam_size``), the keys of the source are kept once per
+    sentence.
 
     Args:
         embed_dim: d; the temporal dimension d' is the same.
         heads: m.
-        dropout: of queries and keys, once a block, in training.
+        dropout: the dropout of queries and keys, applied once per block in training.
 
     Raises:
         ValueError: m does not divide d, or d is odd.
@@ -135,7 +136,8 @@ class InitialState(nn.Module):
         self.query = nn.Linear(embed_dim, width, bias=False)  # Wq
         self.key = nn.Linear(embed_dim, width, bias=False)  # Wk
         self.time_query = nn.Parameter(torch.empty(width, embed_dim))  # W~q
-        # W~k enters A1 and A3 alone, which softmax cancels: its gradient is 0. Kept for the paper's parameter counts.
+        # W~k occurs only in A1 and A3, which softmax cancels, so that its gradient is 0. It is kept so that the number
+        # of parameters is the paper's.
         self.time_key = nn.Parameter(torch.empty(width, embed_dim), requires_grad=False)
         for weight in (self.query.weight, self.key.weight, self.time_query, self.time_key):
             nn.init.uniform_(weight, -math.sqrt(3 / width), math.sqrt(3 / width))  # Glorot of the whole (D, D) matrix
@@ -152,9 +154,9 @@ class InitialState(nn.Module):
 
         Args:
             x: (T, B, d).
-            source: (S, B, d), what to attend to, if not x.
-            padding_mask: (B, S), true where a key is padding; the new position's alone when decoding step by step.
-            incremental_state: the cache of step-by-step decoding; keeps the keys of all steps, or of the source.
+            source: (S, B, d), the states to attend to if these are not x.
+            padding_mask: (B, S), true where a key is padding; in incremental decoding, for the new position only.
+            incremental_state: the cache of incremental decoding, with the keys of all steps, or of the source.
         """
         q = _heads(self.dropout_module(self.query(x)), self.heads)
         cache = _cached(self, incremental_state)
@@ -182,7 +184,7 @@ class InitialState(nn.Module):
         _reorder(self, incremental_state, new_order)
 
     def set_beam_size(self, beam_size: int) -> None:
-        """How many hypotheses a sentence has."""
+        """Set the number of hypotheses per sentence."""
         self.beam_size = beam_size
 
 
@@ -191,12 +193,12 @@ class EvolvingAttention(nn.Module):
     """Attention at depth l of a block, with the block's queries and keys (equation 9).
 
     Args:
-        embed_dim: d.
+        embed_dim: d, the width.
         heads: m.
         depth_index: l - 1, from 0.
-        depth: L, layers of the block.
+        depth: L, the number of layers of the block.
         form: paper or released.
-        dropout: of the output.
+        dropout: the dropout of the output.
     """
 
     def __init__(self, embed_dim: int, heads: int, depth_index: int, depth: int, form: str, dropout: float):

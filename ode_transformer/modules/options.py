@@ -284,7 +284,7 @@ def check_model(cfg: TransformerConfig) -> None:
             ("decoder-xformers-att-config", cfg.decoder.xformers_att_config),
         ):
             if given:
-                raise OdeTransformerError(f"--position-encoder {positions}: does not go with --{option}")
+                raise OdeTransformerError(f"--position-encoder {positions}: cannot be combined with --{option}")
         if cfg.flow_update_interval < 1:
             raise OdeTransformerError(f"--flow-update-interval {cfg.flow_update_interval}: must be 1 or more")
     if not 0 <= cfg.word_dropout < 1:

@@ -124,7 +124,7 @@ class Flow(nn.Module):
         return h, weights
 
     def forward(self, initial: Tensor, positions: Tensor) -> Tensor:
-        """b(t) - b(0) for every row and position, in single precision or better, whatever the model's precision.
+        """b(t) - b(0) for every row and position, in single precision or better even if the model is not.
 
         Args:
             initial: b(0), (R, C).

@@ -1,8 +1,8 @@
-"""Projection onto the vocabulary and label-smoothed cross-entropy in one, without holding a score for every symbol of
-every token at a time.
+"""Projection onto the vocabulary and label-smoothed cross-entropy in one function, which never holds the scores of all
+tokens at the same time.
 
-With p = softmax(W x) over V symbols, target t and smoothing e, spread over the other symbols as e' = e / (V - 1),
-fairseq's loss of a token and its gradient are ::
+With p = softmax(W x) over a vocabulary of size V, target t and smoothing e, which is spread over the other entries as
+e' = e / (V - 1), fairseq's loss of a token and its gradient are ::
 
     loss = -(1 - e - e') log p_t - e' sum_v log p_v,         d loss / d (W x) = p - e' - (1 - e - e') 1_t
 
@@ -19,8 +19,8 @@ from torch.nn import functional as F
 CHUNK = {"cpu": 2**21, "cuda": 2**26}
 TOKENS = 256
 
-# Gradients of scores are at most 1 and mostly near 1 / V; in fp16, so many times that. The gradient of W, a sum over
-# tokens, is not scaled: that of a symbol of every sentence would leave fp16's range, whatever the loss scale.
+# Gradients of scores are at most 1 and mostly near 1 / V, and are multiplied by this in fp16. The gradient of W, a sum
+# over tokens, is not scaled: for a frequent symbol it would exceed fp16's range at any loss scale.
 _FP16_SCALE = 2.0**7
 
 
@@ -29,7 +29,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     def forward(ctx, x: Tensor, weight: Tensor, target: Tensor, smoothing: float, padding_idx: int):
         precise, shape = torch.promote_types(x.dtype, torch.float32), x.shape
         kept, rows = target != padding_idx, None
-        if x.device.type == "cpu":  # a GPU would have to be waited for, to know how many
+        if x.device.type == "cpu":  # on a GPU, the host would have to wait for their number
             rows = kept.nonzero().squeeze(1)
             x, target, kept = x[rows], target[rows], kept[rows]
         count, size = len(x), len(weight)
@@ -80,7 +80,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
 
 def _add_product(total: Tensor, grad: Tensor, x: Tensor) -> None:
-    """total += grad^T x, the sum in the precision of the total."""
+    """total += grad^T x, summed in the precision of the total."""
     if grad.dtype == total.dtype:
         total.addmm_(grad.t(), x)
     else:
@@ -93,14 +93,14 @@ def projected_cross_entropy(
     """Label-smoothed cross-entropy of W x, summed over tokens.
 
     Args:
-        x: features of N tokens, (N, C).
-        weight: W, (V, C), V at least 2.
-        target: (N,), indices of symbols.
-        smoothing: e, from 0 to below 1.
-        padding_idx: the target of tokens that do not count.
+        x: the features of N tokens, (N, C).
+        weight: W, (V, C), with V at least 2.
+        target: the indices of the target tokens, (N,).
+        smoothing: e, at least 0 and below 1.
+        padding_idx: the target of padding, which is ignored.
 
     Returns:
-        the loss, which can be differentiated once, and the negative log-likelihood, which cannot; both (), in fp32 for
+        The loss, which can be differentiated once, and the negative log-likelihood, which cannot; both (), in fp32 for
         features in half precision.
     """
     return _ProjectedCrossEntropy.apply(x, weight, target, smoothing, padding_idx)

@@ -513,7 +513,7 @@ def test_moses_itself_makes_the_same(tmp_path, name, flags):
 )
 def test_the_full_stop_of_the_last_word(lang, line, tokens):
     assert list(text.Tokeniser(lang).sacremoses([line])) == [tokens]
-    with pytest.raises(text.TextError, match="--old-full-stop: does not go with --moses"):
+    with pytest.raises(text.TextError, match="--old-full-stop: cannot be combined with --moses"):
         text.Tokeniser(lang, old_full_stop=True).moses([line], Path("none"))
 
 

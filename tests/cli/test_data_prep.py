@@ -346,7 +346,7 @@ def test_download_that_is_not_the_published_file(refused):
     _, answers = refused
     done = answers["download"]
     assert done.returncode == 1
-    assert "the published raw/train.en" in done.stderr and "is not the published file; move it away" in done.stderr
+    assert "the published raw/train.en" in done.stderr and "must be the published file; move it away" in done.stderr
 
 
 @pytest.mark.parametrize("message", [message for _, message in WRONG_OPTIONS])
@@ -454,17 +454,17 @@ def test_an_index_beyond_two_gibibytes_is_mended(tmp_path):
 
 def test_binarised_text_that_is_not_the_text(tmp_path):
     prefix = binarised(tmp_path, [3, 1, 4])
-    with pytest.raises(text.TextError, match=r"fr\.idx: has 3 sentences, the text 4"):
+    with pytest.raises(text.TextError, match=r"fr\.idx: has 3 sentences, must have those of the text, 4"):
         text.mend_index(prefix, 4)
     whole = Path(f"{prefix}.bin").read_bytes()
     Path(f"{prefix}.bin").write_bytes(whole[:-1])
-    with pytest.raises(text.TextError, match=r"fr\.bin: has 15 bytes, which 8 symbols do not fill"):
+    with pytest.raises(text.TextError, match=r"fr\.bin: has 15 bytes, which do not fit 8 symbols"):
         text.mend_index(prefix, 3)
     Path(f"{prefix}.idx").write_bytes(Path(f"{prefix}.idx").read_bytes()[:-1])
     with pytest.raises(text.TextError, match=r"fr\.idx: is cut off"):
         text.mend_index(prefix, 3)
     Path(f"{prefix}.idx").write_bytes(b"x" * 100)
-    with pytest.raises(text.TextError, match=r"fr\.idx: is no index of fairseq's"):
+    with pytest.raises(text.TextError, match=r"fr\.idx: is not an index of fairseq"):
         text.mend_index(prefix, 3)
     with pytest.raises(text.TextError, match=r"absent\.idx: No such file"):
         text.mend_index(tmp_path / "absent", 3)

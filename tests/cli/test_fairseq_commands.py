@@ -400,7 +400,7 @@ def in_parallel(arch, save_dir, **more):
     "i", range(len(PARALLEL)), ids=lambda i: f"{PARALLEL[i]['arch']} {PARALLEL[i].get('optimizer', 'adam')}"
 )
 def test_two_processes_learn_as_one_with_twice_the_batches(data, tmp_path, parallel, caplog, i):
-    """The one way of data-parallel training that works on a CPU: gloo, a process a rank, legacy_ddp."""
+    """The one way of data-parallel training that works on a CPU: gloo, one process per rank, legacy_ddp."""
     caplog.set_level(logging.INFO)
     words = [str(data), *flags(in_parallel(PARALLEL[i], tmp_path, **{"update-freq": 2}))]
     train_cli.main(configuration(options.get_training_parser(), words))

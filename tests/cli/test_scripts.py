@@ -395,7 +395,7 @@ def test_a_signal_that_comes_while_a_program_is_started_ends_it_too(monkeypatch)
 
 
 def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, capsys):
-    """The dictionary that a run was trained with, and the one that the data was binarised with."""
+    """The dictionary that a run was trained with, and the one that the data were binarized with."""
     data = shutil.copytree(recipe.parent / "bin", tmp_path / "bin")
     other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(directory=str(data)))
     sums = {name: sha256(data / name) for name in ("dict.xx.txt", "dict.en.txt")}
@@ -405,7 +405,7 @@ def test_data_that_changed_since_is_refused(recipe, programs, tmp_path, capsys):
     lines = (data / "dict.en.txt").read_text().splitlines(keepends=True)
     (data / "dict.en.txt").write_text("".join([lines[1], lines[0], *lines[2:]]))
     assert run(*words) == 1
-    assert "dict.en.txt is not what it was when the data was binarised" in capsys.readouterr().err
+    assert "dict.en.txt has changed since the data were binarized" in capsys.readouterr().err
     (data / "manifest.json").unlink()
     assert run(*words) == 1
     assert "was trained with other dictionaries than" in capsys.readouterr().err

@@ -41,7 +41,7 @@ def test_what_is_missing(monkeypatch, tmp_path, capsys):
     assert "no_such_package is missing: nothing" in found
     assert "the program git is missing: the commit in records" in found
     assert any("need a clone of the repository" in line for line in found)
-    assert any("have 1000000000 or more" in line for line in found)
+    assert any("should be 1000000000 or more" in line for line in found)
 
 
 @pytest.mark.parametrize("package", doctor.OPTIONAL)

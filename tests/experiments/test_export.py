@@ -61,7 +61,7 @@ EXACT = {
 # And what it cannot: a word of the reason.
 REFUSED = {
     "macaron_tiny": (POST_NORM, "--splitting strang in a post-norm encoder"),
-    "ode_residual_tiny": ({}, "layers of the encoder, a history"),
+    "ode_residual_tiny": ({}, "history or multistep scheme of the encoder"),
     "rk2_tiny": (NO_HISTORY, "an integrator of several stages"),
     "rk2_learnable_tiny": (NO_HISTORY, "an integrator of several stages"),
     "rk2_unit_tiny": ({**NO_HISTORY, "ode-residual": "released"}, "--ode-residual released"),
@@ -575,7 +575,7 @@ def test_architectures_are_measured_on_random_sentences(serving, capsys):
     assert cli.main([*words, "--", "--encoder-layers", "1", "--decoder-layers", "1"]) == 0
     shown = capsys.readouterr().out
     assert "| macaron_tiny | CTranslate2 |" in shown and "3 of 3" in shown
-    assert "| rk4_tiny | CTranslate2 | --format ctranslate2: has no layer for what stands between" in shown
+    assert "| rk4_tiny | CTranslate2 | --format ctranslate2: has no layer for the history" in shown
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
             "absent: no such file or folder",
         ),
         ([*words, "--like", str(tmp_path), "--output-dir", str(tmp_path / "x")], "must hold sentencepiece.model, or"),
-        (["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "x")], "valid: no document is left"),
+        (["documents", str(tmp_path / "text"), "--output-dir", str(tmp_path / "x")], "valid: must have a document"),
     ):
         assert cli.main(bad) == 1
         assert message in capsys.readouterr().err

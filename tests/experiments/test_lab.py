@@ -105,9 +105,9 @@ def make_linear(layer, a):
     [
         ("macaron-post-norm", "encoder 1 is post-norm"),
         ("released-form", "encoder 1 has the released code's residual"),
-        ("ode_multistep_tiny", "encoder 1 is one of a multistep scheme"),
+        ("ode_multistep_tiny", "encoder 1 belongs to a multistep scheme"),
         ("nesterov", "encoder 1 carries a velocity"),
-        ("pcformer_tiny", "encoder 1 is corrected from the states of other layers"),
+        ("pcformer_tiny", "encoder 1 is corrected with the states of other layers"),
         ("transevolve_fullff_1_tiny", "encoder 1 is a Block: no layers to measure"),
     ],
 )

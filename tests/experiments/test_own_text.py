@@ -293,13 +293,13 @@ def test_units_are_of_the_file_that_is_there_now(tmp_path, segmentation):
         (["--langs", "en", "de", "--train", "none"], "none.en: no such file"),
         (["--out", "a,b"], "--out a,b: must hold no comma"),
         (["--size", "0"], "--size 0: must be a positive number"),
-        (["--bpe", "none", "--size", "9"], "--size 9: does not go with --bpe none"),
-        (["--tokeniser", "none", "--normalise"], "--normalise: does not go with --tokeniser none"),
+        (["--bpe", "none", "--size", "9"], "--size 9: cannot be combined with --bpe none"),
+        (["--tokeniser", "none", "--normalise"], "--normalise: cannot be combined with --tokeniser none"),
         (["--hold-out", "20"], "30 pairs are too few to hold 20 out for valid and test"),
         (["--recipe", "x.txt"], "must end in .yaml"),
         (
             ["--langs", "en", "ja", "--tokeniser", "none"],
-            "target language ja: sacreBLEU needs more for it, pip install",
+            "target language ja: needs another package of sacreBLEU: pip install",
         ),
     ],
 )
@@ -334,7 +334,7 @@ def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     assert "does not say how data are made" in refused(capsys, *command)
     recipe.unlink()
     assert cli.main(command) == 0
-    assert "is begun anew" in capsys.readouterr().err
+    assert "is started again" in capsys.readouterr().err
     assert all("a b" not in line for line in lines(tmp_path / "x.text" / "clean" / "train.de"))
     theirs = write(tmp_path / "y.text" / "novel", ["Call me Ishmael."])
     assert "y.text: is there already" in refused(capsys, *words[:-1], tmp_path / "y")
@@ -342,7 +342,7 @@ def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     shutil.copy(raw.with_suffix(".de"), tmp_path / "test.de")
     shutil.copy(raw.with_suffix(".en"), tmp_path / "test.en")
     long = [*words[:-1], tmp_path / "z", "--test", tmp_path / "test", "--size", 50, "--hold-out", 2]
-    assert "raw/test.de: line 31 is of 1,4" in refused(capsys, *long)
+    assert "raw/test.de: line 31 has 1,4" in refused(capsys, *long)
     assert not (tmp_path / "z").exists()
 
 
@@ -553,7 +553,7 @@ def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsy
     (other / "manifest.json").write_text(json.dumps(manifest))
     assert "its text was made otherwise" in refused(capsys, "translate", run, good, *more)
     old = change(home / "mine", tmp_path / "old", tokenise=None)
-    assert "does not say how text was tokenised" in refused(capsys, "translate", run, good, "--data", old, "--cpu")
+    assert "does not say how text was tokenized" in refused(capsys, "translate", run, good, "--data", old, "--cpu")
     odd = change(home / "mine", tmp_path / "odd", tokenise={"lowercase": "upper"})
     assert "tokenise.lowercase 'upper'" in refused(capsys, "translate", run, good, "--data", odd, "--cpu")
 
@@ -786,7 +786,7 @@ def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, t
     assert "adaptive_softmax_cutoff" in forged("a", lambda _, c: c["options"].update(adaptive_softmax_cutoff=code))
     assert not marker.exists()
     assert "architecture 'fconv'" in forged("b", lambda _, c: c.update(model="fconv"))
-    assert "is no file of its folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
+    assert "must be the name of a file in the folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
     assert "format 2, this version reads 1" in forged("d", lambda i, _: i.update(format=2))
     assert "tied to []" in forged("i", lambda _, c: c["tied"].update(y=[]))
     assert "codes: is not named in bundle.json" in forged("j", lambda i, _: i["sha256"].pop("codes"))

@@ -123,7 +123,7 @@ def test_detokenised_scores_and_their_reference():
     assert lower["chrf"]["score"] == without["chrf"]["score"] == pytest.approx(100)
     assert "case:mixed" in cased["sacrebleu"]["signature"] and "case:lc" in lower["sacrebleu"]["signature"]
     assert "case:lc" in lower["chrf"]["signature"] and "tok:13a" in lower["sacrebleu"]["signature"]
-    assert "the tokenised reference, detokenised" in scoring.report(without)
+    assert "the tokenized reference, detokenized" in scoring.report(without)
     assert "the raw file" in scoring.report(cased)
 
 
@@ -226,7 +226,7 @@ def test_generate_output_without_references(tmp_path):
         (generated(order=(2, 0)), "of 3 sentences, H-1 are missing; .*--required-batch-size-multiple 1"),
         (generated().replace("T-1\t\n", ""), "T-1 are missing"),
         (generated().replace(END, ""), "'Generate ... with beam=...', is missing"),
-        (generated() + generated(), "T-2 is there twice"),
+        (generated() + generated(), "T-2 occurs twice"),
         (generated().replace(END, TRANSLATED + END), "of 4 sentences, H-3 are missing"),
         (generated() + "\udcff", "not UTF-8"),  # the byte 0xff
     ],
@@ -263,7 +263,7 @@ def test_command_prints_all_scores(tmp_path):
         "--generate-output", output, "--target-lang", "de", "--reference", raw, "--lowercase", "--compound-split"
     )
     assert done.returncode == 0, done.stderr
-    assert "tokenised BLEU (multi-bleu)  BLEU = 0.00, 80.0/66.7/100.0/0.0 (BP=1.000" in done.stdout
+    assert "tokenized BLEU (multi-bleu)  BLEU = 0.00, 80.0/66.7/100.0/0.0 (BP=1.000" in done.stdout
     assert "ref_len=5" in done.stdout and "after compound splitting" in done.stdout
     assert "case:lc" in done.stdout and "the raw file" in done.stdout and "3, target language de" in done.stdout
     assert "ode_transformer score" in done.stderr  # the plain command
@@ -300,7 +300,7 @@ def main(*arguments: str) -> int:
         (["--hyp", "{h}", "--ref", "{empty}"], "empty: the file is empty"),
         (["--hyp", "{units}", "--ref", "{h}"], "units: 1 of 1 lines hold subword units.*--remove-bpe"),
         (["--hyp", "{h}", "--ref", "{h}", "--remove-bpe", "x"], "--remove-bpe x: must be one of"),
-        (["--generate-output", "{noref}"], "no line T-<id>; give the tokenised references as --ref"),
+        (["--generate-output", "{noref}"], "no line T-<id>; give the tokenized references as --ref"),
     ],
 )
 def test_command_errors(tmp_path, capsys, arguments, message):
@@ -320,7 +320,7 @@ def test_references_given_win_over_those_with_unknown_words(tmp_path, capsys):
     output, ref = write(tmp_path / "o", text), write(tmp_path / "r", "ein hund .\n\nzwei katzen\n")
     assert main("--generate-output", output, "--target-lang", "de", "--json") == 0
     shown = capsys.readouterr()
-    assert "1 of 3 tokenised references hold <<unk>>" in shown.err
+    assert "1 of 3 tokenized references hold <<unk>>" in shown.err
     assert main("--generate-output", output, "--ref", ref, "--target-lang", "de", "--json") == 0
     assert json.loads(capsys.readouterr().out)["tokenised"]["precisions"][0] == 100
 

@@ -205,7 +205,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
         assert any(cell.differs() for cell in row(found, label).cells.values()) == starred
     (runs / "runs/quickstart/rk4-tiny/run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp16"}))
     assert cli.main(["compare", *names, "--samples", "300"]) == 1
-    assert "were run in several precisions, fp16, fp32" in capsys.readouterr().err
+    assert "must have one precision, got fp16, fp32" in capsys.readouterr().err
 
 
 def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):
@@ -227,7 +227,7 @@ def test_systems_of_other_training_data_are_compared_on_the_same_references(runs
     (runs / "data-bin/other/raw").mkdir(parents=True)
     (runs / "data-bin/other/raw/test1.en").write_text("other\n" * 400)
     with pytest.raises(
-        SignificanceError, match="rk4-tiny: has other references of generated than quickstart/transformer-tiny"
+        SignificanceError, match="rk4-tiny: must have the references of quickstart/transformer-tiny for generated"
     ):
         significance.compare(baseline, [elsewhere])
 
@@ -235,9 +235,9 @@ def test_systems_of_other_training_data_are_compared_on_the_same_references(runs
 def test_what_cannot_be_compared_is_named(runs, capsys):
     assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/floater-tiny"]) == 1
     error = capsys.readouterr().err
-    assert "floater-tiny: no run is there; ode-transformer run quickstart/floater-tiny makes it" in error
+    assert "floater-tiny: must hold a run; ode-transformer run quickstart/floater-tiny makes it" in error
     assert cli.main(["compare", "quickstart/transformer-tiny", "multi30k-short/rk2-tiny"]) == 1
-    assert "has other test sets, or another case, than quickstart/transformer-tiny" in capsys.readouterr().err
+    assert "must have the task, test sets and letter case of quickstart/transformer-tiny" in capsys.readouterr().err
     assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/rk2-tiny", "--samples", "0"]) == 1
     assert "--samples 0: must be 1 or more" in capsys.readouterr().err
     with pytest.raises(SignificanceError, match="--test t: must be one of bootstrap, randomisation"):

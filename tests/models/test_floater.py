@@ -95,7 +95,7 @@ def test_released_names():
 @pytest.mark.parametrize("blocks", ["all", "input"])
 @pytest.mark.parametrize("norm", [{}, {"encoder-normalize-before": True, "decoder-normalize-before": True}])
 def test_without_dynamics_it_is_the_transformer(norm, blocks):
-    """Its own parameters are the Transformer's; the encoder to the bit, cross-attention but for rounding."""
+    """Its own parameters are the Transformer's; the encoder is bitwise equal, cross-attention up to rounding."""
     stock_flags = {k: v for k, v in {**SHARED, **SMALL, **norm}.items() if k != "decoder-layers"} | {
         "decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24, "decoder-layers": 2,
     }  # fmt: skip

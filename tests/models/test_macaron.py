@@ -94,7 +94,7 @@ def test_an_old_transformer_is_the_lie_trotter_splitting():
 
 
 def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse(released):
-    """Stock fairseq drops the decoder's final norm without a word, and decodes wrongly."""
+    """Stock fairseq silently drops the decoder's final norm, and decodes wrongly."""
     with pytest.raises(RuntimeError, match="layer_norm"):
         released_model(released, **POST_NORM).load_state_dict(dict(released["model"]))
     headless = {k: v for k, v in released["model"].items() if not k.startswith("decoder.layer_norm")}

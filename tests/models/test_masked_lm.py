@@ -141,7 +141,7 @@ def test_floater_has_the_parameters_of_roberta_and_of_one_flow(size, roberta, wi
 
 
 def test_macaron_bert_has_the_parameters_of_bert():
-    """In the paper the same number; in its code 110.79 million, a norm and a bias a layer more than BERT."""
+    """In the paper the same number; in its code 110.79 million, one norm and one bias per layer more than BERT."""
     macaron = count("macaron_bert_base", 32_768)
     bert = count("macaron_bert_base", 32_768, **{"splitting": "lie-trotter", "encoder-ffn-embed-dim": 3072})
     assert macaron - bert == 12 * 3 * 768

@@ -303,7 +303,7 @@ def process_group(tmp_path):
     ],
 )
 def test_what_layers_share_is_trained_in_parallel_with_recomputed_activations(process_group, variant):
-    """PyTorch's DDP takes a parameter's gradient once; fairseq's own checkpointing gives it once a layer."""
+    """PyTorch's DDP takes a parameter's gradient once; fairseq's own checkpointing gives it once per layer."""
     m = small(variant, **{"checkpoint-activations": True}).train()
     parallel = torch.nn.parallel.DistributedDataParallel(m)
     for _ in range(2):
@@ -347,7 +347,7 @@ BEYOND = (
     ],
 )
 def test_deep_models_stay_finite_in_half_precision(form, layers):
-    """Activations at initialisation and through 50 updates in bfloat16, within the range of fp16 as well."""
+    """Activations at initialization and through 50 updates in bfloat16, within the range of fp16 as well."""
     values = {"encoder-layers": layers, "decoder-layers": 1, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64}
     if form == "released":
         values["ode-residual"] = "released"
@@ -376,7 +376,7 @@ def test_deep_models_stay_finite_in_half_precision(form, layers):
 
 
 def test_the_released_form_without_its_history_leaves_the_range_of_half_precision():
-    """Why the history is no option there."""
+    """Why this form needs the history."""
     m = small("rk2_learnable_tiny", **{"encoder-layers": 16, "ode-residual": "released", "encoder-history": "none"})
     m.encoder.layer_norm = torch.nn.Identity()
     assert m.encoder(*batch()[:2])["encoder_out"][0].abs().max() > FP16_MAX
@@ -468,7 +468,7 @@ def test_unknown_choices_are_named_with_the_valid_ones(flag, capsys):
 
 def test_a_checkpoint_of_another_depth_is_named():
     shallow, deep = small("rk2_tiny"), small("rk2_tiny", **{"encoder-layers": 3})
-    with pytest.raises(ValueError, match=r"encoder\.history\.weight is \(3, 3\).*must be \(4, 4\) with 3"):
+    with pytest.raises(ValueError, match=r"encoder\.history\.weight is \(3, 3\).*must be \(4, 4\) for 3"):
         deep.load_state_dict(shallow.state_dict())
 
 

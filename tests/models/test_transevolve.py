@@ -219,7 +219,7 @@ def test_every_layer_knows_its_depth(form):
 
 
 def test_what_is_dropped():
-    """Queries and keys once a block; the output of every attention and feed-forward, and within the latter."""
+    """Queries and keys once per block; the output of every attention and feed-forward, and within the latter."""
     m = small("transevolve_fullff_1_tiny", dropout=0.4, **{"activation-dropout": 0.2}).train()
     calls = Counter()
     for name, module in m.named_modules():
@@ -331,7 +331,7 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
         ({"encoder-layerdrop": 0.1}, r"--encoder-layerdrop 0\.1: has no meaning"),
         ({"evolution-depth": 0}, r"--evolution-depth 0: must be 1 or more"),
         ({"evolution-blocks": 0}, r"--evolution-blocks 0: must be 1 or more"),
-        ({"encoder-layers": 3}, r"--encoder-layers 3: has no meaning.*take --evolution-blocks and --evolution-depth"),
+        ({"encoder-layers": 3}, r"--encoder-layers 3: has no meaning.*use --evolution-blocks and --evolution-depth"),
         ({"offload-activations": True}, r"--offload-activations True: has no meaning"),
         ({"attention-dropout": 0.1}, r"--attention-dropout 0\.1: has no meaning"),
         ({"encoder-normalize-before": True}, r"--encoder-normalize-before True: has no meaning"),

@@ -17,7 +17,7 @@ def test_what_is_kept_is_scaled_and_as_much_as_should_be(p, dtype):
     torch.testing.assert_close(y[y != 0].double(), scale.expand((y != 0).sum()), rtol=0.02, atol=0)
     share = (y != 0).double().mean()
     assert abs(share - (1 - p)) < 5 * (p * (1 - p) / x.numel()) ** 0.5 + 2**-17
-    # By rows and by columns too, and neighbours are independent.
+    # By rows and by columns too, and neighbors are independent.
     kept = (y != 0).double()
     for dim in (0, 1):
         assert kept.mean(dim).std() < 1.2 * (p * (1 - p) / x.size(dim)) ** 0.5 + 1e-9

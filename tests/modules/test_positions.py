@@ -262,7 +262,7 @@ def test_interval(solved):
         norms.append(float(sum(p.grad.norm() for p in flow)))
         tables.append(m.position_encoder.cache.held and m.position_encoder.cache.held.tables["all"][0])
         for p in flow:
-            p.data.add_(0.01)  # as an optimiser does
+            p.data.add_(0.01)  # as an optimizer does
         if update in (1, 4):
             for _ in range(2):
                 m.eval()
@@ -385,7 +385,7 @@ def test_positions_that_do_not_fit(m, source, words):
 
 
 def test_self_attention_stays_fused(m):
-    """With padding, with causality, in training without dropout: no matrix of all pairs is made."""
+    """With padding, with causality, in training without dropout: no attention matrix is held."""
     for training in (False, True):
         m.train(training)
         with Kernels() as kernels:

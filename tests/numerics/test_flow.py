@@ -76,7 +76,7 @@ def test_order_of_convergence(method):
 
 
 def test_the_released_grid_and_ours_agree():
-    """At base size, initialised as released: four tokens a step against five steps a token."""
+    """At base size, initialized as in the released code: four tokens per step against five steps per token."""
     torch.manual_seed(0)
     ours = Flow(512)
     released = Flow(512, step=0.2)

@@ -1,8 +1,8 @@
-"""Speed and memory, measured: several systems in one run, and the ratios between them.
+"""``ode-transformer bench``: speed and memory of several systems in one run, and the ratios between them.
 
-``suite`` runs the contests of ``suite.py``; ``training`` and ``decoding`` set one architecture beside the stock
-Transformer of its shape; ``lengths`` measures encoders against sentence length; ``serving`` sets exported models beside
-fairseq's generator; ``table`` renders records of contests.
+``suite`` runs the contests in ``suite.py``; ``training`` and ``decoding`` compare one architecture with the stock
+Transformer of its shape; ``lengths`` measures encoders against sentence length; ``serving`` compares exported models
+with fairseq's generator; ``table`` renders the records of contests.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             kind.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default: %(default)s)")
         return kind
 
-    kind = add("suite", "run contests, a record of each", "%(prog)s [CONTEST...] [options]")
+    kind = add("suite", "run contests, and write one record per contest", "%(prog)s [CONTEST...] [options]")
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
     kind.add_argument("--quick", action="store_true", help="a few tiny systems: two minutes on a CPU, no record")
     kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
@@ -75,8 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--output", help="write the results there, as JSON")
 
     for name, help_ in (
-        ("training", "a training step of an architecture, beside the stock Transformer of its shape"),
-        ("decoding", "beam search of an architecture, beside the stock Transformer of its shape"),
+        ("training", "compare a training step of an architecture with the stock Transformer of its shape"),
+        ("decoding", "compare the beam search of an architecture with the stock Transformer of its shape"),
     ):
         kind = add(name, help_, "%(prog)s --arch ARCH [options] [-- model flags of fairseq-train]")
         kind.add_argument("--arch", required=True, help="one of our architectures")

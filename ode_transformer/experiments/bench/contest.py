@@ -73,10 +73,10 @@ class Setting:
 
 
 def configure(system: System, setting: Setting) -> Any:
-    """The configuration that fairseq-train would have.
+    """The configuration that fairseq-train would use.
 
     Raises:
-        SystemExit: no such architecture or flag.
+        SystemExit: there is no such architecture or flag.
     """
     if system.arch != "transformer" and system.arch not in PRESETS:
         raise SystemExit(f"error: {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
@@ -92,9 +92,9 @@ def configure(system: System, setting: Setting) -> Any:
 
 
 def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
-    """Stock fairseq's Transformer in the shape of an architecture, with its dropouts and norms, as fairseq ships it.
+    """Stock fairseq's Transformer in the shape of an architecture, with its dropouts and norms.
 
-    Where a layer has two feed-forwards, stock's one is as wide as both, for equal parameters.
+    If a layer has two feed-forwards, the stock one is as wide as both, for equal numbers of parameters.
     """
     built = configure(System(arch, flags), Setting()).model
     feed_forwards = get_splitting(str(getattr(built, "splitting", "lie-trotter"))).flows.count("G")
@@ -109,7 +109,7 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
 
 
 def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
-    """A sample of random pairs of ``shortest`` to ``tokens`` tokens, as fairseq collates it: sources are padded on the
+    """A batch of random pairs of ``shortest`` to ``tokens`` tokens, as fairseq collates it: sources are padded on the
     left, targets on the right.
     """
     g = torch.Generator().manual_seed(1)
@@ -137,17 +137,17 @@ def _sample(system: System, setting: Setting) -> dict[str, Any]:
 
 
 def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], Any]]:
-    """A system's model, and the function without arguments that is timed."""
+    """The model of a system, and the function without arguments that is timed."""
     torch.manual_seed(1)
     cfg, sample = configure(system, setting), _sample(system, setting)
     its_task = task(_symbols(system, setting))
     model = build_model(cfg.model, its_task)
     if setting.what == "training":
         trainer = Trainer(cfg, its_task, model, its_task.build_criterion(cfg.criterion))
-        trainer.cuda_env = None  # for it fairseq resets PyTorch's peak of memory at the end of a step
+        trainer.cuda_env = None  # otherwise fairseq resets PyTorch's peak memory at the end of a step
         if system.compiled:
-            # A layer by itself: layers of one kind share what is compiled, but for those that keep a cache, which has
-            # a name a layer. Beyond the limit PyTorch would go on without compiling, and not say so.
+            # Each layer is compiled by itself. Layers of one kind share the compiled code, except those with a cache,
+            # whose name differs per layer. Beyond the limit PyTorch would silently run without compiling.
             torch._dynamo.config.recompile_limit = 64
             torch._dynamo.config.fail_on_recompile_limit_hit = True
             for layer in (*model.encoder.layers.children(), *model.decoder.layers.children()):
@@ -162,7 +162,7 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
     if setting.precision != "fp32":
         model.to({"fp16": torch.float16, "bf16": torch.bfloat16}[setting.precision])
     model.make_generation_fast_(beamable_mm_beam_size=setting.beam, need_attn=False)
-    # As many steps as the source has tokens: a random model would not know where to stop.
+    # As many steps as the source has tokens, because a random model has not learned where to stop.
     generator = SequenceGenerator(
         [model],
         its_task.target_dictionary,
@@ -176,7 +176,7 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
 
 
 def seconds(run: Callable[[], Any], device: str) -> float:
-    """How long a call takes."""
+    """The time of a call, in seconds."""
     if device == "cuda":
         torch.cuda.synchronize()
     start = time.perf_counter()
@@ -187,15 +187,15 @@ def seconds(run: Callable[[], Any], device: str) -> float:
 
 
 def _resident(field: str) -> int:
-    """Bytes of this process's memory, now (VmRSS) or at its peak (VmHWM)."""
+    """The memory of this process in bytes, now (VmRSS) or at its peak (VmHWM)."""
     (kib,) = re.findall(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
     return int(kib) * 1024
 
 
 def peak_of(build: Callable[[], Callable[[], Any]], device: str) -> tuple[int, int]:
-    """Bytes at the peak of a second run of what ``build`` makes, all that is held included; and of them the run's own.
+    """The peak memory of a second run of what ``build`` returns, in bytes: in total, and of the run alone.
 
-    On a CPU what this process grows by, which is to have done little else; on a GPU what PyTorch allocates.
+    On a CPU this is the growth of the process, which should have done little else; on a GPU, what PyTorch allocates.
     """
     if device == "cuda":
         run = build()
@@ -216,7 +216,7 @@ def peak_of(build: Callable[[], Callable[[], Any]], device: str) -> tuple[int, i
 
 
 def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
-    """How often a forward pass attends in the encoder and in the decoder: sub-layers times evaluations of each."""
+    """The number of attentions in a forward pass of encoder and decoder: sub-layers times evaluations of each."""
     counts, hooks = {"encoder": 0, "decoder": 0}, []
     for name, module in model.named_modules():
         if isinstance(module, (MultiheadAttention, EvolvingAttention)):
@@ -234,7 +234,7 @@ def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
     return counts
 
 
-# What scripts/train.sh sets on a CPU: glibc keeps freed memory.
+# As scripts/train.sh sets on a CPU: glibc keeps freed memory.
 _ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
@@ -243,7 +243,7 @@ _ENVIRONMENT = {
 
 
 def give_freed_memory_back() -> None:
-    """Have this process's glibc give freed memory back to the system at once, so that its size is what it uses."""
+    """Make glibc return freed memory to the system at once, so that the size of the process is what it uses."""
     trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # names of malloc.h
     for name in (trim_threshold, top_pad, mmap_threshold):
         ctypes.CDLL(None).mallopt(name, 2**16)
@@ -280,7 +280,7 @@ def process(function: Callable, *args: Any) -> Iterator[Any]:
 
 
 def answer(connection: Any, name: str, message: Optional[str] = None) -> Any:
-    """What the process of a system sends, after a message to it if there is one."""
+    """The answer of a system's process, after sending it the message if there is one."""
     try:
         if message is not None:
             connection.send(message)
@@ -308,12 +308,12 @@ def _send_peak(connection: Any, system: System, setting: Setting) -> None:
 
 
 def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -> dict[str, Any]:
-    """Time and memory of systems, the first of which is the baseline.
+    """Measure the time and memory of systems, the first of which is the baseline.
 
     Returns:
-        what was measured, for a record: ``setting``, ``baseline``, and for each of ``systems`` its median ``seconds``,
-        ``peak_mib`` (model, optimiser and step) and ``step_mib`` (of them the step's), ``speed`` (the baseline's
-        seconds over its own: median, quartiles, all rounds), ``parameters`` and ``evaluations``.
+        The measurements, for a record: ``setting``, ``baseline``, and for each of ``systems`` its median ``seconds``,
+        ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's part of it), ``speed`` (the baseline's
+        seconds divided by its own: median, quartiles, all rounds), ``parameters`` and ``evaluations``.
     """
     about: dict[str, dict[str, Any]] = {}
     times: dict[str, list[float]] = {name: [] for name in systems}
@@ -323,7 +323,7 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
             workers[name] = stack.enter_context(process(_take_turns, system, setting))
             given = {k: v for k, v in asdict(system).items() if v not in (None, False)}
             about[name] = given | answer(workers[name], name)
-        for round_ in range(-3, setting.rounds):  # three warm up: memory grows in more than one step
+        for round_ in range(-3, setting.rounds):  # three rounds for warming up, because memory grows over several steps
             for name in list(workers)[:: -1 if round_ % 2 else 1]:
                 elapsed = answer(workers[name], name, "your turn")
                 if round_ >= 0:

@@ -1,11 +1,11 @@
-"""A training step (forward and backward) of an encoder against sentence length, of
+"""The time and memory of a training step (forward and backward) of encoders against sentence length.
 
-- ``evolving``: TransEvolve's encoder, attention evolved from one initial state on the fused kernel;
-- ``fused``: a Transformer's encoder of the same width, heads and depth, PyTorch's fused attention;
-- ``materialised``: the same with the matrix of all pairs, what the paper compared itself with;
-- ``equation-9``: TransEvolve's encoder with A0 to A3 held as matrices, as equation 9 and the released code have it.
+- ``evolving``: TransEvolve's encoder, with attention evolved from one initial state on the fused kernel;
+- ``fused``: a Transformer encoder of the same width, heads and depth, with PyTorch's fused attention;
+- ``materialised``: the same with the attention matrix in memory, which the paper compares itself with;
+- ``equation-9``: TransEvolve's encoder with A0 to A3 as matrices in memory, as in equation 9 and the released code.
 
-Times are medians of rounds in which every system has its turn; memory is that of a process of its own.
+Times are medians over rounds in which all systems take turns; memory is measured in a separate process.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from .contest import answer, give_freed_memory_back, peak_of, process, seconds
 
 SYSTEMS = ("evolving", "fused", "materialised", "equation-9")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-# They hold matrices of all pairs, layers times heads of them for the backward pass.
+# These hold (T, T) matrices for the backward pass, one per layer and head.
 QUADRATIC = ("materialised", "equation-9")
 
 
@@ -38,10 +38,10 @@ def _config(cls: type, width: int, heads: int, **more: Any) -> TransformerConfig
 
 
 class Equation9(EvolvingAttention):
-    """Attention at a depth of a block with its matrices held, as the released code computes the paper's equation."""
+    """Attention at a depth of a block with its matrices in memory, as the released code computes the equation."""
 
     def forward(self, values: Tensor, state: Any, **_: Any) -> Tensor:
-        """As of ``EvolvingAttention``, from A0, A1, A2 and A3 of the block; no mask."""
+        """As in ``EvolvingAttention``, from the block's A0, A1, A2 and A3, without a mask."""
         a0, a1, a2, a3 = state
         v = self.layer_norm(values).unflatten(-1, (self.heads, -1)).permute(1, 2, 0, 3)  # (B, m, S, d/m)
         t = time_signal(self.time_weights, self.depth_index, self.depth, self.form)
@@ -102,7 +102,7 @@ def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Mo
 
 
 def _step(module: nn.Module, run: Callable[[Tensor], Tensor], length: int, args: argparse.Namespace) -> float:
-    """Seconds of a training step of one sentence."""
+    """The time of a training step on one sentence, in seconds."""
     x = torch.randn(length, 1, args.width, device=args.device, dtype=DTYPES[args.dtype], requires_grad=True)
     module.zero_grad()
     return seconds(lambda: run(x).mean().backward(), args.device)
@@ -121,7 +121,7 @@ def _send_peak(connection: Any, system: str, length: int, args: argparse.Namespa
 
 
 def peak(system: str, length: int, args: argparse.Namespace) -> int:
-    """Bytes that one step needs beyond the model."""
+    """The bytes that one step needs beyond the model."""
     with process(_send_peak, system, length, args) as worker:
         return answer(worker, f"{system} at {length} tokens")
 
@@ -139,7 +139,7 @@ def measure(args: argparse.Namespace) -> dict:
         for round_ in range(args.rounds + 1):
             for system in systems:
                 elapsed = _step(*built[system], length, args)
-                if round_ > 0:  # the first warms up
+                if round_ > 0:  # the first round is for warming up
                     times[system].append(elapsed)
         memory = {system: peak(system, length, args) for system in systems}
         medians = {system: statistics.median(values) for system, values in times.items()}

@@ -40,7 +40,7 @@ ENGINES = {
 Record = dict[str, Any]
 
 Translate = Callable[[Sequence[Sequence[str]]], list[list[str]]]
-"""Sentences of a batch, as symbols -> their translations."""
+"""Sentences of a batch, as subword units -> their translations."""
 
 
 def untrained(arch: str, flags: Sequence[str], symbols: int) -> Trained:
@@ -53,10 +53,10 @@ def untrained(arch: str, flags: Sequence[str], symbols: int) -> Trained:
 
 
 def test_set(trained: Trained, data: Path, subset: str) -> tuple[list[list[str]], list[list[str]]]:
-    """Sources and references of a binarised test set, as symbols.
+    """The sources and references of a binarized test set, as subword units.
 
     Raises:
-        ExportError: it is not there.
+        ExportError: there is no such set.
     """
     pair, sides = "-".join(trained.languages), []
     for language, dictionary in zip(trained.languages, trained.dictionaries, strict=True):
@@ -68,7 +68,7 @@ def test_set(trained: Trained, data: Path, subset: str) -> tuple[list[list[str]]
 
 
 def by_fairseq(trained: Trained, search: Search) -> Translate:
-    """What ``fairseq-generate`` does with a batch."""
+    """Translate a batch as ``fairseq-generate`` does."""
     model, (source, target) = copy.deepcopy(trained.model), trained.dictionaries
     model.make_generation_fast_(beamable_mm_beam_size=search.beam, need_attn=False)
     generator = SequenceGenerator(
@@ -102,7 +102,7 @@ def engines(trained: Trained, search: Search, folder: Path) -> Iterator[tuple[st
             if quantisation is None:
                 exports[format] = folder / name
                 check = export(trained, format, folder / name)["check"]
-            else:  # of what is there: to trace a model takes minutes
+            else:  # made from the first export, because tracing a model takes minutes
                 shutil.copytree(exports[format], folder / name)
                 load_module(format, "writer").quantise(trained, folder / name)
                 check = compare(trained, open_exported(folder / name), math.inf)
@@ -193,7 +193,7 @@ def _words(symbols: Sequence[str]) -> str:
 
 
 def random_sources(trained: Trained, count: int, tokens: int, shortest: int) -> list[list[str]]:
-    """Random sentences of ``shortest`` to ``tokens`` symbols."""
+    """Random sentences of ``shortest`` to ``tokens`` subword units."""
     lengths = itertools.islice(itertools.cycle(range(shortest, tokens + 1)), count)
     return sentences(trained.dictionaries[0].symbols, list(lengths), seed=1)
 

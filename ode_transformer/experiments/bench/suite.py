@@ -1,8 +1,8 @@
-"""The benchmark suite: which systems are set beside which, on what, and the bars that they are to pass.
+"""The benchmark suite: the contests, and the thresholds that systems have to reach.
 
-A contest is a baseline, systems beside it, and a setting; ``ode-transformer bench suite`` runs contests and writes a
-record of each, ``ode-transformer bench table`` renders the records. Systems take our criterion, and beside that the
-stock one where a second column is wanted; the baseline is stock fairseq as it ships unless it is one of ours.
+A contest is a baseline, systems compared with it, and a setting. ``ode-transformer bench suite`` runs contests and
+writes one record per contest; ``ode-transformer bench table`` renders the records. Systems use our criterion, and some
+contests have each system with the stock criterion too. The baseline is stock fairseq, unless it is one of our systems.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from .contest import STOCK, Setting, System, stock_like
 
 
 class Bar(NamedTuple):
-    """At least so fast as the baseline; at most so much memory as it needs, model and optimiser included."""
+    """Thresholds relative to the baseline: the least speed, and the most memory, model and optimizer included."""
 
     speed: Optional[float] = None
     memory: Optional[float] = None
@@ -23,8 +23,10 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class Contest:
-    """Systems by their names, the first of them the baseline; made when asked for, since a stock system's shape is
-    that of another.
+    """A contest.
+
+    ``systems`` returns the systems by name, the baseline first. It is a function because the shape of a stock system is
+    computed from another architecture.
     """
 
     title: str
@@ -43,7 +45,7 @@ def _both(*archs: str, label: str = "{}") -> dict[str, System]:
 
 
 def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, System]] = None) -> Callable[[], dict]:
-    """Architectures beside the stock Transformer in the shape of one (the first), which takes our criterion too."""
+    """Architectures and the stock Transformer in the shape of one of them (the first), all with both criterions."""
 
     def systems() -> dict[str, System]:
         stock = stock_like(like or archs[0])
@@ -54,7 +56,7 @@ def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, System]]
 
 
 def _ours(*archs: str, like: str = "") -> Callable[[], dict[str, System]]:
-    """Architectures with our criterion alone, or decoding, beside the stock Transformer in the shape of one."""
+    """Architectures with our criterion only, or in decoding, and the stock Transformer in the shape of one of them."""
     return lambda: {"stock": stock_like(like or archs[0]), **{arch: System(arch) for arch in archs}}
 
 
@@ -70,7 +72,7 @@ def _recomputing() -> dict[str, System]:
 
 
 def compiled(systems: dict[str, System]) -> dict[str, System]:
-    """Systems with ``torch.compile``, under names that say so."""
+    """The systems with ``torch.compile``, with names that end in "compiled"."""
     return {f"{name}, compiled": replace(system, compiled=True) for name, system in systems.items()}
 
 
@@ -113,16 +115,16 @@ _TINY_ARCHS = (
 )
 
 
-# What the contests below name, and rk2_unit by another name.
+# The systems that the contests below name, and ode_weight_sharing, which is rk2_unit.
 _NAMED = ("ode_residual", "rk2", "rk2_learnable", "rk4", "ode_weight_sharing")
 
 
 def _others(size: str, *but: str) -> dict[str, str]:
-    """The architectures of a size that no contest names: FLOATER in the input block alone, and the other ODE systems.
+    """The architectures of a size that no contest names: FLOATER in the input block only, and the other ODE systems.
 
     Args:
         size: tiny, base or big.
-        but: systems to leave out.
+        but: the systems to leave out.
 
     Returns:
         System -> architecture.
@@ -148,7 +150,7 @@ SUITE = {
         _beside_stock(
             *_TINY_ARCHS[0],
             like="floater_tiny",
-            # A post-norm Transformer of our layers.
+            # A post-norm Transformer with our layers.
             more={
                 "transformer": System("floater_tiny", ("--position-encoder", "none")),
                 "rk2_tiny, dropout as stock": System(
@@ -197,7 +199,7 @@ SUITE = {
     "base-floater": Contest(
         "training, base", _beside_stock("floater_base"), _BASE, {"floater_base, stock criterion": Bar(1 / 1.05)}
     ),
-    # One at a time: all systems of a contest are in memory together, and four big ones take what a desktop has.
+    # One per contest: all systems of a contest are in memory together, and four big ones fill that of a desktop.
     **{
         f"big-{name}": Contest("training, big", _beside_stock(arch), _BIG)
         for name, arch in (
@@ -262,25 +264,25 @@ SUITE = {
 }
 """The contests by name."""
 
-# On a GPU the bars for decoding are the paper's.
+# On a GPU the thresholds for decoding are the paper's.
 _ON_GPU = {"decoding-base": {"rk2": Bar(0.97), "rk4": Bar(0.88)}}
 
 QUICK = ("quick", "quick-decoding")
 
 
 def setting(name: str, device: str, precision: str) -> Setting:
-    """How a contest is held on a device: a GPU gets four times the sentences, and more rounds."""
+    """The setting of a contest on a device: a GPU gets four times the sentences, and more rounds."""
     found = replace(SUITE[name].setting, device=device, precision=precision)
     return replace(found, sentences=4 * found.sentences, rounds=11) if device == "cuda" else found
 
 
 def bars(name: str, device: str) -> dict[str, Bar]:
-    """What the systems of a contest are to pass on a device."""
+    """The thresholds of the systems of a contest on a device."""
     return _ON_GPU.get(name, SUITE[name].bars) if device == "cuda" else SUITE[name].bars
 
 
 def in_order(device: str) -> list[str]:
-    """All contests but the quick ones: on a device lent for minutes, those with bars come first."""
+    """All contests but the quick ones; those with thresholds come first, in case the time on a device is short."""
     return sorted((name for name in SUITE if name not in QUICK), key=lambda name: not bars(name, device))
 
 

@@ -1,8 +1,8 @@
-"""Trained models for serving: CTranslate2 and ONNX, and how their folders are opened again.
+"""Trained models for serving with CTranslate2 or ONNX, and how exported folders are opened.
 
-An exported folder has the model in the files of its format, the dictionaries, what segmented the data where that was
-known, and ``export.json``, which says what it is, of which checkpoint, and how far its log-probabilities are from the
-checkpoint's. Opening and translating need neither PyTorch nor fairseq.
+An exported folder holds the model in the files of its format, the dictionaries, the subword model of the data if it is
+known, and ``export.json``, which describes the model, its checkpoint, and how far its log-probabilities are from the
+checkpoint's. Opening it and translating need neither PyTorch nor fairseq.
 """
 
 import json
@@ -19,7 +19,7 @@ DESCRIPTION = "export.json"
 
 
 class ExportError(OdeTransformerError):
-    """A model that cannot be exported, or an exported one that cannot be used; the message says what, and why."""
+    """A model that cannot be exported, or an exported model that cannot be used; the message gives the reason."""
 
 
 class Format(NamedTuple):
@@ -46,7 +46,7 @@ QUANTISATIONS = ("int8",)
 
 
 class Hypothesis(NamedTuple):
-    """A translation: its symbols without the end of the sentence, and its log-probability over length ** lenpen."""
+    """A translation: its subword units without the end of the sentence, and its log-probability / length ** lenpen."""
 
     tokens: list[str]
     score: float
@@ -54,10 +54,10 @@ class Hypothesis(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """How a beam search goes; names and meanings are those of ``fairseq-generate``.
+    """The options of a beam search, with the names and meanings of ``fairseq-generate``.
 
-    A translation has ``min_len`` symbols at least and max_len_a S + max_len_b at most, S the length of the longest
-    source of its batch; the end of a sentence counts in S alone.
+    A translation has from ``min_len`` to max_len_a S + max_len_b subword units, where S is the length of the longest
+    source of its batch. The end of a sentence counts in S only.
     """
 
     beam: int = 5
@@ -74,14 +74,14 @@ class Search:
                 raise ExportError(f"{name} {getattr(self, name)}: must be {limit}")
 
     def most(self, source: int, longest: int) -> int:
-        """Symbols of the longest translation, without its end.
+        """The length of the longest translation, without its end.
 
         Args:
-            source: symbols of the longest source of the batch, its end included.
-            longest: what the model can read of a target, its end included.
+            source: the length of the longest source of the batch, with its end.
+            longest: the length of the longest target that the model can read, with its end.
 
         Raises:
-            ExportError: it is less than ``min_len``.
+            ExportError: the result is less than ``min_len``.
         """
         most = min(int(self.max_len_a * source + self.max_len_b), longest - 1)
         if most < self.min_len:
@@ -93,14 +93,14 @@ class Translator(Protocol):
     """What an exported folder is once it is open. A sentence is a list of symbols of the dictionaries."""
 
     def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
-        """The ``nbest`` translations of each sentence of a batch, the best first."""
+        """The ``nbest`` best translations of each sentence of a batch, the best first."""
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """The log-probability of each symbol of each target, the end of the sentence last."""
+        """The log-probability of each subword unit of each target, and last that of the end of the sentence."""
 
 
 def check_length(symbols: int, longest: int) -> None:
-    """Refuse a source of more symbols, its end included, than the model was made for.
+    """Refuse a source that is longer than the model can read, its end included.
 
     Raises:
         ExportError: it is longer.
@@ -117,7 +117,7 @@ def load_module(format: str, which: str) -> Any:
         which: ``writer`` or ``reader``.
 
     Raises:
-        ExportError: its library is not installed.
+        ExportError: the library of the format is not installed.
     """
     found = FORMATS[format]
     try:

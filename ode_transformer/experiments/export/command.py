@@ -1,9 +1,9 @@
-"""The command ``ode-transformer export``: write a model for serving, compare it with the checkpoint, or leave nothing.
+"""``ode-transformer export``: write a model for serving, and compare it with the checkpoint.
 
-The comparison is of log-probabilities: of each symbol of random targets given random sources, sentences of several
-lengths in one batch and each by itself. In single precision they may differ by ``TOLERANCE``. A quantised model is
-first written and compared in single precision, which shows that the graph is right, and then quantised; how far it is
-from the checkpoint then is reported, and only what is no model any more is refused.
+The comparison is of the log-probabilities of random targets given random sources, for sentences of several lengths in
+one batch and each by itself. In single precision they may differ by at most ``TOLERANCE``, or nothing is kept. A
+quantized model is first written and compared in single precision, which shows that the graph is right, and then
+quantized; its distance from the checkpoint is reported, and only values that are not finite are refused.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from .trained import Trained, open_trained
 
 TOLERANCE = 1e-4
 LENGTHS = ((1, 9), (5, 3), (12, 20), (30, 1), (7, 7))
-"""Symbols of the sources and of the targets that are compared, without the ends of sentences."""
+"""The lengths of the sources and the targets that are compared, without the ends of sentences."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,15 +55,15 @@ def export(trained: Trained, format: str, output: str | Path, quantisation: Opti
     Args:
         trained: the model.
         format: one of ``FORMATS``.
-        output: the folder, which takes its name when everything in it is written and compared.
-        quantisation: one of ``QUANTISATIONS``; single precision if None.
+        output: the folder, which appears when everything in it has been written and compared.
+        quantisation: one of ``QUANTISATIONS``; None for single precision.
 
     Returns:
-        What ``export.json`` in the folder says.
+        The content of ``export.json`` in the folder.
 
     Raises:
-        ExportError: the folder exists, the format's library is not installed or cannot express the model, or what was
-            written is another model.
+        ExportError: the folder exists, the format's library is not installed or cannot express the model, or the
+            exported model differs from the checkpoint.
     """
     output = Path(output)
     writer = load_module(format, "writer")
@@ -96,19 +96,20 @@ def export(trained: Trained, format: str, output: str | Path, quantisation: Opti
 
 
 def sentences(symbols: Sequence[str], lengths: Sequence[int], seed: int) -> list[list[str]]:
-    """Random sentences of symbols of a dictionary, without its special ones."""
+    """Random sentences of the symbols of a dictionary, without its special symbols."""
     generator = torch.Generator().manual_seed(seed)
     return [[symbols[i] for i in torch.randint(4, len(symbols), (n,), generator=generator)] for n in lengths]
 
 
 def compare(trained: Trained, exported: Translator, tolerance: float) -> dict[str, Any]:
-    """How far the log-probabilities of an exported model are from the checkpoint's.
+    """Compare the log-probabilities of an exported model with the checkpoint's.
 
     Returns:
-        the ``largest`` and the ``mean`` difference, of how many ``symbols``, and the ``tolerance`` if there is one.
+        The ``largest`` and the ``mean`` difference, the number of ``symbols`` compared, and the ``tolerance`` if there
+        is one.
 
     Raises:
-        ExportError: they are farther than the tolerance, or not finite.
+        ExportError: a difference exceeds the tolerance, or is not finite.
     """
     longest = min(trained.longest.values()) - 1
     lengths = [[min(n, longest) for n in side] for side in zip(*LENGTHS, strict=True)]

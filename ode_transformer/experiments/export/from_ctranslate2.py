@@ -1,4 +1,4 @@
-"""An exported folder of CTranslate2, opened."""
+"""Translate with an exported folder of CTranslate2."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,10 +26,10 @@ class CTranslate2Translator:
             raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
 
     def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
-        """As of ``Translator``.
+        """As in ``Translator``.
 
         Raises:
-            ExportError: a sentence is longer than the model's sentences may be.
+            ExportError: a sentence is longer than the model can read.
         """
         longest = max((len(sentence) + 1 for sentence in sentences), default=0)
         check_length(longest, self.longest["source"])
@@ -49,7 +49,7 @@ class CTranslate2Translator:
         ]
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """As of ``Translator``."""
+        """As in ``Translator``."""
         results = self.model.score_batch(list(map(list, sources)), list(map(list, targets)), max_input_length=0)
         return [result.log_probs for result in results]
 

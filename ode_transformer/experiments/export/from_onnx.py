@@ -1,11 +1,13 @@
-"""An exported folder of ONNX, opened: beam search over ONNX Runtime, with NumPy and without PyTorch.
+"""Translate with an exported folder of ONNX: beam search with ONNX Runtime and NumPy, without PyTorch.
 
-Two graphs make a model. ``encoder.onnx`` reads sentences (B, S) and returns what decoding keeps of them: tensors of the
-source, a row for each of B sentences. ``decoder.onnx`` takes a step: from the symbols so far (B, n, T), of n hypotheses
-for each sentence, it returns the log-probabilities of the next symbol (B, n, V), and what has grown by a position.
+A model is two graphs. ``encoder.onnx`` reads sentences (B, S) and returns what decoding keeps of them: the caches of
+the source, with one row per sentence. ``decoder.onnx`` takes a step: from the symbols so far (B, n, T), of n
+hypotheses per sentence, it returns the log-probabilities of the next symbol (B, n, V), and the caches that have grown
+by one position.
 
-What grows has a row for each hypothesis and is reordered within the graph: ``order`` (B, n) says which row of the step
-before each hypothesis follows. Before the first step it is empty, or the source where self-attention reads that too.
+The growing caches have one row per hypothesis and are reordered within the graph: ``order`` (B, n) is the row of the
+previous step that each hypothesis continues. Before the first step they are empty, or hold the source if self-attention
+reads that too.
 """
 
 from collections.abc import Sequence
@@ -18,16 +20,16 @@ import onnxruntime
 from . import ExportError, Hypothesis, Search, check_length
 
 NEXT = ".next"
-"""What grows goes into the decoder's graph under a name and comes out of it under this name with this at its end."""
+"""A growing cache enters the decoder's graph under a name, and leaves it under this name with this suffix."""
 
 _TYPES = {"tensor(float)": np.float32, "tensor(bool)": np.bool_, "tensor(int64)": np.int64}
 
 
 class Symbols:
-    """A dictionary of fairseq's: symbols and their numbers.
+    """A dictionary of fairseq: symbols and their numbers.
 
     Args:
-        path: ``dict.LANGUAGE.txt``, a line ``symbol count`` for every symbol but the first four.
+        path: ``dict.LANGUAGE.txt``, with one line ``symbol count`` for every symbol but the first four.
     """
 
     def __init__(self, path: Path):
@@ -39,7 +41,7 @@ class Symbols:
         self.numbers = {symbol: i for i, symbol in enumerate(self.symbols)}
 
     def read(self, symbols: Sequence[str]) -> list[int]:
-        """The numbers of a sentence; of an unknown symbol that of ``<unk>``."""
+        """The numbers of a sentence's symbols; an unknown symbol has the number of ``<unk>``."""
         return [self.numbers.get(symbol, self.numbers["<unk>"]) for symbol in symbols]
 
 
@@ -47,12 +49,12 @@ PAD, END = 1, 2
 
 
 class OnnxTranslator:
-    """Translates with ONNX Runtime; its beam search is that of fairseq's ``SequenceGenerator``.
+    """A translator with ONNX Runtime. Its beam search is that of fairseq's ``SequenceGenerator``.
 
     Args:
         folder: the exported folder.
-        description: its ``export.json``.
-        threads: of a graph; ONNX Runtime's choice if 0.
+        description: the content of its ``export.json``.
+        threads: the number of threads per graph; 0 for ONNX Runtime's default.
     """
 
     def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0):
@@ -67,7 +69,7 @@ class OnnxTranslator:
                 for name in ("encoder.onnx", "decoder.onnx")
             )
             self.longest = {side: int(description["longest"][side]) for side in ("source", "target")}
-        except Exception as error:  # damaged files end in errors of every kind
+        except Exception as error:  # damaged files raise errors of many kinds
             raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
         self.of_source = [output.name for output in self.encoder.get_outputs()]
         self.grown = [output.name for output in self.decoder.get_outputs() if output.name.endswith(NEXT)]
@@ -75,10 +77,10 @@ class OnnxTranslator:
         self.inputs = {given.name: given for given in self.decoder.get_inputs()}
 
     def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
-        """As of ``Translator``.
+        """As in ``Translator``.
 
         Raises:
-            ExportError: a sentence is longer than the model's sentences may be.
+            ExportError: a sentence is longer than the model can read.
         """
         if not sentences:
             return []
@@ -89,7 +91,7 @@ class OnnxTranslator:
         ]
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """As of ``Translator``, step by step."""
+        """As in ``Translator``, computed step by step."""
         rows = [[*self.target.read(target), END] for target in targets]
         given = np.full((len(rows), 1, max(map(len, rows)) + 1), PAD)
         for row, tokens in zip(given[:, 0], rows, strict=True):
@@ -97,24 +99,24 @@ class OnnxTranslator:
         caches = self._encode([self.source.read(source) for source in sources])
         order, columns = np.arange(len(rows))[:, None], []
         for t in range(given.shape[2] - 1):
-            # A sentence that has ended is given its end again; what comes of it is not looked at.
+            # A sentence that has ended reads its end again, and the result is ignored.
             tokens = np.where(given[:, :, : t + 1] == PAD, END, given[:, :, : t + 1])
             (log_probs,) = self._step(["log_probs"], tokens, order, caches)
             columns.append(np.take_along_axis(log_probs, given[:, :, t + 1 :][:, :, :1], axis=2)[:, 0, 0])
         return [[float(column[i]) for column in columns[: len(row)]] for i, row in enumerate(rows)]
 
     def search(self, sources: Sequence[Sequence[int]], search: Search) -> list[list[tuple[list[int], float]]]:
-        """The ``nbest`` translations of sentences of symbols' numbers, without their end, and their scores.
+        """The ``nbest`` best translations and their scores, for sentences as numbers of symbols without their end.
 
-        A sentence is done when it has as many translations as the beam is wide. Translations that end are those whose
-        end is among the ``beam`` best of 2 ``beam`` candidates, as in fairseq.
+        A sentence is finished when it has as many translations as the beam size. As in fairseq, a translation ends if
+        its end is among the ``beam`` best of 2 ``beam`` candidates.
         """
         beam, columns = search.beam, max(map(len, sources)) + 1
-        # Of each hypothesis; room for padding and for the end, which may come too early.
+        # Candidates per hypothesis, with room for padding and for an end that comes too early.
         count = min(2 * beam + 2, len(self.target.symbols))
         most = search.most(columns, self.longest["target"])
         caches = self._encode(sources)
-        left = np.arange(len(sources))  # the sentences that are not done
+        left = np.arange(len(sources))  # the sentences that are not finished
         found: list[list[tuple[list[int], float]]] = [[] for _ in sources]
         tokens, scores = np.full((len(sources), 1, 1), END), np.zeros((len(sources), 1), np.float32)
         order = left[:, None]
@@ -138,7 +140,7 @@ class OnnxTranslator:
             stay = np.array([len(found[sentence]) < beam for sentence in left])
             if step == most or not stay.any():
                 break
-            # The best candidates that have not ended go on.
+            # The best candidates that have not ended are continued.
             going = np.argsort(ends, axis=1, kind="stable")[:, :beam]
             scores, parents, symbols_of = (np.take_along_axis(x, going, 1)[stay] for x in (totals, parents, symbols_of))
             order = np.flatnonzero(stay)[:, None] * tokens.shape[1] + parents
@@ -166,7 +168,7 @@ class OnnxTranslator:
     def _step(
         self, outputs: list[str], tokens: np.ndarray, order: np.ndarray, caches: dict[str, Any], count: int = 1
     ) -> list[np.ndarray]:
-        """Take a step; the caches are those after it."""
+        """Take a step, and update the caches."""
         given = {"tokens": tokens, "order": order, "count": np.array([count])}
         given = {name: _value(x) for name, x in given.items() if name in self.inputs}
         found = self.decoder.run_with_ort_values([*outputs, *self.grown], given | caches)

@@ -1,14 +1,14 @@
 """Write a model for CTranslate2, whose layers are those of the stock Transformer.
 
-A layer of CTranslate2 is self-attention, in a decoder cross-attention, and feed-forward, each with its residual. One of
-ours is a row of sub-layers that take Euler steps; so is a whole stack, and the row is cut into such layers anew. What a
-layer lacks is zero, with which a pre-norm residual is the identity::
+A layer of CTranslate2 is self-attention, in a decoder cross-attention, and feed-forward, each with its residual. Our
+layers, and so whole stacks, are sequences of sub-layers that take Euler steps, and the sequence is cut into layers of
+CTranslate2. A sub-layer that is missing has zero weights, with which a pre-norm residual is the identity::
 
     Macaron            half FFN_a | attention, half FFN_b           (two layers; the halves are in the second matrix)
     strang-swapped     half attention, FFN | half attention
     rk2_unit           the layer | the layer again                  (Heun with gamma = 1; equal tensors are stored once)
 
-Everything else is refused by name: histories and multistep schemes, stages that are weighed, positions in the blocks,
+All other models are refused by name: histories and multistep schemes, weighted stages, positions in the blocks, and
 TransEvolve.
 """
 
@@ -40,7 +40,7 @@ ACTIVATIONS = {
 }
 
 Step = tuple[SplitLayer, Sublayer]
-"""A sub-layer of a layer, which takes an Euler step."""
+"""A layer, and one of its sub-layers, which takes an Euler step."""
 
 
 def _refuse(what: str) -> ExportError:
@@ -48,21 +48,21 @@ def _refuse(what: str) -> ExportError:
 
 
 def steps(stack: nn.Module, options: Any, shared: Optional[nn.Module]) -> Iterator[Step]:
-    """The Euler steps that a stack is made of.
+    """The Euler steps of a stack.
 
     Args:
         stack: an encoder or a decoder.
-        options: of its side, a :class:`Options`.
+        options: the :class:`Options` of its side.
         shared: the coefficients that its layers share.
 
     Raises:
-        ExportError: it is made of something else.
+        ExportError: the stack has steps of another kind.
     """
     for layer in stack.layers:
         combine = shared if layer.coefficients is None else layer.coefficients
         rows, twice = layer.sublayers, options.integrator == HEUN and isinstance(combine, Ones)
         if options.integrator != EULER and not twice:
-            raise _refuse("an integrator of several stages, but for heun with --coefficients ones")
+            raise _refuse("an integrator of several stages other than heun with --coefficients ones")
         if not twice and combine is not None:
             raise _refuse("coefficients that weigh a layer")
         if twice and options.released:
@@ -77,11 +77,11 @@ def steps(stack: nn.Module, options: Any, shared: Optional[nn.Module]) -> Iterat
 
 
 def layers(taken: Iterator[Step], places: str) -> list[dict[str, Step]]:
-    """Steps cut into layers of CTranslate2, each with its steps by flow.
+    """Cut steps into layers of CTranslate2, each with its steps by flow.
 
     Args:
         taken: the steps, in order.
-        places: the flows of a layer in order, FG or FCG.
+        places: the flows of a layer, in order: FG or FCG.
     """
     found: list[dict[str, Step]] = []
     last = len(places)
@@ -95,10 +95,10 @@ def layers(taken: Iterator[Step], places: str) -> list[dict[str, Step]]:
 
 
 def _check(model: nn.Module) -> None:
-    """Refuse a model that is no stack of Euler steps between embeddings and output.
+    """Refuse a model with parts that CTranslate2 lacks.
 
     Raises:
-        ExportError: it is not.
+        ExportError: the model has such a part; the message names it.
     """
     cfg = model.cfg
     for side in ("encoder", "decoder"):
@@ -106,7 +106,7 @@ def _check(model: nn.Module) -> None:
         if not isinstance(stack, SplitStack):
             raise _refuse(f"the blocks of {type(model).__name__}")
         if type(stack.history) is not Connection:
-            raise _refuse(f"what stands between the layers of the {side}, a history or a multistep scheme")
+            raise _refuse(f"the history or multistep scheme of the {side}")
     for wrong, what in (
         (getattr(model, "position_encoder", None) is not None, f"--position-encoder {cfg.position_encoder}"),
         (cfg.ffn_hidden_layers != 1, f"--ffn-hidden-layers {cfg.ffn_hidden_layers}"),
@@ -119,7 +119,7 @@ def _check(model: nn.Module) -> None:
 
 
 class OurConverter(Converter):
-    """The model as CTranslate2 wants it."""
+    """The converter of our models to CTranslate2's specification."""
 
     def __init__(self, trained: Trained):
         self.trained = trained
@@ -190,7 +190,7 @@ def _stack(stack: nn.Module, cfg: Any, side: str) -> model_spec.LayerSpec:
 
 
 def _positions(stack: nn.Module) -> np.ndarray:
-    """The table of positions, (T, C); of zeros where there are none."""
+    """The table of positions, (T, C); zeros if there are none."""
     positions = stack.embed_positions
     if positions is None:
         return np.zeros((stack.max_positions(), stack.layers[0].embed_dim), np.float32)
@@ -221,16 +221,16 @@ def _sublayer(spec: model_spec.LayerSpec, layer: SplitLayer, row: Sublayer) -> N
 
 
 class _Zeros:
-    """Sub-layers that add nothing; of one stack they share their tensors.
+    """Sub-layers that add nothing. Those of one stack share their tensors.
 
     Args:
-        width: C.
-        memory: C of the encoder.
+        width: C, the width.
+        memory: the width of the encoder.
     """
 
     def __init__(self, width: int, memory: int):
         self.width = width
-        self.inner = 8  # of a feed-forward
+        self.inner = 8  # feed-forward dimension
         self.norm = np.ones(width, np.float32), np.zeros(width, np.float32)
         self.memory = memory
 
@@ -261,11 +261,11 @@ def _norm(spec: common_spec.LayerNormSpec, module: nn.LayerNorm) -> None:
 
 
 def _numpy(tensor: Tensor, scale: float = 1.0) -> np.ndarray:
-    return (tensor.detach().float() * scale).numpy()  # a copy: CTranslate2 quantises in place
+    return (tensor.detach().float() * scale).numpy()  # a copy, because CTranslate2 quantizes in place
 
 
 def _write(trained: Trained, folder: Path, quantisation: Optional[str] = None) -> None:
-    part = folder / "ctranslate2.part"  # the converter makes a folder of its own
+    part = folder / "ctranslate2.part"  # the converter makes a new folder
     OurConverter(trained).convert(str(part), quantization=quantisation)
     for file in part.iterdir():
         file.replace(folder / file.name)
@@ -282,5 +282,5 @@ def write(trained: Trained, folder: Path) -> None:
 
 
 def quantise(trained: Trained, folder: Path) -> None:
-    """Write it anew, the weights as 8-bit integers; activations are quantised as they come."""
+    """Write the model again, with weights as 8-bit integers; activations are quantized at run time."""
     _write(trained, folder, "int8")

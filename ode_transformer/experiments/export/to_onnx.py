@@ -1,12 +1,12 @@
-"""Write a model as two ONNX graphs: ``from_onnx.py`` says what they take and return, and runs them.
+"""Write a model as two ONNX graphs; ``from_onnx.py`` describes their inputs and outputs, and runs them.
 
-The modules keep their caches of step-by-step decoding in a dictionary, ``incremental_state``. A step on an example
-shows what it holds. What is the source's (it says for how many ``hypotheses``) is returned by the first graph; what
-grows goes through the second. Nothing here knows what a module keeps, or how many stages its layer has.
+The modules keep their caches of incremental decoding in a dictionary, ``incremental_state``. A step on an example shows
+its content. The caches of the source, which have an entry ``hypotheses``, are returned by the first graph; the growing
+caches pass through the second. Nothing here depends on what a module keeps, or how many stages its layer has.
 
-A graph is for every batch, where the modules ask each whether it has padding: the answer is that sources may have, and
-hypotheses never. Positions, which fairseq looks up with the lengths of the batch at hand, come from tables as long as
-the model's longest sentence.
+The modules check each batch for padding, but a graph has to work for every batch: in it, sources may have padding and
+hypotheses never do. Positions, which fairseq looks up with the lengths of the batch, come from tables as long as the
+model's longest sentence.
 """
 
 import contextlib
@@ -36,11 +36,11 @@ from .from_onnx import NEXT
 from .trained import Trained
 
 OPSET = 18
-"""Of the graphs, the version of ONNX's operators."""
+"""The version of ONNX's operators in the graphs."""
 
 
 class _ForEveryBatch(TorchFunctionMode):
-    """Answers ``any``, which the modules ask of padding alone: yes, but for the one column that a step adds."""
+    """Replaces ``any``, which the modules call only on padding: true, except for the single column of a step."""
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (torch.any, Tensor.any):
@@ -50,7 +50,7 @@ class _ForEveryBatch(TorchFunctionMode):
 
 
 def _by_table(self: nn.Module, tokens: Tensor, incremental_state: Optional[dict] = None, **_: Any) -> Tensor:
-    """What fairseq's position embeddings give, (B, T) -> (B, T, C); of the last token alone in decoding."""
+    """The position embeddings of fairseq, (B, T) -> (B, T, C), or (B, 1, C) in incremental decoding."""
     table = self.weights if isinstance(self, SinusoidalPositionalEmbedding) else self.weight
     real = tokens.ne(self.padding_idx)
     positions = F.embedding(real.cumsum(1) * real + self.padding_idx, table)
@@ -59,7 +59,7 @@ def _by_table(self: nn.Module, tokens: Tensor, incremental_state: Optional[dict]
 
 @contextlib.contextmanager
 def _traceable(model: nn.Module, longest: int) -> Iterator[None]:
-    """Within, what the model computes does not depend on the batch at hand."""
+    """A context in which the operations of the model do not depend on the batch."""
     for module in model.modules():
         if isinstance(module, (SinusoidalPositionalEmbedding, LearnedPositionalEmbedding)):
             module.forward = types.MethodType(_by_table, module)
@@ -74,11 +74,11 @@ def _traceable(model: nn.Module, longest: int) -> Iterator[None]:
 
 
 class Caches:
-    """The tensors of an ``incremental_state``, by name and in order, and the state that they make.
+    """The tensors of an ``incremental_state``, by name and in order.
 
     Args:
-        model: whose modules keep it.
-        state: after a step on an example.
+        model: the model whose modules keep the state.
+        state: the state after a step on an example.
     """
 
     def __init__(self, model: nn.Module, state: dict[str, dict[str, Any]]):
@@ -88,7 +88,7 @@ class Caches:
             if hasattr(module, "_incremental_state_id")
         }
         self.state = state
-        self.names: dict[str, tuple[str, str]] = {}  # a tensor's name: where it is in the state
+        self.names: dict[str, tuple[str, str]] = {}  # the name of a tensor -> its place in the state
         for key, cache in state.items():
             module, _, kind = key.partition(".")
             for part, value in cache.items():
@@ -96,7 +96,7 @@ class Caches:
                     self.names[f"{modules[module]}.{kind}.{part}"] = key, part
         self.of_source = [name for name, (key, _) in self.names.items() if "hypotheses" in state[key]]
         self.growing = [name for name in self.names if name not in self.of_source]
-        # Self-attention that reads the source as well has grown before the first step.
+        # If self-attention reads the source as well, its cache holds the source before the first step.
         self.begun = [name for name in self.growing if self.example(name).size(self.axis(name)) > 1]
 
     def example(self, name: str) -> Tensor:
@@ -105,15 +105,15 @@ class Caches:
         return self.state[key][part]
 
     def axis(self, name: str) -> int:
-        """The axis of the positions: of (B, H, S, d) the third, of (B, S) the second."""
+        """The axis of the positions: the third of (B, H, S, d), the second of (B, S)."""
         return 2 if self.example(name).dim() == 4 else 1
 
     def take(self, state: dict[str, dict[str, Any]], names: list[str]) -> list[Tensor]:
-        """The tensors of those names in a state."""
+        """The tensors with these names in a state."""
         return [state[key][part] for key, part in map(self.names.get, names)]
 
     def make(self, tensors: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
-        """A state of tensors by name; everything else in it is as in the example."""
+        """A state with these tensors; everything else in it is as in the example."""
         state = {key: dict(cache) for key, cache in self.state.items()}
         for name, tensor in tensors.items():
             key, part = self.names[name]
@@ -122,7 +122,7 @@ class Caches:
 
 
 class EncoderGraph(nn.Module):
-    """(B, S) -> what decoding keeps of the source, and what has grown before the first step."""
+    """Sources (B, S) -> the caches of the source, and the growing caches before the first step."""
 
     def __init__(self, model: nn.Module, end: int):
         super().__init__()
@@ -130,7 +130,7 @@ class EncoderGraph(nn.Module):
         self.caches: Optional[Caches] = None
 
     def first_step(self, source: Tensor) -> dict[str, dict[str, Any]]:
-        """The state after a step on the beginning of the target."""
+        """The state after the first decoding step."""
         state: dict[str, dict[str, Any]] = {}
         out = self.model.encoder(source, None)
         self.model.decoder(source.new_full((source.size(0), 1), self.end), out, incremental_state=state)
@@ -146,7 +146,7 @@ class EncoderGraph(nn.Module):
 
 
 class DecoderGraph(nn.Module):
-    """A step: (B, n, T), (B, n) and caches -> log-probabilities (B, n, V), and what has grown."""
+    """A step: symbols (B, n, T), order (B, n) and caches -> log-probabilities (B, n, V), and the growing caches."""
 
     def __init__(self, model: nn.Module, caches: Caches):
         super().__init__()
@@ -158,7 +158,7 @@ class DecoderGraph(nn.Module):
         tensors |= {name: x.index_select(0, order) for name, x in zip(caches.growing, growing, strict=True)}
         state = caches.make(tensors)
         tokens, shape = tokens.flatten(0, 1), tokens.shape[:2]
-        # There is a source, or cross-attention would be left out; what is read of it is in the state.
+        # Without a source cross-attention would be left out; its keys and values are in the state.
         source = self.model.encoder.embed_tokens.weight.new_zeros(1, tokens.size(0), self.model.cfg.encoder.embed_dim)
         out = self.model.decoder(tokens, {"encoder_out": [source], "encoder_padding_mask": []}, incremental_state=state)
         log_probs = self.model.get_normalized_probs((out[0][:, -1:], None), log_probs=True)
@@ -166,13 +166,13 @@ class DecoderGraph(nn.Module):
 
 
 class Graph(NamedTuple):
-    """What PyTorch's exporter is told of a graph.
+    """The arguments of PyTorch's exporter for a graph.
 
     Args:
-        module: computes it.
-        inputs: of an example.
-        axes: of each input, those whose sizes may be others.
-        names: of what goes in, and of what comes out.
+        module: the module that computes it.
+        inputs: the inputs of an example.
+        axes: for each input, the axes whose sizes may vary.
+        names: the names of the inputs and of the outputs.
     """
 
     module: nn.Module
@@ -181,7 +181,7 @@ class Graph(NamedTuple):
     names: tuple[list[str], list[str]]
 
     def trace(self) -> torch.export.ExportedProgram:
-        """The graph in PyTorch's own form, by running the Python once: what is in dictionaries stays out of it."""
+        """The graph in PyTorch's form, traced by running the Python code once, so that it contains no dictionaries."""
         return torch.export.export(self.module, self.inputs, dynamic_shapes=self.axes, strict=False)
 
     def write(self, program: torch.export.ExportedProgram, path: Path) -> None:
@@ -203,13 +203,13 @@ def _free(*axes: int) -> dict[int, Any]:
 
 
 def encoder_graph(module: EncoderGraph, source: Tensor) -> Graph:
-    """The encoder's graph, of an example (B, S)."""
+    """The graph of the encoder, from an example (B, S)."""
     caches = module.caches
     return Graph(module, (source,), (_free(0, 1),), (["source"], [*caches.of_source, *caches.begun]))
 
 
 def decoder_graph(model: nn.Module, caches: Caches, tokens: Tensor, rows: int) -> Graph:
-    """The decoder's graph, of an example (B, n, T) after a step of so many rows."""
+    """The graph of the decoder, from an example (B, n, T) whose previous step had ``rows`` rows."""
     sentences, hypotheses, columns = tokens.shape
     order = torch.arange(sentences * hypotheses).view(sentences, hypotheses) % rows
     growing = [
@@ -237,7 +237,7 @@ def write(trained: Trained, folder: Path) -> None:
     model = copy.deepcopy(trained.model)
     model.make_generation_fast_(need_attn=False)
     dictionary = trained.dictionaries[1]
-    # Sizes that differ, and are neither 0 nor 1, which PyTorch would take for constants.
+    # The sizes differ from each other and from 0 and 1, or PyTorch would take them for constants.
     source, tokens = (torch.full(size, dictionary.unk()) for size in ((3, 6), (3, 4, 5)))
     source[:, -1] = dictionary.eos()
     encoder = EncoderGraph(model, dictionary.eos())
@@ -251,7 +251,7 @@ def write(trained: Trained, folder: Path) -> None:
                 graph.write(programs[name], folder / f"{name}.onnx")
     except (OSError, OdeTransformerError):
         raise
-    except Exception as error:  # the exporter ends in errors of every kind
+    except Exception as error:  # the exporter raises errors of many kinds
         first = str(error).split("\n")[0]
         raise ExportError(
             f"--format onnx: PyTorch cannot export {trained.name}: {type(error).__name__}: {first}"
@@ -260,7 +260,7 @@ def write(trained: Trained, folder: Path) -> None:
 
 
 def _add_candidates(path: Path) -> None:
-    """Have the step return the ``count`` best next symbols of each hypothesis too, (B, n, count), for a search."""
+    """Make the step also return the ``count`` best next symbols of each hypothesis, (B, n, count), for the search."""
     model = onnx.load(path)
     graph = model.graph
     graph.input.append(helper.make_tensor_value_info("count", TensorProto.INT64, [1]))
@@ -272,9 +272,9 @@ def _add_candidates(path: Path) -> None:
 
 
 def quantise(trained: Trained, folder: Path) -> None:
-    """Turn the weights of both graphs into 8-bit integers, each column with a scale of its own.
+    """Turn the weights of both graphs into 8-bit integers, with one scale per column.
 
-    Activations are quantised as they come.
+    Activations are quantized at run time.
     """
     with _quiet():
         for name in ("encoder.onnx", "decoder.onnx"):
@@ -288,7 +288,7 @@ def quantise(trained: Trained, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without advice that is for models of images."""
+    """A context without the library's warnings, which concern image models."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -17,7 +17,7 @@ from ..text import read_manifest
 from . import ExportError
 
 SEGMENTATION = ("codes", "sentencepiece.model", "manifest.json")
-"""What is beside binarised data and says how text becomes symbols, and symbols text."""
+"""The files beside binarized data that describe how text becomes subword units, and the reverse."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Trained:
 
     @property
     def longest(self) -> dict[str, int]:
-        """Symbols of the longest source and target, the end of the sentence included."""
+        """The lengths of the longest source and target, with the end of the sentence."""
         return {"source": self.model.encoder.max_positions(), "target": self.model.decoder.max_positions()}
 
     @torch.no_grad()
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """The log-probability of each symbol of each target, its end last; of sentences of symbols, as one batch."""
+        """The log-probability of each subword unit of each target, and last that of its end, computed as one batch."""
         source, target = (
             [[dictionary.index(symbol) for symbol in sentence] for sentence in sentences]
             for dictionary, sentences in zip(self.dictionaries, (sources, targets), strict=True)
@@ -60,7 +60,7 @@ class Trained:
 
 
 def padded(rows: list[list[int]], padding: int, left: bool = False) -> Tensor:
-    """(B, T) of rows of different lengths, padding behind them or on their left."""
+    """Rows of different lengths as a tensor (B, T), with padding on their right or left."""
     tokens = torch.full((len(rows), max(map(len, rows))), padding)
     for place, row in zip(tokens, rows, strict=True):
         place[len(place) - len(row) if left else 0 :][: len(row)] = torch.tensor(row)
@@ -71,13 +71,14 @@ def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained
     """Open a model that was trained for translation.
 
     Args:
-        path: a checkpoint, or a bundle; or the folder of a run, of which it is the average of checkpoints, or the best.
-        data: the folder of its binarised data. Without it, the checkpoint's own folder if dictionaries are there, or
-            what ``run.json`` in that folder names.
+        path: a checkpoint, a bundle, or the folder of a run, which stands for its average of checkpoints, or its best
+            checkpoint.
+        data: the folder of its binarized data. By default, the checkpoint's folder if dictionaries are there, or the
+            folder that ``run.json`` in it names.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, or the dictionaries are others than those of its training.
-        ExportError: no checkpoint or no dictionaries are found, or they do not fit each other.
+        CheckpointError: the checkpoint cannot be opened, or the dictionaries are not those of its training.
+        ExportError: there is no checkpoint, or there are no dictionaries, or they do not fit each other.
     """
     checkpoint = _checkpoint(Path(path))
     state = standalone.load(checkpoint)
@@ -112,10 +113,10 @@ def _checkpoint(path: Path) -> Path:
 
 
 def data_folder(path: str | Path, data: Optional[str | Path] = None) -> Path:
-    """The folder of a model's binarised data; arguments as of :func:`open_trained`.
+    """The folder of a model's binarized data; the arguments are those of :func:`open_trained`.
 
     Raises:
-        ExportError: it is not known.
+        ExportError: it is unknown.
     """
     checkpoint = _checkpoint(Path(path))
     if bundles.is_bundle(checkpoint):

@@ -1,8 +1,7 @@
-"""Metrics: what a score is called, where a record holds it, and how it is to be printed.
+"""Metrics: the names of scores, where records hold them, and how they are printed.
 
-One file per metric says how it is taken and what it has to be quoted with, its signature; ``METRICS`` names them all.
-Scores of a test set are a mapping by metric, as :func:`.translations.score` and the ``score_files`` of other modules
-make it.
+One file per metric computes it, together with its signature; ``METRICS`` lists all of them. The scores of a test set
+are a mapping by metric, which :func:`.translations.score` and the ``score_files`` of other modules return.
 """
 
 from collections.abc import Mapping
@@ -15,11 +14,11 @@ class Metric:
     """A metric: its label in tables, and the key of its value.
 
     Args:
-        name: in recipes and tables.
-        label: for people.
-        key: of the value among what a record holds of the metric.
-        lower_is_better: unlike most.
-        entry: what a record holds the metric under, where several share an entry; else its name.
+        name: its name in recipes and tables.
+        label: its label for readers.
+        key: the key of the value in the metric's entry of a record.
+        lower_is_better: whether lower values are better.
+        entry: the name of that entry, if several metrics share one; by default the metric's name.
     """
 
     name: str
@@ -29,12 +28,12 @@ class Metric:
     entry: str = ""
 
     def value(self, scores: Mapping[str, Any]) -> Optional[float]:
-        """The value among the scores of a test set; None if it was not taken."""
+        """The value among the scores of a test set; None if there is none."""
         found = scores.get(self.entry or self.name)
         return found[self.key] if found else None
 
     def signature(self, scores: Mapping[str, Any]) -> str:
-        """What the value has to be quoted with; an empty string where the label says it all."""
+        """The signature that the value is quoted with; empty if the label is enough."""
         return (scores.get(self.entry or self.name) or {}).get("signature", "")
 
 

@@ -1,4 +1,4 @@
-"""Accuracy: the percentage of examples whose class is the predicted one; with it what becomes of each class."""
+"""Accuracy, the percentage of correctly classified examples, with the confusion matrix and a report by class."""
 
 import argparse
 from collections import Counter
@@ -19,12 +19,12 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
 
     Args:
         golds: the class of each example.
-        taken: the class that it is taken for.
+        taken: the predicted class of each example.
 
     Returns:
         ``value``, in percent, and ``signature``; ``examples``; ``classes``, the names; ``confusion``, for every class
-        how many of its examples are taken for each; ``report``, by class its ``precision``, ``recall`` and ``f1`` in
-        percent and the number of its ``examples``.
+        the number of its examples predicted as each class; ``report``, for every class its ``precision``, ``recall``
+        and ``f1`` in percent and the number of its ``examples``.
     """
     pairs = Counter(zip(golds, taken, strict=True))
     classes = sorted({*golds, *taken})
@@ -54,23 +54,25 @@ def _percent(part: int, whole: int) -> float:
 
 
 def read(path: str) -> tuple[list[str], list[str]]:
-    """Classes and classes taken of a file of ``ode-transformer classify``.
+    """The classes and predicted classes in a file that ``ode-transformer classify`` wrote.
 
     Raises:
-        AccuracyError: it is no such file.
-        ScoringError: no such file, not UTF-8, or empty.
+        AccuracyError: the file has another form.
+        ScoringError: there is no such file, or it is empty or not UTF-8.
     """
     from .translations import read_lines
 
     rows = [line.split("\t") for line in read_lines(path)]
     if odd := [number for number, row in enumerate(rows, 1) if len(row) != 3]:
-        raise AccuracyError(f"{path}: line {odd[0]}: must be a class, the class taken and a probability, with tabs")
+        raise AccuracyError(
+            f"{path}: line {odd[0]}: must be a class, the predicted class and a probability, separated by tabs"
+        )
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer score`` for classifiers."""
-    parser.add_argument("--predictions", metavar="FILE", help="what ode-transformer classify wrote")
+    parser.add_argument("--predictions", metavar="FILE", help="output of ode-transformer classify")
 
 
 def score_files(args: argparse.Namespace) -> dict[str, Any]:
@@ -80,7 +82,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(result: dict[str, Any]) -> str:
-    """What :func:`score_files` returned as lines for people."""
+    """The result of :func:`score_files` as lines to print."""
     found = result["accuracy"]
     lines = [f"{'accuracy':<20}{found['value']:7.2f}   ({found['signature']}, {found['examples']} in all)"]
     lines.append(f"{'class':<20}{'precision':>10}{'recall':>10}{'F1':>10}{'examples':>10}")

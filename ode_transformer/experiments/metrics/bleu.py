@@ -1,14 +1,14 @@
-"""BLEU (Papineni et al. 2002) in four kinds, none of which can be set beside another.
+"""BLEU (Papineni et al. 2002) of four kinds, which cannot be compared with each other.
 
-- ``tokenised``, which most papers print: the tokens as they are, the numbers those of Moses' ``multi-bleu.perl``.
-- ``compound_split``, which papers on English-German print: the same after ``a-b`` became ``a ##AT##-##AT## b``.
-- ``sacrebleu``: of the detokenised text, with its signature; the one to compare with anybody's.
-- ``transevolve``: what TransEvolve's released code computes, tensor2tensor's BLEU of detokenised text that is
-  lower-cased and split at blanks, with exponential smoothing.
+- ``tokenised``, as in most papers: BLEU of the tokens as they are, equal to Moses' ``multi-bleu.perl``.
+- ``compound_split``, as in papers on English-German: the same after replacing ``a-b`` by ``a ##AT##-##AT## b``.
+- ``sacrebleu``: BLEU of the detokenized text, with its signature; the kind to compare with other work.
+- ``transevolve``: as in TransEvolve's released code, tensor2tensor's BLEU of detokenized text that is lower-cased and
+  split at blanks, with exponential smoothing.
 
-The first two are sacreBLEU's BLEU without its tokeniser and without smoothing. What differs from ``multi-bleu.perl``
-is taken care of here: that program reads bytes, so it ends a line at a line feed only and a token at ASCII blanks
-only, where Python also knows U+0085, U+00A0, U+2028, U+3000 and others.
+The first two are sacreBLEU's BLEU without tokenization and smoothing, and with the white space of ``multi-bleu.perl``:
+that program reads bytes, so that only a line feed ends a line and only ASCII blanks end a token, while Python also
+splits at U+0085, U+00A0, U+2028, U+3000 and others.
 """
 
 import re
@@ -24,27 +24,27 @@ ASCII_BLANKS = frozenset(" \t\n\r\f\v")
 
 
 class LanguageError(OdeTransformerError):
-    """A language whose text sacreBLEU cannot tokenise here; the message names it and what is missing."""
+    """A language whose text sacreBLEU cannot tokenize here; the message names it and the missing package."""
 
 
 def check_language(lang: str) -> None:
-    """See that sacreBLEU can score text of a target language: some need packages of their own.
+    """Check that sacreBLEU can score text in a target language; some languages need further packages.
 
     Raises:
-        LanguageError: it cannot.
+        LanguageError: a package is missing.
     """
     try:
         BLEU(trg_lang=lang)
     except RuntimeError as error:
         raise LanguageError(
-            f"target language {lang}: sacreBLEU needs more for it, pip install sacrebleu[{lang}]"
+            f"target language {lang}: needs another package of sacreBLEU: pip install sacrebleu[{lang}]"
         ) from error
 
 
 def detokenised_bleu(
     hypotheses: Sequence[str], references: Sequence[str], target_lang: str, *, lowercase: bool = False
 ) -> dict[str, Any]:
-    """sacreBLEU of plain text, one string per sentence; raises as :func:`check_language` does."""
+    """sacreBLEU of plain text, one string per sentence; raises the errors of :func:`check_language`."""
     check_language(target_lang)
     metric = BLEU(lowercase=lowercase, trg_lang=target_lang)
     result = metric.corpus_score(hypotheses, [references])
@@ -52,7 +52,7 @@ def detokenised_bleu(
 
 
 def transevolve_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """TransEvolve's own score of plain text: lower-cased, split at blanks, smoothed."""
+    """TransEvolve's BLEU of plain text: lower-cased, split at blanks, smoothed."""
     metric = BLEU(lowercase=True, tokenize="none", smooth_method="exp", force=True)
     result = metric.corpus_score(hypotheses, [references])
     return _parts(result, result.precisions, result.format(width=2)) | {"signature": str(metric.get_signature())}
@@ -61,12 +61,12 @@ def transevolve_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> di
 def multi_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
     """BLEU of tokens as they are, equal to ``multi-bleu.perl`` in all that it prints.
 
-    An empty hypothesis corpus, where that program divides by zero, scores 0.
+    An empty corpus of hypotheses, for which that program divides by zero, scores 0.
     """
     both = _protect_blanks([*hypotheses, *references])
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
     result = metric.corpus_score(both[: len(hypotheses)], [both[len(hypotheses) :]])
-    # 100 * (c / t) and not 100 * c / t: the order of operations decides the last printed digit now and then.
+    # 100 * (c / t) and not 100 * c / t, because the order of operations can change the last printed digit.
     precisions = [100 * (c / t) if t else 0.0 for c, t in zip(result.counts, result.totals, strict=True)]
     if result.ref_len:
         line = (
@@ -91,7 +91,7 @@ def _parts(result: BLEUScore, precisions: list[float], line: str) -> dict[str, A
 
 
 def _protect_blanks(lines: Sequence[str]) -> list[str]:
-    """Put private-use characters that the text does not hold for its blanks beyond ASCII, which end no token."""
+    """Replace blanks beyond ASCII, which do not end a token, by private-use characters that the text does not hold."""
     used = set().union(*lines)
     free = (chr(c) for c in range(0x100000, 0x10FFFE) if chr(c) not in used)
     table = {ord(c): next(free) for c in sorted(used) if c.isspace() and c not in ASCII_BLANKS}
@@ -101,7 +101,7 @@ def _protect_blanks(lines: Sequence[str]) -> list[str]:
 def split_compounds(lines: Sequence[str]) -> list[str]:
     """Split tokens at hyphens, ``a-b`` to ``a ##AT##-##AT## b``, as the script that papers used does.
 
-    On bytes as there, which matters where a single letter beyond ASCII stands between two hyphens.
+    Like that script it works on bytes, which matters for a single letter beyond ASCII between two hyphens.
     """
     split = re.compile(rb"(\S)-(\S)")
     return [split.sub(rb"\1 ##AT##-##AT## \2", line.encode()).decode() for line in lines]

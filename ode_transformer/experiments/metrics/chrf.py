@@ -1,4 +1,4 @@
-"""chrF2 of detokenised text, by sacreBLEU (Popovic 2015)."""
+"""chrF2 of detokenized text, by sacreBLEU (Popovic 2015)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from sacrebleu.metrics import CHRF
 
 
 def take(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> dict[str, Any]:
-    """Score detokenised translations against detokenised references, one string per sentence."""
+    """Score detokenized translations against detokenized references, one string per sentence."""
     metric = CHRF(lowercase=lowercase)
     return {
         "score": metric.corpus_score(hypotheses, [references]).score,

@@ -1,8 +1,8 @@
 """GLEU of corrected sentences (Napoles et al. 2015, in the version of 2016), equal to JFLEG's own ``gleu.py``.
 
-An n-gram counts where the reference has it, and against the correction where only the source has it. There are several
-references: a corpus is scored 500 times, each time with a reference of each sentence drawn at random, and the mean is
-the score. The draws are those of that program, so that all of its digits are.
+An n-gram counts if the reference has it, and counts against the correction if only the source has it. With several
+references a corpus is scored 500 times, each time with one reference per sentence drawn at random, and the score is the
+mean. The draws are those of that program, so that all digits agree.
 """
 
 import math
@@ -25,15 +25,16 @@ def _ngrams(tokens: Sequence[str], n: int) -> Counter:
 
 
 def counts(sources: Sequence[str], corrections: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
-    """What GLEU counts of each sentence against each of its references, (sentences, references, 2 + 2 * ORDER).
+    """The counts of GLEU for each sentence and each of its references, (sentences, references, 2 + 2 * ORDER).
 
     Args:
-        sources: tokenised sentences before correction.
-        corrections: after it.
-        references: for each annotator their corrections of all.
+        sources: tokenized sentences before correction.
+        corrections: the corrected sentences.
+        references: for each annotator, the corrections of all sentences.
 
     Returns:
-        integers: lengths of correction and reference; for each order matches, and n-grams of the correction.
+        Integers: the lengths of correction and reference, and for each order the matches and the n-grams of the
+        correction.
     """
     rows = []
     for source, correction, *its in zip(sources, corrections, *references, strict=True):
@@ -54,7 +55,7 @@ def counts(sources: Sequence[str], corrections: Sequence[str], references: Seque
 
 
 def of_sums(sums: np.ndarray) -> float:
-    """GLEU, from 0 to 1, of the counts of all sentences together."""
+    """GLEU, from 0 to 1, from the sums of the counts over all sentences."""
     if not sums.all():
         return 0.0
     ours, theirs = float(sums[0]), float(sums[1])

@@ -1,7 +1,7 @@
-"""Scores of translations, side by side and labelled, so that no number can be taken for another.
+"""``ode-transformer score``: scores of translations, side by side and labeled, so that they cannot be confused.
 
-Tokenised BLEU, the same after compound splitting, sacreBLEU, TransEvolve's BLEU and chrF: see :mod:`.bleu` and
-:mod:`.chrf`. Here are the texts that they are taken of, and the command ``ode-transformer score``.
+The scores are tokenized BLEU, the same after compound splitting, sacreBLEU, TransEvolve's BLEU and chrF; see
+:mod:`.bleu` and :mod:`.chrf`. This file prepares the texts that are scored.
 
 Imports neither torch nor fairseq.
 """
@@ -26,10 +26,10 @@ from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_ble
 LANGUAGES = tuple(sorted(set(NonbreakingPrefixes().available_langs.values())))
 COMPOUND_LANGUAGES = ("de",)
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
-# What else is scored, by the option that names it.
+# The other kinds of scores, by the option that names their input.
 OTHERS = {"validation_log": validation, "predictions": accuracy, "summaries": rouge, "corrections": corrections}
 SHOWN = 5  # sentences named in a message
-_ID = r"\d{1,18}"  # of a sentence
+_ID = r"\d{1,18}"  # the number of a sentence
 
 
 class ScoringError(OdeTransformerError):
@@ -49,15 +49,13 @@ def score(
     """Score translations.
 
     Args:
-        hyp_tok: the translations, tokenised as Moses does, without subword units; one string a sentence.
-        ref_tok: the references, tokenised the same way.
+        hyp_tok: the translations, tokenized with Moses' rules and without subword units, one string per sentence.
+        ref_tok: the references, tokenized in the same way.
         target_lang: the language of both; one of ``LANGUAGES``, or any with ``plain``.
-        raw_ref: the references as they were before tokenisation, for sacreBLEU and chrF; without them, ``ref_tok``
-            is detokenised.
-        lowercase: let sacreBLEU and chrF ignore case. The tokenised scores take tokens as they are.
+        raw_ref: the references before tokenization, for sacreBLEU and chrF; by default ``ref_tok`` is detokenized.
+        lowercase: let sacreBLEU and chrF ignore case. The tokenized scores use tokens as they are.
         compound_split: add the score after compound splitting, for German only.
-        plain: neither is tokenised, but text as it is to be read: nothing is detokenised, and there are no tokens to
-            score.
+        plain: translations and references are plain text; nothing is detokenized, and there is no tokenized score.
 
     Returns:
         ``tokenised`` (None with ``plain``), ``compound_split`` (or None), ``sacrebleu`` (each with ``bleu``,
@@ -66,12 +64,13 @@ def score(
         ``target_lang`` and ``lowercase``.
 
     Raises:
-        ScoringError: unequal or no lines, an unknown language, compound splitting of another language.
+        ScoringError: there are no lines, or their numbers differ; or the language is unknown, or has no compound
+            splitting.
     """
     if target_lang not in LANGUAGES and not plain:
         raise ScoringError(
-            f"--target-lang {target_lang}: must be one of {', '.join(LANGUAGES)}; or --plain of text that is not "
-            "tokenised"
+            f"--target-lang {target_lang}: must be one of {', '.join(LANGUAGES)}, or any with --plain, for text that "
+            "is not tokenized"
         )
     if compound_split and target_lang not in COMPOUND_LANGUAGES:
         raise ScoringError(
@@ -102,7 +101,7 @@ def score(
 
 
 def detokenise(lines: Sequence[str], lang: str) -> list[str]:
-    """Plain text of tokenised, with escapes (``&apos;``, ``@-@``, ``##AT##``) undone."""
+    """Detokenize lines, and undo escapes (``&apos;``, ``@-@``, ``##AT##``)."""
     moses = MosesDetokenizer(lang)
     found = []
     for line in lines:
@@ -116,11 +115,11 @@ def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
     """Join subword units to words.
 
     Args:
-        lines: text; lines whose units are words already stay as they are.
+        lines: the lines; those whose units are words already are unchanged.
         segmentation: one of ``SEGMENTATIONS``.
 
     Raises:
-        ScoringError: unknown segmentation.
+        ScoringError: the segmentation is unknown.
     """
     if segmentation == "subword_nmt":
         return [f"{line} ".replace("@@ ", "").rstrip(" ") for line in lines]
@@ -134,13 +133,13 @@ def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 file, which end at line feeds and nowhere else.
+    """The lines of a UTF-8 file; only line feeds end a line.
 
     Raises:
-        ScoringError: no such file, not UTF-8, or empty.
+        ScoringError: there is no such file, or it is empty or not UTF-8.
     """
     try:
-        lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")  # a byte order mark is no text
+        lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")  # without a byte order mark
     except OSError as error:
         raise ScoringError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -153,16 +152,17 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]:
-    """Hypotheses and references of an output of ``fairseq-generate``, in the order of the test set.
+    """The hypotheses and references in an output of ``fairseq-generate``, in the order of the test set.
 
-    Of the lines ``H-id<tab>score<tab>tokens`` the first of an id counts (the best of ``--nbest``). H and T hold words
-    where ``--post-process`` was given, else subword units; D would be the same or, with ``--tokenizer``, plain text.
+    The first line ``H-id<tab>score<tab>tokens`` of an id counts (the best of ``--nbest``). H and T lines hold words if
+    ``--post-process`` was given, and subword units otherwise; D lines hold the same or, with ``--tokenizer``, plain
+    text.
 
     Returns:
-        hypotheses and references; None for the latter if there are no T lines, as in ``fairseq-interactive``'s output.
+        The hypotheses, and the references or None if there are no T lines, as in the output of ``fairseq-interactive``.
 
     Raises:
-        ScoringError: there are no H lines, ids are missing or twice there, or the end of the file is missing.
+        ScoringError: there are no H lines, ids are missing or repeated, or the end of the file is missing.
     """
     hyps: dict[int, str] = {}
     refs: dict[int, str] = {}
@@ -172,7 +172,7 @@ def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]
             hyps.setdefault(int(match[1]), match[2])
         elif match := re.match(rf"T-({_ID})\t(.*)", line):
             if int(match[1]) in refs:
-                raise ScoringError(f"{path}: T-{match[1]} is there twice; one output of fairseq-generate is needed")
+                raise ScoringError(f"{path}: T-{match[1]} occurs twice; must be a single output of fairseq-generate")
             refs[int(match[1])] = match[2]
         elif match := re.search(r"\| Translated ([\d,]{1,20}) sentences ", line):
             translated = int(match[1].replace(",", ""))
@@ -183,12 +183,12 @@ def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]
     for name, found in (("H", hyps), ("T", refs)):
         missing = len(expected) - len(found)
         if missing and (found or name == "H"):
-            # The first few, without a walk to an id that a damaged line has made up.
+            # Name the first few; an id from a damaged line may be huge, so not all are listed.
             first = [f"{name}-{i}" for i in itertools.islice((i for i in expected if i not in found), SHOWN)]
             more = f" and {missing - SHOWN} more" if missing > SHOWN else ""
             raise ScoringError(
                 f"{path}: of {len(expected)} sentences, {', '.join(first)}{more} are missing; the file is cut "
-                # fairseq's default of 8 leaves out a last batch whose size is no multiple of it.
+                # fairseq's default of 8 leaves out a last batch whose size is not a multiple of it.
                 "short, or fairseq-generate left sentences out: it needs --required-batch-size-multiple 1, and no "
                 "--skip-invalid-size-inputs-valid-test"
             )
@@ -198,17 +198,17 @@ def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]
 
 
 def report(result: dict[str, Any]) -> str:
-    """What ``score`` returned as lines for people."""
-    reference = {"raw": "the raw file", "detokenised": "the tokenised reference, detokenised"}[result["reference"]]
-    rows = [("tokenised BLEU (multi-bleu)", result["tokenised"]["line"])] if result["tokenised"] else []
+    """The result of ``score`` as lines to print."""
+    reference = {"raw": "the raw file", "detokenised": "the tokenized reference, detokenized"}[result["reference"]]
+    rows = [("tokenized BLEU (multi-bleu)", result["tokenised"]["line"])] if result["tokenised"] else []
     if result["compound_split"]:
         rows.append(("  after compound splitting", result["compound_split"]["line"]))
     rows += [
-        ("sacreBLEU (detokenised)", result["sacrebleu"]["line"]),
+        ("sacreBLEU (detokenized)", result["sacrebleu"]["line"]),
         ("  signature", result["sacrebleu"]["signature"]),
         ("TransEvolve's BLEU", result["transevolve"]["line"]),
         ("  signature", result["transevolve"]["signature"]),
-        ("chrF (detokenised)", f"chrF2 = {result['chrf']['score']:.2f}"),
+        ("chrF (detokenized)", f"chrF2 = {result['chrf']['score']:.2f}"),
         ("  signature", result["chrf"]["signature"]),
         ("  their reference", reference),
         ("sentences", f"{result['sentences']}, target language {result['target_lang']}"),
@@ -219,25 +219,27 @@ def report(result: dict[str, Any]) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer score``."""
     parser.add_argument("--generate-output", metavar="FILE", help="output of fairseq-generate")
-    parser.add_argument("--hyp", metavar="FILE", help="tokenised translations, instead of --generate-output")
-    parser.add_argument("--ref", metavar="FILE", help="tokenised references; wins over those in --generate-output")
-    parser.add_argument("--target-lang", metavar="LANG", help="such as de; needed for translations")
+    parser.add_argument("--hyp", metavar="FILE", help="tokenized translations, instead of --generate-output")
+    parser.add_argument("--ref", metavar="FILE", help="tokenized references; override those in --generate-output")
+    parser.add_argument("--target-lang", metavar="LANG", help="target language such as de; needed for translations")
     parser.add_argument("--reference", metavar="FILE", help="raw references, for sacreBLEU and chrF")
     parser.add_argument("--lowercase", action="store_true", help="sacreBLEU and chrF ignore case")
     parser.add_argument("--compound-split", action="store_true", help="add BLEU after compound splitting (de only)")
-    parser.add_argument("--join-hyphens", action="store_true", help="of text from tokenizer.perl -a: a @-@ b is a-b")
-    parser.add_argument("--plain", action="store_true", help="nothing is tokenised; for any language")
+    parser.add_argument(
+        "--join-hyphens", action="store_true", help="join a @-@ b to a-b, for text from tokenizer.perl -a"
+    )
+    parser.add_argument("--plain", action="store_true", help="the text is not tokenized; for any language")
     parser.add_argument(
         "--remove-bpe",
         nargs="?",
         const="subword_nmt",
         metavar="|".join(SEGMENTATIONS),
-        help="join subword units (default: there must be none; bare: subword_nmt)",
+        help="join subword units (without a value: subword_nmt; default: there must be none)",
     )
     for module in OTHERS.values():
         module.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--output", metavar="FILE", help="write the JSON object there, too")
+    parser.add_argument("--output", metavar="FILE", help="also write the JSON object to a file")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -253,7 +255,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.plain and (args.compound_split or args.join_hyphens):
-        raise ScoringError("--plain: --compound-split and --join-hyphens are of tokenised text")
+        raise ScoringError("--plain: excludes --compound-split and --join-hyphens, which need tokenized text")
     if args.target_lang is None:
         raise ScoringError(f"--target-lang is needed; it must be one of {', '.join(LANGUAGES)}")
     if bool(args.generate_output) == bool(args.hyp) or (args.hyp and not args.ref):
@@ -265,7 +267,7 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.ref:
         refs = read_lines(args.ref)
     if refs is None:
-        raise ScoringError(f"{args.generate_output}: no line T-<id>; give the tokenised references as --ref FILE")
+        raise ScoringError(f"{args.generate_output}: no line T-<id>; give the tokenized references as --ref FILE")
     raw = read_lines(args.reference) if args.reference else None
     source = args.generate_output or args.hyp
     for path, lines in ((args.ref, refs), (args.reference, raw)):
@@ -275,7 +277,7 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
         units = sum("@@ " in line or "\u2581" in line for line in lines)
         if units and args.remove_bpe is None:
             raise ScoringError(
-                f"{name}: {units} of {len(lines)} lines hold subword units, which are no words; say --remove-bpe "
+                f"{name}: {units} of {len(lines)} lines hold subword units, not words; give --remove-bpe "
                 f"{'|'.join(SEGMENTATIONS)} (none: score them as they are)"
             )
     segmentation = args.remove_bpe or "none"
@@ -284,8 +286,8 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
     if unknown := sum("<<unk>>" in line for line in refs):
         print(
-            f"warning: {unknown} of {len(refs)} tokenised references hold <<unk>>, since fairseq writes them with its "
-            "dictionary; give the true ones as --ref FILE",
+            f"warning: {unknown} of {len(refs)} tokenized references hold <<unk>>, as fairseq writes them with its "
+            "dictionary; give the original ones as --ref FILE",
             file=sys.stderr,
         )
     if raw and not args.lowercase and "".join(hyps).islower() and not "".join(raw).islower():

@@ -1,4 +1,4 @@
-"""Scores of models that are no translators, from what ``fairseq-validate --log-format json`` logs of a subset."""
+"""Scores of models for other tasks than translation, from the log of ``fairseq-validate --log-format json``."""
 
 import argparse
 from importlib import import_module
@@ -7,11 +7,11 @@ from typing import Any
 
 from ...errors import OdeTransformerError
 
-TAKEN = ("perplexity",)  # metrics with a file here of that name
+TAKEN = ("perplexity",)  # metrics with a file of that name in this folder
 
 
 class ValidationError(OdeTransformerError):
-    """A log without the score that is wanted; the message names the file and what it lacks."""
+    """A log without the wanted score; the message names the file and what it lacks."""
 
 
 def score(path: str | Path, subset: str, metric: str) -> dict[str, Any]:
@@ -23,10 +23,10 @@ def score(path: str | Path, subset: str, metric: str) -> dict[str, Any]:
         metric: one of ``TAKEN``.
 
     Returns:
-        the metric's ``value`` and ``signature`` by its name, and ``loss``, in bits.
+        The metric's ``value`` and ``signature`` under its name, and ``loss``, in bits.
 
     Raises:
-        ValidationError: no such file, no entry of the subset, or one without that metric.
+        ValidationError: there is no such file, it has no entry for the subset, or the entry lacks the metric.
     """
     from ..records import entries
 
@@ -49,12 +49,12 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(result: dict[str, Any]) -> str:
-    """What ``score`` returned as lines for people."""
+    """The result of ``score`` as lines to print."""
     return "\n".join(f"{k:<12}{v['value']:g}   ({v['signature']})" for k, v in result.items() if isinstance(v, dict))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer score`` for models that are no translators."""
-    parser.add_argument("--validation-log", metavar="FILE", help="what fairseq-validate --log-format json printed")
-    parser.add_argument("--subset", default="test", help="with --validation-log (default: %(default)s)")
-    parser.add_argument("--metric", choices=TAKEN, default="perplexity", help="with --validation-log")
+    """The flags of ``ode-transformer score`` for other tasks than translation."""
+    parser.add_argument("--validation-log", metavar="FILE", help="output of fairseq-validate --log-format json")
+    parser.add_argument("--subset", default="test", help="with --validation-log: the subset (default: %(default)s)")
+    parser.add_argument("--metric", choices=TAKEN, default="perplexity", help="with --validation-log: the metric")

@@ -1,4 +1,4 @@
-"""Tasks: what a recipe trains a model for. One file each says its flags, its steps after averaging, and its metrics."""
+"""Tasks of recipes. One file per task has its flags, its steps after averaging, and its metrics."""
 
 from . import (
     classification,

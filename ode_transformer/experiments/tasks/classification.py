@@ -1,4 +1,4 @@
-"""Classification of sentences, fairseq's ``sentence_prediction``: accuracy. Recipes say how many classes there are."""
+"""Sentence classification, fairseq's ``sentence_prediction``, by accuracy; recipes give the number of classes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
 
 
 def predictions(run_dir: str, subset: str) -> str:
-    """The file that says what each example of a subset is taken for."""
+    """The file of predicted classes for a subset."""
     return f"{run_dir}/validate/{subset}.tsv"
 
 

@@ -1,7 +1,7 @@
-"""Grammatical error correction, fairseq's task ``translation`` of sentences to what they should be.
+"""Grammatical error correction, fairseq's task ``translation`` from sentences to corrected sentences.
 
-Beside the binarised data lie the sentences of a test set, ``raw/SUBSET.source``, and either corrections by people,
-``raw/SUBSET.ref0`` and so on, for GLEU, or their edits, ``raw/SUBSET.m2``, for F0.5.
+Beside the binarized data are the sentences of a test set, ``raw/SUBSET.source``, and either human corrections,
+``raw/SUBSET.ref0`` and so on, for GLEU, or human edits, ``raw/SUBSET.m2``, for F0.5.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) ->
 
 
 def _scored(recipe: "recipes.Recipe", folder: Path, subset: str) -> Optional[Scored]:
-    """By GLEU, of the mean over the references in place of references drawn at random."""
+    """Scores by GLEU, with the mean over the references in place of references drawn at random."""
     from ..metrics import gleu
     from ..metrics.translations import read_generate_output, read_lines
 

@@ -1,4 +1,4 @@
-"""Language modelling: perplexity of the next token."""
+"""Language modeling, scored by the perplexity of the next token."""
 
 from .task import Task, validation
 

@@ -1,4 +1,4 @@
-"""Masked language modelling, fairseq's ``masked_lm``: perplexity of the tokens that were masked."""
+"""Masked language modeling, fairseq's ``masked_lm``, scored by the perplexity of the masked tokens."""
 
 from .task import Task, validation
 

@@ -1,4 +1,4 @@
-"""BERT's objective, our ``masked_lm_pairs``: perplexity of masked symbols; how sentences follow is logged beside."""
+"""BERT's objective, our ``masked_lm_pairs``, scored by perplexity of masked tokens; next-sentence loss is logged."""
 
 from .task import Task, validation
 

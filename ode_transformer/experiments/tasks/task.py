@@ -1,4 +1,4 @@
-"""A step of a run, and what a task adds to the steps that all tasks have."""
+"""The steps of runs, and what a task adds to the steps that all tasks have."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """A command of a run, what it reads, and what is there when it is done.
+    """A command of a run, its inputs, and the outputs that exist when it is done.
 
-    Words that say where a command runs, and not what it does, are kept apart, in ``launcher`` and ``where``: a step
-    that was done on other devices, or in another folder, is done.
+    Words about where a command runs are kept separate from what it does, in ``launcher`` and ``where``: a step that was
+    done on other devices, or in another folder, counts as done.
     """
 
     name: str
     command: Sequence[str]
     inputs: Sequence[str] = ()
     outputs: Sequence[str] = ()
-    part: str = ""  # tells steps of one name apart
+    part: str = ""  # distinguishes steps with the same name
     where: Sequence[str] = ()  # the last words of the command
-    launcher: Sequence[str] = ()  # and the first ones
+    launcher: Sequence[str] = ()  # the first words of the command
     environment: Mapping[str, str] = field(default_factory=dict)
-    log: str = ""  # the file that takes what the command prints; else that goes to the terminal
-    moves: Sequence[tuple[str, str]] = ()  # files that are renamed when the command has ended well, (from, to)
+    log: str = ""  # the file for the output of the command; otherwise the terminal
+    moves: Sequence[tuple[str, str]] = ()  # files to rename when the command has succeeded, (from, to)
 
     @property
     def key(self) -> str:
-        """What tells it from the other steps of a run."""
+        """The name of the step, unique in its run."""
         return f"{self.name} {self.part}".strip()
 
     @property
@@ -40,7 +40,7 @@ class Step:
         return [*self.launcher, *self.command, *self.where]
 
     def line(self) -> str:
-        """The command as one could type it, from the top of the repository."""
+        """The command in a form that can be typed, from the top of the repository."""
         variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
         end = f" >>{shlex.quote(self.log)} 2>&1" if self.log else ""
         moves = "".join(f" && {shlex.join(['mv', *pair])}" for pair in self.moves)
@@ -49,14 +49,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Scored:
-    """What a run made of a test set, sentence by sentence, for tests of significance.
+    """The sentence-level scores of a run on a test set, for significance tests.
 
     Args:
-        metric: its name in ``METRICS``.
-        signature: what it has to be quoted with.
-        units: numbers of each sentence, (sentences, columns); the score is a function of their sums.
-        score: from the sums, (columns,), to the score.
-        reference: what tells whether two systems were scored on the same.
+        metric: the name of the metric in ``METRICS``.
+        signature: the metric's signature.
+        units: the numbers of each sentence, (sentences, columns); the score is a function of their sums.
+        score: the sums, (columns,) -> the score.
+        reference: a value that is equal for systems that were scored on the same references.
     """
 
     metric: str
@@ -68,16 +68,16 @@ class Scored:
 
 @dataclass(frozen=True)
 class Task:
-    """What is particular to a task.
+    """The properties of a task.
 
     Args:
-        name: in recipes.
-        section: of recipes, that says how it is evaluated: ``generate`` or ``validate``.
-        flags: those of fairseq's task, of a recipe.
-        evaluation: the steps after averaging, of a recipe, its folder, and words such as ``--cpu``.
-        metrics: those of its own, of a recipe, the one that systems are compared by last.
-        scored: what systems are compared on, of a recipe, the folder of its run and a subset, None for a subset that
-            they are not; translations are compared by sacreBLEU.
+        name: its name in recipes.
+        section: the section of recipes about its evaluation: ``generate`` or ``validate``.
+        flags: recipe -> the flags of fairseq's task.
+        evaluation: (recipe, folder of the run, words such as ``--cpu``) -> the steps after averaging.
+        metrics: recipe -> its metrics; the last is the one by which systems are compared.
+        scored: (recipe, folder of the run, subset) -> the scores for significance tests, or None for a subset without
+            such tests. Translations have no such function; they are compared by sacreBLEU.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Task:
 
 
 def flags(values: Mapping[str, Any]) -> list[str]:
-    """Flags of a recipe as words of a command: true stands alone, false and null are left out."""
+    """The flags of a recipe as words of a command: a flag that is true has no value; false and null are left out."""
     out = []
     for key, value in values.items():
         if value is True:
@@ -100,7 +100,7 @@ def flags(values: Mapping[str, Any]) -> list[str]:
 
 
 def validation(metric: str, fairseq_task: str, *more: str) -> Callable[[Any, str, Sequence[str]], list[Step]]:
-    """The steps of a task that ``fairseq-validate`` evaluates, with more flags: a metric for every subset."""
+    """The steps of a task that ``fairseq-validate`` evaluates by a metric, for each subset, with ``more`` flags."""
 
     def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
         model, found = f"{run_dir}/average.pt", []

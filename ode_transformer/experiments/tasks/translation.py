@@ -1,4 +1,4 @@
-"""Translation: ``fairseq-generate`` translates every test set, and what comes out is scored."""
+"""Translation: ``fairseq-generate`` translates every test set, and the output is scored."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from .task import Step, Task, flags
 
 
 def task_flags(recipe: "recipes.Recipe") -> list[str]:
-    """Those of fairseq's task, which serves for whatever turns one text into another."""
+    """The flags of fairseq's task, which other tasks from text to text use too."""
     return ["--task", "translation", "--source-lang", recipe.data.source, "--target-lang", recipe.data.target]
 
 
@@ -60,7 +60,7 @@ def translations(run_dir: str, subset: str) -> str:
 
 
 def _reference(option: str, recipe: "recipes.Recipe", kind: str, subset: str) -> list[str]:
-    # Left beside the binarised data by its preparation: fairseq's own references have <<unk>> for unknown words.
+    # Left beside the binarized data by its preparation: fairseq's own references have <<unk>> for unknown words.
     path = f"{recipe.data.directory}/{kind}/{subset}.{recipe.data.target}"
     return [option, path] if (recipes.ROOT / path).is_file() else []
 

@@ -1,4 +1,4 @@
-"""A plugin of one's own: an integrator of third order and an architecture, for ``--user-dir`` (docs/extending.md)."""
+"""A user's plugin: an integrator of third order and an architecture, for ``--user-dir`` (docs/extending.md)."""
 
 from ode_transformer.numerics.integrators import INTEGRATORS, ButcherTableau
 
