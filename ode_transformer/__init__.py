@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .experiments.translate import Translator
+    from .experiments.translator import Translator
 
 __all__ = ["__version__", "load"]
 
@@ -22,8 +22,8 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Transl
     """A trained model that translates raw text: ``load("runs/mine/macaron-tiny").translate(["Guten Morgen."])``.
 
     Args:
-        path: the folder of a run, a checkpoint beside its data, or a bundle.
-        more: other models, which make an ensemble with it.
+        path: the folder of a run, a checkpoint beside its data, a bundle, or an exported model.
+        more: other models, which make an ensemble with it; none of them an exported one.
         data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
         device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
 

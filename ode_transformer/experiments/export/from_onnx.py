@@ -10,7 +10,7 @@ before each hypothesis follows. Before the first step it is empty, or the source
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import onnxruntime
@@ -54,6 +54,8 @@ class OnnxTranslator:
         description: its ``export.json``.
         threads: of a graph; ONNX Runtime's choice if 0.
     """
+
+    device = "cpu"
 
     def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0):
         options = onnxruntime.SessionOptions()
@@ -179,6 +181,8 @@ def _value(x: np.ndarray) -> Any:
     return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(x))
 
 
-def open_folder(folder: Path, description: dict[str, Any], threads: int) -> OnnxTranslator:
+def open_folder(folder: Path, description: dict[str, Any], threads: int, device: Optional[str]) -> OnnxTranslator:
     """Open an exported folder."""
+    if (device or "cpu") != "cpu":
+        raise ExportError(f"device {device}: the search over ONNX Runtime is for the CPU")
     return OnnxTranslator(folder, description, threads)
