@@ -30,11 +30,11 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Transl
     Raises:
         OdeTransformerError: something is missing, changed or another model's; names it.
     """
-    from .experiments.runs import quiet
+    from .experiments.terminal import tidy
 
-    with quiet():
+    with tidy():
         translate = import_module(f"{__name__}.experiments.translate")
-    return translate.load(path, *more, data=data, device=device)
+        return translate.load(path, *more, data=data, device=device)
 
 
 class _Folders(list):

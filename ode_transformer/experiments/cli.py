@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..errors import OdeTransformerError
 from ..version import __version__
-from .runs import quiet
+from .terminal import tidy
 
 
 class Command(NamedTuple):
@@ -116,8 +116,7 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         sub = commands.add_parser(name, help=command.help, description=command.help)
         if name == chosen:
-            with quiet():  # fairseq's import says what else could be installed
-                module = import_module(command.module, __package__)
+            module = import_module(command.module, __package__)
             getattr(module, command.arguments)(sub)
             sub.set_defaults(run=getattr(module, command.run))
     return top
@@ -131,8 +130,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
     try:
-        args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
-        status = args.run(args)
+        with tidy():
+            args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
+            status = args.run(args)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # whoever read our output has read enough

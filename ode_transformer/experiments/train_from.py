@@ -46,11 +46,13 @@ def main(args: argparse.Namespace) -> int:
         outputs=[str(start)],
     )
     train = ["fairseq-train", data, "--user-dir", "ode_transformer", "--arch", args.arch]
+    train += ["--log-format", "json", "--log-interval", "50", "--no-progress-bar"]
+    log = f"{folder}/train.log"
     where = ["--finetune-from-model", str(start), "--save-dir", str(folder)]
     environment = runner.KEEP_FREED_MEMORY if "--cpu" in args.flags else {}
     if args.dry_run:
         print(warm_start.line())
-        print(Step("train", [*train, *args.flags], where=where, environment=environment).line())
+        print(Step("train", [*train, *args.flags], where=where, environment=environment, log=log).line())
         print("# and the flags that the first command says the model needs besides")
         return 0
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,6 +64,7 @@ def main(args: argparse.Namespace) -> int:
         if checkpoints.resume_point(folder) == 0:
             runner.execute(warm_start, lock)
         flags = needed(args.arch, checkpoints.load(start)["cfg"]["model"])
-        step = Step("train", [*train, *flags, *args.flags], [str(start)], where=where, environment=environment)
+        command = [*train, *flags, *args.flags]
+        step = Step("train", command, [str(start)], where=where, environment=environment, log=log)
         runner.execute(step, lock)
     return 0

@@ -189,8 +189,7 @@ def main(args: argparse.Namespace) -> int:
     elif args.what == "serving":
         if args.arch and (args.symbols < 5 or not 1 <= args.shortest <= args.tokens):
             raise SystemExit("error: --symbols must be 5 or more, --shortest 1 to --tokens")
-        with runs.quiet():
-            record = _serving(args)
+        record = _serving(args)
     else:
         if args.symbols < 5 or not 0 <= args.shortest <= args.tokens:
             raise SystemExit("error: --symbols must be 5 or more, --shortest 0 to --tokens")
