@@ -123,7 +123,7 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status is 0, or 1 after a named error."""
+    """Run the command; the exit status is 0, or 1 after a named error, or one of the system about a file."""
     words = list(sys.argv[1:] if argv is None else argv)
     chosen = next((word for word in words if not word.startswith("-")), None)
     flags: list[str] = []
@@ -140,4 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
     except OdeTransformerError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:  # a file that is not there, a folder that is not the user's, a full disk
+        print(f"error: {error if error.filename is None else f'{error.filename}: {error.strerror}'}", file=sys.stderr)
         return 1

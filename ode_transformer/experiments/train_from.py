@@ -58,11 +58,18 @@ def main(args: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(recipes.ROOT), runner.terminable(), runner.alone_in(folder) as lock:
         from .. import checkpoints
+        from ..config import PRESETS
         from ..warm_start import needed
 
         # The start is behind a training that has done updates; it is made anew until then, since the flags may differ.
         if checkpoints.resume_point(folder) == 0:
             runner.execute(warm_start, lock)
+        else:
+            trained = checkpoints.options(checkpoints.load(folder / "checkpoint_last.pt"), "model").get("_name")
+            if trained in PRESETS and trained != args.arch:
+                raise RecipeError(
+                    f"--save-dir {args.save_dir}: holds a training of --arch {trained}; take another folder"
+                )
         flags = needed(args.arch, checkpoints.load(start)["cfg"]["model"])
         command = [*train, *flags, *args.flags]
         step = Step("train", command, [str(start)], where=where, environment=environment, log=log)

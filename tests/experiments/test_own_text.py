@@ -738,6 +738,13 @@ def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, m
     assert f"| held-out | sacreBLEU | {bleu:.2f} |" in card and "macaron" in card and "de to en" in card
 
 
+def test_a_bundle_is_compared_with_its_hashes_once(bundle, monkeypatch):
+    hashed = []
+    monkeypatch.setattr(bundles, "sha256", lambda path: hashed.append(path.name) or sha256(path))
+    ode_transformer.load(bundle)
+    assert sorted(hashed) == sorted(path.name for path in bundle.iterdir() if path.name != "bundle.json")
+
+
 def test_a_bundle_is_exported_as_its_run_is(run, bundle, home):
     of_run, of_bundle = open_trained(run), open_trained(bundle)
     assert of_bundle.languages == of_run.languages == LANGS

@@ -8,6 +8,7 @@ trained one translates a test set. BLEU is of tokens, subword units joined, agai
 import copy
 import itertools
 import math
+import shlex
 import shutil
 import statistics
 import tempfile
@@ -37,19 +38,33 @@ ENGINES = {
 }
 """Name -> format of the export and its quantisation."""
 
+SYSTEMS = {
+    f"{name}, {size}": words
+    for size, macaron, suffix in (("tiny", "macaron_tiny", "_tiny"), ("base", "macaron_wmt_en_de", ""))
+    for name, words in (
+        ("stock", f"floater_{size} --position-encoder none"),
+        ("Macaron", macaron),
+        ("ode_residual without history", f"ode_residual{suffix} --encoder-history none --decoder-history none"),
+        ("RK2 learnable", f"rk2_learnable{suffix}"),
+        ("FLOATER", f"floater_{size}"),
+    )
+}
+"""What is measured where nothing is named: architectures with flags of their own, by what tables call them."""
+
 Record = dict[str, Any]
 
 Translate = Callable[[Sequence[Sequence[str]]], list[list[str]]]
 """Sentences of a batch, as symbols -> their translations."""
 
 
-def untrained(arch: str, flags: Sequence[str], symbols: int) -> Trained:
-    """A model of an architecture as it begins."""
+def untrained(words: str, flags: Sequence[str], symbols: int) -> Trained:
+    """A model as it begins, of an architecture with flags behind it, and of more flags."""
+    arch, *own = shlex.split(words)
     torch.manual_seed(1)
     its_task = task(symbols)
-    model = build_model(configure(System(arch, tuple(flags)), Setting()).model, its_task).eval()
+    model = build_model(configure(System(arch, (*own, *flags)), Setting()).model, its_task).eval()
     dictionaries = its_task.source_dictionary, its_task.target_dictionary
-    return Trained(arch, model, ("source", "target"), dictionaries, ())
+    return Trained(words, model, ("source", "target"), dictionaries, ())
 
 
 def test_set(trained: Trained, data: Path, subset: str) -> tuple[list[list[str]], list[list[str]]]:
