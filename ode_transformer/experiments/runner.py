@@ -349,9 +349,7 @@ class Run:
                 lines = "\n".join(s.line() for s in self.steps() if s.name == "start")
                 raise RunError(f"{start}: not there; on several nodes it has to be made before, by:\n{lines}")
         if not data.is_dir():
-            raise RunError(
-                f"{data}: no such folder of data; this command should have made it: {self.recipe.data.prepare}"
-            )
+            raise RunError(f"{data}: no such folder; this should have made it: {self.recipe.data.prepare}")
         updates, enough = self._begin(step, run if begun else None, average)
         if enough:
             say(f"{name} has its {updates} updates")

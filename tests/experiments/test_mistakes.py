@@ -58,7 +58,8 @@ def test_a_file_or_folder_that_is_not_there_is_named(name, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     message = said(capsys, [word.format(tmp_path / "missing") for word in MISSING[name]])
     assert "error: " in message and "missing" in message and len(message) < 1_000
-    assert not any(path.name.startswith("out") and path.is_file() for path in tmp_path.rglob("*"))
+    out = tmp_path / "out"
+    assert not any(path.is_file() for path in (out, out.with_suffix(".png"), *out.rglob("*"))), "nothing half-way"
 
 
 @pytest.fixture
