@@ -48,8 +48,10 @@ def tidy() -> Iterator[None]:
             root.removeHandler(handler)
 
 
-RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| ([A-Z]+) \| [^|]* \| (.*)")
-"""A line of fairseq's logs: the level and the message."""
+RECORD = re.compile(
+    r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \| |:)[\w.]+(?: \| |:)(.*)"
+)
+"""A line of a log of fairseq-train, or of fairseq-generate, which has Python's own form: the level and the message."""
 
 BATCHES = re.compile(r"[^|{]*: +(\d+) / (\d+) ")
 """The message of fairseq's progress in ``--log-format simple``: batches that are done, and all."""

@@ -69,8 +69,8 @@ def test_progress_is_a_bar_on_a_terminal(monkeypatch, words, bars):
 
 
 def test_batches_of_a_decoding_are_a_bar_too(monkeypatch):
-    line = "2026-01-01 00:00:00 | INFO | fairseq.logging.progress_bar | :      {} / 24 wps=99"
-    lines = [line.format(n) for n in (2, 3)]
+    line = "INFO:fairseq.logging.progress_bar::      {} / 24 wps=99"
+    lines = ["DEBUG:hydra.core.utils:Setting JobRuntime:name=utils", *(line.format(n) for n in (2, 3))]
     assert "| 3/24 [" in shown(monkeypatch, lines, ["fairseq-generate"], Screen())
     assert shown(monkeypatch, lines, ["fairseq-generate"]) == ""
 
