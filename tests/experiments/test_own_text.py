@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -24,7 +25,9 @@ import ode_transformer
 from ode_transformer import bundles
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, prepare, recipes, runner, runs, text
+from ode_transformer.experiments.bench import serving
 from ode_transformer.experiments.corpus import Grammar
+from ode_transformer.experiments.export import Search
 from ode_transformer.experiments.export.trained import open_trained
 from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
@@ -814,6 +817,23 @@ def test_a_bundle_that_cannot_be_written_leaves_nothing(translator, tmp_path, mo
     with pytest.raises(OdeTransformerError, match=r"cannot be written.*No space left"):
         bundles.write(tmp_path / "x", "macaron", {}, state, generate={}, files={}, texts={})
     assert list(tmp_path.iterdir()) == [theirs.parent] and lines(theirs) == ["Call me Ishmael."]
+
+
+def test_translate_is_measured_beside_fairseq(run, monkeypatch, capsys, tmp_path):
+    """From raw text it finds what fairseq's generator finds in the binarised test set."""
+    monkeypatch.setattr(serving, "ENGINES", {name: serving.ENGINES[name] for name in ("fairseq", "translate")})
+    words = ["bench", "serving", "--model", str(run), "--rounds", "1", "--beam", "2", "--batch", "5"]
+    assert cli.main([*words, "--output", str(tmp_path / "x.json")]) == 0
+    (found,) = json.loads((tmp_path / "x.json").read_text())["systems"].values()
+    assert found["translate"]["same_as_fairseq"] == HELD_OUT
+    assert found["translate"]["bleu"] == found["fairseq"]["bleu"]
+    shutil.copytree(run, tmp_path / "bare", ignore=shutil.ignore_patterns("run.json"))
+    for path in (runs.read(run)["data"] + "/dict.de.txt", runs.read(run)["data"] + "/dict.en.txt"):
+        shutil.copy(path, tmp_path / "bare")
+    raw = partial(serving.of_raw_text, str(tmp_path / "bare"), None, "test", Search(2), 5)
+    monkeypatch.setattr(serving, "ENGINES", {"translate": serving.ENGINES["translate"]})
+    ((_, translate, about),) = serving.engines(open_trained(run), [], Search(2), tmp_path, raw)
+    assert translate is None and "holds no manifest.json" in about["refused"]
 
 
 # Exported models.

@@ -8,6 +8,7 @@ fairseq's generator; ``table`` renders records of contests.
 import argparse
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,7 @@ def _serving(args: argparse.Namespace) -> dict[str, Any]:
         runner.say(f"== {name}")
         if not args.model:
             count = args.sentences or 64
-            trained, references = serving.untrained(architectures[name], args.flags, args.symbols), None
+            trained, references, raw = serving.untrained(architectures[name], args.flags, args.symbols), None, None
             sources = serving.random_sources(trained, count, args.tokens, args.shortest)
             search = Search(args.beam, args.lenpen, max_len_b=args.tokens, min_len=args.tokens)
         else:
@@ -163,7 +164,8 @@ def _serving(args: argparse.Namespace) -> dict[str, Any]:
             count = min(args.sentences or len(sources), len(sources))
             sources, references = sources[:count], references[:count]
             search = Search(args.beam, args.lenpen)
-        systems[name] = serving.measure(trained, sources, search, args.batch, args.rounds, references)
+            raw = partial(serving.of_raw_text, name, args.data, args.subset, search, args.batch)
+        systems[name] = serving.measure(trained, sources, search, args.batch, args.rounds, references, raw)
         record = _record("serving", {"setting": {**setting, "sentences": count}, "systems": systems})
         if args.output:  # as far as it goes: exporting ten models takes long
             write_json(args.output, record)

@@ -24,7 +24,7 @@ def generation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> 
             *("--required-batch-size-multiple", "1", *flags(recipe.generate.flags)),
             *("--path", model, "--results-path", f"{run_dir}/generate.part"),
         ]
-        its_where = [*where, "--log-format", "simple", "--log-interval", "1"]  # with which nothing else comes out
+        its_where = [*where, "--log-format", "simple", "--log-interval", "1"]  # of progress, for the log
         output = translations(run_dir, subset)
         moves = [(f"{run_dir}/generate.part/generate-{subset}.txt", output)]  # fairseq writes as it goes
         log = f"{run_dir}/generate.log"
