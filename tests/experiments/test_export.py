@@ -572,11 +572,12 @@ def test_a_trained_model_is_measured_on_its_test_set(tmp_path, binarised, servin
 
 
 def test_architectures_are_measured_on_random_sentences(serving, capsys):
-    words = ["bench", "serving", "--arch", "macaron_tiny", "rk4_tiny", "--sentences", "3", "--tokens", "5"]
+    gelu = "macaron_tiny --activation-fn gelu"
+    words = ["bench", "serving", "--arch", gelu, "rk4_tiny", "--sentences", "3", "--tokens", "5"]
     words += ["--shortest", "2", "--symbols", "60", "--rounds", "1", "--beam", "2"]
     assert cli.main([*words, "--", "--encoder-layers", "1", "--decoder-layers", "1"]) == 0
     shown = capsys.readouterr().out
-    assert "| macaron_tiny | CTranslate2 |" in shown and "3 of 3" in shown
+    assert f"| {gelu} | CTranslate2 |" in shown and "3 of 3" in shown
     assert "| rk4_tiny | CTranslate2 | --format ctranslate2: has no layer for what stands between" in shown
 
 
