@@ -827,13 +827,10 @@ def test_translate_is_measured_beside_fairseq(run, monkeypatch, capsys, tmp_path
     (found,) = json.loads((tmp_path / "x.json").read_text())["systems"].values()
     assert found["translate"]["same_as_fairseq"] == HELD_OUT
     assert found["translate"]["bleu"] == found["fairseq"]["bleu"]
-    shutil.copytree(run, tmp_path / "bare", ignore=shutil.ignore_patterns("run.json"))
-    for path in (runs.read(run)["data"] + "/dict.de.txt", runs.read(run)["data"] + "/dict.en.txt"):
-        shutil.copy(path, tmp_path / "bare")
-    raw = partial(serving.of_raw_text, str(tmp_path / "bare"), None, "test", Search(2), 5)
+    raw = partial(serving.of_raw_text, str(tmp_path / "none"), None, "test", Search(2), 5)
     monkeypatch.setattr(serving, "ENGINES", {"translate": serving.ENGINES["translate"]})
     ((_, translate, about),) = serving.engines(open_trained(run), [], Search(2), tmp_path, raw)
-    assert translate is None and "holds no manifest.json" in about["refused"]
+    assert translate is None and "none: no such file or folder" in about["refused"]
 
 
 # Exported models.
