@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .experiments.translate import Translator
+    from .experiments.translator import Translator
 
 __all__ = ["__version__", "load"]
 
@@ -22,19 +22,19 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Transl
     """A trained model that translates raw text: ``load("runs/mine/macaron-tiny").translate(["Guten Morgen."])``.
 
     Args:
-        path: the folder of a run, a checkpoint beside its data, or a bundle.
-        more: other models, which make an ensemble with it.
+        path: the folder of a run, a checkpoint beside its data, a bundle, or an exported model.
+        more: other models, which make an ensemble with it; none of them an exported one.
         data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
         device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
 
     Raises:
         OdeTransformerError: something is missing, changed or another model's; names it.
     """
-    from .experiments.runs import quiet
+    from .experiments.terminal import tidy
 
-    with quiet():
+    with tidy():
         translate = import_module(f"{__name__}.experiments.translate")
-    return translate.load(path, *more, data=data, device=device)
+        return translate.load(path, *more, data=data, device=device)
 
 
 class _Folders(list):

@@ -82,8 +82,12 @@ def config(path: str | Path) -> dict[str, Any]:
     return found
 
 
-def load(path: str | Path) -> dict[str, Any]:
+def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
     """A checkpoint's state, as of :func:`.checkpoints.load`, of a bundle whose files are whole; weights are fp32.
+
+    Args:
+        path: the folder.
+        checked: :func:`check` was called before.
 
     Raises:
         BundleError: a file is missing, changed or cannot be read.
@@ -91,7 +95,8 @@ def load(path: str | Path) -> dict[str, Any]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    check(path)
+    if not checked:
+        check(path)
     found, weights = config(path), Path(path) / WEIGHTS
     try:
         tensors = load_file(weights)

@@ -78,9 +78,10 @@ def test_by_import_alone_without_printing(tmp_path):
 import sys
 import ode_transformer, ode_transformer.experiments.cli
 assert not {"torch", "fairseq", "numpy"} & set(sys.modules)
-from ode_transformer.experiments import cli, recipes, runner, tables, text
+from ode_transformer.experiments import cli, estimates, recipes, runner, tables, text, translate
+from ode_transformer.experiments.export import translator
 from ode_transformer.experiments.metrics import translations
-assert not {"torch", "fairseq"} & set(sys.modules), "scoring needs neither"
+assert not {"torch", "fairseq"} & set(sys.modules), "neither scoring nor an exported model needs them"
 import ode_transformer.models
 from fairseq.models import ARCH_MODEL_REGISTRY
 assert "macaron_tiny" in ARCH_MODEL_REGISTRY

@@ -8,9 +8,10 @@ from typing import Any, Optional
 from .. import bundles, standalone
 from ..files import sha256
 from ..version import __version__
-from . import runs, translate
+from . import translate
 from .metrics import METRICS
 from .pipeline import MODELS
+from .trained_translator import Origin, TrainedTranslator, find
 
 CARD = """\
 # {title}
@@ -56,7 +57,7 @@ RECORD = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer bundle``."""
-    translate.add_model_arguments(parser)
+    translate.add_model_arguments(parser, "the folder of a run, or a checkpoint")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder; it must not be there yet")
     parser.add_argument("--fp16", action="store_true", help="store weights in half precision, in half the space")
 
@@ -82,11 +83,10 @@ def make(model: str | Path, output: str | Path, *, data: str | Path | None = Non
     """
     if Path(output).exists():
         raise bundles.BundleError(f"{output}: is there already")
-    origin = translate.find(model, data)
+    origin = find(model, data)
     if bundles.is_bundle(origin.model):
         raise bundles.BundleError(f"{model}: is a bundle already")
-    with runs.quiet():
-        translator = translate.Translator([origin], "cpu")  # what cannot translate is no bundle
+    translator = TrainedTranslator([origin], "cpu")  # what cannot translate is no bundle
     (opened,), pipeline = translator.opened, translator.pipeline
     state = standalone.load(origin.model)["model"]
     langs = (pipeline.tokeniser.lang, pipeline.target)
@@ -109,7 +109,7 @@ def make(model: str | Path, output: str | Path, *, data: str | Path | None = Non
     )
 
 
-def _record(origin: translate.Origin) -> Optional[dict[str, Any]]:
+def _record(origin: Origin) -> Optional[dict[str, Any]]:
     """The record of the run, if it is one of this very checkpoint."""
     path = origin.run and origin.run / "record.json"
     if not path or not path.is_file():
@@ -123,7 +123,7 @@ def _record(origin: translate.Origin) -> Optional[dict[str, Any]]:
         raise bundles.BundleError(f"{path}: cannot be read: {error}") from error
 
 
-def _card(translator: translate.Translator, record: Optional[dict[str, Any]], half: bool) -> str:
+def _card(translator: TrainedTranslator, record: Optional[dict[str, Any]], half: bool) -> str:
     (opened,), pipeline = translator.opened, translator.pipeline
     manifest = json.loads((translator.origins[0].data / "manifest.json").read_text(encoding="utf-8"))
     train = manifest.get("counts", {}).get("train", {}).get("lines")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..errors import OdeTransformerError
 from ..version import __version__
-from .runs import quiet
+from .terminal import tidy
 
 
 class Command(NamedTuple):
@@ -118,23 +118,23 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         sub = commands.add_parser(name, help=command.help, description=command.help)
         if name == chosen:
-            with quiet():  # fairseq's import says what else could be installed
-                module = import_module(command.module, __package__)
+            module = import_module(command.module, __package__)
             getattr(module, command.arguments)(sub)
             sub.set_defaults(run=getattr(module, command.run))
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status is 0, or 1 after a named error."""
+    """Run the command; the exit status is 0, or 1 after a named error, or one of the system about a file."""
     words = list(sys.argv[1:] if argv is None else argv)
     chosen = next((word for word in words if not word.startswith("-")), None)
     flags: list[str] = []
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
     try:
-        args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
-        status = args.run(args)
+        with tidy():
+            args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
+            status = args.run(args)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # whoever read our output has read enough
@@ -142,4 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
     except OdeTransformerError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:  # a file that is not there, a folder that is not the user's, a full disk
+        print(f"error: {error if error.filename is None else f'{error.filename}: {error.strerror}'}", file=sys.stderr)
         return 1

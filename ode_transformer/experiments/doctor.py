@@ -49,8 +49,7 @@ def installed() -> Iterator[str]:
     from ..requirements import check_requirements
 
     try:
-        with runs.quiet():
-            check_requirements()
+        check_requirements()
     except ImportError as error:
         yield f"PROBLEM: {error}"
     for package, version in runs.versions().items():

@@ -407,8 +407,9 @@ def variant(recipe: Recipe) -> list[str]:
 
 
 def show(recipe: Recipe, devices: Optional[int], precision: Optional[str], run_dir: str = "") -> str:
-    """The recipe as a person reads it: what it is, the paper's numbers, and the commands of every step."""
-    from . import runner
+    """The recipe as a person reads it: what it is, the paper's numbers, what a run takes if a record says it, and the
+    commands of every step."""
+    from . import estimates, runner
 
     place = _place(recipe, devices, precision)
     lines = [f"# {recipe.name}: {recipe.description}"]
@@ -417,7 +418,7 @@ def show(recipe: Recipe, devices: Optional[int], precision: Optional[str], run_d
             "# A rehearsal on little text, of the same architecture and depth but narrow: no result of the paper."
         )
     else:
-        lines += _about(recipe, place.devices, place.precision)
+        lines += _about(recipe, place.devices, place.precision) + estimates.lines(recipe)
     for step in runner.steps(recipe, place, run_dir):
         lines += ([] if f"\n# {step.name}" in lines else [f"\n# {step.name}"]) + [step.line()]
     return "\n".join(lines)

@@ -23,12 +23,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
-from ..files import write_json
+from ..files import whole_folder, write_json
 from . import recipes, runs
 from .recipes import RecipeError
 from .runs import RunError
 from .tasks import TASKS
 from .tasks.task import Step, flags
+from .terminal import LogView
 
 # For training on a CPU: glibc returns every freed tensor to the system and faults it in again; keeping the memory makes
 # training 1.5 times as fast or more. Child processes inherit these variables.
@@ -38,7 +39,11 @@ KEEP_FREED_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
 }
 OURS = ("python", "-m", "ode_transformer")
-PLACE_FLAGS = ("--distributed-port", "--distributed-world-size", "--update-freq")  # of fairseq-train, with a value
+# Of fairseq-train, with a value: where it runs, and who else is told of its progress.
+PLACE_FLAGS = (
+    *("--distributed-port", "--distributed-world-size", "--update-freq"),
+    *("--tensorboard-logdir", "--wandb-project"),
+)
 BEFORE_TRAINING = ("prepare", "start")
 OPENING = ("generate", "validate")  # steps in which fairseq opens a checkpoint, which is looked at before
 
@@ -157,7 +162,7 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Flags of fairseq-train that say where it runs, and the others."""
+    """Flags of fairseq-train with which a training is the same, such as where it runs, and the others."""
     placed, others, rest = [], [], iter(words)
     for word in rest:
         flag, equals, value = word.partition("=")
@@ -343,8 +348,9 @@ class Run:
             if not begun and not (recipes.ROOT / start).is_file():
                 lines = "\n".join(s.line() for s in self.steps() if s.name == "start")
                 raise RunError(f"{start}: not there; on several nodes it has to be made before, by:\n{lines}")
-        with runs.quiet():
-            updates, enough = self._begin(step, run if begun else None, average)
+        if not data.is_dir():
+            raise RunError(f"{data}: no such folder; this should have made it: {self.recipe.data.prepare}")
+        updates, enough = self._begin(step, run if begun else None, average)
         if enough:
             say(f"{name} has its {updates} updates")
             self._stamp(step, stamps, 0)
@@ -431,8 +437,8 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[Path], lock: int) -> int:
     """Run a program from the top of the repository; its exit status.
 
-    It writes to its log itself, which is shown as it grows: where this process is killed, the program goes on, and so
-    does its log.
+    It writes to its log itself, of which what matters is shown as it grows: where this process is killed, the program
+    goes on, and so does its log.
     """
     fds = (lock,) if lock >= 0 else ()
     options: dict[str, Any] = {"cwd": recipes.ROOT, "env": environment, "pass_fds": fds, "stdin": subprocess.DEVNULL}
@@ -446,6 +452,7 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
             options["stderr"] = subprocess.STDOUT
             shown = stack.enter_context(open(log, "rb"))
             shown.seek(0, os.SEEK_END)
+            view = stack.enter_context(LogView(words))
         process = None
         try:
             with _signals_wait():  # until it is known which process to end
@@ -453,8 +460,7 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
             while True:
                 ended = process.poll() is not None
                 if shown is not None:
-                    sys.stderr.write(shown.read().decode(errors="replace"))
-                    sys.stderr.flush()
+                    view.feed(shown.read())
                 if ended:
                     return process.returncode
                 if shown is None:
@@ -715,12 +721,10 @@ def generate_main(args: argparse.Namespace) -> int:
         ]
     )
     more = ["--path", ":".join(map(str, paths))] if paths else []
-    part = output.with_name(f"{output.name}.part")  # fairseq writes as it goes; a folder without .part is complete
-    shutil.rmtree(part, ignore_errors=True)
-    for step in steps(recipe, Place(), run_dir):
-        if step.name == "generate":
-            where = [*more, "--results-path", str(part), *args.flags]
-            execute(replace(step, where=where, inputs=[], outputs=[], moves=[]))
-    part.replace(output)
+    with whole_folder(output) as part:  # fairseq writes as it goes
+        for step in steps(recipe, Place(), run_dir):
+            if step.name == "generate":
+                where = [*step.where, *more, "--results-path", str(part), *args.flags]
+                execute(replace(step, where=where, inputs=[], outputs=[], moves=[]))
     print("\n".join(str(path) for path in sorted(output.iterdir())))
     return 0

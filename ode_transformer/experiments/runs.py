@@ -7,18 +7,15 @@ hardware and versions of every start. Records, comparisons and the runner read i
 torch and fairseq are imported by the functions that need them.
 """
 
-import contextlib
 import functools
 import importlib.metadata
 import json
-import logging
 import math
 import os
 import platform
 import re
 import subprocess
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -114,19 +111,6 @@ def read(run_dir: str | Path) -> Optional[dict[str, Any]]:
     if missing:
         raise RunError(f"{folder / 'run.json'}: is not what ode-transformer run writes, it lacks {', '.join(missing)}")
     return run
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Silence what fairseq and hydra log at every start; the program that is started logs it again."""
-    before = logging.root.manager.disable
-    logging.disable(logging.INFO)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def configuration(words: Sequence[str]) -> "DictConfig":

@@ -47,22 +47,32 @@ def main(args: argparse.Namespace) -> int:
         outputs=[str(start)],
     )
     train = ["fairseq-train", data, "--user-dir", "ode_transformer", "--arch", args.arch]
+    train += ["--log-format", "json", "--log-interval", "50", "--no-progress-bar"]
+    log = f"{folder}/train.log"
     where = ["--finetune-from-model", str(start), "--save-dir", str(folder)]
     environment = runner.KEEP_FREED_MEMORY if "--cpu" in args.flags else {}
     if args.dry_run:
         print(warm_start.line())
-        print(Step("train", [*train, *args.flags], where=where, environment=environment).line())
+        print(Step("train", [*train, *args.flags], where=where, environment=environment, log=log).line())
         print("# and the flags that the first command says the model needs besides")
         return 0
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(recipes.ROOT), runner.terminable(), runner.alone_in(folder) as lock:
         from .. import checkpoints
+        from ..config import PRESETS
         from ..warm_start import needed
 
         # The start is made again until training has done updates, since the flags may have changed.
         if checkpoints.resume_point(folder) == 0:
             runner.execute(warm_start, lock)
+        else:
+            trained = checkpoints.options(checkpoints.load(folder / "checkpoint_last.pt"), "model").get("_name")
+            if trained in PRESETS and trained != args.arch:
+                raise RecipeError(
+                    f"--save-dir {args.save_dir}: holds a training of --arch {trained}; take another folder"
+                )
         flags = needed(args.arch, checkpoints.load(start)["cfg"]["model"])
-        step = Step("train", [*train, *flags, *args.flags], [str(start)], where=where, environment=environment)
+        command = [*train, *flags, *args.flags]
+        step = Step("train", command, [str(start)], where=where, environment=environment, log=log)
         runner.execute(step, lock)
     return 0

@@ -157,10 +157,12 @@ def test_a_step_whose_command_changed_is_done_anew(finished, recipe, programs, t
 def test_generating_with_an_ensemble(finished, recipe, programs, tmp_path, capsys):
     two = f"{finished}/checkpoint1.pt:{finished}/checkpoint2.pt"
     words = ["generate", str(recipe), "--run-dir", str(finished), "--output", str(tmp_path / "two")]
+    (tmp_path / "two.part").mkdir()  # the user's own
     assert cli.main([*words, "--checkpoint", two, "--", "--cpu"]) == 0
     ((words_, _),) = programs
     assert words_[len(words_) - words_[::-1].index("--path")] == two and words_[-1] == "--cpu"
     assert "H-0" in (tmp_path / "two" / "generate-test.txt").read_text()
+    assert {path.name for path in tmp_path.iterdir()} == {"two", "two.part"}
     assert cli.main(words) == 1 and "is there already" in capsys.readouterr().err
     absent = [*words[:-1], str(tmp_path / "x"), "--checkpoint", "/absent.pt"]
     assert cli.main(absent) == 1 and "no file /absent.pt" in capsys.readouterr().err

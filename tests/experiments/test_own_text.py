@@ -7,8 +7,10 @@ import json
 import logging
 import math
 import shutil
+import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -23,12 +25,14 @@ import ode_transformer
 from ode_transformer import bundles
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, prepare, recipes, runner, runs, text
+from ode_transformer.experiments.bench import serving
 from ode_transformer.experiments.corpus import Grammar
+from ode_transformer.experiments.export import Search
 from ode_transformer.experiments.export.trained import open_trained
 from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
 from ode_transformer.experiments.pipeline import Pipeline
-from ode_transformer.experiments.translate import LONGEST
+from ode_transformer.experiments.translator import LONGEST
 from ode_transformer.files import sha256
 from ode_transformer.modules.layers import EncoderContext
 from tests.helpers import EVOLUTION, ROOT, SMALL, model, parse
@@ -737,6 +741,13 @@ def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, m
     assert f"| held-out | sacreBLEU | {bleu:.2f} |" in card and "macaron" in card and "de to en" in card
 
 
+def test_a_bundle_is_compared_with_its_hashes_once(bundle, monkeypatch):
+    hashed = []
+    monkeypatch.setattr(bundles, "sha256", lambda path: hashed.append(path.name) or sha256(path))
+    ode_transformer.load(bundle)
+    assert sorted(hashed) == sorted(path.name for path in bundle.iterdir() if path.name != "bundle.json")
+
+
 def test_a_bundle_is_exported_as_its_run_is(run, bundle, home):
     of_run, of_bundle = open_trained(run), open_trained(bundle)
     assert of_bundle.languages == of_run.languages == LANGS
@@ -806,6 +817,144 @@ def test_a_bundle_that_cannot_be_written_leaves_nothing(translator, tmp_path, mo
     with pytest.raises(OdeTransformerError, match=r"cannot be written.*No space left"):
         bundles.write(tmp_path / "x", "macaron", {}, state, generate={}, files={}, texts={})
     assert list(tmp_path.iterdir()) == [theirs.parent] and lines(theirs) == ["Call me Ishmael."]
+
+
+def test_translate_is_measured_beside_fairseq(run, monkeypatch, capsys, tmp_path):
+    """From raw text it finds what fairseq's generator finds in the binarised test set."""
+    monkeypatch.setattr(serving, "ENGINES", {name: serving.ENGINES[name] for name in ("fairseq", "translate")})
+    words = ["bench", "serving", "--model", str(run), "--rounds", "1", "--beam", "2", "--batch", "5"]
+    assert cli.main([*words, "--output", str(tmp_path / "x.json")]) == 0
+    (found,) = json.loads((tmp_path / "x.json").read_text())["systems"].values()
+    assert found["translate"]["same_as_fairseq"] == HELD_OUT
+    assert found["translate"]["bleu"] == found["fairseq"]["bleu"]
+    raw = partial(serving.of_raw_text, str(tmp_path / "none"), None, "test", Search(2), 5)
+    monkeypatch.setattr(serving, "ENGINES", {"translate": serving.ENGINES["translate"]})
+    ((_, translate, about),) = serving.engines(open_trained(run), [], Search(2), tmp_path, raw)
+    assert translate is None and "none: no such file or folder" in about["refused"]
+
+
+# Exported models.
+
+
+@pytest.fixture(scope="module")
+def exported(home, run):
+    """The run as a model of CTranslate2."""
+    pytest.importorskip("ctranslate2")
+    assert cli.main(["export", str(run), "--format", "ctranslate2", "-o", str(home / "exported")]) == 0
+    return home / "exported"
+
+
+def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, translator, home, capsys, monkeypatch):
+    """CTranslate2's search differs where the end is forbidden and where a translation is cut: not here."""
+    loaded = ode_transformer.load(exported)
+    assert loaded.search == translator.search == {"beam": 3, "lenpen": 0.8, "max_len_b": 30}
+    sentences = [*lines(home / "mine" / "raw" / "test.de"), ""]
+    same = {"min_len": 0, "max_len_b": 20, "beam": 1}
+    whole = [ours for (ours, *_) in translator.hypotheses(sentences, **same)]
+    theirs = [best for (best, *_) in loaded.hypotheses(sentences, **same)]
+    assert [found.text for found in theirs] == [ours.text for ours in whole] and len(set(theirs)) > 2
+    for ours, found in zip(whole, theirs, strict=True):
+        if len(ours.units.split()) < 20:  # of one that is cut, fairseq's score has the end that it adds
+            assert found.score == pytest.approx(ours.score, abs=1e-4)
+    loaded.batch_size = 3
+    assert [best.units for (best, *_) in loaded.hypotheses(sentences, **same)] == [best.units for best in theirs]
+    # The command: the same order, the same forms.
+    file = write(home / "three.de", ["", *sentences[:2]])
+    best = translate(capsys, exported, file)
+    rows = [line.split("\t") for line in translate(capsys, exported, "--nbest", "3", "--scores", file)]
+    assert [row[0] for row in rows] == ["1", *["2"] * 3, *["3"] * 3]
+    assert [rows[i][2] for i in (0, 1, 4)] == best and float(rows[1][1]) >= float(rows[2][1]) >= float(rows[3][1])
+    found = [json.loads(line) for line in translate(capsys, exported, file, "--json", "--beam", "2")]
+    assert [each["source"] for each in found] == ["", *sentences[:2]]
+    assert "ctranslate2, fp32" in repr(loaded) and "de to en" in repr(loaded)
+    monkeypatch.setattr(recipes, "ROOT", exported.parent)
+    assert translate(capsys, exported.name, file) == best, "as a run's folder is found in the repository"
+
+
+def test_an_exported_model_splits_long_lines_and_names_translations_that_are_cut(exported, home, capsys):
+    loaded = ode_transformer.load(exported)
+    sentences = lines(home / "mine" / "raw" / "test.de")
+    assert loaded.translate([" ".join(sentences)])[0]
+    assert "the model takes 89" in capsys.readouterr().err
+    ((best, *_),) = loaded.hypotheses(sentences[:1], max_len_b=3)
+    assert len(best.units.split()) == 3 and "warning: 1 translations are as long as" in capsys.readouterr().err
+
+
+def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path, capsys):
+    loaded = ode_transformer.load(exported)
+    for search, message in (
+        ({"sampling": True}, "sampling: is no flag of a search, must be one of beam, lenpen, nbest"),
+        ({"beam": 2.5}, "beam 2.5: must be a whole number"),
+        ({"nbest": 4}, "--nbest 4: must be at most --beam, 3"),
+        ({"min_len": 5000}, "min_len 5000: must be 30 at most"),
+    ):
+        with pytest.raises(OdeTransformerError, match=message):
+            loaded.translate(["Gut."], **search)
+    for ask in (lambda: loaded.with_integrator("heun"), lambda: loaded.layer_states("Gut.")):
+        with pytest.raises(OdeTransformerError, match="is an exported model, whose layers are fixed"):
+            ask()
+    with pytest.raises(OdeTransformerError, match="device tpu: must be cpu or cuda"):
+        ode_transformer.load(exported, device="tpu")
+    good = write(tmp_path / "good", ["Gut."])
+    for words, message in (
+        (["translate", run, good, "--with", exported], "is an exported model, of which there are no ensembles"),
+        (["translate", exported, good, "--data", home / "mine"], "is an exported model, which holds what it needs"),
+        (["translate", exported, good, "--fp16"], "--fp16: "),
+        (["bundle", exported, "-o", tmp_path / "x"], "is an exported model; must be a run, a checkpoint or a bundle"),
+        (["export", exported, "--format", "onnx", "-o", tmp_path / "x"], "is an exported model already"),
+    ):
+        assert message in refused(capsys, *words)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"search": {"no_repeat_ngram_size": 3}}, "searches with no_repeat_ngram_size 3, which the search of exported"),
+        ({"search": [1]}, "its search must be a mapping"),
+        ({"search": {"beam": 10**6}}, "--beam 1000000: must be from 1 to 1000"),
+        ({"search": {"batch_size": "x"}}, "batch_size 'x': must be a positive whole number"),
+        ({"longest": {}}, "is damaged, or not of this version"),
+    ],
+)
+def test_a_description_of_an_export_that_cannot_be_followed(exported, tmp_path, values, message):
+    changed = shutil.copytree(exported, tmp_path / "changed")
+    description = json.loads((changed / "export.json").read_text())
+    (changed / "export.json").write_text(json.dumps(description | values))
+    with pytest.raises(OdeTransformerError, match=message):
+        ode_transformer.load(changed)
+
+
+def test_an_export_without_its_manifest_says_what_is_missing(exported, tmp_path):
+    bare = shutil.copytree(exported, tmp_path / "bare")
+    (bare / "manifest.json").unlink()
+    with pytest.raises(OdeTransformerError, match=r"manifest\.json: not there; it says how the model's text was made"):
+        ode_transformer.load(bare)
+
+
+def test_a_bundle_is_exported_with_its_search(bundle, tmp_path):
+    pytest.importorskip("ctranslate2")
+    assert cli.main(["export", str(bundle), "--format", "ctranslate2", "-o", str(tmp_path / "out")]) == 0
+    described = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert described["search"] == {"beam": 3, "lenpen": 0.8, "max_len_b": 30}
+
+
+@pytest.mark.full
+def test_an_onnx_model_translates_raw_text_as_its_run_does(run, translator, home, tmp_path):
+    pytest.importorskip("onnxruntime"), pytest.importorskip("onnxscript")
+    assert cli.main(["export", str(run), "--format", "onnx", "-o", str(tmp_path / "out")]) == 0
+    sentences = lines(home / "mine" / "raw" / "test.de")
+    code = """
+import json, sys
+import ode_transformer
+loaded = ode_transformer.load(sys.argv[1])
+print(json.dumps(loaded.translate(json.load(sys.stdin))))
+assert not {"torch", "fairseq"} & set(sys.modules)
+"""
+    words = [sys.executable, "-c", code, str(tmp_path / "out")]
+    done = subprocess.run(words, cwd=ROOT, input=json.dumps(sentences), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == translator.translate(sentences)
 
 
 # The documentation.

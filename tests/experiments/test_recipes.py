@@ -329,7 +329,8 @@ def test_translations_are_made_and_scored_as_the_recipe_says(tmp_path, monkeypat
     assert shlex.join(words) == (
         f"fairseq-generate {data} --user-dir ode_transformer --task translation --source-lang en --target-lang de "
         f"--gen-subset test --beam 4 --lenpen 0.6 --required-batch-size-multiple 1 --post-process subword_nmt "
-        f"--batch-size 128 --path {run}/average.pt --results-path {run}/generate.part"
+        f"--batch-size 128 --path {run}/average.pt --results-path {run}/generate.part "
+        "--log-format simple --log-interval 1"
     )
     (words,) = commands(recipe, "score")
     score = f"python -m ode_transformer score --generate-output {run}/generate/generate-test.txt --target-lang de"

@@ -8,12 +8,14 @@ with fairseq's generator; ``table`` renders the records of contests.
 import argparse
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .. import recipes, records, runs
+from ...files import write_json
+from .. import recipes, records, runner, runs
 from . import contest, lengths, suite
 from .contest import STOCK, Setting, System
 
@@ -56,9 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--dtype", choices=list(lengths.DTYPES), default="fp32", help="(default: %(default)s)")
     kind.add_argument("--output", help="write the results there, as JSON")
 
-    kind = add("serving", "translation by fairseq, CTranslate2 and ONNX", "%(prog)s --arch ARCH... | --model PATH...")
-    which = kind.add_mutually_exclusive_group(required=True)
-    which.add_argument("--arch", nargs="+", help="architectures, as they begin, on random sentences")
+    usage = "%(prog)s [--arch ARCH... | --model PATH...] [options] [-- model flags of fairseq-train]"
+    kind = add("serving", "translation by fairseq, CTranslate2 and ONNX", usage)
+    which = kind.add_mutually_exclusive_group()
+    which.add_argument(
+        "--arch", nargs="+", metavar="ARCH",
+        help="architectures, as they begin, on random sentences; one with flags of its own in quotation marks "
+        "(default: stock, Macaron, ode_residual without history, RK2 learnable and FLOATER, tiny and base)",
+    )  # fmt: skip
     which.add_argument("--model", nargs="+", help="checkpoints or folders of runs, on a test set, with BLEU")
     kind.add_argument(
         "--data", metavar="DIR", help="of --model: the folder of its binarised data (default: run.json's)"
@@ -143,10 +150,12 @@ def _serving(args: argparse.Namespace) -> dict[str, Any]:
 
     setting = {name: getattr(args, name) for name in ("batch", "beam", "lenpen", "rounds")}
     systems, count = {}, args.sentences
-    for name in args.arch or args.model:
-        if args.arch:
+    architectures = {words: words for words in args.arch} if args.arch else serving.SYSTEMS
+    for name in args.model or architectures:
+        runner.say(f"== {name}")
+        if not args.model:
             count = args.sentences or 64
-            trained, references = serving.untrained(name, args.flags, args.symbols), None
+            trained, references, raw = serving.untrained(architectures[name], args.flags, args.symbols), None, None
             sources = serving.random_sources(trained, count, args.tokens, args.shortest)
             search = Search(args.beam, args.lenpen, max_len_b=args.tokens, min_len=args.tokens)
         else:
@@ -155,8 +164,11 @@ def _serving(args: argparse.Namespace) -> dict[str, Any]:
             count = min(args.sentences or len(sources), len(sources))
             sources, references = sources[:count], references[:count]
             search = Search(args.beam, args.lenpen)
-        systems[name] = serving.measure(trained, sources, search, args.batch, args.rounds, references)
-    record = _record("serving", {"setting": {**setting, "sentences": count}, "systems": systems})
+            raw = partial(serving.of_raw_text, name, args.data, args.subset, search, args.batch)
+        systems[name] = serving.measure(trained, sources, search, args.batch, args.rounds, references, raw)
+        record = _record("serving", {"setting": {**setting, "sentences": count}, "systems": systems})
+        if args.output:  # as far as it goes: exporting ten models takes long
+            write_json(args.output, record)
     print(serving.table(record))
     return record
 
@@ -178,7 +190,7 @@ def main(args: argparse.Namespace) -> int:
             raise SystemExit(f"error: --{name} {getattr(args, name)}: must be 1 or more")
     if getattr(args, "device", "cpu") == "cuda" and not getattr(args, "list", False) and not torch.cuda.is_available():
         raise SystemExit("error: --device cuda: no GPU is there")
-    if args.flags and not (args.what in ("training", "decoding") or (args.what == "serving" and args.arch)):
+    if args.flags and not (args.what in ("training", "decoding") or (args.what == "serving" and not args.model)):
         raise SystemExit(f"error: {' '.join(args.flags)}: flags of models go with training and decoding")
     if args.what in ("suite", "table"):
         return _suite(args) if args.what == "suite" else _table(args)
@@ -187,10 +199,9 @@ def main(args: argparse.Namespace) -> int:
             raise SystemExit(f"error: --lengths {min(args.lengths)}: must be 1 or more")
         record = _record("lengths", lengths.measure(args))
     elif args.what == "serving":
-        if args.arch and (args.symbols < 5 or not 1 <= args.shortest <= args.tokens):
+        if not args.model and (args.symbols < 5 or not 1 <= args.shortest <= args.tokens):
             raise SystemExit("error: --symbols must be 5 or more, --shortest 1 to --tokens")
-        with runs.quiet():
-            record = _serving(args)
+        record = _serving(args)
     else:
         if args.symbols < 5 or not 0 <= args.shortest <= args.tokens:
             raise SystemExit("error: --symbols must be 5 or more, --shortest 0 to --tokens")

@@ -7,6 +7,7 @@ round, the median over rounds and the quartiles, and the ratio of their peaks of
 
 import contextlib
 import ctypes
+import importlib.util
 import logging
 import multiprocessing
 import os
@@ -265,7 +266,8 @@ def _serve(connection: Any, function: Callable, threads: int, *args: Any) -> Non
 def process(function: Callable, *args: Any) -> Iterator[Any]:
     """A fresh process that runs ``function(connection, *args)``, and this side's end of the connection."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # imported once, without any threads yet
+    hushed = importlib.util.resolve_name("...hushed", __name__)  # keeps the import of fairseq quiet
+    context.set_forkserver_preload([hushed, __name__])  # imported once, without any threads yet
     os.environ |= _ENVIRONMENT  # heeded where the server starts
     ours, theirs = context.Pipe()
     worker = context.Process(target=_serve, args=(theirs, function, torch.get_num_threads(), *args), daemon=True)

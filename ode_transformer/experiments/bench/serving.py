@@ -1,17 +1,21 @@
-"""Sentences per second of fairseq's generator and of exported models, and their BLEU: one run, the same sentences.
+"""Sentences per second of fairseq's generator, of ``ode-transformer translate`` and of exported models, and their BLEU:
+one run, the same sentences.
 
 Every engine has its turn in every round, with as many threads, the same batches and the same beam, so that a slow
 minute slows all. A model without training is made to translate into as many symbols as its longest sentence has; a
 trained one translates a test set. BLEU is of tokens, subword units joined, against the target of the binarised set.
+``translate`` alone begins with raw text, and makes units of it within its time.
 """
 
 import copy
 import itertools
 import math
+import shlex
 import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
@@ -20,36 +24,58 @@ from fairseq.data import data_utils
 from fairseq.models import build_model
 from fairseq.sequence_generator import SequenceGenerator
 
+from ...errors import OdeTransformerError
 from ...standalone import task
 from ..export import ExportError, Search, load_module, open_exported
 from ..export.command import compare, export, sentences
 from ..export.trained import Trained, padded
 from ..metrics.bleu import multi_bleu
 from ..metrics.translations import remove_segmentation
+from ..text import read_lines
+from ..trained_translator import TrainedTranslator, find
 from .contest import Setting, System, configure, seconds
 
+RAW = "raw"
 ENGINES = {
     "fairseq": ("", None),
+    "translate": (RAW, None),
     "CTranslate2": ("ctranslate2", None),
     "CTranslate2 int8": ("ctranslate2", "int8"),
     "ONNX": ("onnx", None),
     "ONNX int8": ("onnx", "int8"),
 }
-"""Name -> format of the export and its quantisation."""
+"""Name -> format of the export and its quantisation; ``RAW`` is of raw text, for models that have it."""
+
+SYSTEMS = {
+    f"{name}, {size}": words
+    for size, macaron, suffix in (("tiny", "macaron_tiny", "_tiny"), ("base", "macaron_wmt_en_de", ""))
+    for name, words in (
+        ("stock", f"floater_{size} --position-encoder none"),
+        ("Macaron", macaron),
+        ("ode_residual without history", f"ode_residual{suffix} --encoder-history none --decoder-history none"),
+        ("RK2 learnable", f"rk2_learnable{suffix}"),
+        ("FLOATER", f"floater_{size}"),
+    )
+}
+"""What is measured where nothing is named: architectures with flags of their own, by what tables call them."""
 
 Record = dict[str, Any]
 
 Translate = Callable[[Sequence[Sequence[str]]], list[list[str]]]
 """Sentences of a batch, as subword units -> their translations."""
 
+OfRows = Callable[[Sequence[int]], list[list[str]]]
+"""Numbers of the sentences of a batch -> their translations, as symbols."""
 
-def untrained(arch: str, flags: Sequence[str], symbols: int) -> Trained:
-    """A model of an architecture as it begins."""
+
+def untrained(words: str, flags: Sequence[str], symbols: int) -> Trained:
+    """A model as it begins, of an architecture with flags behind it, and of more flags."""
+    arch, *own = shlex.split(words)
     torch.manual_seed(1)
     its_task = task(symbols)
-    model = build_model(configure(System(arch, tuple(flags)), Setting()).model, its_task).eval()
+    model = build_model(configure(System(arch, (*own, *flags)), Setting()).model, its_task).eval()
     dictionaries = its_task.source_dictionary, its_task.target_dictionary
-    return Trained(arch, model, ("source", "target"), dictionaries, ())
+    return Trained(words, model, ("source", "target"), dictionaries, ())
 
 
 def test_set(trained: Trained, data: Path, subset: str) -> tuple[list[list[str]], list[list[str]]]:
@@ -91,12 +117,47 @@ def by_fairseq(trained: Trained, search: Search) -> Translate:
     return translate
 
 
-def engines(trained: Trained, search: Search, folder: Path) -> Iterator[tuple[str, Optional[Translate], Record]]:
+def of_raw_text(model: str, data: Optional[str], subset: str, search: Search, batch: int) -> OfRows:
+    """What ``ode-transformer translate`` does with sentences of a test set, from raw text to units.
+
+    Raises:
+        OdeTransformerError: it cannot translate with the model, or there is no raw text of the test set.
+    """
+    origin = find(model, data)
+    translator = TrainedTranslator([origin], "cpu")
+    translator.batch_size = batch
+    lines = list(read_lines(origin.data / "raw" / f"{subset}.{translator.pipeline.tokeniser.lang}"))
+    asked = asdict(search)
+
+    def translate(rows: Sequence[int]) -> list[list[str]]:
+        return [best.units.split() for best, *_ in translator.hypotheses([lines[i] for i in rows], **asked)]
+
+    return translate
+
+
+def engines(
+    trained: Trained,
+    sources: Sequence[Sequence[str]],
+    search: Search,
+    folder: Path,
+    raw: Optional[Callable[[], OfRows]],
+) -> Iterator[tuple[str, Optional[OfRows], Record]]:
     """Every engine's name, what translates, and what its export said of itself; or why there is none."""
     threads, exports = torch.get_num_threads(), {}
+
+    def of_rows(translate: Translate) -> OfRows:
+        return lambda rows: translate([sources[i] for i in rows])
+
     for name, (format, quantisation) in ENGINES.items():
         if not format:
-            yield name, by_fairseq(trained, search), {}
+            yield name, of_rows(by_fairseq(trained, search)), {}
+            continue
+        if format == RAW:
+            if raw is not None:
+                try:
+                    yield name, raw(), {}
+                except (OdeTransformerError, OSError) as error:
+                    yield name, None, {"refused": str(error)}
             continue
         try:
             if quantisation is None:
@@ -114,7 +175,7 @@ def engines(trained: Trained, search: Search, folder: Path) -> Iterator[tuple[st
         def translate(batch: Sequence[Sequence[str]], exported: Any = exported) -> list[list[str]]:
             return [hypotheses[0].tokens for hypotheses in exported.translate(batch, search)]
 
-        yield name, translate, {"check": check}
+        yield name, of_rows(translate), {"check": check}
 
 
 def measure(
@@ -124,6 +185,7 @@ def measure(
     batch: int,
     rounds: int,
     references: Optional[Sequence[Sequence[str]]] = None,
+    raw: Optional[Callable[[], OfRows]] = None,
 ) -> dict[str, Any]:
     """Time all engines on some sentences.
 
@@ -134,6 +196,7 @@ def measure(
         batch: sentences of a batch, which are of similar lengths.
         rounds: that are timed, after one that warms up.
         references: of the sentences, for BLEU.
+        raw: makes what translates them from raw text.
 
     Returns:
         a record of each engine by name: ``sentences_per_second``, ``speed`` (fairseq's seconds over its own in the same
@@ -145,7 +208,7 @@ def measure(
     with tempfile.TemporaryDirectory() as folder:
         translators = {}
         with_files = _with_dictionaries(trained, Path(folder))
-        for name, translate, about in engines(with_files, search, Path(folder)):
+        for name, translate, about in engines(with_files, sources, search, Path(folder), raw):
             found[name] = about
             if translate is not None:
                 translators[name] = translate
@@ -156,8 +219,7 @@ def measure(
 
                 def run(name: str = name) -> None:
                     for rows in batches:
-                        translated = translators[name]([sources[i] for i in rows])
-                        translations[name].update(zip(rows, translated, strict=True))
+                        translations[name].update(zip(rows, translators[name](rows), strict=True))
 
                 elapsed = seconds(run, "cpu")
                 if round_ >= 0:

@@ -7,11 +7,12 @@ checkpoint's. Opening it and translating need neither PyTorch nor fairseq.
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Optional, Protocol
 
 from ...errors import OdeTransformerError
 
@@ -27,7 +28,7 @@ class Format(NamedTuple):
 
     Args:
         writer: has ``write(trained, folder)`` and ``quantise(trained, folder)``.
-        reader: has ``open_folder(folder, description, threads)``, which gives a ``Translator``.
+        reader: has ``open_folder(folder, description, threads, device)``, which gives a ``Translator``.
         extra: of ``setup.py``.
         libraries: that the extra installs.
     """
@@ -90,7 +91,14 @@ class Search:
 
 
 class Translator(Protocol):
-    """What an exported folder is once it is open. A sentence is a list of symbols of the dictionaries."""
+    """What an exported folder is once it is open. A sentence is a list of symbols of the dictionaries.
+
+    ``longest`` is what it was made for: symbols of a ``source`` and of a ``target``, the end of the sentence included;
+    ``device`` is where it computes.
+    """
+
+    longest: dict[str, int]
+    device: str
 
     def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
         """The ``nbest`` best translations of each sentence of a batch, the best first."""
@@ -131,21 +139,40 @@ def load_module(format: str, which: str) -> Any:
         ) from error
 
 
-def open_exported(folder: str | Path, threads: int = 0) -> Translator:
+def is_exported(folder: str | Path) -> bool:
+    """Whether ``ode-transformer export`` wrote a folder, whole or not."""
+    return (Path(folder) / DESCRIPTION).is_file()
+
+
+def describe(folder: str | Path) -> dict[str, Any]:
+    """What ``export.json`` in an exported folder says.
+
+    Raises:
+        ExportError: it is no such folder.
+    """
+    path = Path(folder) / DESCRIPTION
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ExportError(f"{folder}: not a folder that ode-transformer export wrote ({error})") from error
+    if not isinstance(description, dict) or description.get("format") not in FORMATS:
+        raise ExportError(f"{path}: its format must be one of {', '.join(FORMATS)}")
+    return description
+
+
+def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = "cpu") -> Translator:
     """Open what ``ode-transformer export`` wrote.
 
     Args:
         folder: the folder.
         threads: of the library that computes; its own choice if 0.
+        device: ``cpu`` or ``cuda``, of several ``cuda:1`` and so on; a GPU if the library can use one if None.
 
     Raises:
-        ExportError: it is no such folder, something in it is missing, or the library is not installed.
+        ExportError: it is no such folder, something in it is missing, the library is not installed, or it cannot use
+            the device.
     """
-    path = Path(folder) / DESCRIPTION
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ExportError(f"{folder}: not a folder that ode-transformer export wrote ({error})") from error
-    if not isinstance(description, dict) or description.get("format") not in FORMATS:
-        raise ExportError(f"{path}: its format must be one of {', '.join(FORMATS)}")
-    return load_module(description["format"], "reader").open_folder(Path(folder), description, threads)
+    if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ExportError(f"device {device}: must be cpu or cuda")
+    description = describe(folder)
+    return load_module(description["format"], "reader").open_folder(Path(folder), description, threads, device)

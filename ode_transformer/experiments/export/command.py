@@ -9,15 +9,17 @@ quantized; its distance from the checkpoint is reported, and only values that ar
 import argparse
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Optional
 
 import torch
+from fairseq.dataclass.configs import GenerationConfig
 
 from ...files import whole_folder, write_json
 from .. import runs
+from ..trained_translator import SEARCH
 from . import DESCRIPTION, FORMATS, QUANTISATIONS, ExportError, Translator, load_module, open_exported
 from .trained import Trained, open_trained
 
@@ -38,9 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer export``; the exit status."""
     load_module(args.format, "writer")  # before minutes of work
-    with runs.quiet():  # of what fairseq and the exporters say
-        trained = open_trained(args.model, args.data)
-        description = export(trained, args.format, args.output, args.quantization)
+    trained = open_trained(args.model, args.data)
+    description = export(trained, args.format, args.output, args.quantization)
     check = description["check"]
     print(
         f"{args.output}: {args.format}, {args.quantization or 'fp32'}; log-probabilities of {check['symbols']} symbols "
@@ -76,6 +77,7 @@ def export(trained: Trained, format: str, output: str | Path, quantisation: Opti
         "source_lang": trained.languages[0],
         "target_lang": trained.languages[1],
         "longest": trained.longest,
+        "search": _search(trained.search),
         "versions": runs.versions() | {name: version(name) for name in FORMATS[format].libraries},
     }
     if hasattr(writer, "OPSET"):
@@ -93,6 +95,16 @@ def export(trained: Trained, format: str, output: str | Path, quantisation: Opti
     except OSError as error:
         raise ExportError(f"-o {output}: cannot be written: {error}") from error
     return description
+
+
+def _search(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags that a recipe searches with, under their names in ``Search``; without those that are fairseq's defaults."""
+    named = {name.replace("-", "_"): value for name, value in flags.items() if value is not None}
+    return {
+        name: value
+        for name, value in named.items()
+        if name == "batch_size" or (name in SEARCH and value != getattr(GenerationConfig, name))
+    }
 
 
 def sentences(symbols: Sequence[str], lengths: Sequence[int], seed: int) -> list[list[str]]:

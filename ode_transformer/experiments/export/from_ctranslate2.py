@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import ctranslate2
 
@@ -16,14 +16,17 @@ class CTranslate2Translator:
         folder: the exported folder.
         description: its ``export.json``.
         threads: of a batch; CTranslate2's choice if 0.
+        device: ``cpu``, ``cuda`` or ``cuda:N``; a GPU if there is one if None.
     """
 
-    def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0):
+    def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0, device: Optional[str] = "cpu"):
+        kind, _, index = (device or "auto").partition(":")
         try:
             self.longest = {side: int(description["longest"][side]) for side in ("source", "target")}
-            self.model = ctranslate2.Translator(str(folder), intra_threads=threads)
+            self.model = ctranslate2.Translator(str(folder), kind, device_index=int(index or 0), intra_threads=threads)
         except Exception as error:  # damaged files end in errors of every kind
             raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
+        self.device = self.model.device
 
     def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
         """As in ``Translator``.
@@ -54,6 +57,10 @@ class CTranslate2Translator:
         return [result.log_probs for result in results]
 
 
-def open_folder(folder: Path, description: dict[str, Any], threads: int) -> CTranslate2Translator:
+def open_folder(
+    folder: Path, description: dict[str, Any], threads: int, device: Optional[str]
+) -> CTranslate2Translator:
     """Open an exported folder."""
-    return CTranslate2Translator(folder, description, threads)
+    if (device or "cpu") != "cpu" and not ctranslate2.get_cuda_device_count():
+        raise ExportError(f"device {device}: CTranslate2 finds no GPU")
+    return CTranslate2Translator(folder, description, threads, device)

@@ -12,7 +12,7 @@ reads that too.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import onnxruntime
@@ -56,6 +56,8 @@ class OnnxTranslator:
         description: the content of its ``export.json``.
         threads: the number of threads per graph; 0 for ONNX Runtime's default.
     """
+
+    device = "cpu"
 
     def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0):
         options = onnxruntime.SessionOptions()
@@ -181,6 +183,8 @@ def _value(x: np.ndarray) -> Any:
     return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(x))
 
 
-def open_folder(folder: Path, description: dict[str, Any], threads: int) -> OnnxTranslator:
+def open_folder(folder: Path, description: dict[str, Any], threads: int, device: Optional[str]) -> OnnxTranslator:
     """Open an exported folder."""
+    if (device or "cpu") != "cpu":
+        raise ExportError(f"device {device}: the search over ONNX Runtime is for the CPU")
     return OnnxTranslator(folder, description, threads)

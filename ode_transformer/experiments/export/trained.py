@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ... import bundles, checkpoints, models, standalone  # noqa: F401  registers the architectures
 from .. import recipes
 from ..text import read_manifest
-from . import ExportError
+from . import ExportError, is_exported
 
 SEGMENTATION = ("codes", "sentencepiece.model", "manifest.json")
 """The files beside binarized data that describe how text becomes subword units, and the reverse."""
@@ -30,6 +30,7 @@ class Trained:
         languages: of the source and of the target.
         dictionaries: of the source and of the target.
         files: to copy beside an exported model: dictionaries, and of ``SEGMENTATION`` what is there.
+        search: flags of ``fairseq-generate`` that are its own.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Trained:
     languages: tuple[str, str]
     dictionaries: tuple[Dictionary, Dictionary]
     files: tuple[Path, ...]
+    search: dict[str, Any] = field(default_factory=dict)
 
     @property
     def longest(self) -> dict[str, int]:
@@ -99,10 +101,22 @@ def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained
         if len(dictionary) != size:
             raise ExportError(f"{file}: has {len(dictionary)} symbols, {checkpoint} was trained with {size}")
     files = [*paths, *(folder / name for name in SEGMENTATION if (folder / name).is_file())]
-    return Trained(str(path), model, languages, tuple(dictionaries), tuple(dict.fromkeys(files)))
+    return Trained(str(path), model, languages, tuple(dictionaries), tuple(dict.fromkeys(files)), _search(checkpoint))
+
+
+def _search(checkpoint: Path) -> dict[str, Any]:
+    """The search of the model's recipe, where that is known."""
+    if bundles.is_bundle(checkpoint):
+        return bundles.config(checkpoint)["generate"]
+    run = checkpoint.parent / "run.json"
+    with standalone.named(f"{run}: does not say how its recipe searches"):
+        found = json.loads(run.read_text(encoding="utf-8")).get("generate") if run.is_file() else None
+        return dict(found or {})
 
 
 def _checkpoint(path: Path) -> Path:
+    if is_exported(path):
+        raise ExportError(f"{path}: is an exported model already; give its run, checkpoint or bundle")
     if not path.is_dir() or bundles.is_bundle(path):
         return path
     names = ("average.pt", "checkpoint_best.pt")

@@ -24,9 +24,11 @@ def generation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> 
             *("--required-batch-size-multiple", "1", *flags(recipe.generate.flags)),
             *("--path", model, "--results-path", f"{run_dir}/generate.part"),
         ]
+        its_where = [*where, "--log-format", "simple", "--log-interval", "1"]  # of progress, for the log
         output = translations(run_dir, subset)
         moves = [(f"{run_dir}/generate.part/generate-{subset}.txt", output)]  # fairseq writes as it goes
-        found.append(Step("generate", command, [model], [output], subset, where, moves=moves))
+        log = f"{run_dir}/generate.log"
+        found.append(Step("generate", command, [model], [output], subset, its_where, log=log, moves=moves))
     return found
 
 

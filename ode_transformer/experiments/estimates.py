@@ -1,0 +1,69 @@
+"""What a run takes, judged by a record of the same recipe; where there is none, nothing is said.
+
+Imports torch only to compare this machine with that of a record.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from . import recipes, runs
+
+SAME = ("processor", "cores", "gpus")  # what two machines have in common whose speeds are compared
+KEPT = ("keep-last-epochs", "keep-interval-updates", "keep-best-checkpoints")
+OTHERS = 2  # checkpoints beside them: the best and the last
+BYTES = 12  # of a checkpoint per parameter: the weight and Adam's two moments, in single precision
+AVERAGED = 4  # likewise of an average, which has weights alone
+
+
+def lines(recipe: "recipes.Recipe") -> list[str]:
+    """What ``ode-transformer recipe show`` says of the disk and the time that a run takes."""
+    found = list(_records(recipe))
+    if not found:
+        return []
+    return [*filter(None, [_disk(recipe, *found[0])]), *filter(None, [_speed(recipe, found)])]
+
+
+def _records(recipe: "recipes.Recipe") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Records of a recipe, its own run's first: their files from the top of the repository, and what they hold."""
+    group, _, row = recipe.name.rpartition("/")
+    own = recipes.ROOT / recipes.default_run_dir(recipe) / "record.json"
+    seeds = sorted((recipes.ROOT / "results" / group).glob(f"{row}.seed-*.json"))
+    for path in (own, recipes.ROOT / "results" / group / f"{row}.json", *seeds):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            training = record["training"]
+            updates, seconds = training["curve"][-1]["num_updates"], training["seconds"]
+            places = [place["hardware"] for place in training.get("trained_on", [])] or [record["hardware"]]
+            if record.get("scale", "full") == recipe.scale and seconds > 0:
+                about = {"updates": updates, "seconds": seconds, "parameters": training["parameters"]}
+                about |= {"places": places, "precision": record["precision"], "devices": record["devices"]}
+                yield path.relative_to(recipes.ROOT).as_posix(), about
+        except (OSError, ValueError, LookupError, TypeError):  # there is none, or it was made by hand
+            continue
+
+
+def _disk(recipe: "recipes.Recipe", path: str, about: dict[str, Any]) -> Optional[str]:
+    kept = [recipe.train.flags[name] for name in KEPT if recipe.train.flags.get(name, -1) > 0]
+    if not kept:  # fairseq keeps all
+        return None
+    count, parameters = sum(kept) + OTHERS, about["parameters"]
+    size = (count * BYTES + AVERAGED) * parameters
+    return (
+        f"# disk: about {size / 2**30:.1f} GiB for {count} checkpoints and their average, of {parameters:,} parameters "
+        f"({path})"
+    )
+
+
+def _speed(recipe: "recipes.Recipe", found: list[tuple[str, dict[str, Any]]]) -> Optional[str]:
+    here = runs.hardware()
+    for path, about in found:
+        if all(place[key] == here[key] for place in about["places"] for key in SAME):
+            hourly = 3600 * about["updates"] / about["seconds"]
+            planned = recipe.train.flags.get("max-update") or about["updates"]
+            where = f"{about['devices']} x {here['gpus'][0]}" if here["gpus"] else f"{here['cores']} cores"
+            return (
+                f"# time: about {hourly:,.0f} updates per hour on hardware like this ({where}, {about['precision']}), "
+                f"{planned / hourly:.1f} hours for {planned:,} ({path})"
+            )
+    return None

@@ -1,0 +1,6 @@
+"""Importing this module sets logging up for warnings: first thing in a process that imports fairseq before it runs any
+code of ours, as :func:`.terminal.tidy` does elsewhere."""
+
+import logging
+
+logging.basicConfig(level=logging.WARNING)

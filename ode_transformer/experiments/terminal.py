@@ -1,0 +1,139 @@
+"""What a terminal shows: neither the noise of fairseq and hydra, nor lines that are for programs.
+
+Our commands run within :func:`tidy`. A program that they start writes all that it says to its log; :class:`LogView`
+shows what is worth a look of it: warnings and errors, results of validation, and a bar of progress.
+"""
+
+import contextlib
+import itertools
+import json
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+NOISE = (
+    r"hydra\.experimental\.(initialize|compose)\(\) is no longer experimental",
+    r"\s*The strict flag in the compose API is deprecated",
+    r"\s*The version_base parameter is not specified",
+    r"In '.*': (Defaults list is missing `_self_`|Usage of deprecated keyword in package header)",
+    r"\s*'.*' is validated against ConfigStore schema with the same name",
+    r"`torch\.cuda\.amp\.(autocast|GradScaler)\(args\.\.\.\)` is deprecated",
+    r"`isinstance\(treespec, LeafSpec\)` is deprecated",
+)
+"""Python's warnings of fairseq, hydra and PyTorch's exporter about each other, which no user can mend."""
+
+
+@contextlib.contextmanager
+def tidy() -> Iterator[None]:
+    """Keep what fairseq and hydra say at every start from standard error: messages below warnings, and ``NOISE``.
+
+    Where logging is not set up, fairseq's import has all loggers of the process print from INFO on: the hint at
+    tensorboardX, the plugin that "has already been imported". Here logging is set up before it, for warnings.
+    """
+    root, handlers = logging.getLogger(), []
+    if not root.handlers:
+        handlers.append(logging.StreamHandler())
+        handlers[0].setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+        root.addHandler(handlers[0])
+    try:
+        with warnings.catch_warnings():
+            for message in NOISE:
+                warnings.filterwarnings("ignore", message)
+            yield
+    finally:
+        for handler in handlers:
+            root.removeHandler(handler)
+
+
+RECORD = re.compile(
+    r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \| |:)[\w.]+(?: \| |:)(.*)"
+)
+"""A line of a log of fairseq-train, or of fairseq-generate, which has Python's own form: the level and the message."""
+
+BATCHES = re.compile(r"[^|{]*: +(\d+) / (\d+) ")
+"""The message of fairseq's progress in ``--log-format simple``: batches that are done, and all."""
+
+SHOWN = {"loss": "loss", "ppl": "perplexity", "accuracy": "accuracy", "wps": "words/s"}
+"""What is shown of the progress of a training, by fairseq's name, and what it is called."""
+
+
+class LogView:
+    """Shows the log of a program of fairseq's on standard error as it grows.
+
+    What a record of the log says below a warning is left out, but for progress: on a terminal a bar, and a line for
+    every validation; elsewhere a line each time. All that is no record is shown, such as a traceback.
+
+    Args:
+        words: the command, which says how long training is.
+    """
+
+    def __init__(self, words: Sequence[str]):
+        from tqdm import tqdm
+
+        given = dict(itertools.pairwise(words))
+        most = {unit: given.get(f"--max-{unit}", "") for unit in ("update", "epoch")}
+        units = [unit for unit, count in most.items() if count.isdecimal() and int(count)]
+        self.unit = units[0] if units else "update"
+        total = int(most[self.unit]) if units else None
+        self.bar = tqdm(total=total, unit=f" {self.unit}s", disable=None, leave=False, dynamic_ncols=True)
+        self.rest, self.showing = b"", True
+
+    def __enter__(self) -> "LogView":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.rest:
+            self._line(self.rest.decode(errors="replace"))
+        self.bar.close()
+
+    def feed(self, more: bytes) -> None:
+        """Show what was added to the log."""
+        *lines, self.rest = (self.rest + more).split(b"\n")
+        for line in lines:
+            self._line(line.decode(errors="replace"))
+
+    def _line(self, line: str) -> None:
+        found = RECORD.match(line)
+        if found is None:
+            # What belongs to a record of several lines, such as a printed model, is indented, or closes what it opened.
+            self.showing = self.showing or (line != "" and line[0] not in " \t)")
+        else:
+            level, message = found.groups()
+            self.showing = level not in ("DEBUG", "INFO")
+            if not self.showing:
+                self._progress(message)
+        if self.showing:
+            self._write(line)
+
+    def _progress(self, message: str) -> None:
+        if batches := BATCHES.match(message):
+            self.bar.unit, self.bar.total = " batches", int(batches[2])
+            self._move(int(batches[1]))
+        elif message.startswith('{"'):
+            with contextlib.suppress(ValueError, AttributeError):  # a line that a kill cut short, or another program's
+                said = {key.removeprefix("train_"): value for key, value in json.loads(message).items()}
+                of_validation = {k.removeprefix("valid_"): v for k, v in said.items() if k.startswith("valid_")}
+                self._training("validation: " if of_validation else "", said | of_validation, "update" in said)
+
+    def _training(self, what: str, said: dict[str, Any], inner: bool) -> None:
+        """Progress within an epoch (``inner``), at its end, or of a validation."""
+        updates, epoch = int(said.get("num_updates", 0)), said.get("epoch", "?")
+        values = ", ".join(f"{name} {said[key]}" for key, name in SHOWN.items() if key in said)
+        if inner and not self.bar.disable:
+            self.bar.set_postfix_str(values, refresh=False)
+            self._move(updates if self.unit == "update" else float(said["update"]))
+        else:
+            self._write(f"epoch {epoch}, {updates:,} updates: {what}{values}")
+
+    def _move(self, to: float) -> None:
+        if not self.bar.n:  # what was done before this program began does not count for its speed
+            self.bar.unpause()
+            self.bar.n = self.bar.last_print_n = self.bar.initial = to
+        self.bar.update(to - self.bar.n)
+        self.bar.refresh()
+
+    def _write(self, line: str) -> None:
+        self.bar.write(line, file=sys.stderr)

@@ -1,0 +1,312 @@
+"""Models that PyTorch computes, and ensembles of them, which translate raw text: runs, checkpoints and bundles."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import collate_tokens
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor, nn
+
+from .. import bundles, checkpoints, standalone
+from ..checkpoints import CheckpointError
+from ..files import sha256
+from ..numerics.integrators import INTEGRATORS
+from . import recipes, runs
+from .export import is_exported
+from .pipeline import Pipeline
+from .translator import KINDS, Found, TranslationError, Translator, located
+
+SEARCH = {f.name: f.type for f in fields(GenerationConfig) if f.type in KINDS and f.name != "score_reference"}
+"""Flags of ``fairseq-generate`` that a search may have, numbers and switches, and their types."""
+
+
+@dataclass(frozen=True)
+class LayerStates:
+    """What the layers of a model read for a sentence, and what the last one leaves, before the final norm.
+
+    Args:
+        source: S units and the end.
+        encoder: (L + 1, S + 1, C).
+        target: T units of the translation and the end; the decoder reads the end first, and the last unit last.
+        decoder: (L' + 1, T + 1, C').
+    """
+
+    source: list[str]
+    encoder: Tensor
+    target: list[str]
+    decoder: Tensor
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the parts of a model are.
+
+    Args:
+        model: its checkpoint, or the folder of its bundle.
+        data: the folder of its dictionaries, units and manifest.
+        search: flags of ``fairseq-generate`` that are its own.
+        run: the folder of its run, if there is one.
+    """
+
+    model: Path
+    data: Path
+    search: dict[str, Any] = field(default_factory=dict)
+    run: Optional[Path] = None
+
+
+def find(model: str | Path, data: str | Path | None = None) -> Origin:
+    """Where a model's parts are.
+
+    Args:
+        model: the folder of a run, a checkpoint, or the folder of a bundle; one that is not here is looked for in the
+            clone of the repository, where ``run`` puts what has no folder of its own.
+        data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
+
+    Raises:
+        OdeTransformerError: something is not there; names it.
+    """
+    path = located(model)
+    if is_exported(path):
+        raise TranslationError(f"{model}: is an exported model; must be a run, a checkpoint or a bundle")
+    if bundles.is_bundle(path):
+        if data is not None:
+            raise TranslationError(f"--data {data}: {model} is a bundle, which holds what it needs")
+        bundles.check(path)
+        return Origin(path, path, bundles.config(path)["generate"])
+    if not path.exists():
+        raise TranslationError(f"{model}: no such file or folder; must be a run, a checkpoint or a bundle")
+    folder = path if path.is_dir() else path.parent
+    run = runs.read(folder)
+    if path.is_dir():
+        if run is None:
+            raise TranslationError(f"{model}: neither a run nor a bundle, it holds no run.json and no {bundles.INDEX}")
+        path = folder / "average.pt"
+        if not path.is_file():
+            there = ", ".join(sorted(p.name for p in folder.glob("*.pt"))) or "no checkpoints"
+            raise TranslationError(f"{path}: not there, the run is not finished; name a checkpoint of it ({there})")
+    if data is None and run is not None:
+        with standalone.named(f"{folder / 'run.json'}: does not say where its data are"):
+            data = recipes.ROOT / (run.get("data") or run["command"][1])
+    elif data is None:
+        data = folder
+    if not Path(data).is_dir() or not (Path(data) / "manifest.json").is_file():
+        raise TranslationError(f"{data}: holds no manifest.json of the data of {path}; name their folder with --data")
+    standalone.check_dictionaries(path, data)
+    return Origin(path, Path(data), (run or {}).get("generate") or {}, folder if run else None)
+
+
+@dataclass
+class Opened:
+    """A model, and what it was built from: the registered name and the options."""
+
+    model: nn.Module
+    name: str
+    options: dict[str, Any]
+
+    @classmethod
+    def of(cls, state: dict[str, Any], path: str | Path) -> "Opened":
+        """Of a checkpoint's state; raises as :func:`.standalone.open_state` does."""
+        model = standalone.open_state(state, path).eval()
+        model.make_generation_fast_(beamable_mm_beam_size=None, need_attn=False)
+        return cls(model, *standalone.model_options(state, path))
+
+    def __str__(self) -> str:
+        options, parts = self.options, []
+        kind = "transformer (fairseq's own)" if self.name in standalone.STOCK else self.name
+        parameters = sum(p.numel() for p in self.model.parameters())
+        for side in ("encoder", "decoder"):
+            depth, width = len(getattr(self.model, side).layers), options.get(f"{side}_embed_dim")
+            norm = "pre-norm" if options.get(f"{side}_normalize_before") else "post-norm"
+            parts.append(f"{side} {depth} layer{'s' * (depth != 1)} of width {width}, {norm}")
+        lines = [f"{kind}, {parameters:,} parameters; {'; '.join(parts)}"]
+        known = {
+            "splitting": options.get("splitting", "lie-trotter"),
+            "integrator": options.get("integrator", "euler"),
+            "coefficients": options.get("coefficients", "fixed"),
+            "decoder integrator": options.get("decoder_integrator", "euler"),
+            "function": options.get("ode_function", "both"),
+            "history": f"{options.get('encoder_history', 'none')} / {options.get('decoder_history', 'none')}",
+            "relative positions": options.get("relative_positions", "none"),
+            "position encoder": options.get("position_encoder", "none"),
+        }
+        idle = ("none", "none / none", "both")
+        always = ("splitting", "integrator", "coefficients")
+        if self.name == "transevolve":
+            known = {k.replace("_", " "): v for k, v in options.items() if k.startswith(("evolution", "transevolve"))}
+        shown = {name: str(value) for name, value in known.items()}
+        lines.append(", ".join(f"{k} {v}" for k, v in shown.items() if k in always or v not in idle))
+        return "\n".join(lines)
+
+
+class TrainedTranslator(Translator):
+    """A model, or an ensemble of several, with what makes units of raw text and text of units.
+
+    Args:
+        origins: of the models.
+        device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
+
+    Raises:
+        OdeTransformerError: a model cannot be opened, or those of an ensemble do not go together; names it.
+    """
+
+    flags = SEARCH
+
+    def __init__(self, origins: Sequence[Origin], device: str | torch.device | None = None):
+        origin = origins[0]
+        super().__init__(origin.data, origin.search)
+        self.origins = list(origins)
+        langs = (self.pipeline.tokeniser.lang, self.pipeline.target)
+        source, target = (_dictionary(origin.data / f"dict.{lang}.txt") for lang in langs)
+        for other in origins[1:]:
+            pairs = [(origin.data / f"dict.{lang}.txt", other.data / f"dict.{lang}.txt") for lang in langs]
+            if differ := [b for a, b in pairs if not b.is_file() or sha256(a) != sha256(b)]:
+                raise TranslationError(f"{differ[0]}: another dictionary than that of {origin.model}: no ensemble")
+            if Pipeline.of(other.data).identity != self.pipeline.identity:
+                raise TranslationError(f"{other.model}: its text was made otherwise than that of {origin.model}")
+        self.task = TranslationTask(TranslationConfig(source_lang=langs[0], target_lang=langs[1]), source, target)
+        self.opened = []
+        for one in origins:
+            bundled = bundles.is_bundle(one.model)  # and compared with its hashes, when it was found
+            state = bundles.load(one.model, checked=True) if bundled else checkpoints.load(one.model)
+            sizes = standalone.symbols(state, one.model)
+            if sizes != (len(source), len(target)):
+                raise TranslationError(
+                    f"{one.model}: is of {sizes[0]} and {sizes[1]} symbols, the dictionaries in {origin.data} have "
+                    f"{len(source)} and {len(target)}: they are another model's"
+                )
+            self.opened.append(Opened.of(state, one.model))
+            if min(positions := self.models[-1].max_positions()) < 2:
+                raise TranslationError(f"{one.model}: reads {positions} symbols, must read 2 at least, one and the end")
+        self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    def to(self, device: str | torch.device, *, half: bool = False) -> "TrainedTranslator":
+        """Move the models to a device, in fp16 with ``half``; returns itself."""
+        self.device = torch.device(device)
+        for opened in self.opened:
+            opened.model.to(self.device, torch.float16 if half else None)
+        return self
+
+    @property
+    def models(self) -> list[nn.Module]:
+        """The models, in evaluation mode."""
+        return [opened.model for opened in self.opened]
+
+    @property
+    def name(self) -> str:
+        """The models, as messages name them."""
+        return ", ".join(str(origin.model) for origin in self.origins)
+
+    @property
+    def longest(self) -> int:
+        """As of :class:`Translator`."""
+        return min(model.max_positions()[0] for model in self.models)
+
+    def half(self) -> None:
+        """As of :class:`Translator`."""
+        if self.device.type == "cpu":
+            raise TranslationError("--fp16: needs a GPU")
+        self.to(self.device, half=True)
+
+    def _about(self) -> list[str]:
+        return [line for opened in self.opened for line in str(opened).split("\n")]
+
+    def _searching(self, values: dict[str, Any]) -> Callable[[Sequence[list[str]]], list[Found]]:
+        source, target = self.task.source_dictionary, self.task.target_dictionary
+        config = GenerationConfig(**values)
+        generator = self.task.build_generator(self.models, config)
+
+        def translate(batch: Sequence[list[str]]) -> list[Found]:
+            rows = [source.encode_line(" ".join(units), add_if_not_exist=False).long() for units in batch]
+            tokens = collate_tokens(rows, source.pad(), left_pad=True).to(self.device)
+            lengths = torch.tensor([len(row) for row in rows], device=self.device)
+            sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+            most = int(generator.max_len_a * tokens.size(1) + generator.max_len_b)  # without the end, as in fairseq
+            most = min(most, generator.max_len - 1)
+            found = []
+            for hypotheses in generator.generate(self.models, sample):
+                best = hypotheses[: config.nbest]
+                units = [target.string(h["tokens"].int().cpu(), extra_symbols_to_ignore={generator.eos}) for h in best]
+                scores = [float(h["score"]) / math.log(2) for h in best]
+                found.append((list(zip(units, scores, strict=True)), len(best[0]["tokens"]) > most))
+            return found
+
+        return translate
+
+    # For those who study layers.
+
+    def with_integrator(self, encoder: Optional[str] = None, decoder: Optional[str] = None) -> "TrainedTranslator":
+        """The same weights with layers that step by another method.
+
+        Args:
+            encoder: a name of ``INTEGRATORS``; None leaves the encoder's.
+            decoder: of the decoder likewise.
+
+        Raises:
+            TranslationError: no such method, or one that the weights do not go with; says what would be lost.
+        """
+        chosen = {"integrator": encoder, "decoder_integrator": decoder}
+        chosen = {option: name for option, name in chosen.items() if name is not None}
+        for name in chosen.values():
+            if name not in INTEGRATORS:
+                raise TranslationError(f"integrator {name!r}: must be one of {', '.join(INTEGRATORS)}")
+        found = object.__new__(TrainedTranslator)
+        found.__dict__ |= self.__dict__
+        found.opened = [
+            self._stepping(one, origin, chosen) for one, origin in zip(self.opened, self.origins, strict=True)
+        ]
+        return found.to(self.device)
+
+    @staticmethod
+    def _stepping(one: Opened, origin: Origin, chosen: dict[str, str]) -> Opened:
+        name, options = one.name, one.options
+        if name in standalone.STOCK:  # in our layers, as it was opened
+            name, options = "floater", {**standalone.stock_options(name, options), "position_encoder": "none"}
+        if name == "transevolve":
+            raise TranslationError(f"{origin.model}: is of transevolve, whose blocks have no integrator")
+        asked = ", ".join(f"{option} {value}" for option, value in chosen.items())
+        weights = {k: v.float().cpu() if v.is_floating_point() else v for k, v in one.model.state_dict().items()}
+        state = {"model": weights, "args": None, "cfg": {"model": {**options, **chosen, "_name": name}}}
+        try:
+            return Opened.of(state, f"{origin.model} with {asked}")
+        except CheckpointError as error:
+            sides = tuple("decoder." if option.startswith("decoder") else "encoder." for option in chosen)
+            lost = [k for k in weights if k.startswith(sides) and ".coefficients." in k]
+            more = f"; what weighs its stages was learned, and would be lost: {', '.join(lost)}" if lost else ""
+            raise TranslationError(f"{error}{more}") from error
+
+    @torch.no_grad()
+    def layer_states(self, sentence: str) -> LayerStates:
+        """What the layers of the first model read, for a sentence and its best translation.
+
+        Raises:
+            TranslationError: as of :meth:`translate`; or the sentence is empty.
+        """
+        ((best, *_),) = self.hypotheses([sentence])
+        source, target = self.task.source_dictionary, self.task.target_dictionary
+        (units,) = self.pipeline.units([sentence])
+        if not units.split():
+            raise TranslationError("the sentence is empty: no layer reads anything")
+        tokens = source.encode_line(units, add_if_not_exist=False).long()[None].to(self.device)
+        words = target.encode_line(best.units, add_if_not_exist=False).long()
+        previous = torch.cat([words[-1:], words[:-1]])[None].to(self.device)
+        model = self.models[0]
+        encoded = model.encoder(tokens, torch.tensor([tokens.size(1)]), return_all_hiddens=True)
+        _, extra = model.decoder(previous, encoder_out=encoded, features_only=True)
+        end = [target.symbols[target.eos()]]
+        return LayerStates(
+            source=[source.symbols[i] for i in tokens[0]],
+            encoder=torch.stack(encoded["encoder_states"])[:, :, 0].cpu(),
+            target=[*best.units.split(), *end],
+            decoder=torch.stack(extra["inner_states"])[:, :, 0].cpu(),
+        )
+
+
+def _dictionary(path: Path) -> Dictionary:
+    with standalone.named(str(path)):
+        return Dictionary.load(str(path))

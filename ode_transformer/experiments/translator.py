@@ -1,0 +1,263 @@
+"""Raw text in, raw text out: what all models that translate have in common, whatever computes them.
+
+Text is tokenised, segmented and detokenised as the manifest of the model's data says, and searched with the flags of
+the recipe, so that a test set's raw text gives the sentences that the recipe's own decoding gives, detokenised.
+
+Imports neither torch nor fairseq: exported models are translated with where there is neither.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from ..errors import OdeTransformerError
+from . import recipes
+from .pipeline import Pipeline
+
+KINDS = {bool: ("a switch", (bool,)), int: ("a whole number", (int,)), float: ("a number", (int, float))}
+"""What values a flag takes, by its type: what messages call them, and their types."""
+
+MOST_HYPOTHESES = 1_000  # of a sentence
+SHOWN = 5  # lines named in a warning
+BATCH_SIZE, MAX_TOKENS = 128, 12_000
+LONGEST = 20_000  # characters of a line; what is longer is no sentence, and segmenting it could take hours
+ENDS = (frozenset(".!?\u3002\uff01\uff1f"), frozenset(",;:\u3001\uff0c\uff1b\uff1a"))
+"""Units that end a sentence, and those that end a clause."""
+
+Found = tuple[list[tuple[str, float]], bool]
+"""Translations of a sentence, units and score each, the best first; and whether the best was cut where it must end."""
+
+
+class TranslationError(OdeTransformerError):
+    """Something that cannot be translated, or with; the message names the model, file, line or option."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A translation: text to read, its score as fairseq prints it (base 2, by length), and its units."""
+
+    text: str
+    score: float
+    units: str
+
+
+def located(path: str | Path) -> Path:
+    """Where a model is: one that is not here is looked for in the clone of the repository, where ``run`` puts what has
+    no folder of its own."""
+    path = Path(path)
+    return recipes.ROOT / path if not path.exists() and (recipes.ROOT / path).exists() else path
+
+
+class Translator:
+    """A model that translates raw text.
+
+    Args:
+        data: the folder of its dictionaries, units and manifest.
+        search: flags of ``fairseq-generate`` that are its own; those that are no flags of a search are left out.
+
+    Raises:
+        OdeTransformerError: the manifest or a flag cannot be used; names it.
+    """
+
+    flags: Mapping[str, type] = {}
+    """The flags that a search may have, numbers and switches, and their types."""
+
+    def __init__(self, data: Path, search: Mapping[str, Any]):
+        self.pipeline = Pipeline.of(data)
+        given = {name.replace("-", "_"): value for name, value in search.items() if value is not None}
+        self.search = {"beam": 5, "lenpen": 1.0, **{k: v for k, v in given.items() if k in self.flags}}
+        self._checked({})
+        self.batch_size = given.get("batch_size", BATCH_SIZE)
+        if type(self.batch_size) is not int or self.batch_size < 1:
+            raise TranslationError(f"batch_size {self.batch_size!r}: must be a positive whole number")
+
+    def __repr__(self) -> str:
+        search = ", ".join(f"{name} {value}" for name, value in self.search.items())
+        body = "\n  ".join([*self._about(), str(self.pipeline), f"search: {search}", f"on {self.device}"])
+        return f"Translator({self.name})\n  {body}"
+
+    # What is particular to a kind of models.
+
+    name: str
+    """Where the model is, for messages."""
+
+    device: Any
+    """Where it computes."""
+
+    @property
+    def longest(self) -> int:
+        """Units of the longest sentence that the model reads, with its end."""
+        raise NotImplementedError
+
+    def half(self) -> None:
+        """Translate in fp16 from now on.
+
+        Raises:
+            TranslationError: it cannot.
+        """
+        raise NotImplementedError
+
+    def _about(self) -> list[str]:
+        """Lines that say what the model is."""
+        raise NotImplementedError
+
+    def _searching(self, values: dict[str, Any]) -> Callable[[Sequence[list[str]]], list[Found]]:
+        """What translates a batch of sentences of units, with a search of these flags."""
+        raise NotImplementedError
+
+    # What is common.
+
+    def translate(self, sentences: Sequence[str], **search: Any) -> list[str]:
+        """The best translation of each sentence, in their order.
+
+        Args:
+            sentences: raw text; an empty one gives an empty one.
+            search: of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
+
+        Raises:
+            TranslationError: a sentence of more than ``LONGEST`` characters, or one that is no text; an unknown name.
+        """
+        if isinstance(sentences, str):
+            raise TranslationError("translate takes a list of sentences, got one string")
+        return [best.text for best, *_ in self.hypotheses(sentences, **search)]
+
+    def hypotheses(
+        self,
+        sentences: Sequence[str],
+        *,
+        names: Optional[Sequence[str]] = None,
+        progress: Callable[[int], Any] = lambda n: None,
+        **search: Any,
+    ) -> list[list[Hypothesis]]:
+        """The best ``nbest`` translations of each sentence, best first; an empty one has one, which is empty.
+
+        Args:
+            sentences: raw text.
+            names: what messages call them.
+            progress: is told the number of sentences that are done.
+            search: as of :meth:`translate`.
+
+        Raises:
+            TranslationError: as of :meth:`translate`.
+        """
+        values = self._checked(search)
+        names = names or [f"sentence {i + 1}" for i in range(len(sentences))]
+        for name, sentence in zip(names, sentences, strict=True):
+            check_sentence(name, sentence)
+        pieces = [
+            (i, piece)
+            for i, units in enumerate(self.pipeline.units(sentences))
+            for piece in self._pieces(units.split(), names[i])
+        ]
+        found: dict[int, list[list[Hypothesis]]] = {i: [] for i in range(len(sentences))}
+        asked = ", ".join(f"{name} {value}" for name, value in values.items())
+        try:
+            searched, cut = self._search([piece for _, piece in pieces], values, progress)
+        except OdeTransformerError:
+            raise
+        except (AssertionError, ValueError, RuntimeError) as error:  # flags that do not go together
+            raise TranslationError(f"search with {asked}: {str(error) or type(error).__name__}") from error
+        for (i, _), hypotheses in zip(pieces, searched, strict=True):
+            found[i].append(hypotheses)
+        if cut := sorted({pieces[at][0] for at in cut}):
+            shown = "; ".join(names[i] for i in cut[:SHOWN]) + ("; ..." if len(cut) > SHOWN else "")
+            print(
+                f"warning: {len(cut)} translations are as long as max_len_a, max_len_b and the model's positions let "
+                f"them be, and were cut there ({shown})",
+                file=sys.stderr,
+            )
+        progress(sum(not parts for parts in found.values()))
+        return [self._join(found[i]) for i in range(len(sentences))]
+
+    def _checked(self, search: Mapping[str, Any]) -> dict[str, Any]:
+        """The flags of a search, by default the model's own."""
+        values = {**self.search, **{name: value for name, value in search.items() if value is not None}}
+        for name, value in values.items():
+            if name not in self.flags:
+                raise TranslationError(f"{name}: is no flag of a search, must be one of {', '.join(self.flags)}")
+            what, kinds = KINDS[self.flags[name]]
+            if type(value) not in kinds or not abs(value) <= 1e9:
+                raise TranslationError(f"{name} {value!r}: must be {what}")
+        beam, nbest = values["beam"], values.get("nbest", 1)
+        for name, value in (("beam", beam), ("nbest", nbest)):
+            if not 1 <= value <= MOST_HYPOTHESES:
+                raise TranslationError(f"--{name} {value}: must be from 1 to {MOST_HYPOTHESES}")
+        if nbest > beam:
+            raise TranslationError(f"--nbest {nbest}: must be at most --beam, {beam}")
+        return values
+
+    def _pieces(self, units: list[str], name: str) -> list[list[str]]:
+        """The units of a sentence, split where they are more than the models take: where a sentence ends if one does,
+        or a clause, or a word."""
+        most = self.longest - 1  # the end is a symbol
+        found = []
+        rest = units
+        while len(rest) > most:
+            ends = [i for i in range(most // 2, most) if self.pipeline.ends_word(rest, i)]
+            chosen = [[i for i in ends if rest[i].strip("\u2581") in marks] for marks in ENDS]
+            at = next((places[-1] for places in (*chosen, ends) if places), most - 1)
+            found.append(rest[: at + 1])
+            rest = rest[at + 1 :]
+        if found:
+            print(
+                f"warning: {name}: {len(units):,} units, the model takes {most:,}: translated in {len(found) + 1} "
+                "pieces",
+                file=sys.stderr,
+            )
+        return [*found, rest] if rest else found
+
+    def _search(
+        self, pieces: Sequence[list[str]], values: dict[str, Any], progress: Callable[[int], Any]
+    ) -> tuple[list[list[Hypothesis]], set[int]]:
+        """The hypotheses of each piece, in the order of the pieces, and which of them were cut; batches are of like
+        lengths."""
+        translate = self._searching(values)
+        found: list[list[Hypothesis]] = [[] for _ in pieces]
+        cut = set()
+        for batch in self._batches(pieces):
+            for i, (best, was_cut) in zip(batch, translate([pieces[i] for i in batch]), strict=True):
+                units, scores = zip(*best, strict=True)
+                texts = self.pipeline.plain(units)
+                found[i] = [Hypothesis(*each) for each in zip(texts, scores, units, strict=True)]
+                if was_cut:
+                    cut.add(i)
+            progress(len(batch))
+        return found, cut
+
+    def _batches(self, pieces: Sequence[list[str]]) -> Iterator[list[int]]:
+        order = sorted(range(len(pieces)), key=lambda i: -len(pieces[i]))  # what needs most memory comes first
+        while order:
+            count = min(self.batch_size, max(1, MAX_TOKENS // (len(pieces[order[0]]) + 1)))
+            yield order[:count]
+            order = order[count:]
+
+    @staticmethod
+    def _join(parts: list[list[Hypothesis]]) -> list[Hypothesis]:
+        """The hypotheses of a sentence, of those of its pieces: the best with the best, and so on."""
+        if not parts:
+            return [Hypothesis("", 0.0, "")]
+        if len(parts) == 1:
+            return parts[0]
+        return [
+            Hypothesis(
+                " ".join(h.text for h in one), sum(h.score for h in one) / len(one), " ".join(h.units for h in one)
+            )
+            for one in zip(*parts, strict=False)
+        ]
+
+
+def check_sentence(name: str, sentence: str) -> None:
+    """Refuse what is no sentence.
+
+    Raises:
+        TranslationError: it is too long, or no text.
+    """
+    if len(sentence) > LONGEST:
+        raise TranslationError(
+            f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put every sentence on a line of "
+            "its own"
+        )
+    if "\0" in sentence:
+        raise TranslationError(f"{name}: holds a NUL, is no text")

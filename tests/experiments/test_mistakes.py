@@ -1,0 +1,120 @@
+"""Common mistakes end in a sentence that names what was given, in every command, and never in a traceback."""
+
+import json
+import shutil
+
+import pytest
+import torch
+import yaml
+
+from ode_transformer.experiments import cli, runner, runs
+from tests.helpers import SMALL, dictionary, model, parse
+
+MISSING = {
+    "average": ["average", "{}", "--last-epochs", "2", "--output", "out"],
+    "check": ["check", "{}", "--data", "{}"],
+    "warm-start": ["warm-start", "{}", "--arch", "floater_tiny", "--output", "out"],
+    "train-from": ["train-from", "{}", "{}", "--save-dir", "out"],
+    "classify": ["classify", "{}", "--data", "{}", "--output", "out"],
+    "score": ["score", "--generate-output", "{}", "--target-lang", "de"],
+    "export": ["export", "{}", "--format", "ctranslate2", "-o", "out"],
+    "bundle": ["bundle", "{}", "-o", "out"],
+    "translate": ["translate", "{}"],
+    "plot positions": ["plot", "positions", "{}", "--output", "out.png"],
+    "plot training": ["plot", "training", "{}", "--output", "out.png"],
+    "plot scores": ["plot", "scores", "{}", "--output", "out.png"],
+    "plot costs": ["plot", "costs", "{}", "--output", "out.png"],
+    "plot coefficients": ["plot", "coefficients", "{}", "--text", "{}", "--dictionary", "{}", "--output", "out.png"],
+    "plot confusion": ["plot", "confusion", "{}", "--output", "out.png"],
+    "record": ["record", "quickstart/macaron-tiny", "--run-dir", "{}", "--output", "out"],
+    "curve": ["curve", "{}", "--output", "out"],
+    "report": ["report", "{}"],
+    "documents": ["documents", "{}", "--valid", "{}", "--output-dir", "out"],
+    "glue prepare": ["glue", "prepare", "cola", "{}", "--like", "{}", "--output-dir", "out"],
+    "glue predict": ["glue", "predict", "{}", "--task", "cola", "--data", "{}", "--output-dir", "out"],
+    "generate": ["generate", "quickstart/macaron-tiny", "--run-dir", "{}", "--output", "out"],
+    "bench serving": ["bench", "serving", "--model", "{}"],
+    "bench table": ["bench", "table", "{}"],
+    "prepare": ["prepare", "--train", "{}", "--langs", "de", "en", "--out", "out"],
+    "recipe": ["recipe", "show", "{}.yaml"],
+    "text": ["text", "intact", "{}"],
+}
+
+
+def said(capsys, words) -> str:
+    """What a command says that fails."""
+    capsys.readouterr()
+    try:
+        status = cli.main([str(word) for word in words])
+    except SystemExit as ended:
+        assert isinstance(ended.code, str) and ended.code.startswith("error: "), ended
+        return ended.code
+    assert status == 1
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_file_or_folder_that_is_not_there_is_named(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    message = said(capsys, [word.format(tmp_path / "missing") for word in MISSING[name]])
+    assert "error: " in message and "missing" in message and len(message) < 1_000
+    out = tmp_path / "out"
+    assert not any(path.is_file() for path in (out, out.with_suffix(".png"), *out.rglob("*"))), "nothing half-way"
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    """A recipe whose data are not there, of programs that do nothing."""
+    monkeypatch.setattr(runner, "launch", lambda *_: 0)
+    monkeypatch.setattr(runs, "commit", lambda: "")
+    flags = {**SMALL, "share-all-embeddings": True, "optimizer": "adam", "max-tokens": 99, "max-update": 2}
+    tree = {
+        "description": "a mistake",
+        "data": {"prepare": "true", "directory": str(tmp_path / "data"), "source": "xx", "target": "yy"},
+        "train": {"arch": "macaron_tiny", "batches": 1, "flags": flags},
+        "average": {"best": 1},
+        "generate": {"subsets": {"test": "tiny"}, "beam": 2, "lenpen": 1.0},
+    }
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tree))
+    return tmp_path / "tiny.yaml"
+
+
+def test_data_of_a_recipe_that_are_not_there(recipe, tmp_path, capsys):
+    words = ["run", recipe, "--cpu", "--run-dir", tmp_path / "run"]
+    assert f"{tmp_path / 'data'}: no such folder; this should have made it: true" in said(capsys, words)
+
+
+def test_dictionaries_that_are_not_joined(recipe, tmp_path, capsys):
+    (tmp_path / "data").mkdir()
+    for lang, size in (("xx", 30), ("yy", 40)):
+        dictionary(size).save(str(tmp_path / "data" / f"dict.{lang}.txt"))
+    message = said(capsys, ["run", recipe, "--cpu", "--run-dir", tmp_path / "run"])
+    assert "--share-all-embeddings requires a joined dictionary" in message
+
+
+def test_a_folder_with_data_that_are_not_binarised(recipe, tmp_path, capsys):
+    (tmp_path / "data").mkdir()
+    message = said(capsys, ["run", recipe, "--cpu", "--run-dir", tmp_path / "run"])
+    assert "the model cannot be built: " in message and "dict.xx.txt" in message
+
+
+def test_another_architecture_in_the_folder(tmp_path, capsys):
+    """Of ``train-from``; that of ``run`` is refused by its command."""
+    options = {**SMALL, "share-all-embeddings": True}
+    state = model("floater_tiny", options, 30).state_dict()
+    (tmp_path / "run").mkdir()
+    saved = {"cfg": {"model": dict(parse("floater_tiny", options).model)}, "args": None, "model": state}
+    history = {"optimizer_history": [{"num_updates": 3}], "extra_state": {"train_iterator": {"epoch": 1}}}
+    torch.save(saved | history, tmp_path / "run" / "checkpoint_last.pt")
+    (tmp_path / "stock.pt").touch()
+    words = ["train-from", tmp_path / "stock.pt", tmp_path, "--save-dir", tmp_path / "run", "--arch", "macaron_tiny"]
+    assert "holds a training of --arch floater_tiny; take another folder" in said(capsys, words)
+
+
+def test_a_recipe_that_is_no_yaml_and_a_record_that_is_none(tmp_path, capsys):
+    (tmp_path / "x.yaml").write_text("a: [")
+    assert "x.yaml" in said(capsys, ["run", tmp_path / "x.yaml", "--cpu"])
+    (tmp_path / "x.json").write_text(json.dumps({"a": 1}))
+    assert "x.json" in said(capsys, ["plot", "scores", tmp_path / "x.json", "--output", tmp_path / "x.png"])
+    shutil.copy(tmp_path / "x.json", tmp_path / "checkpoint.pt")
+    assert "checkpoint.pt" in said(capsys, ["translate", tmp_path / "checkpoint.pt", "--data", tmp_path])

@@ -1,0 +1,118 @@
+"""What a terminal shows of our commands, and of the programs that they start."""
+
+import io
+import json
+import logging
+import sys
+import warnings
+
+import pytest
+
+from ode_transformer.experiments import bench, runner, terminal
+from ode_transformer.experiments.bench import contest
+
+CONFIGURATION = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}"
+MODEL = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | MacaronModel(\n  (encoder): SplitEncoder()\n\n)"
+TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1\n\nRuntimeError: why'
+
+
+def record(name, **values):
+    return f"2026-01-01 00:00:00 | INFO | {name} | {json.dumps(values)}"
+
+
+INNER = [record("train_inner", epoch=1, update=n / 4, loss=f"{9 - n}.5", wps="100", num_updates=f"{n}") for n in (1, 2)]
+VALID = record("valid", epoch=1, valid_loss="7.5", valid_ppl="181.02", valid_num_updates="1200")
+TRAIN = record("train", epoch=1, train_loss="8.5", train_ppl="362.04", train_wps="90.5", train_num_updates="1200")
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def shown(monkeypatch, lines, words=("fairseq-train", "data", "--max-update", "4"), screen=None) -> str:
+    """What is shown of a log that comes in pieces."""
+    screen = screen or io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    log = "\n".join(lines).encode()
+    with terminal.LogView(words) as view:
+        for i in range(0, len(log), 7):
+            view.feed(log[i : i + 7])
+    return screen.getvalue()
+
+
+def test_the_page_of_configuration_and_the_model_are_left_to_the_log(monkeypatch):
+    warning = "2026-01-01 00:00:00 | WARNING | fairseq.trainer | a warning\n  of two lines"
+    lines = [CONFIGURATION, "why é", MODEL, warning, CONFIGURATION, MODEL, TRACEBACK, MODEL]
+    assert shown(monkeypatch, lines) == f"why é\n{warning}\n{TRACEBACK}\n"
+
+
+def test_progress_is_a_line_where_there_is_no_terminal(monkeypatch):
+    assert shown(monkeypatch, [CONFIGURATION, *INNER, VALID, TRAIN]).split("\n")[:-1] == [
+        "epoch 1, 1 updates: loss 8.5, words/s 100",
+        "epoch 1, 2 updates: loss 7.5, words/s 100",
+        "epoch 1, 1,200 updates: validation: loss 7.5, perplexity 181.02",
+        "epoch 1, 1,200 updates: loss 8.5, perplexity 362.04, words/s 90.5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "bars"),
+    [(["--max-update", "4"], ("| 1/4 [", "| 2/4 [")), (["--max-epoch", "3"], ("| 0.25/3 [", "| 0.5/3 ["))],
+)
+def test_progress_is_a_bar_on_a_terminal(monkeypatch, words, bars):
+    said = shown(monkeypatch, [*INNER, VALID, TRACEBACK], words, Screen())
+    assert all(bar in said for bar in bars) and "loss 7.5, words/s 100" in said
+    assert "epoch 1, 1 updates" not in said
+    assert "epoch 1, 1,200 updates: validation: loss 7.5, perplexity 181.02\n" in said
+    assert all(f"{line}\n" in said for line in TRACEBACK.split("\n"))
+
+
+def test_batches_of_a_decoding_are_a_bar_too(monkeypatch):
+    line = "INFO:fairseq.logging.progress_bar::      {} / 24 wps=99"
+    lines = ["DEBUG:hydra.core.utils:Setting JobRuntime:name=utils", *(line.format(n) for n in (2, 3))]
+    assert "| 3/24 [" in shown(monkeypatch, lines, ["fairseq-generate"], Screen())
+    assert shown(monkeypatch, lines, ["fairseq-generate"]) == ""
+
+
+@pytest.mark.parametrize("line", [VALID[:-20], record("valid")[:-2] + '"a": 1}', TRAIN.replace('"1200"', '"x"')])
+def test_a_record_that_is_cut_short_is_passed_over(monkeypatch, line):
+    shown(monkeypatch, [line, "end"]).endswith("end\n")
+
+
+def test_the_log_has_all_and_the_terminal_what_matters(tmp_path, capfd):
+    log = tmp_path / "train.log"
+    text = f"{CONFIGURATION}\n{VALID}\nwhy\n"
+    (tmp_path / "said").write_text(text)
+    assert runner.launch(["cat", str(tmp_path / "said")], runner.environment({}), log, -1) == 0
+    assert log.read_text() == text
+    assert capfd.readouterr().err.endswith("validation: loss 7.5, perplexity 181.02\nwhy\n")
+
+
+def test_commands_are_tidy(monkeypatch, capsys):
+    """Hydra's warnings are not printed, others are; no logger speaks below a warning, and all is as it was after it."""
+    monkeypatch.setattr(logging.root, "handlers", [])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with terminal.tidy():
+            logging.basicConfig(level=logging.INFO)  # what fairseq does when it is imported
+            logging.getLogger("fairseq.tasks.text_to_speech").info("Please install tensorboardX")
+            logging.getLogger("fairseq.trainer").warning("of what matters")
+            contest.configure(contest.System("macaron_tiny"), contest.Setting())
+            warnings.warn("another", stacklevel=1)
+    assert [str(warning.message) for warning in caught] == ["another"]
+    assert capsys.readouterr().err == "WARNING: of what matters\n" and not logging.root.handlers
+
+
+def test_processes_of_the_benchmark_are_tidy_from_the_beginning(monkeypatch):
+    preloaded = []
+
+    class Context:
+        def set_forkserver_preload(self, names):
+            preloaded.extend(names)
+            raise InterruptedError
+
+    monkeypatch.setattr(contest.multiprocessing, "get_context", lambda name: Context())
+    with pytest.raises(InterruptedError), contest.process(print):
+        pass
+    assert preloaded == [f"{terminal.__package__}.hushed", f"{bench.__name__}.contest"]
