@@ -178,7 +178,7 @@ class Block(nn.Module):
             source = self.encoder_state(x, encoder_out, encoder_padding_mask, incremental_state)
         for i in range(len(self.feed_forward)):
             layer = partial(recompute, self._layer) if self.checkpointed else self._layer
-            x = layer(i, x, state, source, encoder_out, incremental_state)
+            x = layer(i, x, state, source, incremental_state)
         x = self.layer_norm(x)
         return (x, None, None) if decoder else x
 
@@ -188,14 +188,12 @@ class Block(nn.Module):
         x: Tensor,
         state: State,
         source: Optional[State],
-        encoder_out: Optional[Tensor],
         incremental_state: Optional[dict],
     ) -> Tensor:
         """Depth l = i + 1: attention, in a decoder that over the source, feed-forward."""
         x = x + self.attention[i](x, state, causal=source is not None, incremental_state=incremental_state)
         if source is not None:
-            attend = self.encoder_attention[i]
-            x = x + attend(encoder_out, source, static=True, incremental_state=incremental_state)
+            x = x + self.encoder_attention[i](x, source)
         return x + self.feed_forward[i](x)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
