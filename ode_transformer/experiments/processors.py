@@ -10,30 +10,33 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Optional
 
 VARIABLE = "OMP_NUM_THREADS"
 _SECONDS = 0.3  # for which the processors are watched; Linux counts in hundredths
 _NOISE = 0.15  # of one processor, which a machine without other work is busy for
 
 
-def usable() -> int:
-    """The number of processors that this process may run on: those of its affinity, and of its container's quota."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota, _, period = _text("/sys/fs/cgroup/cpu.max").partition(" ")
-    return max(1, min(count, int(quota) // int(period))) if quota.isdecimal() else count
+def allowed() -> int:
+    """The number of processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def free(seconds: float = _SECONDS) -> int:
-    """The number of usable processors on which nothing else runs, at least 1; it takes that many seconds to find out."""
+    """The number of allowed processors that are free, at least 1, and no more than a container's quota.
+
+    Args:
+        seconds: how long the processors are watched.
+    """
     before = _times()
     if before:
         time.sleep(seconds)
         after = _times()
         idle = sum((after[name][0] - was[0]) / max(after[name][1] - was[1], 1) for name, was in before.items())
-    else:  # no Linux: the mean of the last minute
-        idle = usable() - os.getloadavg()[0]
-    return max(1, min(usable(), math.floor(idle + _NOISE)))
+    else:  # not Linux: the mean of the last minute
+        idle = allowed() - os.getloadavg()[0]
+    quota, _, period = _text("/sys/fs/cgroup/cpu.max").partition(" ")
+    most = int(quota) // int(period) if quota.isdecimal() else allowed()
+    return max(1, min(most, math.floor(idle + _NOISE)))
 
 
 def _times() -> dict[str, tuple[int, int]]:
@@ -54,19 +57,22 @@ def _text(path: str) -> str:
         return ""
 
 
-def threads(environment: Mapping[str, str]) -> tuple[dict[str, str], Optional[str]]:
-    """The variables with which a training on a CPU is to begin, and what the user is told about them.
+def threads(environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """The variables with which a training on a CPU begins, and what the user is told about its threads.
+
+    A user's ``OMP_NUM_THREADS`` stays. Where all processors are free nothing is set either: PyTorch takes one thread
+    per core, however many processors a core has.
 
     Args:
-        environment: of this process. Nothing is chosen where it has ``OMP_NUM_THREADS``, and nothing where all
-            processors are free: PyTorch knows how many of them are more than the halves of one core.
+        environment: of this process.
     """
     if environment.get(VARIABLE):
-        return {}, None
-    count, found = usable(), free()
-    if found == count:
-        return {}, f"all {count} processors are free: PyTorch takes its usual number of threads ({VARIABLE} sets another)"
+        return {}, f"training with as many threads as {VARIABLE} says, {environment[VARIABLE]}"
+    count, found = allowed(), free()
+    if found >= count:
+        return {}, f"all {count} processors are free: PyTorch chooses the number of threads; {VARIABLE} sets another"
+    plural = "s" * (found > 1)
     return {VARIABLE: str(found)}, (
-        f"{found} of {count} processors {'is' if found == 1 else 'are'} free: training with {found} "
-        f"thread{'s' * (found > 1)}; set {VARIABLE} to choose another number"
+        f"{found} of {count} processors {'are' if plural else 'is'} free: training with {found} thread{plural}; "
+        f"set {VARIABLE} for another number"
     )

@@ -144,6 +144,7 @@ class Block(nn.Module):
             for i in range(depth)
         )
         self.layer_norm = nn.LayerNorm(size, eps=1e-3)
+        self.form = form
         self.checkpointed = cfg.checkpoint_activations
 
     def forward(
@@ -176,6 +177,8 @@ class Block(nn.Module):
         source = None
         if decoder:
             source = self.encoder_state(x, encoder_out, encoder_padding_mask, incremental_state)
+        if self.form == "paper" and x.size(0) > 1:
+            state, source = (None if s is None else s.fitted() for s in (state, source))
         for i in range(len(self.feed_forward)):
             layer = partial(recompute, self._layer) if self.checkpointed else self._layer
             x = layer(i, x, state, source, incremental_state)

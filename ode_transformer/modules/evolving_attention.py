@@ -129,6 +129,23 @@ class State(NamedTuple):
     time_query: Tensor
     values: Optional[Tensor] = None
 
+    def fitted(self) -> "State":
+        """The same state, as the fused kernels want it at every depth of the ``paper`` form.
+
+        What ``fused_attention`` would do depth by depth: padding becomes a column of the keys, and values are padded to
+        their width.
+        """
+        queries, keys, values, width = self.queries, self.keys, self.values, self.keys.size(-1)
+        if self.padding is not None:
+            hidden = self.padding[:, None, :, None].type_as(keys) * _HIDDEN  # (B, 1, S, 1)
+            keys = torch.cat((keys, hidden.expand(-1, keys.size(1), -1, -1)), dim=-1)
+            keys = F.pad(keys, (0, -keys.size(-1) % 8 if keys.is_cuda else 0))
+            # Over the scale, which is (d/m)^-1/2 = (e/2)^-1/2.
+            queries = F.pad(queries, (0, keys.size(-1) - width), value=(width / 2) ** 0.5)
+        if values is not None:
+            values = F.pad(values, (0, keys.size(-1) - values.size(-1)))
+        return State(queries, keys, None, self.time_query, values)
+
 
 @with_incremental_state
 class InitialState(nn.Module):
@@ -246,7 +263,7 @@ class EvolvingAttention(nn.Module):
         """Attend with the block's queries and keys to the values of this depth.
 
         The values of the source differ from depth to depth by a norm's weights alone. These pass through the means that
-        attention takes, and are applied with Wo.
+        attention takes, and are applied behind it.
 
         Args:
             values: (S, B, d), normalized here; when decoding step by step those of the new position, (1, B, d). Not
@@ -259,10 +276,7 @@ class EvolvingAttention(nn.Module):
             (T, B, d), to be added to the state.
         """
         q, k, v, length = state.queries, state.keys, state.values, state.queries.size(2)
-        weight, bias = self.out.weight, None
-        if v is not None:
-            weight, bias = weight * self.layer_norm.weight, weight @ self.layer_norm.bias
-        else:
+        if v is None:
             v = _heads(self.layer_norm(values), self.heads)  # no projection of values
             cache = _cached(self, incremental_state)
             if cache is not None:
@@ -271,12 +285,13 @@ class EvolvingAttention(nn.Module):
                 self.set_incremental_state(incremental_state, "cache", {"values": v, "order": None})
         q = as_queries(q, k.size(0))
         t = time_signal(self.time_weights, self.depth_index, self.depth, self.form)
-        head_dim = v.size(-1)  # d/m
+        head_dim = self.out.in_features // self.heads  # d/m
         key_bias = None
         if self.form == "paper":
             scale = head_dim**-0.5
             c = state.time_query @ t  # W~q T_l, split in heads
-            q = q + head_dim**0.5 * c.view(self.heads, 1, -1)
+            c = head_dim**0.5 * c.view(self.heads, 1, -1)
+            q = q + F.pad(c, (0, q.size(-1) - c.size(-1)))
         else:
             scale = k.size(-1) ** -0.5
             c = torch.einsum("Dmt,mt->mD", state.time_query.unflatten(1, (self.heads, -1)), t.view(self.heads, -1))
@@ -288,8 +303,10 @@ class EvolvingAttention(nn.Module):
             x = attention_of_one(q, k, v, scale, key_bias)
         else:
             x = fused_attention(q, k, v, scale, key_bias, causal)
-        x = as_hypotheses(x, length).permute(2, 0, 1, 3).flatten(2)
-        return self.dropout_module(F.linear(x, weight, bias))
+        x = as_hypotheses(x[..., :head_dim], length).permute(2, 0, 1, 3).flatten(2)
+        if state.values is not None:
+            x = torch.addcmul(self.layer_norm.bias, x, self.layer_norm.weight)
+        return self.dropout_module(self.out(x))
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Follow the hypotheses of a beam."""

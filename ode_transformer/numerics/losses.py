@@ -13,11 +13,14 @@ Scores are gone over as little as possible, since at small widths that takes as 
 over all symbols and tokens, ``sum_n sum_v (W x_n)_v = (sum_v W_v) . (sum_n x_n)``, and so are its gradients.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
 # Scores that are held at a time: a chunk that a processor's cache may hold, one that keeps a GPU busy. And the fewest
-# tokens: for each chunk W passes through the processor twice, and its gradient once.
+# tokens: for each chunk W passes through the processor twice, and its gradient once. The size depends on nothing that
+# is measured, so that a training can be repeated to the bit.
 CHUNK = {"cpu": 2**21, "cuda": 2**26}
 TOKENS = 512
 
@@ -26,10 +29,9 @@ TOKENS = 512
 _FP16_SCALE = 2.0**7
 
 
-def chunk(count: int, symbols: int, device: str) -> int:
-    """The number of tokens that are projected at a time, of so many of them onto so many symbols; equal chunks."""
-    most = max(TOKENS, CHUNK.get(device, CHUNK["cuda"]) // symbols)
-    return -(-count // -(-count // most)) if count else most
+def most_tokens(symbols: int, device: str) -> int:
+    """The most tokens that are projected at a time onto so many symbols on a kind of device, cpu or cuda."""
+    return max(TOKENS, CHUNK.get(device, CHUNK["cuda"]) // symbols)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -50,7 +52,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         nll, log_z = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
         # In half precision p - e' has to be rounded, not p, from which it would be taken away again.
         whole = rows is not None and x.dtype == precise
-        tokens = chunk(count, size, x.device.type)
+        chunks = math.ceil(count / most_tokens(size, x.device.type))
+        tokens = math.ceil(count / max(chunks, 1)) or 1  # of equal chunks
         held = x.new_empty(min(tokens, count), size)  # one for all chunks, and on a CPU for all that is made of them
         for start in range(0, count, tokens):
             part = slice(start, start + tokens)
