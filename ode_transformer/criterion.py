@@ -5,6 +5,7 @@ that no tensor of tokens x symbols is held. Values, gradients, options and logs 
 ``label_smoothed_cross_entropy``.
 """
 
+import logging
 from typing import Any
 
 import torch
@@ -15,7 +16,9 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from torch import Tensor, nn
 
-from .numerics.losses import projected_cross_entropy
+from .numerics.losses import most_tokens, projected_cross_entropy
+
+logger = logging.getLogger(__name__)
 
 NAME = "chunked_label_smoothed_cross_entropy"
 
@@ -23,6 +26,8 @@ NAME = "chunked_label_smoothed_cross_entropy"
 @register_criterion(NAME, dataclass=LabelSmoothedCrossEntropyCriterionConfig)
 class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
     """As fairseq's; for models whose decoder ends with a projection without bias."""
+
+    _logged = False
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
         """The loss of a sample, what to divide it by, and what to log; as fairseq's criterion.
@@ -50,6 +55,10 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         target = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :]
         rows, weight = features.reshape(-1, features.size(-1)), model.weight()
         device = rows.device.type
+        if not self._logged:
+            self._logged = True
+            tokens = most_tokens(len(weight), device)
+            logger.info(f"the loss projects up to {tokens:,} tokens at a time onto {len(weight):,} symbols")
         if torch.is_autocast_enabled(device):
             rows, weight = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (rows, weight))
         with torch.autocast(device, enabled=False):

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ..files import whole_folder, write_json
-from . import recipes, runs
+from . import processors, recipes, runs
 from .recipes import RecipeError
 from .runs import RunError
 from .tasks import TASKS
@@ -356,6 +356,10 @@ class Run:
             self._stamp(step, stamps, 0)
             return
         say(f"\n== {self.recipe.name}: train")
+        if self.place.cpu:
+            variables, chosen = processors.threads(os.environ)
+            say(chosen)
+            step = replace(step, environment={**step.environment, **variables})
         self._stamp(step, stamps, execute(step, lock))
 
     def _begin(self, step: Step, run: Optional[dict[str, Any]], average: bool) -> tuple[int, bool]:

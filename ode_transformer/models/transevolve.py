@@ -145,6 +145,7 @@ class Block(nn.Module):
             for i in range(depth)
         )
         self.layer_norm = nn.LayerNorm(size, eps=1e-3)
+        self.form = form
         self.checkpointed = cfg.checkpoint_activations
 
     def forward(
@@ -177,9 +178,11 @@ class Block(nn.Module):
         source = None
         if decoder:
             source = self.encoder_state(x, encoder_out, encoder_padding_mask, incremental_state)
+        if self.form == "paper" and x.size(0) > 1:
+            state, source = (None if s is None else s.fitted() for s in (state, source))
         for i in range(len(self.feed_forward)):
             layer = partial(recompute, self._layer) if self.checkpointed else self._layer
-            x = layer(i, x, state, source, encoder_out, incremental_state)
+            x = layer(i, x, state, source, incremental_state)
         x = self.layer_norm(x)
         return (x, None, None) if decoder else x
 
@@ -189,14 +192,12 @@ class Block(nn.Module):
         x: Tensor,
         state: State,
         source: Optional[State],
-        encoder_out: Optional[Tensor],
         incremental_state: Optional[dict],
     ) -> Tensor:
         """The layer at depth l = i + 1: attention, in a decoder also attention to the source, and feed-forward."""
         x = x + self.attention[i](x, state, causal=source is not None, incremental_state=incremental_state)
         if source is not None:
-            attend = self.encoder_attention[i]
-            x = x + attend(encoder_out, source, static=True, incremental_state=incremental_state)
+            x = x + self.encoder_attention[i](x, source)
         return x + self.feed_forward[i](x)
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:

@@ -30,6 +30,7 @@ FORMS = ("paper", "released")
 
 # The score of padding: far below all other scores and within the range of fp16, and its exp() is 0.
 _HIDDEN = -3e4
+_EPS = 1e-3  # of norms, as released
 
 
 def fused_attention(
@@ -59,6 +60,16 @@ def fused_attention(
     width = v.size(-1)
     v = F.pad(v, (0, k.size(-1) - width))
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)[..., :width]
+
+
+def attention_of_one(q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Optional[Tensor] = None) -> Tensor:
+    """As ``fused_attention``, for the few queries of a step of decoding: two products are faster than a kernel that is
+    made for not holding what lies between them.
+    """
+    scores = (q * scale) @ k.transpose(-2, -1)  # (B, m, T, S)
+    if key_bias is not None:
+        scores = scores + key_bias.unsqueeze(2)
+    return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).type_as(v) @ v
 
 
 def time_signal(weights: Tensor, depth_index: int, depth: int, form: str) -> Tensor:
@@ -101,12 +112,39 @@ def _reorder(module: nn.Module, incremental_state: dict, new_order: Tensor) -> N
 
 
 class State(NamedTuple):
-    """What a block computes once: queries (B, m, T, e), keys (B, m, S, e), padding (B, S) or None, W~q (D, d')."""
+    """What a block computes once.
+
+    Args:
+        queries: (B, m, T, e).
+        keys: (B, m, S, e).
+        padding: (B, S), true where a key is padding; None if there is none.
+        time_query: W~q (D, d').
+        values: of the source, (B, m, S, d/m), normalized without a norm's weights; None if each layer attends to its
+            own input.
+    """
 
     queries: Tensor
     keys: Tensor
     padding: Optional[Tensor]
     time_query: Tensor
+    values: Optional[Tensor] = None
+
+    def fitted(self) -> "State":
+        """The same state, as the fused kernels want it at every depth of the ``paper`` form.
+
+        What ``fused_attention`` would do depth by depth: padding becomes a column of the keys, and values are padded to
+        their width.
+        """
+        queries, keys, values, width = self.queries, self.keys, self.values, self.keys.size(-1)
+        if self.padding is not None:
+            hidden = self.padding[:, None, :, None].type_as(keys) * _HIDDEN  # (B, 1, S, 1)
+            keys = torch.cat((keys, hidden.expand(-1, keys.size(1), -1, -1)), dim=-1)
+            keys = F.pad(keys, (0, -keys.size(-1) % 8 if keys.is_cuda else 0))
+            # Over the scale, which is (d/m)^-1/2 = (e/2)^-1/2.
+            queries = F.pad(queries, (0, keys.size(-1) - width), value=(width / 2) ** 0.5)
+        if values is not None:
+            values = F.pad(values, (0, keys.size(-1) - values.size(-1)))
+        return State(queries, keys, None, self.time_query, values)
 
 
 @with_incremental_state
@@ -161,12 +199,16 @@ class InitialState(nn.Module):
         q = _heads(self.dropout_module(self.query(x)), self.heads)
         cache = _cached(self, incremental_state)
         if source is not None and cache is not None:
-            return State(q, cache["keys"], cache["padding"], self.time_query)
+            return State(q, cache["keys"], cache["padding"], self.time_query, cache["values"])
         kept = {"order": None}
         if source is not None and incremental_state is not None:
             source, padding_mask, hypotheses = once_a_sentence(source, padding_mask, self.beam_size)
             kept = {"hypotheses": hypotheses}
         k = _heads(self.dropout_module(self.key(x if source is None else source)), self.heads)
+        values = None
+        if source is not None:
+            values = _heads(F.layer_norm(source, source.shape[-1:], eps=_EPS), self.heads)
+            kept["values"] = values
         if cache is not None:
             old, order = cache["padding"], cache["order"]
             if padding_mask is not None or old is not None:
@@ -177,7 +219,7 @@ class InitialState(nn.Module):
             k = append(cache["keys"], order, k)
         if incremental_state is not None:
             self.set_incremental_state(incremental_state, "cache", {"keys": k, "padding": padding_mask} | kept)
-        return State(q, k, padding_mask, self.time_query)
+        return State(q, k, padding_mask, self.time_query, values)
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Follow the hypotheses of a beam."""
@@ -208,7 +250,7 @@ class EvolvingAttention(nn.Module):
         self.heads, self.depth_index, self.depth, self.form = heads, depth_index, depth, form
         limit = math.sqrt(6 / embed_dim)
         self.time_weights = nn.Parameter(torch.empty(embed_dim).uniform_(-limit, limit))
-        self.layer_norm = nn.LayerNorm(embed_dim, eps=1e-3)
+        self.layer_norm = nn.LayerNorm(embed_dim, eps=_EPS)
         self.out = nn.Linear(embed_dim, embed_dim, bias=False)  # Wo
         nn.init.xavier_uniform_(self.out.weight)
         self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
@@ -218,41 +260,40 @@ class EvolvingAttention(nn.Module):
         values: Tensor,
         state: State,
         causal: bool = False,
-        static: bool = False,
         incremental_state: Optional[dict] = None,
     ) -> Tensor:
         """Attend with the block's queries and keys to the values of this depth.
 
+        The values of the source differ from depth to depth by a norm's weights alone. These pass through the means that
+        attention takes, and are applied behind it.
+
         Args:
-            values: (S, B, d), normalised here; when decoding step by step those of the new position, (1, B, d).
+            values: (S, B, d), normalized here; when decoding step by step those of the new position, (1, B, d). Not
+                read if the state has values.
             state: of the block.
             causal: every query sees the keys up to its own place.
-            static: the values are those of the source, the same at every step.
             incremental_state: the cache of step-by-step decoding.
 
         Returns:
             (T, B, d), to be added to the state.
         """
-        q, k, length = state.queries, state.keys, state.queries.size(2)
-        cache = _cached(self, incremental_state)
-        if static and cache is not None:
-            v = cache["values"]
-        else:
-            hypotheses = q.size(0) // k.size(0)
-            v = _heads(self.layer_norm(values[:, ::hypotheses]), self.heads)  # no projection of values
+        q, k, v, length = state.queries, state.keys, state.values, state.queries.size(2)
+        if v is None:
+            v = _heads(self.layer_norm(values), self.heads)  # no projection of values
+            cache = _cached(self, incremental_state)
             if cache is not None:
-                v = append(cache["values"], cache["order"], v)
+                v, causal = append(cache["values"], cache["order"], v), False  # step by step no key is ahead
             if incremental_state is not None:
-                kept = {"hypotheses": hypotheses} if static else {"order": None}
-                self.set_incremental_state(incremental_state, "cache", {"values": v} | kept)
+                self.set_incremental_state(incremental_state, "cache", {"values": v, "order": None})
         q = as_queries(q, k.size(0))
         t = time_signal(self.time_weights, self.depth_index, self.depth, self.form)
-        head_dim = v.size(-1)  # d/m
+        head_dim = self.out.in_features // self.heads  # d/m
         key_bias = None
         if self.form == "paper":
             scale = head_dim**-0.5
             c = state.time_query @ t  # W~q T_l, split in heads
-            q = q + head_dim**0.5 * c.view(self.heads, 1, -1)
+            c = head_dim**0.5 * c.view(self.heads, 1, -1)
+            q = q + F.pad(c, (0, q.size(-1) - c.size(-1)))
         else:
             scale = k.size(-1) ** -0.5
             c = torch.einsum("Dmt,mt->mD", state.time_query.unflatten(1, (self.heads, -1)), t.view(self.heads, -1))
@@ -260,8 +301,14 @@ class EvolvingAttention(nn.Module):
         if state.padding is not None:
             hidden = state.padding[:, None].type_as(k) * _HIDDEN  # (B, 1, S)
             key_bias = hidden.expand(-1, self.heads, -1) if key_bias is None else key_bias + hidden
-        x = fused_attention(q, k, v, scale, key_bias, causal and cache is None)  # step by step no key is ahead
-        return self.dropout_module(self.out(as_hypotheses(x, length).permute(2, 0, 1, 3).flatten(2)))
+        if length == 1:
+            x = attention_of_one(q, k, v, scale, key_bias)
+        else:
+            x = fused_attention(q, k, v, scale, key_bias, causal)
+        x = as_hypotheses(x[..., :head_dim], length).permute(2, 0, 1, 3).flatten(2)
+        if state.values is not None:
+            x = torch.addcmul(self.layer_norm.bias, x, self.layer_norm.weight)
+        return self.dropout_module(self.out(x))
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Follow the hypotheses of a beam."""

@@ -8,20 +8,30 @@ e' = e / (V - 1), fairseq's loss of a token and its gradient are ::
 
 so that a chunk of tokens at a time can be projected, its loss taken, and its gradient, which is all that is kept, sent
 back through W. Memory is that of a chunk and of the gradients of x and W; the work is the same three products.
+
+Scores are gone over as little as possible, since at small widths that takes as long as a product: what e' adds is a sum
+over all symbols and tokens, ``sum_n sum_v (W x_n)_v = (sum_v W_v) . (sum_n x_n)``, and so are its gradients.
 """
+
+import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 # Scores that are held at a time: a chunk that a processor's cache may hold, one that keeps a GPU busy. And the fewest
-# tokens: W passes through the processor once a chunk.
+# tokens: for each chunk W passes through the processor twice, and its gradient once. The size depends on nothing that
+# is measured, so that a training can be repeated to the bit.
 CHUNK = {"cpu": 2**21, "cuda": 2**26}
-TOKENS = 256
+TOKENS = 512
 
 # Gradients of scores are at most 1 and mostly near 1 / V, and are multiplied by this in fp16. The gradient of W, a sum
 # over tokens, is not scaled: for a frequent symbol it would exceed fp16's range at any loss scale.
 _FP16_SCALE = 2.0**7
+
+
+def most_tokens(symbols: int, device: str) -> int:
+    """The most tokens that are projected at a time onto so many symbols on a kind of device, cpu or cuda."""
+    return max(TOKENS, CHUNK.get(device, CHUNK["cuda"]) // symbols)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -35,33 +45,45 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         count, size = len(x), len(weight)
         share = smoothing / (size - 1)
         scale = _FP16_SCALE if x.dtype == torch.float16 else 1.0
+        seen = kept.to(precise)
         wanted = ctx.needs_input_grad[:2]
         grad_x = torch.empty_like(x) if wanted[0] else None
         grad_weight = torch.zeros_like(weight, dtype=precise) if wanted[1] else None
-        loss, nll = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
-        chunk = max(TOKENS, CHUNK.get(x.device.type, CHUNK["cuda"]) // size)
-        for start in range(0, count, chunk):
-            part = slice(start, start + chunk)
-            log_p = F.log_softmax(F.linear(x[part], weight), dim=-1, dtype=precise)
-            seen = kept[part].to(precise)
+        nll, log_z = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
+        # In half precision p - e' has to be rounded, not p, from which it would be taken away again.
+        whole = rows is not None and x.dtype == precise
+        chunks = math.ceil(count / most_tokens(size, x.device.type))
+        tokens = math.ceil(count / max(chunks, 1)) or 1  # of equal chunks
+        held = x.new_empty(min(tokens, count), size)  # one for all chunks, and on a CPU for all that is made of them
+        for start in range(0, count, tokens):
+            part = slice(start, start + tokens)
             goal = target[part].unsqueeze(-1)
+            scores = torch.mm(x[part], weight.t(), out=held[: len(goal)])
+            score = scores.gather(-1, goal).squeeze(-1).to(precise)
+            log_p = torch.log_softmax(scores, -1, dtype=precise, out=scores if whole else None)
             of_target = log_p.gather(-1, goal).squeeze(-1)
-            nll -= of_target.dot(seen)
-            loss -= (1 - smoothing - share) * of_target.dot(seen)
-            if share:
-                loss -= share * log_p.sum(dim=-1).dot(seen)
+            nll -= of_target.dot(seen[part])
+            log_z += (score - of_target).dot(seen[part])
             if any(wanted):
                 grad = log_p.exp_()
-                if share:
+                if not whole:
                     grad.sub_(share)
                 grad.scatter_add_(-1, goal, grad.new_full(goal.shape, -(1 - smoothing - share)))
                 if rows is None or scale != 1:
-                    grad.mul_(seen.unsqueeze(-1) * scale)
+                    grad.mul_(seen[part].unsqueeze(-1) * scale)
                 grad = grad.type_as(x)
                 if wanted[0]:
                     torch.mm(grad, weight, out=grad_x[part])
                 if wanted[1]:
                     _add_product(grad_weight, grad, x[part] if scale == 1 else x[part] / scale)
+        loss = (1 - smoothing - share) * nll
+        if share:
+            of_tokens, of_symbols = seen @ x.to(precise), weight.sum(dim=0, dtype=precise)
+            loss = loss - share * (of_tokens.dot(of_symbols) - size * log_z)
+            if whole and wanted[0]:
+                grad_x.sub_(of_symbols, alpha=share)
+            if whole and wanted[1]:
+                grad_weight.sub_(of_tokens, alpha=share)
         if wanted[0] and rows is not None:
             grad_x = grad_x.new_zeros(shape).index_copy_(0, rows, grad_x)
         ctx.save_for_backward(grad_x, grad_weight)

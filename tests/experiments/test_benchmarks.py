@@ -10,13 +10,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import options
+from fairseq_cli import preprocess
 
 from ode_transformer import config
 from ode_transformer.experiments import bench, cli, recipes
 from ode_transformer.experiments.bench import contest, lengths, suite
 from ode_transformer.experiments.bench.contest import STOCK, Setting, System
 from ode_transformer.models import ode
-from tests.helpers import USER_DIR, Kernels, without_hydra
+from tests.helpers import USER_DIR, Kernels, without_hydra, write_parallel
 
 
 def test_equation_9_with_its_matrices_is_the_same_function():
@@ -103,6 +105,21 @@ def test_sentences_are_padded_as_fairseq_pads():
         assert (net_input["src_tokens"][i] == 1).sum() == 8 - n and (net_input["src_tokens"][i, : 8 - n] == 1).all()
         assert (target[i, n:] == 1).all() and (net_input["prev_output_tokens"][i, n:] == 1).all()
         assert torch.equal(net_input["prev_output_tokens"][i, 1:n], target[i, : n - 1])
+
+
+def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
+    raw = write_parallel(tmp_path / "raw", splits=[("train", 300)])
+    words = ["-s", "xx", "-t", "yy", "--joined-dictionary", "--trainpref", f"{raw}/train"]
+    preprocess.main(options.get_preprocessing_parser().parse_args([*words, "--destdir", str(tmp_path / "bin")]))
+    setting = replace(TINY, data=str(tmp_path / "bin"))
+    _, found = contest.samples(System("macaron_tiny"), setting)
+    lines = [line.split() for line in (raw / "train.yy").read_text().splitlines()]
+    assert sum(sample["ntokens"] for sample in found) == sum(len(line) + 1 for line in lines)
+    model, step = contest.prepare(System("macaron_tiny"), setting)
+    assert len(model.encoder.embed_tokens.weight) == 4 + len({symbol for line in lines for symbol in line}) + 2
+    before = model.encoder.embed_tokens.weight.clone()
+    step()
+    assert not torch.equal(model.encoder.embed_tokens.weight, before)
 
 
 def test_a_training_step_trains():
@@ -228,6 +245,8 @@ def test_every_system_decodes_as_many_steps():
         ),
         (["suite", "tiny", "--", "--dropout", "0"], "--dropout 0: flags of models go with training and decoding"),
         (["suite", "tiny", "--quick"], "--quick: has contests of its own"),
+        (["suite", "tiny", "--data", "x"], "--data x: goes with --quick"),
+        (["training", "--arch", "floater_tiny", "--data", "nowhere"], "--data nowhere: "),
         (["suite", "huge"], "huge: must be one of quick, "),
         (["table", "nowhere.json"], "nowhere.json: no record"),
     ],
@@ -308,6 +327,7 @@ def test_a_bar_is_met_or_missed(tmp_path, capsys):
     (tmp_path / "base-deep.json").write_text(json.dumps(record))
     assert cli.main(["bench", "table", str(tmp_path / "base-deep.json")]) == 0
     shown = capsys.readouterr().out
+    assert all(record["hardware"][part] in shown for part in ("processor", "blas", "capability"))
     assert (
         "0.90 [0.80, 0.96] | 90 (0.90) | 60 (1.20) | speed 0.95 missed, within the quartiles, memory 0.95 met" in shown
     )

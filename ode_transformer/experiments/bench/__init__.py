@@ -7,6 +7,7 @@ with fairseq's generator; ``table`` renders the records of contests.
 
 import argparse
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ from ...files import write_json
 from .. import recipes, records, runner, runs
 from . import contest, lengths, suite
 from .contest import STOCK, Setting, System
+
+MULTI30K = recipes.ROOT / "data-bin" / "multi30k-own.en-de"
 
 _POSITIVE = ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam", "batch")
 
@@ -35,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind = add("suite", "run contests, and write one record per contest", "%(prog)s [CONTEST...] [options]")
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
     kind.add_argument("--quick", action="store_true", help="a few tiny systems: two minutes on a CPU, no record")
+    kind.add_argument(
+        "--data",
+        metavar="DIR",
+        help="of --quick: binarised data to take batches of, too (default: Multi30k, if prepared)",
+    )
     kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
     kind.add_argument("--list", action="store_true", help="name the contests that would be held; status 1 if any")
     kind.add_argument("--precision", choices=recipes.PRECISIONS, default="fp32", help="(default: %(default)s)")
@@ -98,11 +106,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
         kind.add_argument("--output", help="write the results there, as JSON")
         if name == "training":
+            kind.add_argument("--data", default="", metavar="DIR", help="binarised data: its batches, no random ones")
             kind.add_argument("--compile", action="store_true", help="both with torch.compile, too; takes minutes")
 
 
+def _arithmetic() -> dict[str, str]:
+    """The library of PyTorch's matrix products, and the widest instructions that its other kernels use here."""
+    shown = torch.__config__.show()
+    named = re.search(r"(?:Intel\(R\) oneAPI Math Kernel|OpenBLAS|Accelerate)[^\n]*?Version [\d.]+", shown)
+    built = re.search(r"BLAS_INFO=(\w+)", shown)
+    return {
+        "blas": named[0] if named else built[1] if built else "?",
+        "capability": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
 def _record(what: str, measured: dict[str, Any]) -> dict[str, Any]:
-    hardware = {**runs.hardware(), "threads": torch.get_num_threads()}
+    hardware = {**runs.hardware(), "threads": torch.get_num_threads(), **_arithmetic()}
     return {"what": what, "hardware": hardware, "versions": runs.versions(), **measured}
 
 
@@ -111,14 +131,20 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
         raise SystemExit("error: --precision amp: is for training; decoding has fp32, fp16, bf16")
     if setting.device == "cpu" and setting.precision in ("fp16", "amp"):
         raise SystemExit(f"error: --precision {setting.precision}: needs --device cuda")
-    tokens = contest.sentences(setting.sentences, setting.tokens, setting.shortest, setting.symbols)["ntokens"]
+    tokens = sum(sample["ntokens"] for sample in contest.samples(next(iter(systems.values())), setting)[1])
     return _record(setting.what, {"tokens": tokens, **contest.measure(systems, setting, memory)})
 
 
 def _suite(args: argparse.Namespace) -> int:
     if args.quick and args.contests:
         raise SystemExit(f"error: --quick: has contests of its own, not {' '.join(args.contests)}")
+    if args.data and not args.quick:
+        raise SystemExit(f"error: --data {args.data}: goes with --quick, and with `bench training`")
+    data = args.data or (str(MULTI30K) if MULTI30K.is_dir() else "")
     names = args.contests or (suite.QUICK if args.quick else suite.in_order(args.device))
+    if args.quick and not data:
+        print(f"no data for quick-data: {MULTI30K} is not there, and --data names no other")
+        names = [name for name in names if name != "quick-data"]
     if unknown := [name for name in names if name not in suite.SUITE]:
         raise SystemExit(f"error: {unknown[0]}: must be one of {', '.join(suite.SUITE)}")
     left = 0
@@ -134,7 +160,7 @@ def _suite(args: argparse.Namespace) -> int:
             left += 1
             print(f"left: {output}")
             continue
-        setting = replace(setting, rounds=args.rounds or setting.rounds)
+        setting = replace(setting, rounds=args.rounds or setting.rounds, data=data if name == "quick-data" else "")
         memory = args.memory and not args.quick and setting.what == "training"
         record = _measure(suite.SUITE[name].systems(), setting, memory)
         if not args.quick:
@@ -206,6 +232,7 @@ def main(args: argparse.Namespace) -> int:
         if args.symbols < 5 or not 0 <= args.shortest <= args.tokens:
             raise SystemExit("error: --symbols must be 5 or more, --shortest 0 to --tokens")
         fields = ("sentences", "tokens", "shortest", "symbols", "beam", "rounds", "device", "precision")
+        fields += ("data",) if args.what == "training" else ()
         setting = Setting(args.what, **{name: getattr(args, name) for name in fields})
         flags = tuple(args.flags)
         ours, stock = System(args.arch, flags), contest.stock_like(args.arch, flags)

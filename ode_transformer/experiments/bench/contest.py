@@ -1,13 +1,14 @@
 """Several systems in turns: a training step as fairseq's trainer takes it, or beam search.
 
-Every system sees the same random sentences, in a process of its own, and has its turn in every round while the others
-wait, so that a slow minute slows all. What is reported of a system is the baseline's time over its own in the same
-round, the median over rounds and the quartiles, and the ratio of their peaks of memory.
+Every system sees the same random sentences, or the same batches of real data, in a process of its own, and has its turn
+in every round while the others wait, so that a slow minute slows all. What is reported of a system is the baseline's
+time over its own in the same round, the median over rounds and the quartiles, and the ratio of their peaks of memory.
 """
 
 import contextlib
 import ctypes
 import importlib.util
+import itertools
 import logging
 import multiprocessing
 import os
@@ -21,12 +22,13 @@ from pathlib import Path
 from typing import Any, Optional
 
 import torch
-from fairseq import options
+from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.models import build_model
 from fairseq.modules import MultiheadAttention
 from fairseq.sequence_generator import SequenceGenerator
+from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from torch import nn
 
@@ -37,6 +39,9 @@ from ...numerics.splitting import get_splitting
 from ...standalone import task
 
 STOCK = "label_smoothed_cross_entropy"
+
+BATCHES = 2  # of real data in a turn
+_MAX_TOKENS = 4096
 
 _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before")
 
@@ -60,7 +65,10 @@ class System:
 
 @dataclass(frozen=True)
 class Setting:
-    """How systems are measured: ``what`` is training or decoding; sentences of ``shortest`` to ``tokens`` tokens."""
+    """How systems are measured: ``what`` is training or decoding; sentences of ``shortest`` to ``tokens`` tokens.
+
+    ``data`` is a folder of binarised data, of which training takes batches in place of random sentences.
+    """
 
     what: str = "training"
     sentences: int = 128
@@ -71,6 +79,7 @@ class Setting:
     rounds: int = 3
     device: str = "cpu"
     precision: str = "fp32"
+    data: str = ""
 
 
 def configure(system: System, setting: Setting) -> Any:
@@ -81,9 +90,10 @@ def configure(system: System, setting: Setting) -> Any:
     """
     if system.arch != "transformer" and system.arch not in PRESETS:
         raise SystemExit(f"error: {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
-    words = ["-", "--user-dir", str(Path(__file__).parents[2]), "--arch", system.arch, "--share-all-embeddings"]
+    words = [setting.data or "-", "--arch", system.arch, "--share-all-embeddings"]
+    words += ["--user-dir", str(Path(__file__).parents[2])]
     words += ["--task", "translation", "--criterion", system.criterion, "--label-smoothing", "0.1"]
-    words += ["--optimizer", system.optimizer, "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", "4096"]
+    words += ["--optimizer", system.optimizer, "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", str(_MAX_TOKENS)]
     words += system.flags
     words += ["--cpu"] if setting.device == "cpu" else []
     words += [f"--{setting.precision}"] if setting.precision in ("fp16", "amp") else []
@@ -129,19 +139,28 @@ def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str,
     return {"id": ids, "nsentences": count, "ntokens": int(lengths.sum()), "net_input": net_input, "target": target}
 
 
-def _symbols(system: System, setting: Setting) -> int:
-    return system.symbols or setting.symbols
+def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[str, Any]]]:
+    """A task, and the samples of a system's turn: random sentences, or batches of the setting's data.
 
-
-def _sample(system: System, setting: Setting) -> dict[str, Any]:
-    return sentences(setting.sentences, setting.tokens, setting.shortest, _symbols(system, setting))
+    Raises:
+        SystemExit: there is no data for training in the folder.
+    """
+    if not setting.data:
+        size = system.symbols or setting.symbols
+        return task(size), [sentences(setting.sentences, setting.tokens, setting.shortest, size)]
+    try:
+        its_task = tasks.setup_task(configure(system, setting).task)
+        its_task.load_dataset("train")
+    except Exception as error:  # that is what fairseq raises where it finds no languages
+        raise SystemExit(f"error: --data {setting.data}: {error}") from error
+    batches = its_task.get_batch_iterator(its_task.dataset("train"), max_tokens=_MAX_TOKENS).next_epoch_itr()
+    return its_task, list(itertools.islice(batches, BATCHES))
 
 
 def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], Any]]:
     """The model of a system, and the function without arguments that is timed."""
     torch.manual_seed(1)
-    cfg, sample = configure(system, setting), _sample(system, setting)
-    its_task = task(_symbols(system, setting))
+    cfg, (its_task, found) = configure(system, setting), samples(system, setting)
     model = build_model(cfg.model, its_task)
     if setting.what == "training":
         trainer = Trainer(cfg, its_task, model, its_task.build_criterion(cfg.criterion))
@@ -156,7 +175,8 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
 
         def step() -> None:
             with metrics.aggregate(new_root=True):
-                trainer.train_step([sample])
+                for sample in found:
+                    trainer.train_step([sample])
 
         return model, step
     model.to(setting.device).eval()
@@ -172,7 +192,7 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
         max_len_b=0,
         min_len=setting.tokens,
     )
-    net_input = {k: sample["net_input"][k].to(setting.device) for k in ("src_tokens", "src_lengths")}
+    net_input = {k: found[0]["net_input"][k].to(setting.device) for k in ("src_tokens", "src_lengths")}
     return model, lambda: generator.generate([model], {"net_input": net_input})
 
 
@@ -297,7 +317,7 @@ def answer(connection: Any, name: str, message: Optional[str] = None) -> Any:
 def _take_turns(connection: Any, system: System, setting: Setting) -> None:
     model, run = prepare(system, setting)
     parameters = sum(p.numel() for p in model.parameters())
-    connection.send({"parameters": parameters, "evaluations": evaluations(model, _sample(system, setting))})
+    connection.send({"parameters": parameters, "evaluations": evaluations(model, samples(system, setting)[1][0])})
     with contextlib.suppress(EOFError):  # until the other side has enough
         while True:
             connection.recv()

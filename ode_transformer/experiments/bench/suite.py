@@ -8,10 +8,11 @@ contests have each system with the stock criterion too. The baseline is stock fa
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ...models import ode, transevolve
-from .contest import STOCK, Setting, System, stock_like
+from .contest import BATCHES, STOCK, Setting, System, stock_like
 
 
 class Bar(NamedTuple):
@@ -134,16 +135,30 @@ def _others(size: str, *but: str) -> dict[str, str]:
     return {"floater_input": f"floater_input_{size}", **{name: name + suffix for name in systems}}
 
 
+def _at_equal_layers() -> dict[str, System]:
+    """TransEvolve with the four layers that the other tiny systems have; its own six are in ``tiny-transevolve``."""
+    return {"transevolve_fullff_1_tiny 4-4": System("transevolve_fullff_1_tiny", ("--evolution-depth", "4"))}
+
+
+def _quick() -> dict[str, System]:
+    stock = stock_like("floater_tiny")
+    ours = {"stock, our criterion": replace(stock, criterion=System("floater_tiny").criterion)}
+    return {"stock": stock, **ours, **_ours("floater_tiny", "macaron_tiny", "rk2_tiny")(), **_at_equal_layers()}
+
+
+_QUICK_BARS = {
+    **{"stock, our criterion": Bar(1.0), "floater_tiny": Bar(1.2), "macaron_tiny": Bar(1.2), "rk2_tiny": Bar(1.0)},
+    **dict.fromkeys(_at_equal_layers(), Bar(1.0)),
+}
+
 SUITE = {
-    "quick": Contest(
-        "training, tiny",
-        _beside_stock("floater_tiny", "macaron_tiny", "rk2_tiny", "rk4_tiny"),
-        replace(_TINY, rounds=3),
-    ),
+    "quick": Contest("training, tiny", _quick, replace(_TINY, rounds=3), _QUICK_BARS),
+    "quick-data": Contest("training, tiny, on data", _quick, replace(_TINY, rounds=3), _QUICK_BARS),
     "quick-decoding": Contest(
         "decoding, tiny, beam 4",
-        _ours("floater_tiny", "macaron_tiny", "rk2_tiny", "rk4_tiny"),
+        lambda: _ours("floater_tiny", "macaron_tiny", "rk2_tiny")() | _at_equal_layers(),
         replace(_TINY_DECODING, rounds=3),
+        dict.fromkeys(_at_equal_layers(), Bar(0.9)),
     ),
     "tiny": Contest(
         "training, tiny",
@@ -267,7 +282,7 @@ SUITE = {
 # On a GPU the thresholds for decoding are the paper's.
 _ON_GPU = {"decoding-base": {"rk2": Bar(0.97), "rk4": Bar(0.88)}}
 
-QUICK = ("quick", "quick-decoding")
+QUICK = ("quick", "quick-data", "quick-decoding")
 
 
 def setting(name: str, device: str, precision: str) -> Setting:
@@ -298,6 +313,12 @@ def _verdict(bar: Bar, speed: dict[str, Any], memory: Optional[float]) -> str:
     return ", ".join(words)
 
 
+def _processor(hardware: dict[str, Any]) -> str:
+    """A record's threads, with the processor, the library of matrix products and the instructions, as far as noted."""
+    more = [hardware[key] for key in ("processor", "blas", "capability") if hardware.get(key)]
+    return f"{hardware['threads']} CPU threads ({', '.join(more)})"
+
+
 def table(name: str, record: dict[str, Any]) -> str:
     """A contest's record as Markdown."""
     setting, systems = record["setting"], record["systems"]
@@ -305,10 +326,14 @@ def table(name: str, record: dict[str, Any]) -> str:
     per_second = "sentences/s" if setting["what"] == "decoding" else "tokens/s"
     amount = setting["sentences"] if setting["what"] == "decoding" else record["tokens"]
     gpus = record["hardware"]["gpus"]
-    where = gpus[0] if setting["device"] == "cuda" else f"{record['hardware']['threads']} CPU threads"
+    where = gpus[0] if setting["device"] == "cuda" else _processor(record["hardware"])
+    if setting.get("data"):
+        read = f"{BATCHES} batches of {Path(setting['data']).name}"
+    else:
+        lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
+        read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"
     lines = [
-        f"**{name}**: {SUITE[name].title if name in SUITE else setting['what']}; {setting['sentences']} sentences of "
-        f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens, {setting['symbols']:,} symbols, "
+        f"**{name}**: {SUITE[name].title if name in SUITE else setting['what']}; {read}, "
         f"{setting['precision']}, {setting['rounds']} rounds in turns, {where}, "
         f"PyTorch {record['versions']['torch'].split('+')[0]}",
         "",

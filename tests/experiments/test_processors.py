@@ -1,0 +1,73 @@
+"""A training on a CPU begins with as many threads as there are free processors, or with the user's number."""
+
+import os
+import time
+
+import pytest
+
+from ode_transformer.experiments import processors
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine of as many processors as shares are given, each of them idle for its share of a second."""
+
+    def make(*idle, quota="max 100000"):
+        ticks = [0]
+
+        def text(path):
+            if path != "/proc/stat":
+                return quota
+            shares = [(round(ticks[0] * share), round(ticks[0] * (1 - share))) for share in idle]
+            lines = [f"cpu{i} {1000 + busy} 0 0 {500 + free} 7 0 0 0 {busy} 0" for i, (free, busy) in enumerate(shares)]
+            return "\n".join(["cpu 1 2 3 4 5 6 7 8 9 10", *lines, "intr 7", ""])
+
+        monkeypatch.setattr(processors, "_text", text)
+        monkeypatch.setattr(time, "sleep", lambda _: ticks.__setitem__(0, ticks[0] + 100))
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(len(idle))), raising=False)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("idle", "free"),
+    [
+        ([1, 1], 2),
+        ([0.95, 0.97], 2),
+        ([0, 1], 1),
+        ([0.5, 0.5], 1),
+        ([0.7, 0.9], 1),
+        ([0, 0], 1),
+        ([1] * 6 + [0.05] * 2, 6),
+    ],
+)
+def test_what_is_free(machine, idle, free):
+    machine(*idle)
+    assert processors.free() == free
+    variables, told = processors.threads({})
+    assert variables == ({} if free == len(idle) else {"OMP_NUM_THREADS": str(free)})
+    assert "OMP_NUM_THREADS" in told and f"{len(idle)} processors" in told
+
+
+def test_a_containers_quota_is_a_bound(machine):
+    machine(1, 1, 1, 1, quota="250000 100000")
+    assert processors.threads({})[0] == {"OMP_NUM_THREADS": "2"}
+
+
+def test_processors_of_others_do_not_count(machine, monkeypatch):
+    machine(1, 0, 1, 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})
+    assert (processors.allowed(), processors.free()) == (2, 1)
+
+
+def test_the_users_number_stays(machine):
+    machine(0, 1)
+    variables, told = processors.threads({"OMP_NUM_THREADS": "5"})
+    assert not variables and "OMP_NUM_THREADS says, 5" in told
+
+
+def test_without_linux_the_mean_of_the_last_minute_counts(monkeypatch):
+    monkeypatch.setattr(processors, "_text", lambda _: "")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (2.5, 0, 0))
+    assert processors.free() == 5
