@@ -169,7 +169,7 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
 
     from .. import models  # noqa: F401  registers the architectures
     from ..checkpoints import CheckpointError
-    from ..standalone import HEAD, check_dictionaries, load, open_state
+    from ..standalone import HEAD, check_dictionaries, load, open_state, pair_form
 
     task = GLUE[name]
     check_dictionaries(checkpoint, data)
@@ -180,7 +180,8 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
     if torch.cuda.is_available() and not cpu:
         model = model.cuda()
     cfg = SentencePredictionConfig(
-        data=str(data), num_classes=model.classification_heads[HEAD].out_proj.out_features, **_form(state, checkpoint),
+        data=str(data), num_classes=model.classification_heads[HEAD].out_proj.out_features,
+        **pair_form(state, checkpoint, "sentence_prediction"),
         no_shuffle=True, shorten_method="truncate", max_positions=model.max_positions(),
         regression_target=bool(task.divide), classification_head_name=HEAD, seed=1,
     )  # fmt: skip
@@ -200,21 +201,6 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
         else:
             found += [labels[labels.nspecial + i] for i in scores.argmax(-1).tolist()]
     return "".join(["index\tprediction\n", *(f"{i}\t{prediction}\n" for i, prediction in enumerate(found))])
-
-
-def _form(state: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
-    """The symbols before the first and between the first and the second sentence, as the model was trained with."""
-    from ..checkpoints import CheckpointError, options
-
-    trained = options(state, "task")
-    name = trained.get("_name") or trained.get("task")
-    if name != "sentence_prediction":
-        raise CheckpointError(f"{checkpoint}: was trained with --task {str(name)[:100]}, must be sentence_prediction")
-    form = {key: trained.get(key) for key in ("init_token", "separator_token")}
-    for key, symbol in form.items():
-        if symbol is not None and type(symbol) is not int:
-            raise CheckpointError(f"{checkpoint}: its option {key} is {str(symbol)[:100]!r}, must be a number or none")
-    return form
 
 
 # What fairseq chooses a checkpoint by, --best-checkpoint-metric, as the metrics that it is the mean of.

@@ -16,7 +16,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, documents, glue, recipes, segmentation
 from ode_transformer.experiments.metrics.glue import LOGGED
-from ode_transformer.standalone import open_model
+from ode_transformer.standalone import open_model, pair_form
 from tests.helpers import USER_DIR, flags
 from tests.models.test_masked_lm import SMALL, train, write
 
@@ -204,13 +204,17 @@ def test_pairs_have_the_form_that_they_were_trained_in():
             flags_ = recipes.load(name).train.flags
             assert flags_["separator-token"] == (None if name.startswith("macaron") else 2), name
     trained = {"_name": "sentence_prediction", "init_token": 0, "separator_token": None, "data": "x"}
-    assert glue._form({"cfg": {"task": trained}}, "x.pt") == {"init_token": 0, "separator_token": None}
-    for change, message in (
-        ({"_name": "masked_lm"}, "x.pt: was trained with --task masked_lm, must be sentence_prediction"),
-        ({"separator_token": "2"}, "x.pt: its option separator_token is '2', must be a number or none"),
-    ):
-        with pytest.raises(CheckpointError, match=message):
-            glue._form({"cfg": {"task": trained | change}}, "x.pt")
+    model = {f"{side}.embed_tokens.weight": torch.zeros(5, 2) for side in ("encoder", "decoder")}
+
+    def form(**change):
+        return pair_form({"cfg": {"task": trained | change}, "model": model}, "x.pt", "sentence_prediction")
+
+    assert form() == {"init_token": 0, "separator_token": None} and form(separator_token=4)["separator_token"] == 4
+    with pytest.raises(CheckpointError, match="was trained with --task 'masked_lm', must be sentence_prediction"):
+        form(_name="masked_lm")
+    for value in ("2", 5, -1, True, [2]):
+        with pytest.raises(CheckpointError, match=r"its option separator_token is .*, must be a symbol's number"):
+            form(separator_token=value)
 
 
 def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, capsys, tmp_path):
