@@ -12,7 +12,7 @@ from tests.cli.test_data_prep import search_path, sentences, times
 from tests.cli.test_published import members, numbers
 from tests.helpers import ROOT, ask
 
-FOLDERS = ("RAW_DIR", "ROBERTA_DIR", "IMDB_DIR", "TEXT_INPUT", "ODE_TRANSFORMER_DATA")
+FOLDERS = ("RAW_DIR", "ROBERTA_DIR", "IMDB_DIR", "WIKITEXT_DIR", "TEXT_INPUT", "ODE_TRANSFORMER_DATA")
 
 
 def clean(**more) -> dict[str, str]:
@@ -56,7 +56,10 @@ def test_wikitext_and_its_roberta_have_a_folder_each(tmp_path):
     assert first.startswith("env RAW_DIR=/other ") and "prepare-roberta.sh --size base" in first
     assert last.startswith("env RAW_DIR= ") and f"--input {tmp_path}/wiki.train.raw" in last
     done = script("wikitext-103", "--out", tmp_path / "out", RAW_DIR=tmp_path)
-    assert done.returncode == 1 and f"RAW_DIR={tmp_path}: has no wiki.train.raw" in done.stderr
+    assert done.returncode == 1 and f"{tmp_path}: has no wiki.train.raw; WIKITEXT_DIR names" in done.stderr
+    # As a step of a row of GLUE, whose RAW_DIR is GLUE's.
+    done = script("wikitext-103", "--out", tmp_path / "out", "--dry-run", RAW_DIR="/glue", WIKITEXT_DIR="/wiki")
+    assert "--input /wiki/wiki.train.raw" in done.stdout and "/glue" not in done.stdout
 
 
 def test_no_text_is_taken_in_place_of_the_users(tmp_path):

@@ -213,7 +213,7 @@ def test_pairs_have_the_form_that_they_were_trained_in():
     with pytest.raises(CheckpointError, match="was trained with --task 'masked_lm', must be sentence_prediction"):
         form(_name="masked_lm")
     for value in ("2", 5, -1, True, [2]):
-        with pytest.raises(CheckpointError, match=r"its option separator_token is .*, must be a symbol's number"):
+        with pytest.raises(CheckpointError, match=r"its option separator_token is .*, must be the number of a symbol"):
             form(separator_token=value)
 
 

@@ -417,7 +417,7 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
 
 
 def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeypatch):
-    recipe = recipes.load("squad/floater-2.0", scale="small")
+    recipe = recipes.load("squad/floater-v2", scale="small")
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
     (tmp_path / recipe.data.directory).parent.mkdir(parents=True)
     (tmp_path / recipe.data.directory).symlink_to(data)
