@@ -96,7 +96,8 @@ def folders(tmp_path_factory):
 
 @pytest.mark.full
 def test_end_to_end_and_again(folders, tmp_path):
-    like, text = tmp_path / "like", [ROOT / "data-prep/prepare-text.sh", "--input", folders / "text", "--size", 90]
+    like, text = tmp_path / "like", [ROOT / "data-prep/prepare-text.sh", "--input", folders / "text"]
+    text += ["--valid", folders / "text", "--size", 90]
     kinds = {
         "glue": (["cola"], folders, {"train": 12, "valid": 12, "test": 1}),
         "squad": (["--version", "2.0", "--max-symbols", 60, "--stride", 20, "--longest-question", 20],

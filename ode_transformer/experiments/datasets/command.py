@@ -42,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("train", type=Path, help="train-v1.1.json or train-v2.0.json")
     add_to("valid", type=Path, help="dev-v1.1.json or dev-v2.0.json")
     add_to("--max-symbols", type=int, default=512, metavar="N", help="symbols of a sample (default: %(default)s)")
-    add_to("--stride", type=int, default=128, metavar="N", help="symbols between windows (default: %(default)s)")
+    add_to(
+        "--stride", type=int, default=128, metavar="N",
+        help="symbols from the beginning of a window to that of the next (default: %(default)s)",
+    )  # fmt: skip
     add_to("--longest-question", type=int, default=64, metavar="N", help="symbols (default: %(default)s)")
     _like(add_to)
     add_to = add("race", race, _race)
