@@ -4,8 +4,8 @@
 # Usage: data-prep/prepare-glue.sh TASK [options]
 #   TASK            cola, sst-2, mrpc, qqp, sts-b, mnli, qnli or rte
 #   --like DIR      cut text as the folder of a pretrained model says (default: data-bin/text-imdb): binarised text of
-#                   prepare-text.sh, or prepare-roberta.sh's; roberta.base, roberta.large, text-imdb and text-imdb-4k (of
-#                   4,000 symbols) are prepared if they are not there
+#                   prepare-text.sh, or prepare-roberta.sh's; roberta.base, roberta.large, text-bert, text-imdb and
+#                   text-imdb-4k (of 4,000 symbols) are prepared if they are not there
 #   --out DIR       default: data-bin/glue/TASK, with the name of --like behind it
 #   --workers N     processes that binarise (default: 2)
 #   --dry-run       print the commands only
@@ -13,9 +13,11 @@
 # RAW_DIR names a folder with the published archives unpacked in it, CoLA, SST-2, MRPC and so on; or ODE_TRANSFORMER_DATA
 # one with glue/ or glue.tar.xz. Of CoLA the authors' own archive serves as well: its development sets together are
 # GLUE's. MNLI's matched sets are valid and test, its mismatched ones valid1 and test1. Without a test set, none is made.
+# What --like prepares has folders of its own: ROBERTA_DIR and IMDB_DIR are RAW_DIR to prepare-roberta.sh and to
+# prepare-text.sh --imdb, and TEXT_INPUT is the text of text-bert.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=data-prep/encoders.sh
+source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
 
 task='' like='' workers=2
 options task=word like=text workers=number -- "$@"
@@ -24,14 +26,7 @@ choice TASK "$task" cola sst-2 mrpc qqp sts-b mnli qnli rte
 like=$(absolute "${like:-$root/data-bin/text-imdb}")
 name=glue/$task.$(basename "$like")
 begin task="$task" like="$(basename "$like")"
-if [[ ! -f $like/dict.txt ]]; then
-    case $(basename "$like") in # what is known is prepared first
-    roberta.base | roberta.large) run "$root/data-prep/prepare-roberta.sh" --size "${like##*.}" --out "$like" ;;
-    text-imdb) run "$root/data-prep/prepare-text.sh" --out "$like" ;;
-    text-imdb-4k) run "$root/data-prep/prepare-text.sh" --size 4000 --out "$like" ;;
-    esac
-fi
-[[ -f $like/dict.txt || $dry_run -eq 1 ]] || die "--like $like: has no dict.txt"
+pretrained "$like"
 find_set glue "$text/glue"
 if [[ -z $folder ]]; then
     [[ $dry_run -eq 1 ]] || die "GLUE is not there ($tried); it is published at https://gluebenchmark.com/tasks"

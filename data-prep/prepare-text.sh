@@ -3,13 +3,14 @@
 #
 # Usage: data-prep/prepare-text.sh [options]
 #   --input PATH[:PATH...]   files whose documents are separated by empty lines, or folders of .txt files, one document
-#                            each; without it, the training reviews of IMDB
+#                            each (default: the variable TEXT_INPUT)
+#   --imdb                   instead of it, the training reviews of IMDB, cut into sentences
 #   --valid PATH[:PATH...]   the text for validation (default: every 200th document of the input)
-#   --split-sentences        lines are several sentences each (IMDB's are)
+#   --split-sentences        lines are several sentences each
 #   --like DIR               cut text as the folder of a pretrained model says (see prepare-roberta.sh); else subwords
 #                            are learned on the training text
 #   --size N                 symbols to learn (default: 16000)
-#   --out DIR                default: data-bin/text-imdb, with --input data-bin/text
+#   --out DIR                default: data-bin/text, with --imdb data-bin/text-imdb
 #   --workers N              processes that binarise (default: 2)
 #   --dry-run                print the commands only
 #
@@ -19,10 +20,20 @@ set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-input='' valid='' split_sentences='' like='' size=16000 workers=2
-options {input,valid,like}=text split-sentences=switch {size,workers}=number -- "$@"
+input='' imdb='' valid='' split_sentences='' like='' size=16000 workers=2
+options {input,valid,like}=text {imdb,split-sentences}=switch {size,workers}=number -- "$@"
 name=text
-if [[ -z $input ]]; then name=text-imdb split_sentences=yes; fi
+if [[ -n $imdb ]]; then
+    [[ -z $input ]] || die "--imdb: is another text than --input $input"
+    name=text-imdb split_sentences=yes
+elif [[ -z ${input:=${TEXT_INPUT:-}} ]]; then
+    if [[ -e ${out:=$root/data-bin/$name} ]]; then
+        echo "$out is there; its manifest.json says of what text" >&2
+        exit
+    fi
+    [[ $dry_run -eq 1 ]] || die "--input is needed, or TEXT_INPUT: your text, such as that of Wikipedia; or --imdb; see --help"
+    input=TEXT_INPUT
+fi
 begin input="$input" valid="$valid" like="$like" size="$size" split_sentences="$split_sentences"
 inputs=() valids=()
 if [[ -n $input ]]; then

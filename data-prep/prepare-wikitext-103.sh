@@ -7,20 +7,32 @@
 #   --workers N         processes that binarise (default: 2)
 #   --dry-run           print the commands only
 #
-# RAW_DIR names a folder with wiki.train.raw and wiki.valid.raw, and what prepare-roberta.sh takes. The RoBERTa goes to
-# data-bin/roberta.base, and floater.pt beside its model.pt, which `ode-transformer warm-start` makes of it.
+# WIKITEXT_DIR names a folder with wiki.train.raw and wiki.valid.raw, or else RAW_DIR, which is of another set where a row
+# that starts from this one is run; ROBERTA_DIR is RAW_DIR to prepare-roberta.sh. The RoBERTa goes to data-bin/roberta.base,
+# and floater.pt beside its model.pt, which `ode-transformer warm-start` makes of it.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# shellcheck source=data-prep/encoders.sh
+source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
 
 size=base workers=2
 options 'size=base|large' workers=number -- "$@"
 out=${out:-$root/data-bin/wikitext-103.roberta.$size}
 roberta=$root/data-bin/roberta.$size
-[[ -n ${RAW_DIR:-} || $dry_run -eq 1 ]] || die "RAW_DIR is not set; it names a folder with wiki.train.raw, see --help"
-raw=${RAW_DIR:-RAW_DIR}
-run "$root/data-prep/prepare-roberta.sh" --size "$size"
+if [[ -e $out && -f $roberta/floater.pt ]]; then
+    echo "$out is complete" >&2
+    exit
+fi
+raw=${WIKITEXT_DIR:-${RAW_DIR:-}}
+if [[ -z $raw ]]; then
+    [[ $dry_run -eq 1 ]] || die "WIKITEXT_DIR is not set; it names a folder with wiki.train.raw, see --help"
+    raw=WIKITEXT_DIR
+fi
+for split in train valid; do
+    [[ $dry_run -eq 1 || -e $raw/wiki.$split.raw ]] ||
+        die "$raw: has no wiki.$split.raw; WIKITEXT_DIR names the folder of WikiText-103"
+done
+pretrained "$roberta"
 once "$roberta/floater.pt" python -m ode_transformer warm-start "$roberta/model.pt" --arch "floater_roberta_$size" \
     --output "$roberta/floater.pt.part"
-run "$root/data-prep/prepare-text.sh" --input "$raw/wiki.train.raw" --valid "$raw/wiki.valid.raw" --like "$roberta" \
-    --out "$out" --workers "$workers"
+other '' prepare-text.sh --input "$raw/wiki.train.raw" --valid "$raw/wiki.valid.raw" --like "$roberta" --out "$out" \
+    --workers "$workers"

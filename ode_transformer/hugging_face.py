@@ -38,17 +38,25 @@ _LAYER = {
     "output.LayerNorm": "final_layer_norm",
 }
 _LEFT_OUT = r"roberta\.pooler\..*|.*\.position_ids|lm_head\.decoder\.(weight|bias)"
-# Its option, fairseq's, and the only value that the model can have where there is no such option here.
-_OPTIONS = {
+# Its options and fairseq's: sizes, probabilities, and a name.
+_SIZES = {
     "num_hidden_layers": "encoder_layers",
     "hidden_size": "encoder_embed_dim",
     "intermediate_size": "encoder_ffn_embed_dim",
     "num_attention_heads": "encoder_attention_heads",
-    "hidden_act": "activation_fn",
-    "hidden_dropout_prob": "dropout",
-    "attention_probs_dropout_prob": "attention_dropout",
 }
-_ONLY = {"model_type": "roberta", "pad_token_id": 1, "layer_norm_eps": 1e-5, "position_embedding_type": "absolute"}
+_PROBABILITIES = {"hidden_dropout_prob": "dropout", "attention_probs_dropout_prob": "attention_dropout"}
+_NAMES = {"hidden_act": "activation_fn"}
+# The only values of what is no option here.
+_ONLY = {
+    "model_type": "roberta",
+    "pad_token_id": 1,
+    "layer_norm_eps": 1e-5,
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+_UNSAID = {"layer_norm_eps": 1e-12}  # what the library takes where config.json is silent, if it is another value
 
 
 def load(path: str | Path) -> dict[str, Any]:
@@ -68,27 +76,59 @@ def load(path: str | Path) -> dict[str, Any]:
     kind = model.pop("token_type", None)
     if kind is not None:
         positions = "encoder.sentence_encoder.embed_positions.weight"
-        if positions not in model or kind.shape != (1, model[positions].size(1)):
+        if positions not in model or kind.shape != (1, *model[positions].shape[1:]):
             raise CheckpointError(f"{path}: token_type_embeddings of {tuple(kind.shape)}: must be of one kind of token")
         model[positions] = model[positions] + kind
     embeddings = "encoder.sentence_encoder.embed_tokens.weight"
     if embeddings not in model:
         raise CheckpointError(f"{path}: has no roberta.embeddings.word_embeddings.weight")
-    model["encoder.lm_head.weight"] = model[embeddings]
+    model["encoder.lm_head.weight"] = _head(path, tensors, model[embeddings], options["untie_weights_roberta"])
+    bias = tensors.get("lm_head.decoder.bias")
+    if bias is not None and not torch.equal(model.setdefault("encoder.lm_head.bias", bias), bias):
+        raise CheckpointError(f"{path}: lm_head.bias and lm_head.decoder.bias, which are one, are not equal")
     return {"model": model, "args": None, "cfg": {"model": {"_name": "roberta", **options}, "task": {}}}
 
 
+def _head(path: Path, tensors: dict[str, Tensor], embeddings: Tensor, untied: bool) -> Tensor:
+    """The matrix that predicts symbols: the embeddings, or one of its own."""
+    own = tensors.get("lm_head.decoder.weight")
+    if own is None:
+        if untied:
+            raise CheckpointError(f"{path}: has no lm_head.decoder.weight, but tie_word_embeddings is false")
+        return embeddings
+    if not untied and not torch.equal(own, embeddings):
+        raise CheckpointError(f"{path}: lm_head.decoder.weight is not the embeddings, but tie_word_embeddings is true")
+    return own if untied else embeddings
+
+
 def _options(path: Path) -> dict[str, Any]:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no number of JSON")
+
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        config = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: {error}") from error
     if not isinstance(config, dict):
         raise CheckpointError(f"{path}: must hold a mapping")
+
+    def must(name: str, fits: bool, what: str) -> None:
+        if not fits:
+            value = repr(config.get(name, _UNSAID.get(name)))[:100]
+            raise CheckpointError(f"{path}: {name} is {value}{'' if name in config else ' by default'}, must be {what}")
+
     for name, only in _ONLY.items():
-        if config.get(name, only) != only:
-            raise CheckpointError(f"{path}: {name} is {config[name]!r}, must be {only!r}")
-    return {ours: config[theirs] for theirs, ours in _OPTIONS.items() if theirs in config}
+        must(name, config.get(name, _UNSAID.get(name, only)) == only, repr(only))
+    for name in _SIZES.keys() & config.keys():
+        must(name, type(config[name]) is int and config[name] > 0, "a positive integer")
+    for name in _PROBABILITIES.keys() & config.keys():
+        must(name, type(config[name]) in (int, float) and 0 <= config[name] < 1, "a number from 0 to below 1")
+    for name in _NAMES.keys() & config.keys():
+        must(name, isinstance(config[name], str), "a name")
+    must("tie_word_embeddings", isinstance(config.get("tie_word_embeddings", True), bool), "true or false")
+    known = _SIZES | _PROBABILITIES | _NAMES
+    options = {ours: config[theirs] for theirs, ours in known.items() if theirs in config}
+    return options | {"untie_weights_roberta": not config.get("tie_word_embeddings", True)}
 
 
 def _renamed(path: Path, name: str) -> str:
@@ -124,10 +164,12 @@ def read(path: Path) -> dict[str, Tensor]:
         entries = {
             name: (e["dtype"], [int(n) for n in e["shape"]], *map(int, e["data_offsets"])) for name, e in header.items()
         }
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{path}: its header cannot be read: {error}") from error
-    body, tensors = memoryview(data)[8 + length :], {}
-    for name, (kind, shape, *where) in entries.items():
+    body = memoryview(data)[8 + length :]
+    _check_ranges(path, {name: where for name, (_, _, *where) in entries.items()}, len(body))
+    tensors = {}
+    for name, (kind, shape, first, last) in entries.items():
         if name.endswith("position_ids"):
             continue
         if kind not in _TYPES:
@@ -135,9 +177,24 @@ def read(path: Path) -> dict[str, Tensor]:
                 f"{path}: {name[:200]} is of type {str(kind)[:20]}: must be one of {', '.join(_TYPES)}"
             )
         dtype = _TYPES[kind]
-        fits = len(where) == 2 and 0 <= where[0] <= where[1] <= len(body) and min(shape, default=0) >= 0
-        if not fits or prod(shape) * dtype.itemsize != where[1] - where[0]:
-            raise CheckpointError(f"{path}: {name[:200]} of shape {shape} does not fit its bytes, {where}")
-        values = torch.frombuffer(bytearray(body[where[0] : where[1]]), dtype=dtype) if prod(shape) else torch.empty(0)
+        if not all(0 <= n < 2**31 for n in shape) or prod(shape) * dtype.itemsize != last - first:
+            raise CheckpointError(f"{path}: {name[:200]} of {str(shape)[:100]} does not fit its {last - first} bytes")
+        values = torch.frombuffer(bytearray(body[first:last]), dtype=dtype) if last > first else torch.empty(0)
         tensors[name] = values.reshape(shape).float()
     return tensors
+
+
+def _check_ranges(path: Path, ranges: dict[str, list[int]], size: int) -> None:
+    """Check that every byte is of one tensor, as the format asks, before any is copied."""
+    for name, where in ranges.items():
+        if len(where) != 2 or not 0 <= where[0] <= where[1] <= size:
+            raise CheckpointError(f"{path}: {name[:200]} does not fit its bytes, {str(where)[:100]} of {size}")
+    end = 0
+    for (first, last), name in sorted((where, name) for name, where in ranges.items()):
+        if first != end:
+            raise CheckpointError(
+                f"{path}: {name[:200]} begins at byte {first}, must at {end}: tensors neither overlap nor leave gaps"
+            )
+        end = last
+    if end != size:
+        raise CheckpointError(f"{path}: has {size - end} bytes that are of no tensor")

@@ -84,6 +84,14 @@ def task(source: int, target: Optional[int] = None) -> TranslationTask:
     return TranslationTask(TranslationConfig(source_lang="source", target_lang="target"), first, second)
 
 
+def _rows(state: dict[str, Any], name: str, path: str | Path) -> int:
+    """The rows of a matrix of a checkpoint, symbols for instance: a dictionary of so many will be made."""
+    shape = state["model"][name].shape
+    if len(shape) != 2 or not all(shape):
+        raise CheckpointError(f"{path}: {name} is of shape {tuple(shape)}, must have rows and columns")
+    return shape[0]
+
+
 def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
     """Symbols of the source's and of the target's dictionary of a checkpoint; of a masked language model its own twice.
 
@@ -91,12 +99,13 @@ def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
         CheckpointError: it is of neither an encoder-decoder with embeddings nor a masked language model.
     """
     for reader in _READERS:
-        if (embeddings := state["model"].get(f"{reader}.embed_tokens.weight")) is not None:
-            return len(embeddings), len(embeddings)
+        if (name := f"{reader}.embed_tokens.weight") in state["model"]:
+            rows = _rows(state, name, path)
+            return rows, rows
     names = [f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
     if missing := [name for name in names if name not in state["model"]]:
         raise CheckpointError(f"{path}: holds no encoder-decoder: it has no {', '.join(missing)}")
-    source, target = (len(state["model"][name]) for name in names)
+    source, target = (_rows(state, name, path) for name in names)
     return source, target
 
 
@@ -149,8 +158,8 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     with named(str(path)):
         options |= {name: literal(name, options[name]) for name in EVALUATED if name in options}
     for reader in _READERS:  # the task said it, perhaps
-        if (table := state["model"].get(f"{reader}.embed_positions.weight")) is not None and "max_positions" in known:
-            options["max_positions"] = len(table) - 2
+        if (name := f"{reader}.embed_positions.weight") in state["model"] and "max_positions" in known:
+            options["max_positions"] = _rows(state, name, path) - 2
     # What was read from a file of embeddings is in the checkpoint, and so are heads, which tasks add.
     idle = {"encoder_embed_path": None, "decoder_embed_path": None, "freeze": None, "load_checkpoint_heads": ours}
     return model, options | {k: v for k, v in idle.items() if k in known}
@@ -229,6 +238,34 @@ def load(path: str | Path) -> dict[str, Any]:
     return bundles.load(path) if bundles.is_bundle(path) else checkpoints.load(path)
 
 
+def pair_form(state: dict[str, Any], path: str | Path, task_name: str) -> dict[str, Optional[int]]:
+    """The form of a pair of texts in which a model was trained to read them.
+
+    Args:
+        state: what the checkpoint holds.
+        path: of it, for messages.
+        task_name: fairseq's task that it must have been trained with.
+
+    Returns:
+        ``init_token``, the symbol before the first text, and ``separator_token``, one more between them; each may be
+        None.
+
+    Raises:
+        CheckpointError: it is of another task, or has something else in their place than symbols.
+    """
+    trained = checkpoints.options(state, "task")
+    name = trained.get("_name") or trained.get("task")
+    if name != task_name:
+        raise CheckpointError(f"{path}: was trained with --task {_short(name)}, must be {task_name}")
+    form, count = {key: trained.get(key) for key in ("init_token", "separator_token")}, symbols(state, path)[0]
+    for key, symbol in form.items():
+        if symbol is not None and not (type(symbol) is int and 0 <= symbol < count):
+            raise CheckpointError(
+                f"{path}: its option {key} is {_short(symbol)}, must be the number of a symbol, or none"
+            )
+    return form
+
+
 HEAD = "sentence_classification_head"
 """The head that fairseq's criterion ``sentence_prediction`` trains."""
 
@@ -245,7 +282,7 @@ def open_classifier(path: str | Path) -> nn.Module:
     model = MODEL_REGISTRY[model_name]
     if not hasattr(model, "register_classification_head") or not all(name in state["model"] for name in names):
         raise CheckpointError(f"{path}: is of {model_name}, or lacks {' or '.join(names)}: must be of a classifier")
-    size, classes = (len(state["model"][name]) for name in names)
+    size, classes = (_rows(state, name, path) for name in names)
 
     def build() -> nn.Module:
         config = MODEL_DATACLASS_REGISTRY[model_name].from_namespace(argparse.Namespace(**options))

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from math import prod
 
 import pytest
 import torch
@@ -237,6 +238,7 @@ def as_safetensors(folder, m, dtype="F32", **config):
         "num_attention_heads": 2, "hidden_act": "gelu", "pad_token_id": 1, "layer_norm_eps": 1e-5,
         "max_position_embeddings": 22, "architectures": ["RobertaForMaskedLM"], **config,
     }  # fmt: skip
+    config = {key: value for key, value in config.items() if value is not None}
     (folder / "config.json").write_text(json.dumps(config))
     return folder / "model.safetensors"
 
@@ -272,3 +274,80 @@ def test_safetensors_that_are_damaged_or_of_another_model_are_named(tmp_path, ch
     with pytest.raises(CheckpointError, match=reason):
         warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
     assert not (tmp_path / "out.pt").exists()
+
+
+def rewritten(data, change):
+    """A file of another header and body; the header keeps its length where it can."""
+    length = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
+    body = change(header, body) or body
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def add(header, body, name, shape, where=None):
+    size = 4 * prod(shape)
+    header[name] = {"dtype": "F32", "shape": shape, "data_offsets": where or [len(body), len(body) + size]}
+    return body + (b"" if where else bytes(size))
+
+
+@pytest.mark.parametrize(
+    ("change", "config", "reason"),
+    [
+        (lambda h, b: add(h, b, "lm_head.decoder.bias", [50], h["lm_head.bias"]["data_offsets"]), {}, "overlap"),
+        (lambda h, b: add(h, b, "lm_head.decoder.bias", [50], [0, len(b)]), {}, "neither overlap"),
+        (lambda h, b: b + b"more", {}, "has 4 bytes that are of no tensor"),
+        (lambda h, b: add(h, b, "lm_head.decoder.bias", [2**70, 0]), {}, "does not fit its 0 bytes"),
+        (lambda h, b: h["lm_head.bias"].update(shape=[float("inf")]), {}, "its header cannot be read"),
+        (lambda h, b: add(h, b, "lm_head.decoder.weight", [50, 16]), {}, "is not the embeddings, but tie_word"),
+        (lambda h, b: add(h, b, "lm_head.decoder.bias", [50]), {}, "lm_head.decoder.bias, which are one"),
+        (lambda h, b: None, {"tie_word_embeddings": False}, "has no lm_head.decoder.weight, but tie_word"),
+        (lambda h, b: None, {"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no', must be true or false"),
+        (lambda h, b: None, {"is_decoder": True}, "config.json: is_decoder is True, must be False"),
+        (lambda h, b: None, {"add_cross_attention": True}, "add_cross_attention is True, must be False"),
+        (lambda h, b: None, {"layer_norm_eps": None}, "layer_norm_eps is 1e-12 by default, must be 1e-05"),
+        (lambda h, b: None, {"hidden_dropout_prob": float("inf")}, "config.json: Infinity is no number"),
+        (lambda h, b: None, {"hidden_size": float("nan")}, "config.json: NaN is no number"),
+        (lambda h, b: None, {"hidden_dropout_prob": 1.5}, "hidden_dropout_prob is 1.5, must be a number from 0"),
+        (lambda h, b: None, {"num_hidden_layers": True}, "num_hidden_layers is True, must be a positive integer"),
+        (lambda h, b: None, {"hidden_act": ["gelu"]}, "hidden_act is .*, must be a name"),
+    ],
+)
+def test_safetensors_that_would_be_misread_are_named(tmp_path, change, config, reason):
+    path = as_safetensors(tmp_path, stock(tmp_path / "stock.pt"), **config)
+    path.write_bytes(rewritten(path.read_bytes(), change))
+    with pytest.raises(CheckpointError, match=reason):
+        warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
+    assert not (tmp_path / "out.pt").exists()
+
+
+def test_a_number_that_overflows_is_named(tmp_path):
+    path = as_safetensors(tmp_path, stock(tmp_path / "stock.pt"))
+    config = path.with_name("config.json")
+    config.write_text(config.read_text().replace('"model_type"', '"hidden_dropout_prob": 1e999, "model_type"'))
+    with pytest.raises(CheckpointError, match="hidden_dropout_prob is inf, must be a number"):
+        hugging_face.load(path)
+
+
+def test_a_head_of_its_own_is_kept(tmp_path):
+    """A model whose symbols are predicted with another matrix than they are embedded by."""
+    m = stock(tmp_path / "stock.pt", **{"untie-weights-roberta": True})
+    path = as_safetensors(tmp_path, m, tie_word_embeddings=False)
+    head = m.encoder.lm_head.weight.detach().numpy().tobytes()
+    path.write_bytes(
+        rewritten(path.read_bytes(), lambda h, b: add(h, b, "lm_head.decoder.weight", [50, 16])[: len(b)] + head)
+    )
+    warm_start(path, tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
+    assert difference(m, tmp_path / "out.pt") < 1e-6
+
+
+@pytest.mark.parametrize("name", ["embed_tokens", "embed_positions"])
+@pytest.mark.parametrize("shape", [(10**12, 0), (), (5,), (0, 16)])
+def test_matrices_without_width_or_rows_are_named(tmp_path, name, shape):
+    """Of 10^12 symbols without width, which take no room in the file, a dictionary would be made."""
+    stock(tmp_path / "stock.pt")
+    state = torch.load(tmp_path / "stock.pt", weights_only=False)
+    state["model"][f"encoder.sentence_encoder.{name}.weight"] = torch.zeros(shape)
+    torch.save(state, tmp_path / "stock.pt")
+    with pytest.raises(CheckpointError, match=rf"{name}.weight is of shape .*, must have rows and columns"):
+        open_model(tmp_path / "stock.pt")

@@ -65,12 +65,13 @@ COMMANDS = {
     "export": Command(".export.command", "write a trained model for serving with CTranslate2 or ONNX"),
     "text": Command(".text", "tokenise, clean, segment and check parallel text"),
     "corpus": Command(".corpus", "write the generated German-English corpus"),
-    "dataset": Command(".datasets.command", "read a published data set of classification, summarization or correction"),
+    "dataset": Command(".datasets.command", "read a published data set: classes, summaries, corrections, questions"),
     "listops": Command(".listops", "write generated ListOps expressions"),
     "documents": Command(".documents", "write plain text as documents for masked language models"),
     "glue": Command(
         ".glue", "prepare, score and predict GLUE's tasks, and search over their settings", takes_flags=True
     ),
+    "squad": Command(".squad", "answer the questions of SQuAD with a trained model, and score answers"),
     "bench": Command(".bench", "measure speed and memory, several systems in one run", takes_flags=True),
     "lab": Command(".lab", "measure orders of convergence, and steps inside trained models"),
     "plot": Command(".plots", "draw pictures"),

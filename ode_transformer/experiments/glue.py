@@ -8,17 +8,21 @@ search space, such as that of the papers, and says which run is best by the vali
 import argparse
 import itertools
 import json
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import OdeTransformerError
 from ..files import write_json, write_text
 from . import segmentation
 from .metrics.glue import LOGGED, take
 from .text import read_lines, write_lines
+
+if TYPE_CHECKING:
+    from . import recipes
 
 
 class GlueError(OdeTransformerError):
@@ -156,7 +160,7 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
     """What GLUE's server takes of a test set: an index and a prediction per line, with a heading.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, or has no classification head.
+        CheckpointError: the checkpoint cannot be opened, has no classification head, or is of another kind of task.
         GlueError: no such test set in the data.
     """
     import torch
@@ -165,20 +169,24 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
 
     from .. import models  # noqa: F401  registers the architectures
     from ..checkpoints import CheckpointError
-    from ..standalone import check_dictionaries, open_model
+    from ..standalone import HEAD, check_dictionaries, load, open_state, pair_form
 
-    task, head = GLUE[name], "sentence_classification_head"
+    task = GLUE[name]
     check_dictionaries(checkpoint, data)
-    model = open_model(checkpoint)
-    if head not in getattr(model, "classification_heads", {}):
-        raise CheckpointError(f"{checkpoint}: has no {head}, which the criterion sentence_prediction trains")
+    state = load(checkpoint)
+    model = open_state(state, checkpoint).eval()
+    if HEAD not in getattr(model, "classification_heads", {}):
+        raise CheckpointError(f"{checkpoint}: has no {HEAD}, which the criterion sentence_prediction trains")
     if torch.cuda.is_available() and not cpu:
         model = model.cuda()
     cfg = SentencePredictionConfig(
-        data=str(data), num_classes=model.classification_heads[head].out_proj.out_features, init_token=0,
-        separator_token=2, no_shuffle=True, shorten_method="truncate", max_positions=model.max_positions(),
-        regression_target=bool(task.divide), classification_head_name=head, seed=1,
+        data=str(data), num_classes=model.classification_heads[HEAD].out_proj.out_features,
+        **pair_form(state, checkpoint, "sentence_prediction"),
+        no_shuffle=True, shorten_method="truncate", max_positions=model.max_positions(),
+        regression_target=bool(task.divide), classification_head_name=HEAD, seed=1,
     )  # fmt: skip
+    if (cfg.num_classes == 1) != cfg.regression_target:
+        raise CheckpointError(f"{checkpoint}: has {cfg.num_classes} classes; --task {name} needs another model")
     fairseq_task = SentencePredictionTask.setup_task(cfg)
     if data_utils.load_indexed_dataset(str(data / "input0" / subset), fairseq_task.source_dictionary) is None:
         raise GlueError(f"{data}: has no subset {subset}")
@@ -187,7 +195,7 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
     for first in range(0, len(dataset), batch_size):
         batch = dataset.collater([dataset[i] for i in range(first, min(first + batch_size, len(dataset)))])
         with torch.inference_mode():
-            scores, _ = model(batch["net_input"]["src_tokens"].to(device), classification_head_name=head)
+            scores, _ = model(batch["net_input"]["src_tokens"].to(device), classification_head_name=HEAD)
         if task.divide:
             found += [f"{score:.6f}" for score in (scores[:, 0].float() * task.divide).clamp(0, task.divide).tolist()]
         else:
@@ -195,7 +203,64 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
     return "".join(["index\tprediction\n", *(f"{i}\t{prediction}\n" for i, prediction in enumerate(found))])
 
 
-def grid(recipe: str, values: Mapping[str, Sequence[str]], seeds: Sequence[int], options: Sequence[str]) -> list[dict]:
+# What fairseq chooses a checkpoint by, --best-checkpoint-metric, as the metrics that it is the mean of.
+_CHOSEN = {logged: (metric,) for metric, logged in LOGGED.items()} | {
+    "acc_and_f1": ("accuracy", "f1"),
+    "pearson_and_spearman": ("pearson", "spearman"),
+}
+
+
+def selection(recipe: "recipes.Recipe") -> tuple[str, ...]:
+    """The metrics by whose mean runs of a recipe are compared: those by which it chooses among its checkpoints."""
+    from .tasks.glue import TASK
+
+    return _CHOSEN.get(recipe.train.flags.get("best-checkpoint-metric"), tuple(TASK.metrics(recipe)))
+
+
+def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str]:
+    """What becomes of a row's schedule of the learning rate at a point of a grid.
+
+    As many examples make fewer updates in larger batches, and more in more epochs; the warm-up stays the same part of
+    all updates. What the point gives itself is left as it is.
+
+    Args:
+        row: flags of the row.
+        chosen: flags of the point.
+
+    Returns:
+        ``total-num-update`` and ``warmup-updates``, where they change.
+
+    Raises:
+        GlueError: a number is none, or not positive.
+    """
+
+    def number(flag: str) -> float:
+        try:
+            value = float(chosen[flag])
+        except ValueError:
+            value = 0.0
+        if not 0 < value < math.inf:
+            raise GlueError(f"--values {flag} {chosen[flag]}: must be a positive number")
+        return value
+
+    before = row.get("total-num-update")
+    if not before:
+        return {}
+    total = before
+    if "total-num-update" in chosen:
+        total = number("total-num-update")
+    elif row.get("max-epoch"):  # else a row trains for so many updates, whatever their size
+        if "batch-size" in chosen and row.get("batch-size"):
+            total = total * row["batch-size"] / number("batch-size")
+        if "max-epoch" in chosen:
+            total = total * number("max-epoch") / row["max-epoch"]
+    new = {"total-num-update": total, "warmup-updates": row.get("warmup-updates", 0) * total / before}
+    return {flag: str(round(n)) for flag, n in new.items() if flag not in chosen and round(n) != row.get(flag, 0)}
+
+
+def grid(
+    recipe: "recipes.Recipe", values: Mapping[str, Sequence[str]], seeds: Sequence[int], options: Sequence[str]
+) -> list[dict]:
     """Train a recipe at every point of a grid with every seed, where that is not done yet.
 
     Args:
@@ -205,39 +270,71 @@ def grid(recipe: str, values: Mapping[str, Sequence[str]], seeds: Sequence[int],
         options: more options of ``ode-transformer run``, such as ``--cpu``.
 
     Returns:
-        for every point its ``flags`` and, for each seed, the validation set's scores by metric.
+        for every point its ``flags``, the ``schedule`` of the learning rate that follows from them, and for each seed
+        the validation set's ``scores``, of the checkpoint that the recipe chooses: None where a score is not a
+        number, no scores where the training diverged.
+
+    Raises:
+        GlueError: a run ended otherwise.
     """
     from . import cli, recipes
 
-    loaded, points = recipes.load(recipe), []
-    subset = next(iter(loaded.subsets))
+    points, subset = [], next(iter(recipe.subsets))
     for chosen in itertools.product(*values.values()):
         flags = dict(zip(values, chosen, strict=True))
+        follows = schedule(recipe.train.flags, flags)
         where = ",".join(f"{flag}={value}" for flag, value in flags.items()) or "point"
         scores = []
         for seed in seeds:
-            folder = recipes.ROOT / "runs" / "grids" / loaded.name / where / f"seed-{seed}"
-            words = ["run", recipe, "--seed", str(seed), "--run-dir", str(folder), "--until", "score", *options]
-            if status := cli.main([*words, "--", *(word for flag, v in flags.items() for word in (f"--{flag}", v))]):
-                raise GlueError(f"{folder}: the run ended with status {status}")
+            folder = recipes.ROOT / "runs" / "grids" / recipe.name / where / f"seed-{seed}"
+            words = ["run", recipe.given, "--seed", str(seed), "--run-dir", str(folder), "--until", "score", *options]
+            words += ["--", *(word for flag, value in (flags | follows).items() for word in (f"--{flag}", value))]
+            if status := cli.main(words):
+                if not _diverged(folder):
+                    raise GlueError(f"{folder}: the run ended with status {status}")
+                scores.append({})
+                continue
             found = json.loads((folder / "scores" / f"{subset}.json").read_text(encoding="utf-8"))
-            scores.append({metric: found[metric]["value"] for metric in LOGGED if metric in found})
-        points.append({"flags": flags, "seeds": list(seeds), "scores": scores})
+            found = {metric: found[metric]["value"] for metric in LOGGED if metric in found}
+            scores.append({metric: value if math.isfinite(value) else None for metric, value in found.items()})
+        points.append({"flags": flags, "schedule": follows, "seeds": list(seeds), "scores": scores})
     return points
 
 
-def summary(points: Sequence[Mapping[str, Any]]) -> str:
-    """The median over seeds at every point, and the best run of all, by the last metric of the task."""
-    lines, best = [], None
+def _diverged(folder: Path) -> bool:
+    """Whether a training has ended with losses, or has only had scores, that are not numbers: none was the best."""
+    try:
+        if "FloatingPointError" in (folder / "train.log").read_text(encoding="utf-8", errors="replace"):
+            return True
+    except OSError:
+        return False
+    return (folder / "checkpoint_last.pt").is_file() and not (folder / "checkpoint_best.pt").is_file()
+
+
+def summary(points: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
+    """The median over seeds at every point, and the best run of all; a run without a score is below all others.
+
+    Args:
+        points: what :func:`grid` returned.
+        metrics: what runs are compared by, the mean of several.
+    """
+
+    def value(scores: Mapping[str, Any]) -> float:
+        found = [scores.get(metric) for metric in metrics]
+        return -math.inf if None in found else statistics.fmean(found)
+
+    def shown(value: float) -> str:
+        return f"{value:g}" if math.isfinite(value) else "diverged"
+
+    lines, best, what = [], (-math.inf, "best: none, every run diverged"), " and ".join(metrics)
     for point in points:
-        metric = list(point["scores"][0])[-1]
-        values = [scores[metric] for scores in point["scores"]]
+        values = [value(scores) for scores in point["scores"]]
         where = " ".join(f"{flag}={value}" for flag, value in point["flags"].items())
-        lines.append(f"{where}: {metric} median {statistics.median(values):g} of {', '.join(f'{v:g}' for v in values)}")
-        for seed, value in zip(point["seeds"], values, strict=True):
-            if best is None or value > best[0]:
-                best = (value, f"best: {metric} {value:g} with {where} seed={seed}")
-    return "\n".join([*lines, *([best[1]] if best else [])])
+        lines.append(f"{where}: {what} median {shown(statistics.median(values))} of {', '.join(map(shown, values))}")
+        for seed, found in zip(point["seeds"], values, strict=True):
+            if found > best[0]:
+                best = (found, f"best: {what} {found:g} with {where} seed={seed}")
+    return "\n".join([*lines, best[1]])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -293,11 +390,15 @@ def main(args: argparse.Namespace) -> int:
             if not of:
                 raise GlueError(f"--values {flag}: must name one value or more")
             values[flag] = of
-        from . import recipes
+        from . import recipes, runner
 
-        recipe = recipes.load(args.recipe)
-        points = grid(args.recipe, values, args.seeds or recipe.seeds or [recipe.own_seed], args.flags)
+        parser = argparse.ArgumentParser(prog="ode-transformer glue grid ... --")
+        runner.add_arguments(parser)
+        recipe = recipes.load(args.recipe, scale=parser.parse_args([args.recipe, *args.flags]).scale)
+        if recipe.task != "glue":
+            raise GlueError(f"{args.recipe}: is of task {recipe.task}, must be of glue")
+        points = grid(recipe, values, args.seeds or recipe.seeds or [recipe.own_seed], args.flags)
         if args.output:
             write_json(args.output, points)
-        print(summary(points))
+        print(summary(points, selection(recipe)))
     return 0

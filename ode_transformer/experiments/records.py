@@ -18,7 +18,7 @@ from ..errors import OdeTransformerError
 from ..files import sha256, write_json
 from . import recipes, runs
 
-FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR")  # variables that name one
+FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
 
 
 class RecordError(OdeTransformerError):

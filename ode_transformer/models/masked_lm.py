@@ -133,6 +133,7 @@ class MaskedLanguageModel(RobertaModel):
         super(RobertaModel, self).__init__(encoder)  # RobertaModel's would draw the weights in its own way
         self.cfg, self.args = cfg, args
         self.classification_heads = nn.ModuleDict()
+        self.span_head = None
         self.apply(_draw)
         self.position_encoder = build_position_encoder(cfg, {"encoder": encoder.sentence_encoder})
         encoder.sentence_encoder.tell_positions(self.position_encoder)
@@ -162,14 +163,35 @@ class MaskedLanguageModel(RobertaModel):
         cfg.max_source_positions = cfg.max_target_positions = args.max_positions
         return cls(cfg, args, SentenceEncoder(cfg, args, task.source_dictionary))
 
+    def register_span_head(self) -> None:
+        """Add a head for the first and the last token of an answer (``span_prediction.py``)."""
+        self.span_head = nn.Linear(self.args.encoder_embed_dim, 2)
+        _draw(self.span_head)
+
+    def forward(self, src_tokens: Tensor, *args: Any, spans: bool = False, **kwargs: Any) -> tuple[Tensor, dict]:
+        """As in RoBERTa; with ``spans`` the logits (B, T, 2) of the span head, of first and last tokens."""
+        if not spans:
+            return super().forward(src_tokens, *args, **kwargs)
+        x, more = super().forward(src_tokens, features_only=True)
+        return self.span_head(x), more
+
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
-        """As in RoBERTa: bring the names of old checkpoints up to date, and handle classification heads.
+        """As in RoBERTa: bring the names of old checkpoints up to date, and handle the heads of classes and spans.
 
         Raises:
             ValueError: the table of positions is for another number of tokens.
         """
         super().upgrade_state_dict_named(state_dict, name)
-        key = f"{name}." * bool(name) + "encoder.sentence_encoder.embed_positions.weight"
+        prefix = f"{name}." * bool(name)
+        heads = [f"{prefix}span_head.{part}" for part in ("weight", "bias")]
+        if self.span_head is None and heads[0] in state_dict and self.args.load_checkpoint_heads:
+            self.register_span_head()
+        for head, part in zip(heads, ("weight", "bias"), strict=True):
+            if self.span_head is None:
+                state_dict.pop(head, None)
+            else:  # a new one stays as it is
+                state_dict.setdefault(head, getattr(self.span_head, part))
+        key = f"{prefix}encoder.sentence_encoder.embed_positions.weight"
         own = self.state_dict().get("encoder.sentence_encoder.embed_positions.weight")
         if own is not None and key in state_dict and len(state_dict[key]) != len(own):
             special = len(own) - self.args.max_positions

@@ -13,9 +13,10 @@ from fairseq_cli import validate as validate_cli
 from scipy.stats import pearsonr
 from sklearn.metrics import f1_score, matthews_corrcoef
 
+from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, documents, glue, recipes, segmentation
 from ode_transformer.experiments.metrics.glue import LOGGED
-from ode_transformer.standalone import open_model
+from ode_transformer.standalone import open_model, pair_form
 from tests.helpers import USER_DIR, flags
 from tests.models.test_masked_lm import SMALL, train, write
 
@@ -114,7 +115,8 @@ def binarise(folder, like, name):
     ("name", "more", "metrics"),
     [
         ("cola", {"report-mcc": True, "num-classes": 2}, ["matthews"]),
-        ("mrpc", {"report-acc-and-f1": True, "num-classes": 2}, ["accuracy", "f1"]),
+        # In the form of BERT: one end between the sentences.
+        ("mrpc", {"report-acc-and-f1": True, "num-classes": 2, "separator-token": None}, ["accuracy", "f1"]),
         ("sts-b", {"report-pearson-and-spearman": True, "num-classes": 1, "regression-target": True},
          ["pearson", "spearman"]),
     ],
@@ -124,8 +126,8 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metr
     glue.prepare(name, tmp_path / "raw", like, tmp_path / "symbols")
     data = binarise(tmp_path / "symbols", like, name)
     common = {"task": "sentence_prediction", "criterion": "sentence_prediction"}
-    sentences = {"init-token": 0, "separator-token": 2, "max-positions": 60}
-    train(data, **common, **more, **sentences, **{"save-dir": tmp_path / "run", "max-epoch": 2})
+    sentences = {"init-token": 0, "separator-token": 2, "max-positions": 60} | more
+    train(data, **common, **sentences, **{"save-dir": tmp_path / "run", "max-epoch": 2})
     checkpoint = tmp_path / "run" / "checkpoint_last.pt"
 
     log = tmp_path / "valid.log"
@@ -195,19 +197,45 @@ def test_the_metric_of_a_row_is_that_of_its_task():
             assert recipe.train.flags["num-classes"] == {"mnli": 3, "sts-b": 1}.get(task, 2)
 
 
-def test_grids_give_medians_and_the_best(monkeypatch, capsys, tmp_path):
-    """A search space of four points and three seeds, with the runs' scores as given."""
+def test_pairs_have_the_form_that_they_were_trained_in():
+    """RoBERTa's has two ends between the sentences, BERT's one, as Macaron's pretraining."""
+    for name in recipes.names():
+        if name.startswith(("glue/floater", "macaron/glue/")):
+            flags_ = recipes.load(name).train.flags
+            assert flags_["separator-token"] == (None if name.startswith("macaron") else 2), name
+    trained = {"_name": "sentence_prediction", "init_token": 0, "separator_token": None, "data": "x"}
+    model = {f"{side}.embed_tokens.weight": torch.zeros(5, 2) for side in ("encoder", "decoder")}
+
+    def form(**change):
+        return pair_form({"cfg": {"task": trained | change}, "model": model}, "x.pt", "sentence_prediction")
+
+    assert form() == {"init_token": 0, "separator_token": None} and form(separator_token=4)["separator_token"] == 4
+    with pytest.raises(CheckpointError, match="was trained with --task 'masked_lm', must be sentence_prediction"):
+        form(_name="masked_lm")
+    for value in ("2", 5, -1, True, [2]):
+        with pytest.raises(CheckpointError, match=r"its option separator_token is .*, must be the number of a symbol"):
+            form(separator_token=value)
+
+
+def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, capsys, tmp_path):
+    """A search space of four points and three seeds, with the runs' scores as given; two runs have none."""
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
-    done = []
+    done = {}
 
     def run(argv):
-        seed, folder = int(argv[argv.index("--seed") + 1]), argv[argv.index("--run-dir") + 1]
+        seed, folder = int(argv[argv.index("--seed") + 1]), tmp_path / argv[argv.index("--run-dir") + 1]
         given = dict(zip(argv[argv.index("--") + 1 :: 2], argv[argv.index("--") + 2 :: 2], strict=True))
-        done.append((given["--lr"], given["--batch-size"], seed))
-        value = 50 + 1e6 * float(given["--lr"]) + int(given["--batch-size"]) / 16 + seed
-        (tmp_path / folder / "scores").mkdir(parents=True)
-        (tmp_path / folder / "scores" / "valid.json").write_text(json.dumps({"matthews": {"value": value}, "loss": 1}))
+        rate, batch = given["--lr"], int(given["--batch-size"])
+        done[rate, batch, seed] = (given.get("--total-num-update"), given.get("--warmup-updates"))
         assert "--cpu" in argv and argv[:2] == ["run", "macaron/glue/macaron-cola"]
+        value = 50 + 1e6 * float(rate) + batch / 16 + seed
+        (folder / "scores").mkdir(parents=True)
+        if (rate, seed) == ("5e-5", 2):
+            (folder / "train.log").write_text("FloatingPointError: Minimum loss scale reached")
+            return 1
+        if (rate, batch, seed) == ("3e-5", 32, 9):
+            value = float("nan")
+        (folder / "scores" / "valid.json").write_text(json.dumps({"matthews": {"value": value}, "loss": 1}))
         return 0
 
     real = cli.main
@@ -216,10 +244,54 @@ def test_grids_give_medians_and_the_best(monkeypatch, capsys, tmp_path):
     words += ["--values", "batch-size", "16", "32", "--seeds", "1", "2", "9", "--output", str(tmp_path / "all.json")]
     assert real([*words, "--", "--cpu"]) == 0
     out = capsys.readouterr().out
-    assert len(done) == len(set(done)) == 12
+    assert len(done) == 12
+    # The row's schedule is of batches of 32; a half makes twice as many updates.
+    assert {batch: schedule for (_, batch, _), schedule in done.items()} == {16: ("2680", "268"), 32: (None, None)}
     assert "lr=3e-5 batch-size=16: matthews median 83 of 82, 83, 90" in out
+    assert "lr=3e-5 batch-size=32: matthews median 83 of 83, 84, diverged" in out
+    assert "lr=5e-5 batch-size=16: matthews median 102 of 102, diverged, 110" in out
     assert "best: matthews 111 with lr=5e-5 batch-size=32 seed=9" in out
-    assert len(json.loads((tmp_path / "all.json").read_text())) == 4
+    points = json.loads((tmp_path / "all.json").read_text(), parse_constant=pytest.fail)
+    assert len(points) == 4 and points[2]["scores"][1] == {} and points[1]["scores"][2] == {"matthews": None}
+
+    monkeypatch.setattr(cli, "main", lambda argv: 1)  # of another cause
+    with pytest.raises(glue.GlueError, match="seed-7: the run ended with status 1"):
+        glue.grid(recipes.load("macaron/glue/macaron-cola"), {"lr": ["1"]}, [7], [])
+
+
+def test_runs_are_compared_as_their_recipe_chooses_checkpoints():
+    expected = {"cola": ("matthews",), "sts-b": ("pearson", "spearman")}
+    for task in ("cola", "sst-2", "mrpc", "qqp", "sts-b"):
+        assert glue.selection(recipes.load(f"macaron/glue/macaron-{task}")) == expected.get(task, ("accuracy",))
+    assert glue.selection(recipes.load("macaron/glue/macaron-mrpc", scale="small")) == ("accuracy", "f1")
+    points = [
+        {"flags": {"lr": "1"}, "seeds": [1, 2], "scores": [{"pearson": 80.0, "spearman": 90.0}, {}]},
+        {"flags": {"lr": "2"}, "seeds": [1, 2], "scores": [{"pearson": 84.0, "spearman": 85.0}, {"pearson": None}]},
+    ]
+    lines = glue.summary(points, ("pearson", "spearman")).splitlines()
+    assert lines[0] == "lr=1: pearson and spearman median diverged of 85, diverged"
+    assert lines[2] == "best: pearson and spearman 85 with lr=1 seed=1"
+    diverged = [{"flags": {}, "seeds": [1], "scores": [{}]}]
+    assert glue.summary(diverged, ["f1"]).endswith("best: none, every run diverged")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ({"lr": "1"}, {}),
+        ({"batch-size": "32"}, {}),
+        ({"batch-size": "64"}, {"total-num-update": "500", "warmup-updates": "50"}),
+        ({"batch-size": "16", "max-epoch": "3"}, {"total-num-update": "1200", "warmup-updates": "120"}),
+        ({"max-epoch": "10", "warmup-updates": "7"}, {"total-num-update": "2000"}),
+        ({"batch-size": "64", "total-num-update": "3000"}, {"warmup-updates": "300"}),
+    ],
+)
+def test_the_schedule_follows_the_batch_and_the_epochs(chosen, expected):
+    row = {"batch-size": 32, "max-epoch": 5, "total-num-update": 1000, "warmup-updates": 100}
+    assert glue.schedule(row, chosen) == expected
+    assert glue.schedule(row | {"max-epoch": None}, {"batch-size": "64"}) == {}  # so many updates, whatever the batch
+    with pytest.raises(glue.GlueError, match="--values batch-size x: must be a positive number"):
+        glue.schedule(row, {"batch-size": "x"})
 
 
 # Plain text

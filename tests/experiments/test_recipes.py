@@ -86,11 +86,17 @@ def test_a_rehearsal_keeps_the_architecture_and_what_is_done_with_it(name):
     schedule |= {"save-interval-updates", "keep-interval-updates", "validate-interval-updates"}
     if full.task == "classification":  # on ListOps, whatever the row's own data
         schedule |= {"num-classes", "batch-size"}
-    # Text of IMDB, and CoLA's two classes, stand in for what a model reads; its first weights are drawn.
+    # Text of IMDB, CoLA's two classes and generated questions stand in for what a model reads; its weights are drawn.
     reading = {"batch-size", "max-positions", "total-num-update", "finetune-from-model", "num-classes"}
     reading |= {"best-checkpoint-metric", "maximize-best-checkpoint-metric"}
     reading |= {"regression-target", "report-pearson-and-spearman"}
-    reads = full.task in ("glue", "masked_language_modeling", "masked_lm_pairs")
+    reads = full.task in (
+        "glue",
+        "masked_language_modeling",
+        "masked_lm_pairs",
+        "question_answering",
+        "multiple_choice",
+    )
     assert changed <= narrow | schedule | (reading if reads else set())
     assert vars(small.generate or full.validate).keys() == vars(full.generate or full.validate).keys()
     if full.generate:
@@ -136,6 +142,10 @@ NUMBERS = {
     # Spec section 4.4: RoBERTa, then FLOATER, a row here for each of eight tasks.
     "FLOATER, Table 3, base": "63.6 94.8 88.2 91.9 91.2 87.6 92.8 78.7 63.4 95.1 89.0 91.7 91.5 87.7 93.1 80.5",
     "FLOATER, Table 3, large": "68.0 96.4 90.9 92.2 92.4 90.2 94.7 86.6 69.0 96.7 91.4 92.2 92.5 90.4 94.8 87.0",
+    # Exact match and F1; accuracy of all, of middle and of high schools.
+    "FLOATER, Table 5, SQuAD 1.1": "88.9/94.6 88.9/94.6",
+    "FLOATER, Table 5, SQuAD 2.0": "86.5/89.4 86.6/89.5",
+    "FLOATER, Table 4": "82.8/86.5/81.3 83.3/87.1/81.7",
 }
 
 
@@ -221,6 +231,7 @@ def test_a_recipe_has_its_papers_protocol(name, monkeypatch):
 
 
 PRECISION = {"macaron/": "fp32", "ode/": "fp16", "transevolve/": "fp32", "floater/": "fp32", "glue/": "fp16"}
+PRECISION |= {"squad/": "fp16", "race/": "fp16"}
 
 
 def test_a_row_says_in_which_precision_the_paper_trained():

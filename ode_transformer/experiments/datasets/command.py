@@ -2,9 +2,11 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from . import aeslc, agnews, cnndm, gec, imdb, labelled, pairs
+from .. import segmentation
+from . import aeslc, agnews, cnndm, gec, imdb, labelled, pairs, race, reading, squad
 
 LABELLED = {"imdb": imdb, "agnews": agnews}
 
@@ -36,6 +38,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("--lists", type=Path, required=True, help="the folder of all_train.txt, all_val.txt and all_test.txt")
     add_to = add("gec", gec, lambda args: _report(gec.write(args)))
     gec.add_arguments(add_to)
+    add_to = add("squad", squad, _squad)
+    add_to("train", type=Path, help="train-v1.1.json or train-v2.0.json")
+    add_to("valid", type=Path, help="dev-v1.1.json or dev-v2.0.json")
+    add_to("--max-symbols", type=int, default=512, metavar="N", help="symbols of a sample (default: %(default)s)")
+    add_to(
+        "--stride", type=int, default=128, metavar="N",
+        help="symbols from the beginning of a window to that of the next (default: %(default)s)",
+    )  # fmt: skip
+    add_to("--longest-question", type=int, default=64, metavar="N", help="symbols (default: %(default)s)")
+    _like(add_to)
+    add_to = add("race", race, _race)
+    add_to("folder", type=Path, help="RACE")
+    _like(add_to)
+    add_to = add("reading", reading, _reading)
+    add_to("like", choices=("squad-1.1", "squad-2.0", "race"), help="whose layout")
+    add_to("--articles", type=int, default=40, metavar="N", help="to train on (default: %(default)s)")
+    add_to("--seed", type=int, default=1, help="(default: %(default)s)")
+
+
+def _like(add_to: Callable) -> None:
+    add_to("--like", type=Path, required=True, metavar="DIR", help="cut text as the folder of a pretrained model says")
+
+
+def _squad(args: argparse.Namespace) -> None:
+    files = {"train": args.train, "valid": args.valid}
+    sizes = (args.max_symbols, args.stride, args.longest_question)
+    for option, size in zip(("--max-symbols", "--stride", "--longest-question"), sizes, strict=True):
+        if size < 1:
+            raise labelled.DatasetError(f"{option} {size}: must be 1 or more")
+    for split, (questions, windows) in squad.write(files, args.like, *sizes, args.output_dir).items():
+        print(f"{split}: {questions:,} questions, {windows:,} windows", file=sys.stderr)
+
+
+def _race(args: argparse.Namespace) -> None:
+    _report(race.write(args.folder, segmentation.opened(args.like), args.output_dir))
+
+
+def _reading(args: argparse.Namespace) -> None:
+    if args.articles < 1:
+        raise labelled.DatasetError(f"--articles {args.articles}: must be 1 or more")
+    if args.like == "race":
+        reading.write_race(args.output_dir, args.articles, args.seed)
+    else:
+        reading.write_squad(args.output_dir, args.like.removeprefix("squad-"), args.articles, args.seed)
 
 
 def _labelled(args: argparse.Namespace) -> None:

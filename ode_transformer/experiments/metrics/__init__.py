@@ -47,6 +47,7 @@ METRICS = {
         Metric("chrf", "chrF2", "score"),
         Metric("perplexity", "perplexity", "value", lower_is_better=True),
         Metric("accuracy", "accuracy", "value"),
+        Metric("exact_match", "exact match", "value"),
         Metric("rouge1", "ROUGE-1", "rouge1", entry="rouge"),
         Metric("rouge2", "ROUGE-2", "rouge2", entry="rouge"),
         Metric("rougeL", "ROUGE-L", "rougeLsum", entry="rouge"),

@@ -7,6 +7,8 @@ from . import (
     language_modeling,
     masked_language_modeling,
     masked_lm_pairs,
+    multiple_choice,
+    question_answering,
     summarisation,
     translation,
 )
@@ -23,5 +25,7 @@ TASKS: dict[str, Task] = {
         correction.TASK,
         masked_lm_pairs.TASK,
         glue.TASK,
+        question_answering.TASK,
+        multiple_choice.TASK,
     )
 }

@@ -1,0 +1,35 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154  # variables are set by the scripts that source this
+# Shared by the preparation of what encoders read, text in the symbols of a pretrained model. To be sourced.
+# shellcheck source=data-prep/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# other VARIABLE SCRIPT ARGUMENT...: call another script of this folder. Its RAW_DIR is the value of VARIABLE, or none of an empty name:
+# ours names a folder of another set.
+other() { run env "RAW_DIR=${1:+${!1:-}}" "$root/data-prep/$2" "${@:3}"; }
+
+# pretrained FOLDER: prepare the folder of a pretrained model that is known by its name, unless it is there.
+pretrained() {
+    if [[ ! -f $1/dict.txt ]]; then
+        case $(basename "$1") in
+        roberta.base | roberta.large) other ROBERTA_DIR prepare-roberta.sh --size "${1##*.}" --out "$1" ;;
+        text-imdb) other IMDB_DIR prepare-text.sh --imdb --out "$1" ;;
+        text-imdb-4k) other IMDB_DIR prepare-text.sh --imdb --size 4000 --out "$1" ;;
+        text-bert) other '' prepare-text.sh --size 32700 --split-sentences --out "$1" ;; # of TEXT_INPUT
+        esac
+    fi
+    [[ -f $1/dict.txt || $dry_run -eq 1 ]] || die "--like $1: has no dict.txt"
+}
+
+# binarise_inputs train valid [TEST...]: make $out.part of every input of $text/symbols, with the dictionary of $like.
+binarise_inputs() {
+    local part=0 prefix=$text/symbols words tests test
+    while [[ -f $prefix/train.input$part || ($dry_run -eq 1 && $part -lt 2) ]]; do
+        words=(--trainpref "$prefix/train.input$part" --validpref "$prefix/valid.input$part") tests=''
+        for test in "${@:3}"; do tests+=,$prefix/$test.input$part; done
+        if [[ -n $tests ]]; then words+=(--testpref "${tests#,}"); fi
+        run fairseq-preprocess --only-source --srcdict "$like/dict.txt" "${words[@]}" --destdir "$out.part/input$part" \
+            --workers "$workers"
+        part=$((part + 1))
+    done
+}

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Prepare RACE (Lai et al. 2017) for fairseq's task sentence_ranking: articles, and questions with each of four options.
+#
+# Usage: data-prep/prepare-race.sh [options]
+#   --like DIR      cut text as the folder of a pretrained model says (default: data-bin/roberta.large), see
+#                   prepare-glue.sh
+#   --generated N   no RACE, but N generated articles of each level in its layout, for rehearsals
+#   --out DIR       default: data-bin/race, with the name of --like behind it
+#   --workers N     processes that binarise (default: 2)
+#   --dry-run       print the commands only
+#
+# RAW_DIR names a folder with RACE.tar.gz, or RACE/ unpacked; ODE_TRANSFORMER_DATA one with race/ or race.tar.xz, and RACE/
+# in it; without either RACE.tar.gz is downloaded from URL_RACE (default: its authors' address). The test set is test, its
+# articles for middle schools alone are test1, those for high schools test2. ROBERTA_DIR, IMDB_DIR and TEXT_INPUT are of
+# what --like prepares, see prepare-glue.sh.
+set -euo pipefail
+# shellcheck source=data-prep/encoders.sh
+source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
+
+like='' generated='' workers=2 needs+=(tar)
+options like=text {generated,workers}=number -- "$@"
+like=$(absolute "${like:-$root/data-bin/roberta.large}")
+name=race${generated:+.generated}.$(basename "$like")
+begin like="$(basename "$like")" generated="$generated"
+pretrained "$like"
+if [[ -n $generated ]]; then
+    folder=$text/generated
+    once "$folder" python -m ode_transformer dataset reading race --articles "$generated" --output-dir "$folder.part"
+else
+    find_set race "$text/race"
+    if [[ -z $folder || ! -d $folder/RACE ]]; then
+        archive=${folder:-$text/download}/RACE.tar.gz
+        if [[ -z $folder ]]; then
+            if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download"; fi
+            download "${URL_RACE:-https://www.cs.cmu.edu/~glai1/data/race/RACE.tar.gz}" "$archive" ||
+                die "RACE.tar.gz: $tried, and the download failed; URL_RACE names another address"
+        fi
+        [[ -f $archive || $dry_run -eq 1 ]] || die "$folder: has neither RACE nor RACE.tar.gz"
+        folder=$text/unpacked
+        if [[ ! -d $folder ]]; then
+            run mkdir -p "$folder.part"
+            run tar -xzf "$archive" -C "$folder.part" || die "$archive: could not be unpacked; is it cut off or damaged?"
+            run mv "$folder.part" "$folder"
+        fi
+    fi
+fi
+once "$text/symbols" python -m ode_transformer dataset race "$folder/RACE" --like "$like" --output-dir "$text/symbols.part"
+binarise_inputs train valid test test1 test2
+run mkdir -p "$out.part/label"
+for split in train valid test test1 test2; do run cp "$text/symbols/$split.label" "$out.part/label"; done
+run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
+run mv "$out.part" "$out"

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Prepare SQuAD (Rajpurkar et al. 2016, 2018) for our task span_prediction: questions with windows of their paragraphs.
+#
+# Usage: data-prep/prepare-squad.sh [options]
+#   --version 1.1|2.0      in which some questions have no answer (default: 1.1)
+#   --like DIR             cut text as the folder of a pretrained model says (default: data-bin/roberta.large), see
+#                          prepare-glue.sh
+#   --max-symbols N        of a question with a window, at most (default: 512)
+#   --stride N             from the beginning of a window to that of the next (default: 128)
+#   --longest-question N   symbols; what is more is cut off (default: 64)
+#   --generated N          no SQuAD, but N generated paragraphs in its layout, for rehearsals
+#   --out DIR              default: data-bin/squad-1.1, with the name of --like behind it
+#   --workers N            processes that binarise (default: 2)
+#   --dry-run              print the commands only
+#
+# RAW_DIR names a folder with train-v1.1.json and dev-v1.1.json (or v2.0), ODE_TRANSFORMER_DATA one with squad/ or
+# squad.tar.xz; without either they are downloaded from URL_SQUAD (default: the data set's own address). ROBERTA_DIR,
+# IMDB_DIR and TEXT_INPUT are of what --like prepares, see prepare-glue.sh.
+set -euo pipefail
+# shellcheck source=data-prep/encoders.sh
+source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
+
+version=1.1 like='' max_symbols=512 stride=128 longest_question=64 generated='' workers=2
+options 'version=1.1|2.0' like=text {max-symbols,stride,longest-question,generated,workers}=number -- "$@"
+like=$(absolute "${like:-$root/data-bin/roberta.large}")
+name=squad-$version${generated:+.generated}.$(basename "$like")
+begin version="$version" like="$(basename "$like")" max_symbols="$max_symbols" stride="$stride" \
+    longest_question="$longest_question" generated="$generated"
+pretrained "$like"
+if [[ -n $generated ]]; then
+    folder=$text/generated
+    once "$folder" python -m ode_transformer dataset reading "squad-$version" --articles "$generated" \
+        --output-dir "$folder.part"
+else
+    find_set squad "$text/squad"
+    if [[ -z $folder ]]; then
+        folder=$text/download
+        if [[ $dry_run -eq 0 ]]; then mkdir -p "$folder"; fi
+        for file in train dev; do
+            file=$file-v$version.json
+            download "${URL_SQUAD:-https://rajpurkar.github.io/SQuAD-explorer/dataset}/$file" "$folder/$file" ||
+                die "$file: $tried, and the download failed; URL_SQUAD names another address"
+        done
+    fi
+fi
+once "$text/symbols" python -m ode_transformer dataset squad "$folder/train-v$version.json" \
+    "$folder/dev-v$version.json" --like "$like" --max-symbols "$max_symbols" --stride "$stride" \
+    --longest-question "$longest_question" --output-dir "$text/symbols.part"
+binarise_inputs train valid
+run cp "$text/symbols/train.spans" "$text/symbols/valid.spans" "$text/symbols/valid.questions.json" "$out.part"
+run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
+run mv "$out.part" "$out"

@@ -1,0 +1,122 @@
+"""Exact match and F1 of answers to SQuAD's questions, equal to the official scripts of versions 1.1 and 2.0.
+
+Answers are compared without case, punctuation, articles and surplus white space; F1 is that of their bags of words. Of
+several gold answers the best counts. In version 2.0 no answer is the empty one, and a question is taken to have none
+where its no-answer score is above a threshold: the value is that of the best threshold, as the official ``best_exact``
+and ``best_f1``.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...errors import OdeTransformerError
+
+
+class AnswersError(OdeTransformerError):
+    """Answers that cannot be scored; the message names the question."""
+
+
+class Compared(NamedTuple):
+    """A question's exact match and F1, from 0 to 1, and whether it has an answer."""
+
+    exact: float
+    f1: float
+    answerable: bool
+
+
+def normalised(text: str) -> str:
+    """An answer as it is compared."""
+    text = "".join(c for c in text.lower() if c not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def f1(gold: str, answer: str, version: str) -> float:
+    """F1 of the words of two answers; in version 2.0 it is 1 where both have none."""
+    golds, words = normalised(gold).split(), normalised(answer).split()
+    if version == "2.0" and not (golds and words):
+        return float(golds == words)
+    same = sum((Counter(golds) & Counter(words)).values())
+    return 2 * same / (len(golds) + len(words)) if same else 0.0
+
+
+def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], version: str) -> dict[str, Compared]:
+    """Compare the answers with the gold ones, question by question.
+
+    Args:
+        golds: the answers of each question; none where it has no answer.
+        answers: one of each question, which is empty for no answer.
+        version: ``1.1`` or ``2.0``.
+
+    Raises:
+        AnswersError: a question is not answered.
+    """
+    found = {}
+    for name, gold in golds.items():
+        if name not in answers:
+            raise AnswersError(f"question {name}: has no answer, empty or not")
+        if version == "2.0":
+            gold = [text for text in gold if normalised(text)] or [""]
+        answer = answers[name]
+        exact = max(float(normalised(text) == normalised(answer)) for text in gold)
+        found[name] = Compared(exact, max(f1(text, answer, version) for text in gold), bool(golds[name]))
+    return found
+
+
+def threshold(
+    compared: Mapping[str, Compared], answers: Mapping[str, str], no_answer: Mapping[str, float], metric: str
+) -> tuple[float, float]:
+    """The best sum of a metric, and the no-answer score above which questions have to be left for it.
+
+    Questions are taken in the order of their no-answer scores, those of one score in that of ``no_answer``.
+    """
+    score = best = float(sum(not one.answerable for one in compared.values()))
+    where = 0.0
+    for name in sorted(no_answer, key=lambda name: no_answer[name]):
+        if name not in compared:
+            continue
+        if compared[name].answerable:
+            score += getattr(compared[name], metric)
+        elif answers[name]:
+            score -= 1
+        if score > best:
+            best, where = score, no_answer[name]
+    return best, where
+
+
+def take(
+    golds: Mapping[str, Sequence[str]],
+    answers: Mapping[str, str],
+    version: str,
+    no_answer: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """Score answers.
+
+    Args:
+        golds, answers, version: as of :func:`compare`.
+        no_answer: of version 2.0, how much each question looks as if it had no answer; without it the answers count as
+            they are.
+
+    Returns:
+        ``exact_match`` and ``f1``, each with ``value``, in percent, and ``signature``, with a threshold also
+        ``threshold``; and ``questions``, how many there are.
+
+    Raises:
+        AnswersError: a question is not answered, or has no no-answer score.
+    """
+    compared = compare(golds, answers, version)
+    found: dict[str, Any] = {"questions": len(compared)}
+    for name, metric in (("exact_match", "exact"), ("f1", "f1")):
+        signature = f"percent; SQuAD {version}, {len(compared)} questions"
+        if version == "2.0" and no_answer is not None:
+            if missing := [question for question in compared if question not in no_answer]:
+                raise AnswersError(f"question {missing[0]}: has no no-answer score")
+            total, where = threshold(compared, answers, no_answer, metric)
+            found[name] = {"threshold": where, "signature": f"{signature}, best threshold"}
+        else:
+            total = sum(getattr(one, metric) for one in compared.values())
+            found[name] = {"signature": signature}
+        found[name]["value"] = 100 * total / len(compared)
+    return found

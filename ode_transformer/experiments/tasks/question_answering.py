@@ -1,0 +1,51 @@
+"""SQuAD: spans of paragraphs that answer questions, by our ``span_prediction``; exact match and F1."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..metrics import squad
+from .task import Scored, Step, Task, flags
+
+_OURS = ("python", "-m", "ode_transformer", "squad")
+
+
+def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
+    model, found = f"{run_dir}/average.pt", []
+    for subset in recipe.subsets:
+        output = f"{run_dir}/answers/{subset}"
+        command = [*_OURS, "predict", model, "--data", recipe.data.directory, "--subset", subset]
+        command += ["--output-dir", output, *flags(recipe.validate.flags)]
+        found.append(Step("validate", command, [model], [f"{output}/predictions.json"], subset, where))
+    for subset in recipe.subsets:
+        answers, output = f"{run_dir}/answers/{subset}", f"{run_dir}/scores/{subset}.json"
+        command = [*_OURS, "score", answers, "--data", recipe.data.directory, "--subset", subset, "--output", output]
+        found.append(Step("score", command, [f"{answers}/predictions.json"], [output], subset))
+    return found
+
+
+def _scored(recipe: Any, folder: Path, subset: str) -> Scored:
+    import numpy as np
+
+    from .. import recipes
+    from ..squad import golds, questions, read_answers
+
+    tree = questions(recipes.ROOT / recipe.data.directory, subset)
+    gold, (answers, no_answer) = golds(tree), read_answers(folder / "answers" / subset)
+    if tree["version"] == "2.0" and no_answer is not None:
+        where = squad.take(gold, answers, "2.0", no_answer)["f1"]["threshold"]
+        answers = {name: "" if no_answer[name] > where else answer for name, answer in answers.items()}
+    compared = squad.compare(gold, answers, tree["version"])
+    units = np.array([[one.f1, 1] for one in compared.values()])
+    signature = f"percent; SQuAD {tree['version']}, {len(gold)} questions"
+    return Scored("f1", signature, units, lambda sums: 100 * sums[0] / sums[1], gold)
+
+
+TASK = Task(
+    name="question_answering",
+    section="validate",
+    flags=lambda recipe: ["--task", "span_prediction"],
+    evaluation=_evaluation,
+    metrics=lambda recipe: ["exact_match", "f1"],
+    scored=_scored,
+)

@@ -1,0 +1,151 @@
+"""The preparation of what encoders read: whose folder is whose, miniatures of the layouts, and what is damaged."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from ode_transformer.experiments import segmentation
+from tests.cli.test_archives import tar
+from tests.cli.test_data_prep import search_path, sentences, times
+from tests.cli.test_published import members, numbers
+from tests.helpers import ROOT, ask
+
+FOLDERS = ("RAW_DIR", "ROBERTA_DIR", "IMDB_DIR", "WIKITEXT_DIR", "TEXT_INPUT", "ODE_TRANSFORMER_DATA")
+
+
+def clean(**more) -> dict[str, str]:
+    """An environment that says nothing of the text; no test is to reach the network."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("URL_") and k not in FOLDERS}
+    nowhere = {f"URL_{name}": "file:///nonexistent" for name in ("SQUAD", "RACE", "ROBERTA", "GPT2_BPE")}
+    return {**kept, "PATH": search_path(), "OMP_NUM_THREADS": "1", **nowhere, **{k: str(v) for k, v in more.items()}}
+
+
+def script(name: str, *words, **variables) -> subprocess.CompletedProcess:
+    """A script that starts no program."""
+    command = [ROOT / "data-prep" / f"prepare-{name}.sh", *map(str, words)]
+    return subprocess.run(command, env=clean(**variables), capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "nested", "variable"),
+    [
+        ("glue", ["cola", "--like", "roberta.base"], "prepare-roberta.sh --size base", "ROBERTA_DIR"),
+        ("glue", ["rte", "--like", "text-imdb-4k"], "prepare-text.sh --imdb --size 4000", "IMDB_DIR"),
+        ("glue", ["rte", "--like", "text-bert"], "prepare-text.sh --size 32700 --split-sentences", ""),
+        ("squad", ["--like", "roberta.large"], "prepare-roberta.sh --size large", "ROBERTA_DIR"),
+        ("race", ["--like", "text-imdb"], "prepare-text.sh --imdb", "IMDB_DIR"),
+    ],
+)
+def test_what_is_prepared_first_has_a_folder_of_its_own(tmp_path, name, words, nested, variable):
+    """RAW_DIR is of the set that is asked for, and not of the model whose symbols it gets."""
+    folders = {variable: tmp_path / "other"} if variable else {}
+    words = [*words[:-1], tmp_path / words[-1]]
+    done = script(name, *words, "--out", tmp_path / "out", "--dry-run", RAW_DIR=tmp_path, **folders)
+    assert done.returncode == 0, done.stderr
+    first, *others = done.stdout.splitlines()
+    assert first.startswith(f"env RAW_DIR={folders.get(variable, '')} ") and nested in first
+    assert any(f" {tmp_path}" in line for line in others if "ode_transformer" in line)
+    assert not list(tmp_path.iterdir())
+
+
+def test_wikitext_and_its_roberta_have_a_folder_each(tmp_path):
+    done = script("wikitext-103", "--out", tmp_path / "out", "--dry-run", RAW_DIR=tmp_path, ROBERTA_DIR="/other")
+    first, *_, last = done.stdout.splitlines()
+    assert first.startswith("env RAW_DIR=/other ") and "prepare-roberta.sh --size base" in first
+    assert last.startswith("env RAW_DIR= ") and f"--input {tmp_path}/wiki.train.raw" in last
+    done = script("wikitext-103", "--out", tmp_path / "out", RAW_DIR=tmp_path)
+    assert done.returncode == 1 and f"{tmp_path}: has no wiki.train.raw; WIKITEXT_DIR names" in done.stderr
+    # As a step of a row of GLUE, whose RAW_DIR is GLUE's.
+    done = script("wikitext-103", "--out", tmp_path / "out", "--dry-run", RAW_DIR="/glue", WIKITEXT_DIR="/wiki")
+    assert "--input /wiki/wiki.train.raw" in done.stdout and "/glue" not in done.stdout
+
+
+def test_no_text_is_taken_in_place_of_the_users(tmp_path):
+    done = script("text", "--out", tmp_path / "out", ODE_TRANSFORMER_DATA=tmp_path)
+    assert done.returncode == 1 and "--input is needed, or TEXT_INPUT: your text" in done.stderr
+    assert "--imdb: is another text than --input x" in script("text", "--imdb", "--input", "x").stderr
+    done = script("text", "--out", tmp_path / "out", "--dry-run", TEXT_INPUT="a.txt:b")
+    assert "documents a.txt b " in done.stdout
+    (tmp_path / "out").mkdir()
+    done = script("text", "--out", tmp_path / "out")  # made before, of what was said then
+    assert done.returncode == 0 and "is there" in done.stderr
+
+
+# From miniatures of the published layouts to binarised data.
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Generated SQuAD and RACE, CoLA, and text."""
+    raw = tmp_path_factory.mktemp("raw")
+    made = [["python", "-m", "ode_transformer", "dataset", "reading", like, "--articles", 8, "--output-dir", raw / like]
+            for like in ("squad-2.0", "race")]  # fmt: skip
+    for done in ask(tmp_path_factory.mktemp("answers"), made, clean()):
+        assert done.returncode == 0, done.stderr
+    tar(raw / "archive" / "RACE.tar.gz", members(raw / "race"))
+    lines = "".join(f"{line}\n" for line in sentences("en", 60))
+    (raw / "text").write_text(lines.replace("\n", "\n\n"))
+    cola = "".join(f"x\t{i % 2}\t\t{line}\n" for i, line in enumerate(sentences("en", 12)))
+    (raw / "CoLA").mkdir()
+    for name, text in (("train", cola), ("dev", cola), ("test", "index\tsentence\n0\tA man sits.\n")):
+        (raw / "CoLA" / f"{name}.tsv").write_text(text)
+    return raw
+
+
+@pytest.mark.full
+def test_end_to_end_and_again(folders, tmp_path):
+    like, text = tmp_path / "like", [ROOT / "data-prep/prepare-text.sh", "--input", folders / "text"]
+    text += ["--valid", folders / "text", "--size", 90]
+    kinds = {
+        "glue": (["cola"], folders, {"train": 12, "valid": 12, "test": 1}),
+        "squad": (["--version", "2.0", "--max-symbols", 60, "--stride", 20, "--longest-question", 20],
+                  folders / "squad-2.0", None),
+        "race": ([], folders / "archive", {"train": 48, "valid": 6, "test": 6, "test1": 3, "test2": 3}),
+    }  # fmt: skip
+    asked = [[*text, "--out", like]]
+    for name, (words, raw, _) in kinds.items():
+        once = ["env", f"RAW_DIR={raw}", ROOT / f"data-prep/prepare-{name}.sh", *words, "--like", like]
+        once += ["--out", tmp_path / name]
+        asked += [once, ["cp", "-a", tmp_path / name, tmp_path / f"{name}.first"], once]
+    first, *answers = ask(tmp_path / "answers", asked, clean())
+    assert first.returncode == 0, first.stderr
+    for (name, (_, _, counts)), at in zip(kinds.items(), range(0, 9, 3), strict=True):
+        done, _, again = answers[at : at + 3]
+        assert done.returncode == 0, done.stderr
+        assert "is complete" in again.stderr and times(tmp_path / name) == times(tmp_path / f"{name}.first")
+        assert json.loads((tmp_path / name / "manifest.json").read_text())
+        if counts:
+            assert numbers(tmp_path / name, counts) == counts
+    tree = json.loads((tmp_path / "squad" / "valid.questions.json").read_text())
+    assert numbers(tmp_path / "squad", {"valid": 0})["valid"] == len(tree["windows"]) > len(tree["questions"]) == 8
+    assert len((tmp_path / "race" / "label" / "test2.label").read_text().split()) == 3
+
+
+@pytest.mark.full
+def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
+    content = (folders / "archive" / "RACE.tar.gz").read_bytes()
+    for name in ("cut", "empty", "like", "odd"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "cut" / "RACE.tar.gz").write_bytes(content[: len(content) // 2])
+    (tmp_path / "like" / "dict.txt").write_text("a 1\n")
+    (tmp_path / "odd" / "train-v1.1.json").write_text("{}")
+    tar(tmp_path / "odd" / "RACE.tar.gz", {"else/x": b"x"})
+    asked = {
+        "could not be unpacked; is it cut off or damaged?": ["race", tmp_path / "cut"],
+        "has neither RACE nor RACE.tar.gz": ["race", tmp_path / "empty"],
+        "no such folder, or no articles in it": ["race", tmp_path / "odd"],
+        "RACE.tar.gz: RAW_DIR is not set": ["race", ""],
+        "train-v1.1.json: RAW_DIR is not set": ["squad", ""],
+        "must be a file of SQuAD": ["squad", tmp_path / "odd"],
+        "train.tsv must be there": ["glue", tmp_path / "empty"],
+    }
+    commands = [
+        ["env", f"RAW_DIR={raw}", ROOT / f"data-prep/prepare-{name}.sh", *["rte"] * (name == "glue"), "--like",
+         tmp_path / "like", "--out", tmp_path / "out" / str(i)] for i, (name, raw) in enumerate(asked.values())
+    ]  # fmt: skip
+    segmentation.learn(sentences("en", 60), 60, 1, tmp_path / "like")
+    for message, done in zip(asked, ask(tmp_path / "answers", commands, clean()), strict=True):
+        assert done.returncode == 1 and message in done.stderr, (message, done.stderr)
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name.isdecimal()]

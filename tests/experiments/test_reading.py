@@ -1,0 +1,531 @@
+"""SQuAD and RACE: from miniatures of the published layouts to samples, answers and scores."""
+
+import contextlib
+import itertools
+import json
+import logging
+import random
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq_cli import preprocess as preprocess_cli
+from fairseq_cli import validate as validate_cli
+
+from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.errors import OdeTransformerError
+from ode_transformer.experiments import cli, recipes, segmentation, squad
+from ode_transformer.experiments.datasets import race, reading
+from ode_transformer.experiments.datasets import squad as squad_data
+from ode_transformer.experiments.datasets.labelled import DatasetError
+from ode_transformer.experiments.metrics import squad as metric
+from ode_transformer.experiments.tasks import TASKS
+from ode_transformer.span_prediction import SpanPredictionConfig, SpanPredictionCriterion, SpanPredictionTask
+from ode_transformer.standalone import open_model
+from tests.helpers import USER_DIR, flags
+from tests.models.test_masked_lm import train
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Generated files in the layouts of SQuAD 1.1 and 2.0 and of RACE."""
+    folder = tmp_path_factory.mktemp("published")
+    for like in ("squad-1.1", "squad-2.0", "race"):
+        words = ["dataset", "reading", like, "--articles", "8", "--output-dir", str(folder)]
+        assert cli.main(words) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory, published):
+    """What cuts text into subwords of its own, and its dictionary."""
+    folder = tmp_path_factory.mktemp("own")
+    _, paragraphs = squad_data.read(published / "train-v1.1.json")
+    texts = [paragraph.text for paragraph in paragraphs]
+    texts += [question.text for paragraph in paragraphs for question in paragraph.questions]
+    segmentation.learn(texts, 120, 1, folder)
+    (folder / "text").write_text("".join(f"{segmentation.opened(folder)(text)}\n" for text in texts))
+    words = ["--only-source", "--trainpref", str(folder / "text"), "--destdir", str(folder)]
+    preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    """The layout of GPT-2's BPE, of a few merges."""
+    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+
+    folder = tmp_path_factory.mktemp("gpt2")
+    symbols = [*bytes_to_unicode().values(), "li", "ve", "live", "Ġlive"]
+    (folder / "encoder.json").write_text(json.dumps({s: i for i, s in enumerate(symbols)}))
+    (folder / "vocab.bpe").write_text("#version: 0.2\nl i\nv e\nli ve\nĠ live\n")
+    return folder
+
+
+# SQuAD: files
+
+
+def test_files_are_read_and_what_is_wrong_with_one_is_named(tmp_path, published):
+    version, paragraphs = squad_data.read(published / "train-v2.0.json")
+    assert version == "2.0" and len(paragraphs) == 8
+    for paragraph in paragraphs:
+        assert [bool(question.answers) for question in paragraph.questions] == [True, True, False] * 2 + [True, True]
+        for question in paragraph.questions:
+            assert all(paragraph.text.startswith(text, place) for place, text in question.answers)
+
+    def changed(change):
+        tree = json.loads((published / "train-v1.1.json").read_text())
+        change(tree, tree["data"][0]["paragraphs"][0]["qas"])
+        (tmp_path / "x.json").write_text(json.dumps(tree))
+        return squad_data.read(tmp_path / "x.json")
+
+    def moved(by):
+        return lambda tree, qas: qas[0]["answers"][0].update(answer_start=qas[0]["answers"][0]["answer_start"] + by)
+
+    right = squad_data.read(published / "train-v1.1.json")
+    assert changed(moved(2)) == changed(moved(-1)) == right  # off by a character or two
+    for change, message in (
+        (moved(3), "x.json: question train-0-0: answer .* is not at character"),
+        (lambda tree, qas: qas[1].update(id=qas[0]["id"]), "question train-0-0 is there twice"),
+        (lambda tree, qas: qas[1].update(answers=[]), "question train-0-1 has no answer, as only those of version 2.0"),
+        (lambda tree, qas: qas[1].pop("question"), "must have a str question"),
+        (lambda tree, qas: qas[1].update(question="\ud800"), "surrogates not allowed"),
+        (lambda tree, qas: tree.update(data=[]), "no questions"),
+        (lambda tree, qas: tree.update(data=[[]]), "must have a list paragraphs"),
+        (lambda tree, qas: tree.update(version="3"), "must be a file of SQuAD, whose version is one of 1.1, 2.0, v2.0"),
+    ):
+        with pytest.raises(DatasetError, match=message):
+            changed(change)
+    (tmp_path / "x.json").write_text((published / "train-v1.1.json").read_text()[:99])
+    for name in ("x.json", "absent.json"):
+        with pytest.raises(DatasetError, match=name):
+            squad_data.read(tmp_path / name)
+
+
+TEXT = "Ünïcode “quotes” — they live\nhere.  We live; 20€ or ½ of it, 東京 too… naïve"
+
+
+@pytest.mark.parametrize("kind", ["own", "gpt2"])
+def test_symbols_know_their_characters(kind, request):
+    """Symbols cover the text in order, and a span of them is the answer, be it of letters that have several bytes."""
+    cut = squad_data.cutter(request.getfixturevalue(kind))
+    symbols = cut(TEXT)
+    assert [symbol for symbol, *_ in symbols] == segmentation.opened(request.getfixturevalue(kind))(TEXT).split()
+    assert symbols[0][1] == 0 and symbols[-1][2] == len(TEXT)
+    for (_, begin, end), (_, after, _) in itertools.pairwise(symbols):
+        assert begin <= after <= end or TEXT[end:after].isspace()
+    for answer in ("Ünïcode", "quotes", "live", "here", "20€", "½ of it", "東京 too", "naïve"):
+        start = TEXT.index(answer)
+        first, last = squad_data.span(symbols, (start, answer))
+        found = TEXT[symbols[first][1] : symbols[last][2]]
+        assert answer in found and len(found.strip()) <= len(answer) + 2
+        if kind == "gpt2":
+            assert symbols[first][0] != symbols[0][0] or first == 0
+    if kind == "gpt2":  # each symbol is bytes of its own
+        assert any(symbols[i][1:] == symbols[i + 1][1:] for i in range(len(symbols) - 1))
+
+
+@pytest.mark.parametrize(("length", "room", "stride"), [(1, 5, 2), (5, 5, 2), (6, 5, 2), (23, 7, 3), (24, 6, 6)])
+def test_windows_cover_a_paragraph(length, room, stride):
+    starts = squad_data.starts(length, room, stride)
+    covered = {i for start in starts for i in range(start, min(start + room, length))}
+    assert covered == set(range(length)) and starts == [i * stride for i in range(len(starts))]
+    assert len(starts) == 1 or starts[-2] + room < length  # none too many
+
+
+def prepared(published, own, folder, version, *more):
+    """As data-prep/prepare-squad.sh does."""
+    files = [str(published / f"{split}-v{version}.json") for split in ("train", "dev")]
+    words = ["dataset", "squad", *files, "--like", str(own), "--output-dir", str(folder / "symbols"), *more]
+    assert cli.main(words) == 0
+    data = folder / "data"
+    for part in ("input0", "input1"):
+        words = ["--only-source", "--srcdict", str(own / "dict.txt"), "--destdir", str(data / part)]
+        words += [f"--{split}pref={folder / 'symbols' / split}.{part}" for split in ("train", "valid")]
+        preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+    for name in ("train.spans", "valid.spans", "valid.questions.json"):
+        (data / name).write_text((folder / "symbols" / name).read_text())
+    return data
+
+
+WINDOWS = ("--max-symbols", "48", "--stride", "16", "--longest-question", "20")
+
+
+@pytest.fixture(scope="module")
+def data(published, own, tmp_path_factory):
+    """SQuAD 2.0's layout, with several windows for each question."""
+    return prepared(published, own, tmp_path_factory.mktemp("squad"), "2.0", *WINDOWS)
+
+
+def dataset(data, split="valid", **more):
+    cfg = SpanPredictionConfig(data=str(data), separator_token=2, max_positions=48, no_shuffle=True, seed=1)
+    for key, value in more.items():
+        setattr(cfg, key, value)
+    return SpanPredictionTask.setup_task(cfg).load_dataset(split)
+
+
+def test_samples_hold_the_question_and_a_window_and_where_the_answer_is(data, published):
+    tree = squad.questions(data, "valid")
+    windows = dataset(data)
+    symbols = windows.dictionary
+    assert len(windows) == len(tree["windows"]) >= 2 * len(tree["questions"])
+    whole = set()
+    for i, (question, start) in enumerate(tree["windows"]):
+        sample = windows[i]
+        source = sample["source"].tolist()
+        assert len(source) == windows.size(i) <= 48
+        ends = [at for at, symbol in enumerate(source) if symbol == symbols.eos()]
+        assert source[0] == symbols.bos() and len(ends) == 3 and ends[1] == ends[0] + 1 == sample["begin"] - 1
+        assert ends[2] == len(source) - 1
+        its = tree["questions"][question]
+        if sample["first"] == 0:
+            assert sample["last"] == 0
+            continue
+        whole.add(question)
+        paragraph = tree["paragraphs"][its["paragraph"]]
+        first, last = (sample[key] - sample["begin"] + start for key in ("first", "last"))
+        text = paragraph["text"][paragraph["offsets"][first][0] : paragraph["offsets"][last][1]]
+        assert text.strip(" .") == its["answers"][0]
+    # Windows overlap, so that each answer is in one of them.
+    assert whole == {i for i, question in enumerate(tree["questions"]) if question["answers"]}
+    assert {question["id"] for question in tree["questions"]} == {f"dev-0-{j}" for j in range(8)}
+    bert = dataset(data, separator_token=None)[0]  # one end in between
+    assert bert["source"].tolist() == [s for at, s in enumerate(windows[0]["source"].tolist()) if at != bert["begin"]]
+
+
+def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
+    with pytest.raises(OdeTransformerError, match="--max-positions 47: a sample of valid has 48 symbols"):
+        dataset(data, max_positions=47)
+    with pytest.raises(FileNotFoundError, match="other"):
+        dataset(data, "other")
+    kept = (data / "valid.spans").read_text()
+    for text, message in (
+        (kept + "1 2\n", "must be as many"),
+        (kept.replace("-1 -1", "3 2", 1), "a span that is not in its window"),
+        (kept.replace("-1 -1", "3 400", 1), "a span that is not in its window"),
+        (kept.replace("-1 -1", "3", 1), "two numbers in every line"),
+        (kept.replace("-1 -1", "3 x", 1), "two numbers in every line"),
+    ):
+        try:
+            (data / "valid.spans").write_text(text)
+            with pytest.raises(OdeTransformerError, match=message):
+                dataset(data)
+        finally:
+            (data / "valid.spans").write_text(kept)
+    files = {"train": published / "train-v1.1.json", "valid": published / "dev-v2.0.json"}
+    with pytest.raises(DatasetError, match="are of two versions"):
+        squad_data.write(files, own, 48, 16, 20, tmp_path / "x")
+    with pytest.raises(DatasetError, match="--stride 25: must be at most 24, the room that --max-symbols 48 leaves"):
+        squad_data.write(files, own, 48, 25, 20, tmp_path / "x")
+
+
+# SQuAD: answers and scores
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.0"])
+def test_logits_that_know_the_answer_give_the_answer(published, own, tmp_path, version):
+    """From windows to text: with the gold spans' logits the score is perfect, though answers are in several windows."""
+    data = prepared(published, own, tmp_path, version, *WINDOWS)
+    tree, windows = squad.questions(data, "valid"), dataset(data)
+    spans, numbers = {}, []
+    for (question, begin), size in zip(tree["windows"], windows.windows.sizes, strict=True):
+        numbers.append(len(spans.setdefault(question, [])))
+        spans[question].append((begin, begin + int(size) - 1))
+    found, null, rng = {}, {}, random.Random(1)
+    for i, (question, begin) in enumerate(tree["windows"]):
+        sample, size = windows[i], int(windows.windows.sizes[i]) - 1
+        first, last = ([rng.random() for _ in range(size)] for _ in range(2))
+        if sample["first"]:
+            first[sample["first"] - sample["begin"]] = last[sample["last"] - sample["begin"]] = 9.0
+        null[question] = min(null.get(question, 99), 0.0 if sample["first"] else 8.0)
+        its = squad.candidates(first, last, begin, spans[question], numbers[i], 20, 30)
+        found.setdefault(question, []).extend(its)
+    answers, no_answer = {}, {}
+    for i, question in enumerate(tree["questions"]):
+        paragraph = tree["paragraphs"][question["paragraph"]]
+        listed, score = squad.answers(paragraph["text"], paragraph["offsets"], found[i], null[i], 20)
+        answers[question["id"]], no_answer[question["id"]] = listed[0]["text"], score
+        assert len({answer["text"] for answer in listed}) == len(listed) <= 20
+        assert all(paragraph["text"].startswith(answer["text"], answer["start"]) for answer in listed)
+        assert [answer["score"] for answer in listed] == sorted((a["score"] for a in listed), reverse=True)
+    scores = metric.take(squad.golds(tree), answers, version, no_answer)
+    assert scores["exact_match"]["value"] == scores["f1"]["value"] == 100
+    assert version in scores["f1"]["signature"] and ("threshold" in scores["f1"]) == (version == "2.0")
+
+
+def test_candidates_are_spans_of_the_window_with_the_most_context():
+    spans = [(0, 6), (4, 10), (8, 10)]
+    assert [squad.most_context(spans, i) for i in range(10)] == [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
+    first, last = [3, 0, 5, 1, 2, 9], [4, 8, 0, 1, 7, 6]
+    found = squad.candidates(first, last, 0, spans, 0, 6, 3)
+    # Symbol 5 has more text around it in the second window; no span ends before it begins, or has four symbols.
+    assert {(c.first, c.last) for c in found} == {(i, j) for i in range(5) for j in range(i, min(i + 3, 6))}
+    assert all(c.score == first[c.first] + last[c.last] for c in found)
+    best = squad.candidates(first, last, 0, spans, 0, 2, 3)
+    assert {(c.first, c.last) for c in best} == {(2, 4)}  # firsts 5 and 2, lasts 1 and 4
+    shifted = squad.candidates(first, last, 4, spans, 1, 6, 1)
+    assert {(c.first, c.last) for c in shifted} == {(i, i) for i in range(5, 10)}
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "exact", "f1"),
+    [
+        (["Denver Broncos"], "the Denver Broncos!", 1, 1),
+        (["the 1990s", "1990s"], "In the 1990s", 0, 2 * 1 / 3),
+        (["an apple a day"], "apple-day", 0, 0),  # a hyphen joins
+        (["U.S."], "us", 1, 1),
+        (["10,000 men"], "10000 women", 0, 0.5),
+        (["two words here"], "here two two", 0, 2 / 3),
+        (["x"], "", 0, 0),
+        ([" Saint   Bernadette\n"], "saint bernadette", 1, 1),
+        (["theatre"], "atre", 0, 0),  # an article is a word
+    ],
+)
+def test_answers_are_compared_as_the_official_scripts_do(gold, answer, exact, f1):
+    for version in ("1.1", "2.0"):
+        found = metric.compare({"q": gold}, {"q": answer}, version)["q"]
+        assert (found.exact, found.f1) == (exact, pytest.approx(f1))
+
+
+def test_no_answer_is_the_empty_one():
+    golds = {"a": [], "b": ["the"], "c": ["x"]}
+    assert metric.take(golds, {"a": "", "b": "", "c": ""}, "2.0")["f1"]["value"] == pytest.approx(200 / 3)
+    # What is only an article counts as none in 2.0, and nobody can match it in 1.1's F1.
+    assert metric.compare({"b": ["the"]}, {"b": "a"}, "1.1")["b"] == (1.0, 0.0, True)
+    with pytest.raises(metric.AnswersError, match="question c: has no answer"):
+        metric.take(golds, {"a": "", "b": ""}, "2.0")
+    with pytest.raises(metric.AnswersError, match="question c: has no no-answer score"):
+        metric.take(golds, dict.fromkeys("abc", ""), "2.0", {"a": 1, "b": 2})
+
+
+def test_the_best_threshold_is_the_best_of_all():
+    rng = random.Random(3)
+    golds = {str(i): rng.choice([[], ["a b c"], ["d e"], ["f", "g h"]]) for i in range(60)}
+    answers = {name: rng.choice(["", "b c", "d", "h", "z", *gold, *gold]) for name, gold in golds.items()}
+    no_answer = {name: rng.gauss(1.0 - bool(gold), 1) for name, gold in golds.items()}
+    scores = metric.take(golds, answers, "2.0", no_answer)
+    for name, key in (("exact_match", "exact"), ("f1", "f1")):
+
+        def at(threshold, key=key):
+            left = {q: "" if no_answer[q] > threshold else answer for q, answer in answers.items()}
+            return sum(getattr(one, key) for one in metric.compare(golds, left, "2.0").values()) / 0.6
+
+        best = max(at(threshold) for threshold in [-99, *no_answer.values()])
+        assert scores[name]["value"] == pytest.approx(best)
+        assert at(scores[name]["threshold"]) == pytest.approx(best)
+        assert best > at(-99) + 5  # where all are left
+
+
+# SQuAD: training, and the commands
+
+
+@pytest.fixture(scope="module")
+def trained(data):
+    """A model of a few updates in RoBERTa's form, from a model without the head."""
+    common = {"task": "span_prediction", "criterion": "span_prediction", "separator-token": 2, "max-positions": 48}
+    train(data, **common, **{"save-dir": f"{data}.first", "max-update": 2})
+    first = torch.load(f"{data}.first/checkpoint_last.pt", weights_only=True)
+    for key in ("weight", "bias"):
+        del first["model"][f"span_head.{key}"]
+    torch.save(first, f"{data}.start.pt")
+    m, its_task = train(
+        data, **common, **{"save-dir": f"{data}.run", "max-epoch": 2, "finetune-from-model": f"{data}.start.pt"}
+    )
+    return m.eval(), its_task, f"{data}.run/checkpoint_last.pt"
+
+
+def test_the_loss_is_the_mean_of_both_cross_entropies(trained, data):
+    m, its_task, _ = trained
+    windows = dataset(data)
+    sample = windows.collater([windows[i] for i in range(5)])
+    loss, size, log = SpanPredictionCriterion(its_task)(m, sample)
+    logits, _ = m(sample["net_input"]["src_tokens"], spans=True)
+    expected = 0.0
+    for row, source, first, last in zip(
+        logits, sample["net_input"]["src_tokens"], sample["first"], sample["last"], strict=True
+    ):
+        real = row[source != 1].log_softmax(0)
+        expected -= (real[first, 0] + real[last, 1]) / 2
+    torch.testing.assert_close(loss, expected)
+    assert size == log["nsentences"] == 5 and m.span_head.weight.shape == (2, 16)
+
+
+def test_a_trained_model_answers(trained, data, tmp_path, capsys):
+    """The best answer of each question is that of the largest sum of logits, by another way; then scores by command."""
+    m, _, checkpoint = trained
+    assert torch.equal(open_model(checkpoint).span_head.weight, m.span_head.weight)
+    words = ["squad", "predict", checkpoint, "--data", str(data), "--batch-size", "5", "--cpu"]
+    assert cli.main([*words, "--output-dir", str(tmp_path / "a"), "--best", "400"]) == 0
+    predictions, no_answer = squad.read_answers(tmp_path / "a")
+    tree, windows = squad.questions(data, "valid"), dataset(data)
+    for number, question in enumerate(tree["questions"]):
+        own = [(i, start) for i, (q, start) in enumerate(tree["windows"]) if q == number]
+        spans = [(start, start + int(windows.windows.sizes[i]) - 1) for i, start in own]
+        best, null = (-99.0, 0, 0), 99.0
+        for w, (i, start) in enumerate(own):
+            logits = m(windows[i]["source"][None], spans=True)[0][0]
+            null = min(null, logits[0].sum().item())
+            inside = logits[windows[i]["begin"] : -1]
+            for a in range(len(inside)):
+                if squad.most_context(spans, start + a) != w:
+                    continue
+                for b in range(a, min(a + 30, len(inside))):
+                    best = max(best, ((inside[a, 0] + inside[b, 1]).item(), start + a, start + b))
+        paragraph = tree["paragraphs"][question["paragraph"]]
+        text = paragraph["text"][paragraph["offsets"][best[1]][0] : paragraph["offsets"][best[2]][1]].strip()
+        assert predictions[question["id"]] == text
+        assert no_answer[question["id"]] == pytest.approx(null - best[0], abs=1e-4)
+
+    words = ["squad", "score", str(tmp_path / "a"), "--data", str(data), "--output", str(tmp_path / "scores.json")]
+    assert cli.main(words) == 0
+    assert "percent; SQuAD 2.0, 8 questions, best threshold" in capsys.readouterr().out
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    assert scores == metric.take(squad.golds(tree), predictions, "2.0", no_answer)
+
+    # As the server takes it: empty above a threshold.
+    where = sorted(no_answer.values())[4]
+    words = ["squad", "predict", checkpoint, "--data", str(data), "--cpu", "--threshold", str(where)]
+    assert cli.main([*words, "--output-dir", str(tmp_path / "b")]) == 0
+    left, _ = squad.read_answers(tmp_path / "b")
+    assert sum(not text for text in left.values()) == 3
+
+
+def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
+    _, _, checkpoint = trained
+    for words, message in (
+        (["predict", f"{data}.start.pt", "--data", str(data)], "start.pt: has no span head"),
+        (["predict", checkpoint, "--data", str(tmp_path)], "valid.questions.json: "),
+        (["predict", checkpoint, "--data", str(data), "--best", "0"], "--best 0: must be 1 or more"),
+        (["score", str(tmp_path), "--data", str(data)], "predictions.json: "),
+    ):
+        more = ["--output", str(tmp_path / "x")] if words[0] == "score" else ["--output-dir", str(tmp_path / "x")]
+        assert cli.main(["squad", *words, *more]) == 1
+        assert message in capsys.readouterr().err
+    state = torch.load(checkpoint, weights_only=True)
+    state["model"]["span_head.bias"][:] = float("nan")
+    torch.save(state, tmp_path / "nan.pt")
+    with pytest.raises(squad.SquadError, match=r"nan.pt: its logits of question dev-0-\d are not numbers"):
+        squad.predict(tmp_path / "nan.pt", data, "valid", 32, True)
+    (tmp_path / "predictions.json").write_text('{"a": 1}')
+    with pytest.raises(squad.SquadError, match="must say of every question a text"):
+        squad.read_answers(tmp_path)
+    with pytest.raises(CheckpointError, match="no span head"):
+        squad.predict(f"{data}.start.pt", data, "valid", 32, True)
+    with pytest.raises(OdeTransformerError, match="--task span_prediction: needs a masked language model"):
+        train(data, arch="transformer_tiny", task="span_prediction", criterion="span_prediction")
+
+
+def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeypatch):
+    recipe = recipes.load("squad/floater-v2", scale="small")
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    (tmp_path / recipe.data.directory).parent.mkdir(parents=True)
+    (tmp_path / recipe.data.directory).symlink_to(data)
+    golds = squad.golds(squad.questions(data, "valid"))
+    answers = {name: gold[0] if gold else "wrong" for name, gold in golds.items()}
+    folder = tmp_path / "run" / "answers" / "valid"
+    folder.mkdir(parents=True)
+    (folder / "predictions.json").write_text(json.dumps(answers))
+    (folder / "no_answer.json").write_text(json.dumps({name: -float(bool(gold)) for name, gold in golds.items()}))
+    scored = TASKS["question_answering"].scored(recipe, tmp_path / "run", "valid")
+    assert scored.score(scored.units.sum(0)) == 100 and scored.reference == golds
+
+
+# RACE
+
+
+def test_race_is_read_as_roberta_reads_it(published, tmp_path):
+    tree = {
+        "article": "Tom  ran.\nHe fell.",
+        "questions": ["Tom _ home.", "Why?"],
+        "options": [["ran", "flew", "swam", "slept"], ["a", "b", "c", "d"]],
+        "answers": ["A", "D"],
+        "id": "x",
+    }
+    for level in race.LEVELS:
+        (tmp_path / level).mkdir()
+        (tmp_path / level / "7.txt").write_text(json.dumps(tree))
+    first, second, *_ = race.read(tmp_path, ("middle",))
+    assert first.article == "Tom ran. He fell." and first.right == 0 and second.right == 3
+    assert first.options == ["Tom ran home.", "Tom flew home.", "Tom swam home.", "Tom slept home."]
+    assert second.options == ["Why? a", "Why? b", "Why? c", "Why? d"]
+    for change, message in (
+        ({"answers": ["A"]}, "7.txt: has 2 questions, 2 options, 1 answers: must be as many"),
+        ({"answers": ["A", "E"]}, "answer 2 is 'E', must be one of A, B, C, D"),
+        ({"options": [["a"], ["a", "b", "c", "d"]]}, "question 1 must be a text with 4 options"),
+        ({"article": None}, "must have an article"),
+    ):
+        (tmp_path / "high" / "7.txt").write_text(json.dumps(tree | change))
+        with pytest.raises(DatasetError, match=message):
+            race.read(tmp_path, race.LEVELS)
+    (tmp_path / "high" / "7.txt").write_text("{")
+    with pytest.raises(DatasetError, match=r"high/7.txt"):
+        race.read(tmp_path, race.LEVELS)
+    with pytest.raises(DatasetError, match="no such folder, or no articles"):
+        race.read(tmp_path / "none", race.LEVELS)
+
+
+def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
+    """As data-prep/prepare-race.sh and a recipe's steps do, twice the same; the label is the right option's number."""
+    for name in ("a", "b"):
+        words = ["dataset", "race", str(published / "RACE"), "--like", str(own), "--output-dir", str(tmp_path / name)]
+        assert cli.main(words) == 0
+    folder = tmp_path / "a"
+    files = sorted(path.name for path in folder.iterdir())
+    assert len(files) == 5 * 6 and all((tmp_path / "b" / f).read_text() == (folder / f).read_text() for f in files)
+    counts = {split: len((folder / f"{split}.label").read_text().split()) for split in race.SPLITS}
+    assert counts == {"train": 48, "valid": 6, "test": 6, "test1": 3, "test2": 3}
+    choices = race.read(published / "RACE" / "dev", race.LEVELS)
+    cut = segmentation.opened(own)
+    rows = [(folder / f"valid.input{i}").read_text().splitlines() for i in range(5)]
+    assert rows[0] == [cut(choice.article) for choice in choices]
+    labels = (folder / "valid.label").read_text().split()
+    for i, choice in enumerate(choices):
+        right = [name for name in (*reading.PLACES, *reading.THINGS) if name in choice.options[choice.right]]
+        assert right[0] in choice.article and rows[1 + int(labels[i])][i] == cut(choice.options[choice.right])
+
+    data = tmp_path / "data"
+    for i in range(5):
+        words = ["--only-source", "--srcdict", str(own / "dict.txt"), "--destdir", str(data / f"input{i}")]
+        words += [f"--{split}pref={folder / split}.input{i}" for split in ("train", "valid", "test")]
+        preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
+    (data / "label").mkdir()
+    for split in ("train", "valid", "test"):
+        (data / "label" / f"{split}.label").write_text((folder / f"{split}.label").read_text())
+    common = {"task": "sentence_ranking", "criterion": "sentence_ranking"}
+    more = {"num-classes": 4, "init-token": 0, "separator-token": 2, "max-option-length": 20, "max-positions": 60}
+    m, _ = train(data, **common, **more, **{"shorten-method": "truncate", "save-dir": tmp_path / "run"})
+
+    recipe = recipes.load("race/floater", scale="small")
+    steps = TASKS["multiple_choice"].evaluation(recipe, "run", ["--cpu"])
+    assert [step.part for step in steps] == ["test", "test1", "test2"] * 2
+    given = steps[0].words
+    given[1], given[given.index("--user-dir") + 1] = str(data), USER_DIR
+    given[given.index("--path") + 1] = str(tmp_path / "run" / "checkpoint_last.pt")
+    log = tmp_path / "test.log"
+    with log.open("w") as file, contextlib.redirect_stdout(file):
+        handler = logging.StreamHandler(file)
+        logging.getLogger().addHandler(handler)
+        try:
+            args = options.parse_args_and_arch(
+                options.get_validation_parser(), [*given[1:], *flags({"num-workers": 0})]
+            )
+            validate_cli.main(convert_namespace_to_omegaconf(args))
+        finally:
+            logging.getLogger().removeHandler(handler)
+    words = ["glue", "score", "--validation-log", str(log), "--subset", "test", "--metrics", "accuracy"]
+    assert cli.main([*words, "--output", str(tmp_path / "score.json")]) == 0
+    found = json.loads((tmp_path / "score.json").read_text())["accuracy"]["value"]
+
+    # By another way: the option with the largest score, of option, end, end, article.
+    right = 0
+    for choice in race.read(published / "RACE" / "test", race.LEVELS):
+        its = m.encoder.dictionary
+        article = its.encode_line(cut(choice.article), add_if_not_exist=False).long()
+        scores = []
+        for option in choice.options:
+            tokens = torch.cat((torch.tensor([0]), its.encode_line(cut(option), add_if_not_exist=False).long()))[:20]
+            tokens = torch.cat((tokens, torch.tensor([2]), article))[:60]
+            scores.append(m.eval()(tokens[None], classification_head_name="sentence_classification_head")[0].item())
+        right += scores.index(max(scores)) == choice.right
+    assert found == pytest.approx(100 * right / 6, abs=0.06)
