@@ -47,16 +47,18 @@ def check(path: str | Path) -> None:
     files = index.get("sha256")
     if not isinstance(files, dict) or not {WEIGHTS, CONFIG} <= set(files):
         raise BundleError(f"{folder / INDEX}: does not name the files of a bundle")
-    there = {file.name for file in folder.iterdir() if not file.name.startswith(".")}  # a system's own files begin so
+    there = {
+        file.name for file in folder.iterdir() if not file.name.startswith(".")
+    }  # the operating system's files begin with a dot
     if unknown := sorted(there - set(files) - {INDEX}):
-        raise BundleError(f"{folder / unknown[0]}: is not named in {INDEX}, and no file of its bundle")
+        raise BundleError(f"{folder / unknown[0]}: is not a file of the bundle, must be named in {INDEX}")
     for name, digest in files.items():
         if Path(name).name != name:
             raise BundleError(f"{folder / INDEX}: {name!r} must be the name of a file in the folder")
         if not (folder / name).is_file():
             raise BundleError(f"{folder / name}: is missing from its bundle")
         if sha256(folder / name) != digest:
-            raise BundleError(f"{folder / name}: is not what it was when its bundle was made")
+            raise BundleError(f"{folder / name}: has changed since the bundle was made")
 
 
 def _json(path: Path) -> dict[str, Any]:

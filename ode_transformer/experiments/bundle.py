@@ -58,8 +58,8 @@ RECORD = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer bundle``."""
     translate.add_model_arguments(parser, "the folder of a run, or a checkpoint")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder; it must not be there yet")
-    parser.add_argument("--fp16", action="store_true", help="store weights in half precision, in half the space")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; it must not exist")
+    parser.add_argument("--fp16", action="store_true", help="store weights in half precision, at half the size")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -86,7 +86,7 @@ def make(model: str | Path, output: str | Path, *, data: str | Path | None = Non
     origin = find(model, data)
     if bundles.is_bundle(origin.model):
         raise bundles.BundleError(f"{model}: is a bundle already")
-    translator = TrainedTranslator([origin], "cpu")  # what cannot translate is no bundle
+    translator = TrainedTranslator([origin], "cpu")  # checks that the bundle will translate
     (opened,), pipeline = translator.opened, translator.pipeline
     state = standalone.load(origin.model)["model"]
     langs = (pipeline.tokeniser.lang, pipeline.target)
@@ -110,7 +110,7 @@ def make(model: str | Path, output: str | Path, *, data: str | Path | None = Non
 
 
 def _record(origin: Origin) -> Optional[dict[str, Any]]:
-    """The record of the run, if it is one of this very checkpoint."""
+    """The record of the run, if it is about this checkpoint."""
     path = origin.run and origin.run / "record.json"
     if not path or not path.is_file():
         return None

@@ -18,10 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer train-from``; flags of fairseq-train follow after ``--``."""
     parser.usage = "%(prog)s CHECKPOINT DATA --save-dir DIR [--arch ARCH] [--dry-run] -- flags of fairseq-train"
     parser.add_argument(
-        "checkpoint", help="of stock fairseq's Transformer, of any age; the paper takes the best on the validation set"
+        "checkpoint",
+        help="a checkpoint of stock fairseq's Transformer, old or new; the paper takes the best on the validation set",
     )
-    parser.add_argument("data", help="the binarised data that it was trained with; several folders with colons between")
-    parser.add_argument("--save-dir", required=True, help="where checkpoints go; start.pt there equals the Transformer")
+    parser.add_argument("data", help="the binarized data that it was trained with; several folders separated by colons")
+    parser.add_argument("--save-dir", required=True, help="folder for checkpoints; its start.pt equals the Transformer")
     parser.add_argument("--arch", default="floater_base", help="one of our architectures (default: %(default)s)")
     parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
     parser.epilog = (
@@ -54,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
     if args.dry_run:
         print(warm_start.line())
         print(Step("train", [*train, *args.flags], where=where, environment=environment, log=log).line())
-        print("# and the flags that the first command says the model needs besides")
+        print("# and the model flags that the first command prints")
         return 0
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(recipes.ROOT), runner.terminable(), runner.alone_in(folder) as lock:

@@ -23,17 +23,17 @@ from .pipeline import Pipeline
 from .translator import KINDS, Found, TranslationError, Translator, located
 
 SEARCH = {f.name: f.type for f in fields(GenerationConfig) if f.type in KINDS and f.name != "score_reference"}
-"""Flags of ``fairseq-generate`` that a search may have, numbers and switches, and their types."""
+"""The flags of ``fairseq-generate`` that a search can have, which are numbers and switches, and their types."""
 
 
 @dataclass(frozen=True)
 class LayerStates:
-    """What the layers of a model read for a sentence, and what the last one leaves, before the final norm.
+    """The inputs of all layers of a model for a sentence, and the output of the last layer before the final norm.
 
     Args:
-        source: S units and the end.
+        source: the S units of the sentence, and its end.
         encoder: (L + 1, S + 1, C).
-        target: T units of the translation and the end; the decoder reads the end first, and the last unit last.
+        target: the T units of the translation, and its end; the decoder reads the end first, and the last unit last.
         decoder: (L' + 1, T + 1, C').
     """
 
@@ -48,10 +48,10 @@ class Origin:
     """Where the parts of a model are.
 
     Args:
-        model: its checkpoint, or the folder of its bundle.
-        data: the folder of its dictionaries, units and manifest.
-        search: flags of ``fairseq-generate`` that are its own.
-        run: the folder of its run, if there is one.
+        model: the checkpoint, or the folder of the bundle.
+        data: the folder of the dictionaries, the subword model and the manifest.
+        search: the model's flags of ``fairseq-generate``.
+        run: the folder of the run, if there is one.
     """
 
     model: Path
@@ -64,19 +64,19 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
     """Where a model's parts are.
 
     Args:
-        model: the folder of a run, a checkpoint, or the folder of a bundle; one that is not here is looked for in the
-            clone of the repository, where ``run`` puts what has no folder of its own.
-        data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
+        model: the folder of a run, a checkpoint, or the folder of a bundle. A path that does not exist is looked for in
+            the clone of the repository, where ``run`` puts its folders by default.
+        data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
 
     Raises:
-        OdeTransformerError: something is not there; names it.
+        OdeTransformerError: something is missing; the message names it.
     """
     path = located(model)
     if is_exported(path):
         raise TranslationError(f"{model}: is an exported model; must be a run, a checkpoint or a bundle")
     if bundles.is_bundle(path):
         if data is not None:
-            raise TranslationError(f"--data {data}: {model} is a bundle, which holds what it needs")
+            raise TranslationError(f"--data {data}: must not be given with {model}, a bundle, which holds its data")
         bundles.check(path)
         return Origin(path, path, bundles.config(path)["generate"])
     if not path.exists():
@@ -85,11 +85,15 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
     run = runs.read(folder)
     if path.is_dir():
         if run is None:
-            raise TranslationError(f"{model}: neither a run nor a bundle, it holds no run.json and no {bundles.INDEX}")
+            raise TranslationError(
+                f"{model}: must be a run or a bundle, but holds neither run.json nor {bundles.INDEX}"
+            )
         path = folder / "average.pt"
         if not path.is_file():
             there = ", ".join(sorted(p.name for p in folder.glob("*.pt"))) or "no checkpoints"
-            raise TranslationError(f"{path}: not there, the run is not finished; name a checkpoint of it ({there})")
+            raise TranslationError(
+                f"{path}: no such file, because the run is not finished; name one of its checkpoints ({there})"
+            )
     if data is None and run is not None:
         with standalone.named(f"{folder / 'run.json'}: does not say where its data are"):
             data = recipes.ROOT / (run.get("data") or run["command"][1])
@@ -103,7 +107,7 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
 
 @dataclass
 class Opened:
-    """A model, and what it was built from: the registered name and the options."""
+    """A model with its registered name and the options that it was built from."""
 
     model: nn.Module
     name: str
@@ -111,7 +115,7 @@ class Opened:
 
     @classmethod
     def of(cls, state: dict[str, Any], path: str | Path) -> "Opened":
-        """Of a checkpoint's state; raises as :func:`.standalone.open_state` does."""
+        """Open the state of a checkpoint; raises the errors of :func:`.standalone.open_state`."""
         model = standalone.open_state(state, path).eval()
         model.make_generation_fast_(beamable_mm_beam_size=None, need_attn=False)
         return cls(model, *standalone.model_options(state, path))
@@ -145,14 +149,14 @@ class Opened:
 
 
 class TrainedTranslator(Translator):
-    """A model, or an ensemble of several, with what makes units of raw text and text of units.
+    """A model, or an ensemble of several models, with the way from raw text to subword units and back.
 
     Args:
-        origins: of the models.
+        origins: where the parts of each model are.
         device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
 
     Raises:
-        OdeTransformerError: a model cannot be opened, or those of an ensemble do not go together; names it.
+        OdeTransformerError: a model cannot be opened, or cannot be in an ensemble with the first; the message names it.
     """
 
     flags = SEARCH
@@ -166,9 +170,11 @@ class TrainedTranslator(Translator):
         for other in origins[1:]:
             pairs = [(origin.data / f"dict.{lang}.txt", other.data / f"dict.{lang}.txt") for lang in langs]
             if differ := [b for a, b in pairs if not b.is_file() or sha256(a) != sha256(b)]:
-                raise TranslationError(f"{differ[0]}: another dictionary than that of {origin.model}: no ensemble")
+                raise TranslationError(f"{differ[0]}: must be the dictionary of {origin.model}, for an ensemble")
             if Pipeline.of(other.data).identity != self.pipeline.identity:
-                raise TranslationError(f"{other.model}: its text was made otherwise than that of {origin.model}")
+                raise TranslationError(
+                    f"{other.model}: its text must be prepared like that of {origin.model}, for an ensemble"
+                )
         self.task = TranslationTask(TranslationConfig(source_lang=langs[0], target_lang=langs[1]), source, target)
         self.opened = []
         for one in origins:
@@ -177,16 +183,18 @@ class TrainedTranslator(Translator):
             sizes = standalone.symbols(state, one.model)
             if sizes != (len(source), len(target)):
                 raise TranslationError(
-                    f"{one.model}: is of {sizes[0]} and {sizes[1]} symbols, the dictionaries in {origin.data} have "
-                    f"{len(source)} and {len(target)}: they are another model's"
+                    f"{one.model}: has vocabulary sizes {sizes[0]} and {sizes[1]}, the dictionaries in {origin.data} "
+                    f"have {len(source)} and {len(target)}: they belong to another model"
                 )
             self.opened.append(Opened.of(state, one.model))
             if min(positions := self.models[-1].max_positions()) < 2:
-                raise TranslationError(f"{one.model}: reads {positions} symbols, must read 2 at least, one and the end")
+                raise TranslationError(
+                    f"{one.model}: has {positions} positions, must have 2 or more, for one unit and the end"
+                )
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def to(self, device: str | torch.device, *, half: bool = False) -> "TrainedTranslator":
-        """Move the models to a device, in fp16 with ``half``; returns itself."""
+        """Move the models to a device, in fp16 with ``half``; returns the translator."""
         self.device = torch.device(device)
         for opened in self.opened:
             opened.model.to(self.device, torch.float16 if half else None)
@@ -238,17 +246,17 @@ class TrainedTranslator(Translator):
 
         return translate
 
-    # For those who study layers.
+    # For studies of layers.
 
     def with_integrator(self, encoder: Optional[str] = None, decoder: Optional[str] = None) -> "TrainedTranslator":
-        """The same weights with layers that step by another method.
+        """The same weights in layers with another integrator.
 
         Args:
-            encoder: a name of ``INTEGRATORS``; None leaves the encoder's.
-            decoder: of the decoder likewise.
+            encoder: a name in ``INTEGRATORS``; None keeps the encoder's.
+            decoder: likewise for the decoder.
 
         Raises:
-            TranslationError: no such method, or one that the weights do not go with; says what would be lost.
+            TranslationError: there is no such method, or the weights do not fit it; the message says what is lost.
         """
         chosen = {"integrator": encoder, "decoder_integrator": decoder}
         chosen = {option: name for option, name in chosen.items() if name is not None}
@@ -268,7 +276,7 @@ class TrainedTranslator(Translator):
         if name in standalone.STOCK:  # in our layers, as it was opened
             name, options = "floater", {**standalone.stock_options(name, options), "position_encoder": "none"}
         if name == "transevolve":
-            raise TranslationError(f"{origin.model}: is of transevolve, whose blocks have no integrator")
+            raise TranslationError(f"{origin.model}: must not be a transevolve model, whose blocks have no integrator")
         asked = ", ".join(f"{option} {value}" for option, value in chosen.items())
         weights = {k: v.float().cpu() if v.is_floating_point() else v for k, v in one.model.state_dict().items()}
         state = {"model": weights, "args": None, "cfg": {"model": {**options, **chosen, "_name": name}}}
@@ -277,21 +285,21 @@ class TrainedTranslator(Translator):
         except CheckpointError as error:
             sides = tuple("decoder." if option.startswith("decoder") else "encoder." for option in chosen)
             lost = [k for k in weights if k.startswith(sides) and ".coefficients." in k]
-            more = f"; what weighs its stages was learned, and would be lost: {', '.join(lost)}" if lost else ""
+            more = f"; the learned weights of its stages would be lost: {', '.join(lost)}" if lost else ""
             raise TranslationError(f"{error}{more}") from error
 
     @torch.no_grad()
     def layer_states(self, sentence: str) -> LayerStates:
-        """What the layers of the first model read, for a sentence and its best translation.
+        """The inputs of the first model's layers, for a sentence and its best translation.
 
         Raises:
-            TranslationError: as of :meth:`translate`; or the sentence is empty.
+            TranslationError: as in :meth:`translate`; or the sentence is empty.
         """
         ((best, *_),) = self.hypotheses([sentence])
         source, target = self.task.source_dictionary, self.task.target_dictionary
         (units,) = self.pipeline.units([sentence])
         if not units.split():
-            raise TranslationError("the sentence is empty: no layer reads anything")
+            raise TranslationError("the sentence must not be empty")
         tokens = source.encode_line(units, add_if_not_exist=False).long()[None].to(self.device)
         words = target.encode_line(best.units, add_if_not_exist=False).long()
         previous = torch.cat([words[-1:], words[:-1]])[None].to(self.device)

@@ -59,7 +59,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, kinds: str) -> None:
     """The arguments that say which model is meant; ``kinds`` says what it may be."""
     parser.add_argument("model", metavar="MODEL", help=kinds)
     parser.add_argument(
-        "--data", metavar="DIR", help="the binarised data of MODEL (default: where its run had them, or beside it)"
+        "--data", metavar="DIR", help="the binarized data of MODEL (default: where its run had them, or beside it)"
     )
 
 
@@ -70,21 +70,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files", nargs="*", metavar="FILE", help="raw text, one sentence per line (default: standard input)"
     )
     parser.add_argument(
-        "--with", dest="more", action="append", default=[], metavar="MODEL", help="another model of an ensemble"
+        "--with", dest="more", action="append", default=[], metavar="MODEL", help="a further model, for an ensemble"
     )
-    parser.add_argument("--beam", type=int, metavar="N", help="hypotheses of the search (default: the recipe's, or 5)")
+    parser.add_argument("--beam", type=int, metavar="N", help="beam size (default: the recipe's, or 5)")
     parser.add_argument(
-        "--lenpen", type=float, metavar="P", help="below 1 favours short translations (default: the recipe's, or 1)"
+        "--lenpen",
+        type=float,
+        metavar="P",
+        help="length penalty; below 1 favors short translations (default: the recipe's, or 1)",
     )
-    parser.add_argument("--nbest", type=int, default=1, metavar="N", help="translations of a sentence (default: 1)")
-    parser.add_argument("--scores", action="store_true", help="before each translation its score, in base 2, and a tab")
+    parser.add_argument("--nbest", type=int, default=1, metavar="N", help="translations per sentence (default: 1)")
+    parser.add_argument(
+        "--scores", action="store_true", help="print a score in base 2 and a tab before each translation"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per line, with source, texts and scores")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="sentences at a time (default: the recipe's)")
+    parser.add_argument("--batch-size", type=int, metavar="N", help="sentences per batch (default: the recipe's)")
     parser.add_argument(
         "--buffer",
         type=int,
         metavar="N",
-        help=f"lines that are read before they are translated (default: {BUFFER:,}; 1 at a prompt)",
+        help=f"lines to read before translating them (default: {BUFFER:,}; 1 at a prompt)",
     )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
     parser.add_argument("--fp16", action="store_true", help="on a GPU, translate in fp16")

@@ -17,12 +17,12 @@ from . import recipes
 from .pipeline import Pipeline
 
 KINDS = {bool: ("a switch", (bool,)), int: ("a whole number", (int,)), float: ("a number", (int, float))}
-"""What values a flag takes, by its type: what messages call them, and their types."""
+"""The values that a flag takes, by its type: their name in messages, and their types."""
 
-MOST_HYPOTHESES = 1_000  # of a sentence
+MOST_HYPOTHESES = 1_000  # per sentence
 SHOWN = 5  # lines named in a warning
 BATCH_SIZE, MAX_TOKENS = 128, 12_000
-LONGEST = 20_000  # characters of a line; what is longer is no sentence, and segmenting it could take hours
+LONGEST = 20_000  # characters of a line; a longer one is not a sentence, and could take hours to segment
 ENDS = (frozenset(".!?\u3002\uff01\uff1f"), frozenset(",;:\u3001\uff0c\uff1b\uff1a"))
 """Units that end a sentence, and those that end a clause."""
 
@@ -31,7 +31,7 @@ Found = tuple[list[tuple[str, float]], bool]
 
 
 class TranslationError(OdeTransformerError):
-    """Something that cannot be translated, or with; the message names the model, file, line or option."""
+    """A text or a model that cannot be used; the message names the model, file, line or option."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,14 @@ class Translator:
     # What is common.
 
     def translate(self, sentences: Sequence[str], **search: Any) -> list[str]:
-        """The best translation of each sentence, in their order.
+        """The best translation of each sentence, in order.
 
         Args:
-            sentences: raw text; an empty one gives an empty one.
-            search: of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
+            sentences: raw text; the translation of an empty sentence is empty.
+            search: flags of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
 
         Raises:
-            TranslationError: a sentence of more than ``LONGEST`` characters, or one that is no text; an unknown name.
+            TranslationError: a sentence has more than ``LONGEST`` characters or is not text, or a flag is unknown.
         """
         if isinstance(sentences, str):
             raise TranslationError("translate takes a list of sentences, got one string")
@@ -131,16 +131,16 @@ class Translator:
         progress: Callable[[int], Any] = lambda n: None,
         **search: Any,
     ) -> list[list[Hypothesis]]:
-        """The best ``nbest`` translations of each sentence, best first; an empty one has one, which is empty.
+        """The best ``nbest`` translations of each sentence, best first; an empty sentence has one, which is empty.
 
         Args:
             sentences: raw text.
-            names: what messages call them.
-            progress: is told the number of sentences that are done.
-            search: as of :meth:`translate`.
+            names: the names of the sentences in messages.
+            progress: called with the number of sentences that have been translated since the last call.
+            search: as in :meth:`translate`.
 
         Raises:
-            TranslationError: as of :meth:`translate`.
+            TranslationError: as in :meth:`translate`.
         """
         values = self._checked(search)
         names = names or [f"sentence {i + 1}" for i in range(len(sentences))]
@@ -157,15 +157,15 @@ class Translator:
             searched, cut = self._search([piece for _, piece in pieces], values, progress)
         except OdeTransformerError:
             raise
-        except (AssertionError, ValueError, RuntimeError) as error:  # flags that do not go together
+        except (AssertionError, ValueError, RuntimeError) as error:  # flags that cannot be combined
             raise TranslationError(f"search with {asked}: {str(error) or type(error).__name__}") from error
         for (i, _), hypotheses in zip(pieces, searched, strict=True):
             found[i].append(hypotheses)
         if cut := sorted({pieces[at][0] for at in cut}):
             shown = "; ".join(names[i] for i in cut[:SHOWN]) + ("; ..." if len(cut) > SHOWN else "")
             print(
-                f"warning: {len(cut)} translations are as long as max_len_a, max_len_b and the model's positions let "
-                f"them be, and were cut there ({shown})",
+                f"warning: {len(cut)} translations were cut off at the limit of max_len_a, max_len_b and the model's "
+                f"positions ({shown})",
                 file=sys.stderr,
             )
         progress(sum(not parts for parts in found.values()))
@@ -202,7 +202,7 @@ class Translator:
             rest = rest[at + 1 :]
         if found:
             print(
-                f"warning: {name}: {len(units):,} units, the model takes {most:,}: translated in {len(found) + 1} "
+                f"warning: {name}: has {len(units):,} units, the model takes {most:,}: translated in {len(found) + 1} "
                 "pieces",
                 file=sys.stderr,
             )
@@ -235,7 +235,7 @@ class Translator:
 
     @staticmethod
     def _join(parts: list[list[Hypothesis]]) -> list[Hypothesis]:
-        """The hypotheses of a sentence, of those of its pieces: the best with the best, and so on."""
+        """The hypotheses of a sentence from those of its pieces: the best are joined, the second best, and so on."""
         if not parts:
             return [Hypothesis("", 0.0, "")]
         if len(parts) == 1:
@@ -256,8 +256,7 @@ def check_sentence(name: str, sentence: str) -> None:
     """
     if len(sentence) > LONGEST:
         raise TranslationError(
-            f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put every sentence on a line of "
-            "its own"
+            f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put one sentence per line"
         )
     if "\0" in sentence:
-        raise TranslationError(f"{name}: holds a NUL, is no text")
+        raise TranslationError(f"{name}: holds a NUL, must be text")

@@ -178,7 +178,9 @@ class InitialState(nn.Module):
         # of parameters is the paper's.
         self.time_key = nn.Parameter(torch.empty(width, embed_dim), requires_grad=False)
         for weight in (self.query.weight, self.key.weight, self.time_query, self.time_key):
-            nn.init.uniform_(weight, -math.sqrt(3 / width), math.sqrt(3 / width))  # Glorot of the whole (D, D) matrix
+            nn.init.uniform_(
+                weight, -math.sqrt(3 / width), math.sqrt(3 / width)
+            )  # Glorot's bound for the whole (D, D) matrix
         self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
 
     def forward(

@@ -6,8 +6,9 @@ e' = e / (V - 1), fairseq's loss of a token and its gradient are ::
 
     loss = -(1 - e - e') log p_t - e' sum_v log p_v,         d loss / d (W x) = p - e' - (1 - e - e') 1_t
 
-so that a chunk of tokens at a time can be projected, its loss taken, and its gradient, which is all that is kept, sent
-back through W. Memory is that of a chunk and of the gradients of x and W; the work is the same three products.
+so that tokens can be processed in chunks: the chunk is projected, its loss computed, and its gradient, which alone is
+kept, propagated back through W. The memory is that of one chunk and of the gradients of x and W; the work is the same
+three products.
 
 Scores are gone over as little as possible, since at small widths that takes as long as a product: what e' adds is a sum
 over all symbols and tokens, ``sum_n sum_v (W x_n)_v = (sum_v W_v) . (sum_n x_n)``, and so are its gradients.

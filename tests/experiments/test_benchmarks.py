@@ -244,7 +244,7 @@ def test_every_system_decodes_as_many_steps():
             "rk4_tiny: encoder with the integrator rk4",
         ),
         (["suite", "tiny", "--", "--dropout", "0"], "--dropout 0: flags of models go with training and decoding"),
-        (["suite", "tiny", "--quick"], "--quick: has contests of its own"),
+        (["suite", "tiny", "--quick"], "--quick: must not be given with contests"),
         (["suite", "tiny", "--data", "x"], "--data x: goes with --quick"),
         (["training", "--arch", "floater_tiny", "--data", "nowhere"], "--data nowhere: "),
         (["suite", "huge"], "huge: must be one of quick, "),

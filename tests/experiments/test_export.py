@@ -329,7 +329,7 @@ def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
     for search in SEARCHES:
         expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.model, sources(), search)]
         assert_same(translator.translate(sources(), search), expected)
-    with pytest.raises(ExportError, match="a sentence of 71 symbols, its end included: must be of 64 at most"):
+    with pytest.raises(ExportError, match="a sentence of 71 subword units, its end included: must have 64 at most"):
         translator.translate([["w5"] * 70], Search())
     to_onnx.quantise(model, tmp_path / "out")
     assert sorted(p.suffix for p in (tmp_path / "out").iterdir()) == [".json", ".onnx", ".onnx", ".txt", ".txt"]
@@ -392,7 +392,7 @@ def test_what_is_another_model_leaves_nothing(tmp_path, run, monkeypatch, ctrans
 
     monkeypatch.setattr(to_ctranslate2, "_norm", wrong)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ExportError, match=r"is another model, its log-probabilities differ .* and may by 0.0001"):
+    with pytest.raises(ExportError, match=r"log-probabilities differ from the checkpoint's by .*0.0001"):
         command.export(open_trained(run), "ctranslate2", tmp_path / "out")
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -457,8 +457,8 @@ def damaged(run):
         (another_dictionary, "has 49 symbols, .*average.pt was trained with 50"),
         (without_dictionary, "no dictionaries of xx and yy"),
         (without_dictionaries, "no dictionaries and no run.json beside it; give --data"),
-        (without_languages, "does not name the languages"),
-        (another_task, "does not name the languages"),
+        (without_languages, "must name a source and a target language"),
+        (another_task, "must name a source and a target language"),
         (damaged, "not a readable checkpoint"),
     ],
 )

@@ -61,10 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--rounds", type=int, default=3, help="timed steps of every system (default: %(default)s)")
     kind.add_argument(
         "--materialised-up-to", type=int, default=4096, metavar="N",
-        help="longest sentence for the systems that hold matrices of all pairs (default: %(default)s)",
+        help="longest sentence for the systems that hold attention matrices (default: %(default)s)",
     )  # fmt: skip
     kind.add_argument("--dtype", choices=list(lengths.DTYPES), default="fp32", help="(default: %(default)s)")
-    kind.add_argument("--output", help="write the results there, as JSON")
+    kind.add_argument("--output", help="JSON file for the results")
 
     usage = "%(prog)s [--arch ARCH... | --model PATH...] [options] [-- model flags of fairseq-train]"
     kind = add("serving", "translation by fairseq, CTranslate2 and ONNX", usage)
@@ -96,9 +96,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind = add(name, help_, "%(prog)s --arch ARCH [options] [-- model flags of fairseq-train]")
         kind.add_argument("--arch", required=True, help="one of our architectures")
         for field, type_, help_ in (
-            ("sentences", int, "in the batch"), ("tokens", int, "of the longest sentence"),
-            ("shortest", int, "tokens of the shortest; 0: as the longest"),
-            ("symbols", int, "of the dictionary"), ("beam", int, "of decoding"), ("rounds", int, "timed rounds"),
+            ("sentences", int, "sentences per batch"),
+            ("tokens", int, "tokens of the longest sentence"),
+            ("shortest", int, "tokens of the shortest sentence; 0 for those of the longest"),
+            ("symbols", int, "vocabulary size"), ("beam", int, "beam size in decoding"),
+            ("rounds", int, "timed rounds"),
         ):  # fmt: skip
             default = getattr(Setting, field)
             kind.add_argument(f"--{field}", type=type_, default=default, help=f"{help_} (default: %(default)s)")
@@ -107,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind.add_argument("--output", help="write the results there, as JSON")
         if name == "training":
             kind.add_argument("--data", default="", metavar="DIR", help="binarised data: its batches, no random ones")
-            kind.add_argument("--compile", action="store_true", help="both with torch.compile, too; takes minutes")
+            kind.add_argument("--compile", action="store_true", help="also run both with torch.compile (takes minutes)")
 
 
 def _arithmetic() -> dict[str, str]:
@@ -137,7 +139,7 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
 
 def _suite(args: argparse.Namespace) -> int:
     if args.quick and args.contests:
-        raise SystemExit(f"error: --quick: has contests of its own, not {' '.join(args.contests)}")
+        raise SystemExit(f"error: --quick: must not be given with contests, got {' '.join(args.contests)}")
     if args.data and not args.quick:
         raise SystemExit(f"error: --data {args.data}: goes with --quick, and with `bench training`")
     data = args.data or (str(MULTI30K) if MULTI30K.is_dir() else "")
@@ -210,12 +212,12 @@ def _table(args: argparse.Namespace) -> int:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run a benchmark, print its rows as they come, write them whole."""
+    """Run ``ode-transformer bench``; the exit status. Rows are printed at once, the record is written at the end."""
     for name in _POSITIVE:
         if getattr(args, name, None) is not None and getattr(args, name) < 1:
             raise SystemExit(f"error: --{name} {getattr(args, name)}: must be 1 or more")
     if getattr(args, "device", "cpu") == "cuda" and not getattr(args, "list", False) and not torch.cuda.is_available():
-        raise SystemExit("error: --device cuda: no GPU is there")
+        raise SystemExit("error: --device cuda: needs a GPU")
     if args.flags and not (args.what in ("training", "decoding") or (args.what == "serving" and not args.model)):
         raise SystemExit(f"error: {' '.join(args.flags)}: flags of models go with training and decoding")
     if args.what in ("suite", "table"):

@@ -48,10 +48,10 @@ _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_
 
 @dataclass(frozen=True)
 class System:
-    """What takes part: an architecture with flags of fairseq-train, a criterion and an optimiser.
+    """A system in a contest: an architecture with flags of fairseq-train, a criterion and an optimizer.
 
-    ``compiled`` is training with ``torch.compile`` around every layer. ``at`` is where it stands on the axis of a plot,
-    and ``symbols`` its dictionary's size where that is the axis.
+    ``compiled`` is training with ``torch.compile`` around every layer. ``at`` is the position on the axis of a plot,
+    and ``symbols`` the vocabulary size, if that is the axis.
     """
 
     arch: str
@@ -284,11 +284,11 @@ def _serve(connection: Any, function: Callable, threads: int, *args: Any) -> Non
 
 @contextlib.contextmanager
 def process(function: Callable, *args: Any) -> Iterator[Any]:
-    """A fresh process that runs ``function(connection, *args)``, and this side's end of the connection."""
+    """A context with a new process that runs ``function(connection, *args)``; its value is our end of it."""
     context = multiprocessing.get_context("forkserver")
     hushed = importlib.util.resolve_name("...hushed", __name__)  # keeps the import of fairseq quiet
     context.set_forkserver_preload([hushed, __name__])  # imported once, without any threads yet
-    os.environ |= _ENVIRONMENT  # heeded where the server starts
+    os.environ |= _ENVIRONMENT  # read when the server starts
     ours, theirs = context.Pipe()
     worker = context.Process(target=_serve, args=(theirs, function, torch.get_num_threads(), *args), daemon=True)
     worker.start()

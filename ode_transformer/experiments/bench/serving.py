@@ -88,7 +88,7 @@ def test_set(trained: Trained, data: Path, subset: str) -> tuple[list[list[str]]
     for language, dictionary in zip(trained.languages, trained.dictionaries, strict=True):
         dataset = data_utils.load_indexed_dataset(str(data / f"{subset}.{pair}.{language}"), dictionary)
         if dataset is None:
-            raise ExportError(f"{data}: has no binarised {subset} of {pair}")
+            raise ExportError(f"{data}: has no binarized {subset} of {pair}")
         sides.append([[dictionary[i] for i in row[:-1]] for row in dataset])
     return sides[0], sides[1]
 
@@ -142,7 +142,7 @@ def engines(
     folder: Path,
     raw: Optional[Callable[[], OfRows]],
 ) -> Iterator[tuple[str, Optional[OfRows], Record]]:
-    """Every engine's name, what translates, and what its export said of itself; or why there is none."""
+    """The name of every engine, its function that translates, and the check of its export; or why there is none."""
     threads, exports = torch.get_num_threads(), {}
 
     def of_rows(translate: Translate) -> OfRows:

@@ -114,7 +114,7 @@ def check_length(symbols: int, longest: int) -> None:
         ExportError: it is longer.
     """
     if symbols > longest:
-        raise ExportError(f"a sentence of {symbols} symbols, its end included: must be of {longest} at most")
+        raise ExportError(f"a sentence of {symbols} subword units, its end included: must have {longest} at most")
 
 
 def load_module(format: str, which: str) -> Any:

@@ -33,8 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a checkpoint, a bundle, or the folder of a run")
     parser.add_argument("--format", required=True, choices=list(FORMATS))
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; must not exist")
-    parser.add_argument("--quantization", choices=QUANTISATIONS, help="of the weights (default: single precision)")
-    parser.add_argument("--data", metavar="DIR", help="the folder of the binarised data (default: as in run.json)")
+    parser.add_argument(
+        "--quantization", choices=QUANTISATIONS, help="quantize the weights (default: single precision)"
+    )
+    parser.add_argument("--data", metavar="DIR", help="the folder of the binarized data (default: as in run.json)")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -136,8 +138,8 @@ def compare(trained: Trained, exported: Translator, tolerance: float) -> dict[st
     largest = max(differences)
     if not largest <= tolerance or not math.isfinite(largest):
         raise ExportError(
-            f"{trained.name}: what was written is another model, its log-probabilities differ from the checkpoint's by "
-            f"{largest:.3g}, and may by {tolerance:g}; nothing is left of it"
+            f"{trained.name}: the exported model's log-probabilities differ from the checkpoint's by {largest:.3g}, "
+            f"must differ by {tolerance:g} at most; nothing was kept"
         )
     found = {"symbols": len(expected), "largest": largest, "mean": sum(differences) / len(differences)}
     return found | ({"tolerance": tolerance} if tolerance < math.inf else {})

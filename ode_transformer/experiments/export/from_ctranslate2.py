@@ -24,7 +24,7 @@ class CTranslate2Translator:
         try:
             self.longest = {side: int(description["longest"][side]) for side in ("source", "target")}
             self.model = ctranslate2.Translator(str(folder), kind, device_index=int(index or 0), intra_threads=threads)
-        except Exception as error:  # damaged files end in errors of every kind
+        except Exception as error:  # damaged files raise errors of many kinds
             raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
         self.device = self.model.device
 

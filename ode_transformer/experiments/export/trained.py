@@ -99,7 +99,7 @@ def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained
     sizes = standalone.symbols(state, checkpoint)
     for dictionary, file, size in zip(dictionaries, paths, sizes, strict=True):
         if len(dictionary) != size:
-            raise ExportError(f"{file}: has {len(dictionary)} symbols, {checkpoint} was trained with {size}")
+            raise ExportError(f"{file}: has {len(dictionary)} symbols, must have the {size} of {checkpoint}")
     files = [*paths, *(folder / name for name in SEGMENTATION if (folder / name).is_file())]
     return Trained(str(path), model, languages, tuple(dictionaries), tuple(dict.fromkeys(files)), _search(checkpoint))
 
@@ -135,7 +135,7 @@ def data_folder(path: str | Path, data: Optional[str | Path] = None) -> Path:
     checkpoint = _checkpoint(Path(path))
     if bundles.is_bundle(checkpoint):
         if data is not None:
-            raise ExportError(f"--data {data}: {path} is a bundle, which holds what it needs")
+            raise ExportError(f"--data {data}: must not be given with {path}, a bundle, which holds its data")
         return checkpoint
     if data is not None:
         return Path(data)
@@ -151,5 +151,5 @@ def data_folder(path: str | Path, data: Optional[str | Path] = None) -> Path:
 def _languages(options: dict[str, Any], where: Path) -> tuple[str, str]:
     found = tuple(options.get(name) for name in ("source_lang", "target_lang"))
     if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in found):
-        raise ExportError(f"{where}: does not name the languages that it translates, its task is no translation")
+        raise ExportError(f"{where}: must name a source and a target language, as the task translation does")
     return found
