@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepare AESLC (Zhang and Tetreault 2019: 14,436 e-mails of Enron), to be summarised to their subject lines.
+# Prepare AESLC (Zhang and Tetreault 2019: 14,436 e-mails of Enron), to be summarized to their subject lines.
 #
 # Usage: data-prep/prepare-aeslc.sh [options]
 #   --words N          of an e-mail, the first N (default: 400)
@@ -10,7 +10,7 @@
 #   ODE_TRANSFORMER_DATA   a folder with aeslc/ or aeslc.tar.xz, and enron_subject_line/ in it
 #   URL_AESLC              where that archive is downloaded from (default: the set's repository)
 #
-# Lower-cased and tokenised. Development and test e-mails are scored against the subject that they had.
+# Lower-cased and tokenized. Development and test e-mails are scored against the subject that they had.
 set -euo pipefail
 # shellcheck source=data-prep/published.sh
 source "$(dirname "${BASH_SOURCE[0]}")/published.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepare CNN/DailyMail, not anonymised, as See et al. (2017) did: 287,226 stories to be summarised to their highlights.
+# Prepare CNN/DailyMail, not anonymised, as See et al. (2017) did: 287,226 stories to be summarized to their highlights.
 #
 # Usage: data-prep/prepare-cnndm.sh [options]
 #   --words N          of an article, the first N (default: 500)
@@ -11,7 +11,7 @@
 #   URL_CNN, URL_DAILYMAIL, URL_CNNDM_LISTS   without it, where they are downloaded from (default: the addresses that the
 #                      paper gives, which may want a browser; See et al.'s repository)
 #
-# Lower-cased, and tokenised as Moses does, where See et al. took Stanford's tokeniser; ROUGE hardly sees the difference.
+# Lower-cased, and tokenized as Moses does, where See et al. took Stanford's tokenizer; ROUGE hardly sees the difference.
 # The references are the highlights as published, in DIR/raw, with tabs between them.
 set -euo pipefail
 # shellcheck source=data-prep/published.sh

@@ -18,7 +18,7 @@
 #   ODE_TRANSFORMER_DATA a folder with gec/ or gec.tar.xz: jfleg/{dev,test} and conll14/official-2014.combined.m2; and
 #                        for generated errors with deen_mix/ or deen_mix.tar.xz
 #
-# All of it is tokenised already, or as the Penn Treebank is, with straight quotation marks. Training pairs whose sentence
+# All of it is tokenized already, or as the Penn Treebank is, with straight quotation marks. Training pairs whose sentence
 # is in CoNLL-2014 or JFLEG are left out. test is CoNLL-2014, test1 JFLEG's test set, test2 its development set; their
 # sentences, corrections and edits are in DIR/raw.
 set -euo pipefail

@@ -3,7 +3,7 @@
 #
 # Usage: data-prep/prepare-glue.sh TASK [options]
 #   TASK            cola, sst-2, mrpc, qqp, sts-b, mnli, qnli or rte
-#   --like DIR      cut text as the folder of a pretrained model says (default: data-bin/text-imdb): binarised text of
+#   --like DIR      cut text as the folder of a pretrained model says (default: data-bin/text-imdb): binarized text of
 #                   prepare-text.sh, or prepare-roberta.sh's; roberta.base, roberta.large, text-bert, text-imdb and
 #                   text-imdb-4k (of 4,000 symbols) are prepared if they are not there
 #   --out DIR       default: data-bin/glue/TASK, with the name of --like behind it

@@ -24,7 +24,7 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Transl
     Args:
         path: the folder of a run, a checkpoint beside its data, a bundle, or an exported model.
         more: other models, which make an ensemble with it; none of them an exported one.
-        data: the folder of binarised data, if it is not where the run had it or the checkpoint is.
+        data: the folder of binarized data, if it is not where the run had it or the checkpoint is.
         device: ``cpu``, ``cuda``, ...; by default a GPU if there is one.
 
     Raises:

@@ -85,7 +85,7 @@ def config(path: str | Path) -> dict[str, Any]:
 
 
 def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
-    """A checkpoint's state, as of :func:`.checkpoints.load`, of a bundle whose files are whole; weights are fp32.
+    """A checkpoint's state, as from :func:`.checkpoints.load`, of a bundle whose files are whole; weights are fp32.
 
     Args:
         path: the folder.

@@ -47,7 +47,7 @@ _SIZES = {
 }
 _PROBABILITIES = {"hidden_dropout_prob": "dropout", "attention_probs_dropout_prob": "attention_dropout"}
 _NAMES = {"hidden_act": "activation_fn"}
-# The only values of what is no option here.
+# Settings that are not options here, and the only value of each that is read.
 _ONLY = {
     "model_type": "roberta",
     "pad_token_id": 1,
@@ -103,7 +103,7 @@ def _head(path: Path, tensors: dict[str, Tensor], embeddings: Tensor, untied: bo
 
 def _options(path: Path) -> dict[str, Any]:
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no number of JSON")
+        raise ValueError(f"{constant} is not a number in JSON")
 
     try:
         config = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
@@ -141,7 +141,7 @@ def _renamed(path: Path, name: str) -> str:
         return f"encoder.{_TOP[stem]}.{part}"
     layer = re.fullmatch(r"roberta\.encoder\.layer\.(\d{1,4})\.(.+)", stem)
     if layer is None or layer[2] not in _LAYER:
-        raise CheckpointError(f"{path}: {name[:200]} is no tensor of a RoBERTa with a head for masked symbols")
+        raise CheckpointError(f"{path}: {name[:200]} is not a tensor of a RoBERTa with a head for masked symbols")
     return f"encoder.sentence_encoder.layers.{layer[1]}.{_LAYER[layer[2]]}.{part}"
 
 

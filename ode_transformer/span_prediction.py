@@ -9,7 +9,7 @@ The head is one linear layer, which gives every token a logit for the first and 
 The loss is the mean of both cross-entropies over all tokens of a sample (Devlin et al. 2019, section 4.2). Where the
 window does not hold the answer, or there is none, both are ``<s>``.
 
-The data are those of ``data-prep/prepare-squad.sh``: ``input0``, the questions, and ``input1``, the windows, binarised,
+The data are those of ``data-prep/prepare-squad.sh``: ``input0``, the questions, and ``input1``, the windows, binarized,
 a question for every window; and ``SPLIT.spans``, in each line the first and the last symbol of the window's answer,
 counted from 0, or -1 twice.
 """
@@ -39,7 +39,7 @@ class Spans(FairseqDataset):
     """Questions with windows, and where the answers are.
 
     Args:
-        questions, windows: as many of one as of the other; each ends with the symbol of the end.
+        questions, windows: equally many; each ends with the symbol of the end.
         spans: of each the first and the last symbol of the answer in the window, or -1 twice; (samples, 2).
         dictionary: the symbols.
         before: the symbol before the question.
@@ -100,7 +100,7 @@ class Spans(FairseqDataset):
 class SpanPredictionConfig(FairseqDataclass):
     """The form of a sample, and how long it may be."""
 
-    data: str = field(default=MISSING, metadata={"help": "the folder of binarised data"})
+    data: str = field(default=MISSING, metadata={"help": "the folder of binarized data"})
     init_token: int = field(default=0, metadata={"help": "the symbol before the question"})
     separator_token: Optional[int] = field(
         default=None, metadata={"help": "one more symbol between the question, which has an end, and the window"}

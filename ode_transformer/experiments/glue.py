@@ -150,7 +150,7 @@ def prepare(name: str, source: Path, like: Path, output: Path) -> dict[str, int]
                 try:
                     labels = [f"{float(label) / task.divide:g}" for label in labels]
                 except ValueError as error:
-                    raise GlueError(f"{folder}: a label of {split} is no number: {error}") from error
+                    raise GlueError(f"{folder}: a label of {split} is not a number: {error}") from error
             write_lines(output / f"{split}.label", labels)
         counts[split] = len(rows)
     return counts
@@ -353,7 +353,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub = actions.add_parser("predict", help="write the file that GLUE's server takes")
     sub.add_argument("checkpoint", type=Path)
     sub.add_argument("--task", choices=GLUE, required=True)
-    sub.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarised data")
+    sub.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
     sub.add_argument("--batch-size", type=int, default=32, help="examples at a time (default: %(default)s)")
     sub.add_argument("--output-dir", type=Path, required=True, help="where TASK.tsv goes")
     sub.add_argument("--cpu", action="store_true", help="do not use a GPU")

@@ -225,7 +225,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     score.add_argument("answers", type=Path, help="a folder with predictions.json, and no_answer.json for SQuAD 2.0")
     score.add_argument("--output", required=True, help="the JSON file to write")
     for each in (sub, score):
-        each.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarised data")
+        each.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
         each.add_argument("--subset", default="valid", help="(default: %(default)s)")
 
 

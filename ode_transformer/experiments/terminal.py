@@ -64,7 +64,7 @@ class LogView:
     """Shows the log of a program of fairseq's on standard error as it grows.
 
     What a record of the log says below a warning is left out, but for progress: on a terminal a bar, and a line for
-    every validation; elsewhere a line each time. All that is no record is shown, such as a traceback.
+    every validation; elsewhere a line each time. Everything else, such as a traceback, is shown.
 
     Args:
         words: the command, which says how long training is.

@@ -212,11 +212,11 @@ class TrainedTranslator(Translator):
 
     @property
     def longest(self) -> int:
-        """As of :class:`Translator`."""
+        """As in :class:`Translator`."""
         return min(model.max_positions()[0] for model in self.models)
 
     def half(self) -> None:
-        """As of :class:`Translator`."""
+        """As in :class:`Translator`."""
         if self.device.type == "cpu":
             raise TranslationError("--fp16: needs a GPU")
         self.to(self.device, half=True)

@@ -1,7 +1,7 @@
 """Raw text in, raw text out: what all models that translate have in common, whatever computes them.
 
-Text is tokenised, segmented and detokenised as the manifest of the model's data says, and searched with the flags of
-the recipe, so that a test set's raw text gives the sentences that the recipe's own decoding gives, detokenised.
+Text is tokenized, segmented and detokenized as the manifest of the model's data says, and searched with the flags of
+the recipe, so that a test set's raw text gives the sentences that the recipe's own decoding gives, detokenized.
 
 Imports neither torch nor fairseq: exported models are translated with where there is neither.
 """

@@ -270,11 +270,11 @@ class EvolvingAttention(nn.Module):
         attention takes, and are applied behind it.
 
         Args:
-            values: (S, B, d), normalized here; when decoding step by step those of the new position, (1, B, d). Not
+            values: (S, B, d), normalized here; in incremental decoding those of the new position, (1, B, d). Not
                 read if the state has values.
             state: of the block.
             causal: every query sees the keys up to its own place.
-            incremental_state: the cache of step-by-step decoding.
+            incremental_state: the cache of incremental decoding.
 
         Returns:
             (T, B, d), to be added to the state.
@@ -284,7 +284,7 @@ class EvolvingAttention(nn.Module):
             v = _heads(self.layer_norm(values), self.heads)  # no projection of values
             cache = _cached(self, incremental_state)
             if cache is not None:
-                v, causal = append(cache["values"], cache["order"], v), False  # step by step no key is ahead
+                v, causal = append(cache["values"], cache["order"], v), False  # no key is ahead of the newest query
             if incremental_state is not None:
                 self.set_incremental_state(incremental_state, "cache", {"values": v, "order": None})
         q = as_queries(q, k.size(0))

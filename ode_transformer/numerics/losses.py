@@ -21,7 +21,7 @@ from torch import Tensor
 
 # Scores that are held at a time: a chunk that a processor's cache may hold, one that keeps a GPU busy. And the fewest
 # tokens: for each chunk W passes through the processor twice, and its gradient once. The size depends on nothing that
-# is measured, so that a training can be repeated to the bit.
+# is measured, so that repeating a training gives the same bits.
 CHUNK = {"cpu": 2**21, "cuda": 2**26}
 TOKENS = 512
 

@@ -928,7 +928,7 @@ def test_a_description_of_an_export_that_cannot_be_followed(exported, tmp_path, 
 def test_an_export_without_its_manifest_says_what_is_missing(exported, tmp_path):
     bare = shutil.copytree(exported, tmp_path / "bare")
     (bare / "manifest.json").unlink()
-    with pytest.raises(OdeTransformerError, match=r"manifest\.json: not there; it says how the model's text was made"):
+    with pytest.raises(OdeTransformerError, match=r"manifest\.json: no such file; it describes how"):
         ode_transformer.load(bare)
 
 

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument(
         "--data",
         metavar="DIR",
-        help="of --quick: binarised data to take batches of, too (default: Multi30k, if prepared)",
+        help="of --quick: binarized data to take batches of, too (default: Multi30k, if prepared)",
     )
     kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
     kind.add_argument("--list", action="store_true", help="name the contests that would be held; status 1 if any")
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     which.add_argument("--model", nargs="+", help="checkpoints or folders of runs, on a test set, with BLEU")
     kind.add_argument(
-        "--data", metavar="DIR", help="of --model: the folder of its binarised data (default: run.json's)"
+        "--data", metavar="DIR", help="of --model: the folder of its binarized data (default: run.json's)"
     )
     kind.add_argument("--subset", default="test", help="of --model: which of its sets (default: %(default)s)")
     kind.add_argument("--sentences", type=int, help="the first so many (default: 64 of --arch, all of --model)")
@@ -108,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
         kind.add_argument("--output", help="write the results there, as JSON")
         if name == "training":
-            kind.add_argument("--data", default="", metavar="DIR", help="binarised data: its batches, no random ones")
+            kind.add_argument("--data", default="", metavar="DIR", help="binarized data: its batches, no random ones")
             kind.add_argument("--compile", action="store_true", help="also run both with torch.compile (takes minutes)")
 
 

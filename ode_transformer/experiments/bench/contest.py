@@ -67,7 +67,7 @@ class System:
 class Setting:
     """How systems are measured: ``what`` is training or decoding; sentences of ``shortest`` to ``tokens`` tokens.
 
-    ``data`` is a folder of binarised data, of which training takes batches in place of random sentences.
+    ``data`` is a folder of binarized data, of which training takes batches in place of random sentences.
     """
 
     what: str = "training"

@@ -3,7 +3,7 @@ one run, the same sentences.
 
 Every engine has its turn in every round, with as many threads, the same batches and the same beam, so that a slow
 minute slows all. A model without training is made to translate into as many symbols as its longest sentence has; a
-trained one translates a test set. BLEU is of tokens, subword units joined, against the target of the binarised set.
+trained one translates a test set. BLEU is of tokens, subword units joined, against the target of the binarized set.
 ``translate`` alone begins with raw text, and makes units of it within its time.
 """
 
@@ -44,7 +44,7 @@ ENGINES = {
     "ONNX": ("onnx", None),
     "ONNX int8": ("onnx", "int8"),
 }
-"""Name -> format of the export and its quantisation; ``RAW`` is of raw text, for models that have it."""
+"""Name -> format of the export and its quantization; ``RAW`` is of raw text, for models that have it."""
 
 SYSTEMS = {
     f"{name}, {size}": words

@@ -1,4 +1,4 @@
-"""The command ``ode-transformer dataset``: the text of a published data set, in the files that are binarised."""
+"""The command ``ode-transformer dataset``: the text of a published data set, in the files that are binarized."""
 
 import argparse
 import sys

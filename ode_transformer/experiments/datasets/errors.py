@@ -1,6 +1,6 @@
 """Errors made in correct English, as learners make them: a seed gives the same everywhere.
 
-A sentence is tokenised as the Penn Treebank is. At each of its words one of five kinds of error is made with a small
+A sentence is tokenized as the Penn Treebank is. At each of its words one of five kinds of error is made with a small
 probability, if that kind can be made there: in an article, a preposition, the number of a noun, the form of a verb, or
 the spelling. What a word's other forms are is looked up in the words of the text itself, so that no tagger and no list
 of a language's words are needed: ``walks`` is a form of ``walk`` where both are frequent.

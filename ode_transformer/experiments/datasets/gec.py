@@ -28,7 +28,7 @@ class GecError(OdeTransformerError):
 
 
 def plain(line: str) -> str:
-    """A tokenised line with single blanks and straight quotation marks: what is trained and tested on must agree.
+    """A tokenized line with single blanks and straight quotation marks: what is trained and tested on must agree.
 
     JFLEG's test set alone has the Penn Treebank's double ones, where its development set, CoNLL-2014 and learners'
     corpora have straight ones; and the lines of its development set end with a blank.
@@ -39,7 +39,7 @@ def plain(line: str) -> str:
 def read_m2(path: Path) -> Iterator[tuple[str, list[str]]]:
     """The sentences of an M2 file, each with its distinct corrections in the order of the annotators.
 
-    Lines ``S`` are tokenised sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
+    Lines ``S`` are tokenized sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
     one before, in tokens. A sentence that nobody annotated is its own correction.
 
     Raises:
@@ -59,7 +59,7 @@ def read_m2(path: Path) -> Iterator[tuple[str, list[str]]]:
             except (ValueError, IndexError) as error:
                 raise GecError(f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR") from error
             its = edits.setdefault(annotator, [])
-            if start < 0 or kind in ("noop", "UNK", "Um"):  # nothing, or nobody knows what
+            if start < 0 or kind in ("noop", "UNK", "Um"):  # no edit, or one that the annotator could not tell
                 continue
             if not start <= end <= len(tokens):
                 raise GecError(f"{path}: line {number}: edit {start} {end} of a sentence of {len(tokens)} tokens")
@@ -90,7 +90,7 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
     the scripts of Chollampatt and Ng (2018), which the ODE Transformer borrowed; the script of BEA-2019, who made the
     M2 file, takes the first annotator's alone. NUCLE, FCE and W&I+LOCNESS have one annotator.
 
-    Every so manyth pair of NUCLE is for validation, ``NUCLE_HELD_OUT`` in all or half of what is there.
+    Pairs of NUCLE at equal distances are for validation: ``NUCLE_HELD_OUT`` of them, or half of NUCLE if it is smaller.
 
     Raises:
         GecError: there is no M2 file, or none of NUCLE, or a file is none, or is of a development or test set.

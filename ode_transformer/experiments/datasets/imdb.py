@@ -16,7 +16,7 @@ def read(folder: Path, held_out: int) -> dict[str, list[Example]]:
     """The reviews by split.
 
     The data set has no validation set: here it is the training reviews of the highest numbers. Reviews of one film have
-    neighbouring numbers, so that few films are on both sides, as none is in both training and test set.
+    neighboring numbers, so that few films are on both sides, as none is in both training and test set.
 
     Args:
         folder: ``aclImdb``.

@@ -90,7 +90,7 @@ def write(source: Path, cut: Callable[[str], str], folder: Path) -> dict[str, in
         the number of questions of each split.
 
     Raises:
-        DatasetError: as of :func:`read`.
+        DatasetError: as in :func:`read`.
     """
     splits = {name: read(source / part, levels) for name, (part, levels) in SPLITS.items()}
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from . import ExportError, Hypothesis, Search, check_length
 
 
 class CTranslate2Translator:
-    """Translates with CTranslate2, whose beam search normalises scores as fairseq's does.
+    """Translates with CTranslate2, whose beam search normalizes scores as fairseq's does.
 
     Args:
         folder: the exported folder.

@@ -44,11 +44,11 @@ class ExportedTranslator(Translator):
 
     @property
     def longest(self) -> int:
-        """As of :class:`.Translator`."""
+        """As in :class:`.Translator`."""
         return self.model.longest["source"]
 
     def half(self) -> None:
-        """As of :class:`.Translator`."""
+        """As in :class:`.Translator`."""
         raise TranslationError(f"--fp16: {self.name} is an exported model, which computes in what it was exported in")
 
     def _about(self) -> list[str]:

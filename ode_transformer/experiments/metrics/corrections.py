@@ -63,7 +63,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(result: dict[str, Any]) -> str:
-    """What :func:`score_files` returned as lines for people."""
+    """What :func:`score_files` returned as lines to print."""
     lines = [f"sentences: {result['sentences']}, of which {result['changed']} were changed"]
     for name, found in (("", result), ("uncorrected", result["source"])):
         if "gleu" in found:

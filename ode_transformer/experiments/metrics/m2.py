@@ -1,8 +1,8 @@
 """F0.5 of corrections by programs of others: MaxMatch (Dahlmeier and Ng 2012) and ERRANT (Bryant et al. 2017).
 
 MaxMatch's official scorer is under the GPL and wants Python 2: the command that ``M2SCORER`` holds is called, and
-nothing is copied. ERRANT is an optional package with a model of spaCy. The two count differently, and their numbers do
-not go together.
+nothing is copied. ERRANT is an optional package with a model of spaCy. The two count differently, and their numbers
+cannot be compared.
 """
 
 import importlib.metadata
@@ -47,7 +47,7 @@ def scorer() -> list[str]:
 
 
 def max_match(corrections: Sequence[str], gold: str) -> dict[str, Any]:
-    """Score tokenised corrections with the official scorer.
+    """Score tokenized corrections with the official scorer.
 
     Args:
         corrections: one string per sentence.
@@ -88,10 +88,10 @@ def has_errant() -> bool:
 
 
 def errant(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | None = None) -> dict[str, Any]:
-    """Score tokenised corrections with ERRANT.
+    """Score tokenized corrections with ERRANT.
 
     Args:
-        sources: tokenised sentences before correction.
+        sources: tokenized sentences before correction.
         corrections: after it.
         gold: the annotated sentences, an M2 file; its edits are typed anew by ERRANT.
         edits: where the corrections' edits are to be kept, ``NAME.m2``, for pictures of their types; those of the gold

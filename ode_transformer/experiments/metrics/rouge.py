@@ -42,7 +42,7 @@ def sentences(text: str) -> list[str]:
 
 
 def lead(source: str, count: int) -> str:
-    """The first sentences of a tokenised text."""
+    """The first sentences of a tokenized text."""
     return " ".join(sentences(source)[:count])
 
 
@@ -75,7 +75,7 @@ def signature() -> str:
 
 
 def take(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Score tokenised summaries, one string per summary, against a reference each, tokenised or not.
+    """Score tokenized summaries, one string per summary, against a reference each, tokenized or not.
 
     Returns:
         the mean F1 by ``KINDS``, and ``signature``.
@@ -87,7 +87,7 @@ def take(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer score`` for summaries."""
     parser.add_argument("--summaries", metavar="FILE", help="output of fairseq-generate; with --ref, the references")
-    parser.add_argument("--source", metavar="FILE", help="what was summarised, for --lead; or corrected")
+    parser.add_argument("--source", metavar="FILE", help="what was summarized, for --lead; or corrected")
     parser.add_argument("--lead", type=int, default=0, metavar="N", help="score the first N sentences as well")
 
 
@@ -118,7 +118,7 @@ def _lines(path: str, count: int, other: str, read: Any) -> list[str]:
 
 
 def report(result: dict[str, Any]) -> str:
-    """What :func:`score_files` returned as lines for people."""
+    """What :func:`score_files` returned as lines to print."""
     rows = [("", result["rouge"])]
     if "lead" in result:
         rows.append((f"lead {result['lead']['count']}", result["lead"]))

@@ -95,7 +95,7 @@ def take(
     """Score answers.
 
     Args:
-        golds, answers, version: as of :func:`compare`.
+        golds, answers, version: as in :func:`compare`.
         no_answer: of version 2.0, how much each question looks as if it had no answer; without it the answers count as
             they are.
 

@@ -1,7 +1,7 @@
 """Summarisation, fairseq's task ``translation`` of texts: ROUGE, beside that of their first sentences.
 
-Beside the binarised data lie the references of a test set as they were published, ``raw/SUBSET.target``, whose
-sentences may have tabs between them, and the tokenised texts, ``tok/SUBSET.source``.
+Beside the binarized data lie the references of a test set as they were published, ``raw/SUBSET.target``, whose
+sentences may have tabs between them, and the tokenized texts, ``tok/SUBSET.source``.
 """
 
 from collections.abc import Sequence
