@@ -172,8 +172,13 @@ class Block(nn.Module):
 
         Returns:
             The new state (T, B, d); in a decoder followed by None and None, in place of attention weights.
+
+        Raises:
+            ValueError: a decoder's block without the encoder's output.
         """
         decoder = self.encoder_state is not None
+        if decoder and encoder_out is None:
+            raise ValueError("a decoder's block needs the output of the encoder")
         state = self.state(x, None, self_attn_padding_mask if decoder else encoder_padding_mask, incremental_state)
         source = None
         if decoder:

@@ -64,7 +64,7 @@ def fused_attention(
 
 def attention_of_one(q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Optional[Tensor] = None) -> Tensor:
     """As ``fused_attention``, for the few queries of a step of decoding: two products are faster than a kernel that is
-    made for not holding what lies between them.
+    made for not holding what lies between them. In half precision it rounds the scores, and the kernel does not.
     """
     scores = (q * scale) @ k.transpose(-2, -1)  # (B, m, T, S)
     if key_bias is not None:
@@ -303,7 +303,7 @@ class EvolvingAttention(nn.Module):
         if state.padding is not None:
             hidden = state.padding[:, None].type_as(k) * _HIDDEN  # (B, 1, S)
             key_bias = hidden.expand(-1, self.heads, -1) if key_bias is None else key_bias + hidden
-        if length == 1:
+        if length == 1 and q.dtype in (torch.float32, torch.float64):
             x = attention_of_one(q, k, v, scale, key_bias)
         else:
             x = fused_attention(q, k, v, scale, key_bias, causal)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 # Scores that are held at a time: a chunk that a processor's cache may hold, one that keeps a GPU busy. And the fewest
 # tokens: for each chunk W passes through the processor twice, and its gradient once. The size depends on nothing that
-# is measured, so that repeating a training gives the same bits.
+# is measured, so that repeating a training with as many threads gives the same bits.
 CHUNK = {"cpu": 2**21, "cuda": 2**26}
 TOKENS = 512
 
@@ -72,7 +72,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 grad.scatter_add_(-1, goal, grad.new_full(goal.shape, -(1 - smoothing - share)))
                 if rows is None or scale != 1:
                     grad.mul_(seen[part].unsqueeze(-1) * scale)
-                grad = grad.type_as(x)
+                grad = (
+                    grad if whole else scores.copy_(grad)
+                )  # in the features' precision; the scores are not read again
                 if wanted[0]:
                     torch.mm(grad, weight, out=grad_x[part])
                 if wanted[1]:
@@ -126,4 +128,6 @@ def projected_cross_entropy(
         The loss, which can be differentiated once, and the negative log-likelihood, which cannot; both (), in fp32 for
         features in half precision.
     """
+    if not torch.is_grad_enabled():  # of which the function itself is not told
+        x, weight = x.detach(), weight.detach()
     return _ProjectedCrossEntropy.apply(x, weight, target, smoothing, padding_idx)

@@ -54,6 +54,25 @@ def test_a_containers_quota_is_a_bound(machine):
     assert processors.threads({})[0] == {"OMP_NUM_THREADS": "2"}
 
 
+def test_a_quota_of_the_first_version_of_control_groups(machine, monkeypatch):
+    machine(1, 1, 1, 1, quota="")
+    stat = processors._text
+    files = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n", "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}
+    monkeypatch.setattr(processors, "_text", lambda path: files.get(path) or stat(path))
+    assert processors.free() == 2
+
+
+def test_processors_that_do_not_tell_leave_the_number_to_pytorch(machine, monkeypatch):
+    """Counters that stand still, or that are of other processors, are no load."""
+    machine(0, 0)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    assert processors.free() is None
+    machine(1, 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 6})
+    variables, told = processors.threads({})
+    assert variables == {} and "no count of free processors" in told
+
+
 def test_processors_of_others_do_not_count(machine, monkeypatch):
     machine(1, 0, 1, 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})
@@ -66,8 +85,8 @@ def test_the_users_number_stays(machine):
     assert not variables and "OMP_NUM_THREADS says, 5" in told
 
 
-def test_without_linux_the_mean_of_the_last_minute_counts(monkeypatch):
-    monkeypatch.setattr(processors, "_text", lambda _: "")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    monkeypatch.setattr(os, "getloadavg", lambda: (2.5, 0, 0))
-    assert processors.free() == 5
+def test_without_linux_the_number_is_pytorchs(machine, monkeypatch):
+    machine(1, 1)
+    monkeypatch.setattr(processors, "_text", lambda path: "")
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert processors.free() is None and processors.threads({})[0] == {}

@@ -140,11 +140,15 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
 def _suite(args: argparse.Namespace) -> int:
     if args.quick and args.contests:
         raise SystemExit(f"error: --quick: must not be given with contests, got {' '.join(args.contests)}")
-    if args.data and not args.quick:
-        raise SystemExit(f"error: --data {args.data}: goes with --quick, and with `bench training`")
-    data = args.data or (str(MULTI30K) if MULTI30K.is_dir() else "")
     names = args.contests or (suite.QUICK if args.quick else suite.in_order(args.device))
-    if args.quick and not data:
+    if args.data and "quick-data" not in names:
+        raise SystemExit(f"error: --data {args.data}: goes with --quick, quick-data and `bench training`")
+    if args.data and not Path(args.data).is_dir():
+        raise SystemExit(f"error: --data {args.data}: no such folder")
+    data = args.data or (str(MULTI30K) if MULTI30K.is_dir() else "")
+    if not data and "quick-data" in names:
+        if args.contests:
+            raise SystemExit(f"error: quick-data: needs --data; {MULTI30K} is not there")
         print(f"no data for quick-data: {MULTI30K} is not there, and --data names no other")
         names = [name for name in names if name != "quick-data"]
     if unknown := [name for name in names if name not in suite.SUITE]:

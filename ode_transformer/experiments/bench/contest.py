@@ -151,10 +151,17 @@ def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[st
     try:
         its_task = tasks.setup_task(configure(system, setting).task)
         its_task.load_dataset("train")
+        batches = its_task.get_batch_iterator(
+            its_task.dataset("train"),
+            max_tokens=_MAX_TOKENS,
+            max_positions=its_task.max_positions(),
+            ignore_invalid_inputs=True,
+        ).next_epoch_itr()
     except Exception as error:  # that is what fairseq raises where it finds no languages
         raise SystemExit(f"error: --data {setting.data}: {error}") from error
-    batches = its_task.get_batch_iterator(its_task.dataset("train"), max_tokens=_MAX_TOKENS).next_epoch_itr()
-    return its_task, list(itertools.islice(batches, BATCHES))
+    if not (found := list(itertools.islice(batches, BATCHES))):
+        raise SystemExit(f"error: --data {setting.data}: has no training sentences")
+    return its_task, found
 
 
 def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], Any]]:
@@ -365,4 +372,5 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
                 peaks = answer(worker, name)
             mib = [max(round(peak / 2**20, 1), 0.1) for peak in peaks]
             about[name] |= dict(zip(("peak_mib", "step_mib"), mib, strict=True))
-    return {"setting": asdict(setting), "baseline": baseline, "systems": about}
+    about_data = {"data": Path(setting.data).name}  # not where a user keeps it
+    return {"setting": asdict(setting) | about_data, "baseline": baseline, "systems": about}
