@@ -36,6 +36,7 @@ def tidy() -> Iterator[None]:
     root, handlers = logging.getLogger(), []
     if not root.handlers:
         handlers.append(logging.StreamHandler())
+        handlers[0].setLevel(logging.WARNING)
         handlers[0].setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
         root.addHandler(handlers[0])
     try:

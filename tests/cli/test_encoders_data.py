@@ -28,6 +28,7 @@ def script(name: str, *words, **variables) -> subprocess.CompletedProcess:
     return subprocess.run(command, env=clean(**variables), capture_output=True, text=True, cwd=ROOT)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "words", "nested", "variable"),
     [
@@ -50,6 +51,7 @@ def test_what_is_prepared_first_has_a_folder_of_its_own(tmp_path, name, words, n
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.full
 def test_wikitext_and_its_roberta_have_a_folder_each(tmp_path):
     done = script("wikitext-103", "--out", tmp_path / "out", "--dry-run", RAW_DIR=tmp_path, ROBERTA_DIR="/other")
     first, *_, last = done.stdout.splitlines()
@@ -62,6 +64,7 @@ def test_wikitext_and_its_roberta_have_a_folder_each(tmp_path):
     assert "--input /wiki/wiki.train.raw" in done.stdout and "/glue" not in done.stdout
 
 
+@pytest.mark.full
 def test_no_text_is_taken_in_place_of_the_users(tmp_path):
     done = script("text", "--out", tmp_path / "out", ODE_TRANSFORMER_DATA=tmp_path)
     assert done.returncode == 1 and "--input is needed, or TEXT_INPUT: your text" in done.stderr

@@ -68,7 +68,7 @@ REFUSED = {
     "rk2_learnable_tiny": (NO_HISTORY, "an integrator of several stages"),
     "rk2_unit_tiny": ({**NO_HISTORY, "ode-residual": "released"}, "--ode-residual released"),
     "rk2_scalars_tiny": ({**NO_HISTORY, "integrator": "euler"}, "coefficients"),
-    "ode_leapfrog_tiny": ({"decoder-history": "none"}, "a multistep scheme"),
+    "ode_leapfrog_tiny": ({"decoder-history": "none"}, "or multistep scheme"),
     "rk4_tiny": ({**NO_HISTORY, "integrator": "euler", **POST_NORM}, "relative positions beside others"),
     "floater_tiny": ({}, "--position-encoder floater"),
     "macaron_rk2_tiny": ({"integrator": "euler", "splitting": "lie-trotter", "ffn-hidden-layers": 2}, "--ffn-hidden"),
@@ -454,7 +454,7 @@ def damaged(run):
     ("change", "message"),
     [
         (without_checkpoint, "has no average.pt and no checkpoint_best.pt; give a checkpoint"),
-        (another_dictionary, "has 49 symbols, .*average.pt was trained with 50"),
+        (another_dictionary, "has 49 symbols, must have the 50 of .*average.pt"),
         (without_dictionary, "no dictionaries of xx and yy"),
         (without_dictionaries, "no dictionaries and no run.json beside it; give --data"),
         (without_languages, "must name a source and a target language"),

@@ -451,7 +451,7 @@ def test_an_ensemble_of_a_run_elsewhere_and_a_bundle(run, home, bundle, translat
     shutil.copytree(home / "mine", tmp_path / "data")
     both = ode_transformer.load(run, bundle, data=tmp_path / "data")
     assert [origin.data for origin in both.origins] == [tmp_path / "data", bundle]
-    assert "is a bundle, which holds what it needs" in refused(capsys, "translate", bundle, "--data", home / "mine")
+    assert "a bundle, which holds its data" in refused(capsys, "translate", bundle, "--data", home / "mine")
 
 
 @pytest.mark.parametrize(
@@ -495,7 +495,7 @@ def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator,
     pieces = translator._pieces(units, "x")
     assert len(units) > most and list(itertools.chain(*pieces)) == units and max(map(len, pieces)) <= most
     assert all(piece[-1] == "." for piece in pieces)
-    assert f"x: {len(units)} units, the model takes {most}" in capsys.readouterr().err
+    assert f"x: has {len(units)} units, the model takes {most}" in capsys.readouterr().err
     word = ["a@@"] * most
     assert translator._pieces(["b", *word, "c"], "x") == [["b", *word[1:]], ["a@@", "c"]], "a word that is too long"
     halves = translator._pieces(["b"] * (most // 2 + 2) + word[1:] + ["c"], "x")
@@ -541,7 +541,9 @@ def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsy
     good = write(tmp_path / "good", ["Gut."])
     other = change(home / "mine", tmp_path / "other")
     (other / "codes").write_text((other / "codes").read_text() + "x y\n")
-    assert "codes is not what it was" in refused(capsys, "translate", run, good, "--data", other, "--cpu")
+    assert "codes has changed since the data were binarized" in refused(
+        capsys, "translate", run, good, "--data", other, "--cpu"
+    )
     with (other / "dict.de.txt").open("a") as file:
         file.write("another 1\n")
     assert "dict.de.txt: is another dictionary" in refused(capsys, "translate", run, good, "--data", other, "--cpu")
@@ -754,7 +756,7 @@ def test_a_bundle_is_exported_as_its_run_is(run, bundle, home):
     assert {p.name: sha256(p) for p in of_bundle.files} == {p.name: sha256(p) for p in of_run.files}
     sentences = [["a@@", "b"]]
     assert of_bundle.score(sentences, sentences) == of_run.score(sentences, sentences)
-    with pytest.raises(OdeTransformerError, match="is a bundle, which holds what it needs"):
+    with pytest.raises(OdeTransformerError, match="a bundle, which holds its data"):
         open_trained(bundle, home / "mine")
 
 
