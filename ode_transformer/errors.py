@@ -4,6 +4,6 @@
 class OdeTransformerError(ValueError):
     """Something that the user can put right: the message names the option or file, its value, and what is valid.
 
-    The command ``ode-transformer`` prints such an error as one line. Anything else is a defect and keeps
-    its traceback.
+    The command ``ode-transformer`` prints such an error as one line. So it does with the
+    system's errors about files. Anything else is a defect and keeps its traceback.
     """

@@ -145,5 +145,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:  # a file that is not there, a folder that is not the user's, a full disk
-        print(f"error: {error if error.filename is None else f'{error.filename}: {error.strerror}'}", file=sys.stderr)
+        names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+        print(f"error: {f'{names}: {error.strerror}' if names else error}", file=sys.stderr)
         return 1

@@ -4,13 +4,19 @@ Imports torch only to compare this machine with that of a record.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Optional
 
 from . import recipes, runs
 
 SAME = ("processor", "cores", "gpus")  # what two machines have in common whose speeds are compared
-KEPT = ("keep-last-epochs", "keep-interval-updates", "keep-best-checkpoints")
+KEPT: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+    "keep-last-epochs": lambda flags: bool(flags.get("no-epoch-checkpoints")),
+    "keep-interval-updates": lambda flags: not flags.get("save-interval-updates"),
+    "keep-best-checkpoints": lambda flags: not isinstance(flags.get("keep-best-checkpoints"), int),
+}
+"""The flags that bound the checkpoints of a kind, and by which flags there are none of that kind."""
+
 OTHERS = 2  # checkpoints beside them: the best and the last
 BYTES = 12  # of a checkpoint per parameter: the weight and Adam's two moments, in single precision
 AVERAGED = 4  # likewise of an average, which has weights alone
@@ -35,19 +41,27 @@ def _records(recipe: "recipes.Recipe") -> Iterator[tuple[str, dict[str, Any]]]:
             training = record["training"]
             updates, seconds = training["curve"][-1]["num_updates"], training["seconds"]
             places = [place["hardware"] for place in training.get("trained_on", [])] or [record["hardware"]]
+            on_cpu = "--cpu" in record.get("command", "").split()
             if record.get("scale", "full") == recipe.scale and seconds > 0:
                 about = {"updates": updates, "seconds": seconds, "parameters": training["parameters"]}
-                about |= {"places": places, "precision": record["precision"], "devices": record["devices"]}
+                about |= {
+                    "places": places,
+                    "cpu": on_cpu,
+                    "precision": record["precision"],
+                    "devices": record["devices"],
+                }
                 yield path.relative_to(recipes.ROOT).as_posix(), about
         except (OSError, ValueError, LookupError, TypeError):  # there is none, or it was made by hand
             continue
 
 
 def _disk(recipe: "recipes.Recipe", path: str, about: dict[str, Any]) -> Optional[str]:
-    kept = [recipe.train.flags[name] for name in KEPT if recipe.train.flags.get(name, -1) > 0]
-    if not kept:  # fairseq keeps all
-        return None
-    count, parameters = sum(kept) + OTHERS, about["parameters"]
+    flags, count, parameters = recipe.train.flags, OTHERS, about["parameters"]
+    for name, none in KEPT.items():
+        most = flags.get(name)
+        if not none(flags) and (not isinstance(most, int) or most < 1):  # fairseq keeps all
+            return None
+        count += 0 if none(flags) else most
     size = (count * BYTES + AVERAGED) * parameters
     return (
         f"# disk: about {size / 2**30:.1f} GiB for {count} checkpoints and their average, of {parameters:,} parameters "
@@ -58,7 +72,9 @@ def _disk(recipe: "recipes.Recipe", path: str, about: dict[str, Any]) -> Optiona
 def _speed(recipe: "recipes.Recipe", found: list[tuple[str, dict[str, Any]]]) -> Optional[str]:
     here = runs.hardware()
     for path, about in found:
-        if all(place[key] == here[key] for place in about["places"] for key in SAME):
+        if not (about["cpu"] and here["gpus"]) and all(
+            place[key] == here[key] for place in about["places"] for key in SAME
+        ):
             hourly = 3600 * about["updates"] / about["seconds"]
             planned = recipe.train.flags.get("max-update") or about["updates"]
             where = f"{about['devices']} x {here['gpus'][0]}" if here["gpus"] else f"{here['cores']} cores"

@@ -725,10 +725,10 @@ def generate_main(args: argparse.Namespace) -> int:
         ]
     )
     more = ["--path", ":".join(map(str, paths))] if paths else []
-    with whole_folder(output) as part:  # fairseq writes as it goes
+    with terminable(), whole_folder(output) as part:  # fairseq writes as it goes
         for step in steps(recipe, Place(), run_dir):
             if step.name == "generate":
                 where = [*step.where, *more, "--results-path", str(part), *args.flags]
-                execute(replace(step, where=where, inputs=[], outputs=[], moves=[]))
+                execute(replace(step, where=where, inputs=[], outputs=[], moves=[], log=f"{part}/generate.log"))
     print("\n".join(str(path) for path in sorted(output.iterdir())))
     return 0

@@ -50,9 +50,11 @@ def tidy() -> Iterator[None]:
 
 
 RECORD = re.compile(
-    r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \| |:)[\w.]+(?: \| |:)(.*)"
+    r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \| |:)([\w.]+)(?: \| |:)(.*)"
 )
-"""A line of a log of fairseq-train, or of fairseq-generate, which has Python's own form: the level and the message."""
+"""A line of a log of fairseq-train, or of fairseq-generate, which has Python's own form: level, logger and message.
+fairseq names the logger of a result after the part of training or the set that it is of, and other loggers after
+modules, whose names have a dot."""
 
 BATCHES = re.compile(r"[^|{]*: +(\d+) / (\d+) ")
 """The message of fairseq's progress in ``--log-format simple``: batches that are done, and all."""
@@ -102,32 +104,35 @@ class LogView:
             # What belongs to a record of several lines, such as a printed model, is indented, or closes what it opened.
             self.showing = self.showing or (line != "" and line[0] not in " \t)")
         else:
-            level, message = found.groups()
-            self.showing = level not in ("DEBUG", "INFO")
+            level, of, message = found.groups()
+            self.showing = level not in ("DEBUG", "INFO") or message.startswith("early stop")
             if not self.showing:
-                self._progress(message)
+                self._progress(of, message)
         if self.showing:
             self._write(line)
 
-    def _progress(self, message: str) -> None:
+    def _progress(self, of: str, message: str) -> None:
         if batches := BATCHES.match(message):
             self.bar.unit, self.bar.total = " batches", int(batches[2])
             self._move(int(batches[1]))
-        elif message.startswith('{"'):
+        elif "." not in of and message.startswith('{"'):
             with contextlib.suppress(ValueError, AttributeError):  # a line that a kill cut short, or another program's
-                said = {key.removeprefix("train_"): value for key, value in json.loads(message).items()}
-                of_validation = {k.removeprefix("valid_"): v for k, v in said.items() if k.startswith("valid_")}
-                self._training("validation: " if of_validation else "", said | of_validation, "update" in said)
+                said = {key.removeprefix(f"{of}_"): value for key, value in json.loads(message).items()}
+                self._result(of, said)
 
-    def _training(self, what: str, said: dict[str, Any], inner: bool) -> None:
-        """Progress within an epoch (``inner``), at its end, or of a validation."""
-        updates, epoch = int(said.get("num_updates", 0)), said.get("epoch", "?")
-        values = ", ".join(f"{name} {said[key]}" for key, name in SHOWN.items() if key in said)
-        if inner and not self.bar.disable:
+    def _result(self, of: str, said: dict[str, Any]) -> None:
+        """Progress within an epoch (of ``train_inner``), at its end (``train``), or the result of a set."""
+        trained = of.startswith("train")
+        shown = {key: name for key, name in SHOWN.items() if key in said and (trained or key != "wps")}
+        values = ", ".join(f"{name} {said[key]}" for key, name in shown.items())
+        updates = int(said.get("num_updates", 0))
+        if of == "train_inner" and not self.bar.disable:
             self.bar.set_postfix_str(values, refresh=False)
             self._move(updates if self.unit == "update" else float(said["update"]))
-        else:
-            self._write(f"epoch {epoch}, {updates:,} updates: {what}{values}")
+        elif values:
+            when = f"epoch {said['epoch']}, {updates:,} updates: " if "epoch" in said else ""
+            what = "" if trained else "validation: " if of == "valid" else f"{of}: "
+            self._write(f"{when}{what}{values}")
 
     def _move(self, to: float) -> None:
         if not self.bar.n:  # what was done before this program began does not count for its speed

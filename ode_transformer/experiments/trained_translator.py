@@ -180,6 +180,12 @@ class TrainedTranslator(Translator):
         for one in origins:
             bundled = bundles.is_bundle(one.model)  # and compared with its hashes, when it was found
             state = bundles.load(one.model, checked=True) if bundled else checkpoints.load(one.model)
+            trained = tuple(checkpoints.options(state, "task").get(name) for name in ("source_lang", "target_lang"))
+            if None not in trained and trained != langs:
+                raise TranslationError(
+                    f"{one.model}: translates {' to '.join(map(str, trained))}, but its data were prepared for "
+                    f"{' to '.join(langs)}"
+                )
             sizes = standalone.symbols(state, one.model)
             if sizes != (len(source), len(target)):
                 raise TranslationError(

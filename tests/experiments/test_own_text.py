@@ -551,13 +551,16 @@ def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsy
     manifest["sha256"] |= {name: sha256(other / name) for name in ("codes", "dict.de.txt")}
     (other / "manifest.json").write_text(json.dumps(manifest))
     shutil.copy(run / "average.pt", other / "model.pt")
-    assert "symbols, the dictionaries in" in refused(capsys, "translate", other / "model.pt", good, "--cpu")
+    assert "they belong to another model" in refused(capsys, "translate", other / "model.pt", good, "--cpu")
     more = ["--with", other / "model.pt", "--cpu"]
     assert f"must be the dictionary of {run}" in refused(capsys, "translate", run, good, *more)
     shutil.copy(home / "mine" / "dict.de.txt", other)
     manifest["sha256"]["dict.de.txt"] = sha256(other / "dict.de.txt")
     (other / "manifest.json").write_text(json.dumps(manifest))
     assert "its text must be prepared like that of" in refused(capsys, "translate", run, good, *more)
+    turned = change(home / "mine", tmp_path / "turned", source_lang="en", target_lang="de")
+    said = refused(capsys, "translate", run, good, "--data", turned, "--cpu")
+    assert "translates de to en, but its data were prepared for en to de" in said
     old = change(home / "mine", tmp_path / "old", tokenise=None)
     assert "does not say how text was tokenized" in refused(capsys, "translate", run, good, "--data", old, "--cpu")
     odd = change(home / "mine", tmp_path / "odd", tokenise={"lowercase": "upper"})

@@ -56,6 +56,22 @@ def test_progress_is_a_line_where_there_is_no_terminal(monkeypatch):
     ]
 
 
+def test_results_of_fairseq_validate_are_of_their_set(monkeypatch):
+    """They have neither epoch nor updates; the sums of single batches say nothing."""
+    batch = record("fairseq.logging.progress_bar", loss="23456.7")
+    test, valid = (record(n, **{f"{n}_loss": "12.7", f"{n}_ppl": "69.9", f"{n}_wps": "0"}) for n in ("test", "valid"))
+    words = ["fairseq-validate", "data"]
+    expected = "test: loss 12.7, perplexity 69.9\nvalidation: loss 12.7, perplexity 69.9\n"
+    assert shown(monkeypatch, [CONFIGURATION, batch, test, valid, ""], words) == expected
+    on_screen = shown(monkeypatch, [batch, test, valid, ""], words, Screen())
+    assert all(f"\r{line}\n" in on_screen for line in expected.split("\n")[:2]) and "23456" not in on_screen
+
+
+def test_an_early_stop_is_said(monkeypatch):
+    line = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | early stop since valid performance hasn't improved"
+    assert shown(monkeypatch, [line, ""]) == f"{line}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "bars"),
     [(["--max-update", "4"], ("| 1/4 [", "| 2/4 [")), (["--max-epoch", "3"], ("| 0.25/3 [", "| 0.5/3 ["))],

@@ -1,5 +1,6 @@
 """Translate with an exported folder of CTranslate2."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
@@ -24,9 +25,21 @@ class CTranslate2Translator:
         try:
             self.longest = {side: int(description["longest"][side]) for side in ("source", "target")}
             self.model = ctranslate2.Translator(str(folder), kind, device_index=int(index or 0), intra_threads=threads)
+            if device is None and self.model.device != "cpu":
+                self._try(folder, threads)
         except Exception as error:  # damaged files raise errors of many kinds
             raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
         self.device = self.model.device
+
+    def _try(self, folder: Path, threads: int) -> None:
+        """Take the CPU where there is a GPU, but not the libraries that CTranslate2 looks for with the first batch."""
+        try:
+            self.model.translate_batch([["."]], beam_size=1, max_decoding_length=1)
+        except RuntimeError as error:
+            print(
+                f"warning: {folder}: translating on the CPU, because the GPU cannot be used: {error}", file=sys.stderr
+            )
+            self.model = ctranslate2.Translator(str(folder), "cpu", intra_threads=threads)
 
     def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
         """As in ``Translator``.

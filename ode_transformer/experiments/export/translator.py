@@ -38,6 +38,13 @@ class ExportedTranslator(Translator):
                 "models does not have; translate with its run or bundle"
             )
         super().__init__(folder, search)
+        languages = self.pipeline.tokeniser.lang, self.pipeline.target
+        exported = self.description.get("source_lang"), self.description.get("target_lang")
+        if exported != languages:
+            raise TranslationError(
+                f"{folder}: translates {' to '.join(map(str, exported))}, but its data were prepared for "
+                f"{' to '.join(languages)}"
+            )
         threads = os.environ.get("OMP_NUM_THREADS", "")
         self.model = open_exported(folder, int(threads) if threads.isdecimal() else 0, device)
         self.device = self.model.device
