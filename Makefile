@@ -42,8 +42,9 @@ $(VENV)/docs: $(VENV)/installed
 	$(BIN)/pip install -c constraints.txt --no-build-isolation -e '.[docs]'
 	touch $@
 
-# docs         build the documentation in build/docs; every warning is an error
+# docs         execute the notebook and build the documentation in build/docs; every warning is an error
 docs: $(VENV)/docs
+	$(BIN)/python -m pytest -q tests/experiments/test_own_text.py -k notebook
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo build/docs/index.html
 
