@@ -102,6 +102,9 @@ def test_a_rehearsal_keeps_the_architecture_and_what_is_done_with_it(name):
     if full.generate:
         assert (small.generate.beam, small.generate.lenpen) == (full.generate.beam, full.generate.lenpen)
     assert (small.train.start is None) == (full.train.start is None)
+    if small.train.start:  # positions are weights
+        start = recipes.load(small.train.start.recipe, scale="small")
+        assert small.train.flags.get("max-positions") == start.train.flags.get("max-positions")
 
 
 # Spec sections 4.1 and 4.6, as printed: of each table the rows that the paper ran itself.
