@@ -7,6 +7,8 @@ import subprocess
 import pytest
 
 from ode_transformer.experiments import segmentation
+from ode_transformer.experiments.text import VERSION
+from ode_transformer.files import write_json
 from tests.cli.test_archives import tar
 from tests.cli.test_data_prep import search_path, sentences, times
 from tests.cli.test_published import members, numbers
@@ -72,8 +74,30 @@ def test_no_text_is_taken_in_place_of_the_users(tmp_path):
     done = script("text", "--out", tmp_path / "out", "--dry-run", TEXT_INPUT="a.txt:b")
     assert "documents a.txt b " in done.stdout
     (tmp_path / "out").mkdir()
-    done = script("text", "--out", tmp_path / "out")  # made before, of what was said then
-    assert done.returncode == 0 and "is there" in done.stderr
+    done = script("text", "--out", tmp_path / "out")
+    assert done.returncode == 1 and "was not made, or not finished, by this script" in done.stderr
+    settings = {"valid": "", "like": "", "size": "16000", "split_sentences": ""}
+    for held, words, status, message in (  # made before, of what was said then
+        ({"input": "a.txt"}, [], 0, "is complete"),
+        ({"input": "a.txt"}, ["--size", "9"], 1, "size 16000 there, 9 now"),
+        ({"input": "", "split_sentences": "yes"}, [], 1, "is of IMDB's reviews; --input is needed"),
+    ):
+        write_json(tmp_path / "out" / "manifest.json", {"text_version": VERSION, **settings, **held})
+        done = script("text", "--out", tmp_path / "out", *words)
+        assert (done.returncode, message in done.stderr) == (status, True), done.stderr
+
+
+@pytest.mark.full
+def test_a_folder_of_a_known_name_was_made_as_the_name_says(tmp_path):
+    """As --like, a folder of reviews is no text of BERT."""
+    like = tmp_path / "text-bert"
+    like.mkdir()
+    (like / "dict.txt").write_text("a 1\n")
+    held = {"valid": "", "like": "", "size": "32700", "split_sentences": "yes"}
+    for text, message in (("", "text-bert: is of IMDB's reviews"), ("a.txt", "GLUE is not there")):
+        write_json(like / "manifest.json", {"text_version": VERSION, **held, "input": text})
+        done = script("glue", "cola", "--like", like, "--out", tmp_path / "out")
+        assert done.returncode == 1 and message in done.stderr, done.stderr
 
 
 # From miniatures of the published layouts to binarised data.
