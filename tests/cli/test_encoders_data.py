@@ -160,9 +160,9 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
     (tmp_path / "odd" / "train-v1.1.json").write_text("{}")
     tar(tmp_path / "odd" / "RACE.tar.gz", {"else/x": b"x"})
     asked = {
-        "could not be unpacked; is it cut off or damaged?": ["race", tmp_path / "cut"],
+        "could not be unpacked, it is cut off or damaged": ["race", tmp_path / "cut"],
         "has neither RACE nor RACE.tar.gz": ["race", tmp_path / "empty"],
-        "no such folder, or no articles in it": ["race", tmp_path / "odd"],
+        "holds no folder RACE": ["race", tmp_path / "odd"],
         "RACE.tar.gz: RAW_DIR is not set": ["race", ""],
         "train-v1.1.json: RAW_DIR is not set": ["squad", ""],
         "must be a file of SQuAD": ["squad", tmp_path / "odd"],
@@ -175,4 +175,8 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
     segmentation.learn(sentences("en", 60), 60, 1, tmp_path / "like")
     for message, done in zip(asked, ask(tmp_path / "answers", commands, clean()), strict=True):
         assert done.returncode == 1 and message in done.stderr, (message, done.stderr)
+    out = tmp_path / "out" / "8"  # what was downloaded stays, and would be taken again
+    done = script("race", "--like", tmp_path / "like", "--out", out, URL_RACE=f"file://{tmp_path}/cut/RACE.tar.gz")
+    assert done.returncode == 1
+    assert f"cut off or damaged; delete {out}.text/download/RACE.tar.gz to download it again" in done.stderr
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.isdecimal()]
