@@ -452,7 +452,7 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
 
 def test_race_is_read_as_roberta_reads_it(published, tmp_path):
     tree = {
-        "article": "Tom  ran.\nHe fell.",
+        "article": "Tom  ran.\nHe <br> fell.\n",
         "questions": ["Tom _ home.", "Why?"],
         "options": [["ran", "flew", "swam", "slept"], ["a", "b", "c", "d"]],
         "answers": ["A", "D"],
@@ -462,7 +462,7 @@ def test_race_is_read_as_roberta_reads_it(published, tmp_path):
         (tmp_path / level).mkdir()
         (tmp_path / level / "7.txt").write_text(json.dumps(tree))
     first, second, *_ = race.read(tmp_path, ("middle",))
-    assert first.article == "Tom ran. He fell." and first.right == 0 and second.right == 3
+    assert first.article == "Tom  ran. He <br> fell." and first.right == 0 and second.right == 3
     assert first.options == ["Tom ran home.", "Tom flew home.", "Tom swam home.", "Tom slept home."]
     assert second.options == ["Why? a", "Why? b", "Why? c", "Why? d"]
     for change, message in (
