@@ -97,7 +97,7 @@ once() {
     local file=$1
     shift
     if [[ -e $file ]]; then return; fi
-    run "$@" || return # said, because set -e is not heeded before ||
+    run "$@" || return # set -e has no effect in a command before ||
     run mv "$file.part" "$file"
 }
 

@@ -49,7 +49,8 @@ else
         fi
     fi
 fi
-once "$text/symbols" python -m ode_transformer dataset race "$folder/RACE" --like "$like" --output-dir "$text/symbols.part" ||
+once "$text/symbols" python -m ode_transformer dataset race "$folder/RACE" --like "$like" \
+    --output-dir "$text/symbols.part" ||
     die "$folder/RACE: could not be read and cut into symbols, as said above$stale$again"
 binarise_inputs train valid test test1 test2
 run mkdir -p "$out.part/label"

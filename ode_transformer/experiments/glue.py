@@ -308,7 +308,7 @@ def _diverged(folder: Path) -> bool:
         log = (folder / "train.log").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    last = log.rpartition("fairseq_cli.train | {")[2]  # what a resumed process wrote, which begins with its configuration
+    last = log.rpartition("fairseq_cli.train | {")[2]  # of the last process, which begins with its configuration
     if re.search(r"FloatingPointError: (?!.*gradients are inconsistent)", last):  # which is no divergence
         return True
     return (folder / "checkpoint_last.pt").is_file() and not (folder / "checkpoint_best.pt").is_file()

@@ -80,7 +80,7 @@ def test_no_text_is_taken_in_place_of_the_users(tmp_path):
     for held, words, status, message in (  # made before, of what was said then
         ({"input": "a.txt"}, [], 0, "is complete"),
         ({"input": "a.txt"}, ["--size", "9"], 1, "size 16000 there, 9 now"),
-        ({"input": "", "split_sentences": "yes"}, [], 1, "is of IMDB's reviews; --input is needed"),
+        ({"input": "", "split_sentences": "yes"}, [], 1, "was made of no --input"),
     ):
         write_json(tmp_path / "out" / "manifest.json", {"text_version": VERSION, **settings, **held})
         done = script("text", "--out", tmp_path / "out", *words)
@@ -94,7 +94,7 @@ def test_a_folder_of_a_known_name_was_made_as_the_name_says(tmp_path):
     like.mkdir()
     (like / "dict.txt").write_text("a 1\n")
     held = {"valid": "", "like": "", "size": "32700", "split_sentences": "yes"}
-    for text, message in (("", "text-bert: is of IMDB's reviews"), ("a.txt", "GLUE is not there")):
+    for text, message in (("", "text-bert: was made of no --input"), ("a.txt", "GLUE is not there")):
         write_json(like / "manifest.json", {"text_version": VERSION, **held, "input": text})
         done = script("glue", "cola", "--like", like, "--out", tmp_path / "out")
         assert done.returncode == 1 and message in done.stderr, done.stderr

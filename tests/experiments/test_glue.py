@@ -254,7 +254,8 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
     points = json.loads((tmp_path / "all.json").read_text(), parse_constant=pytest.fail)
     assert len(points) == 4 and points[2]["scores"][1] == {} and points[1]["scores"][2] == {"matthews": None}
 
-    began, minimum = "| INFO | fairseq_cli.train | {'_name': None}\n", "FloatingPointError: Minimum loss scale reached\n"
+    began = "| INFO | fairseq_cli.train | {'_name': None}\n"
+    minimum = "FloatingPointError: Minimum loss scale reached\n"
     workers = "FloatingPointError: Fatal error: gradients are inconsistent between workers. Try\n"
     for log, diverged in (
         (began + minimum, True),

@@ -2,8 +2,8 @@
 
 The published layout is ``RACE/{train,dev,test}/{middle,high}/NAME.txt``, each file a JSON object with an article, its
 questions, their options, and the letters of the right ones. Every option becomes a text of its own, as in fairseq's
-preparation of RoBERTa's data: it takes the place of the question's gap, ``_``, or stands behind the question. Line feeds
-become blanks; all else of a text remains, double blanks and HTML's ``<br>`` among it.
+preparation of RoBERTa's data: it takes the place of the question's gap, ``_``, or stands behind the question. Line
+feeds become blanks; all else of a text remains, double blanks and HTML's ``<br>`` among it.
 """
 
 import json

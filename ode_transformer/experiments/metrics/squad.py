@@ -45,7 +45,8 @@ def f1(gold: str, answer: str, version: str) -> float:
 def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], version: str) -> dict[str, Compared]:
     """Compare the answers with the gold ones, question by question.
 
-    Every question must have one; where it is missing the official scripts count 0 (1.1) or leave the question out (2.0).
+    Every question must have one; where it is missing, the official script of 1.1 counts 0, and that of 2.0 leaves the
+    question out.
 
     Args:
         golds: the answers of each question; none where it has no answer.
