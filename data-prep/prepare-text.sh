@@ -31,7 +31,7 @@ elif [[ -z ${input:=${TEXT_INPUT:-}} ]]; then
     needed="--input is needed, or TEXT_INPUT: your text, such as that of Wikipedia; or --imdb; see --help"
     if [[ -e ${out:=$root/data-bin/$name} ]]; then # made of what was said then
         input=$("${text_tool[@]}" setting "$out/manifest.json" input)
-        [[ -n $input ]] || die "$out: was made of no --input, as of IMDB's reviews; $needed"
+        [[ -n $input ]] || die "$out: was made of no --input, but perhaps of IMDB's reviews; $needed"
     else
         [[ $dry_run -eq 1 ]] || die "$needed"
         input=TEXT_INPUT
