@@ -8,16 +8,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # ours names a folder of another set.
 other() { run env "RAW_DIR=${1:+${!1:-}}" "$root/data-prep/$2" "${@:3}"; }
 
-# pretrained FOLDER: prepare the folder of a pretrained model that is known by its name, unless it is there.
+# pretrained FOLDER: prepare the folder of a pretrained model that is known by its name; if it is there, the script checks
+# that it was made so.
 pretrained() {
-    if [[ ! -f $1/dict.txt ]]; then
-        case $(basename "$1") in
-        roberta.base | roberta.large) other ROBERTA_DIR prepare-roberta.sh --size "${1##*.}" --out "$1" ;;
-        text-imdb) other IMDB_DIR prepare-text.sh --imdb --out "$1" ;;
-        text-imdb-4k) other IMDB_DIR prepare-text.sh --imdb --size 4000 --out "$1" ;;
-        text-bert) other '' prepare-text.sh --size 32700 --split-sentences --out "$1" ;; # of TEXT_INPUT
-        esac
-    fi
+    case $(basename "$1") in
+    roberta.base | roberta.large) other ROBERTA_DIR prepare-roberta.sh --size "${1##*.}" --out "$1" ;;
+    text-imdb) other IMDB_DIR prepare-text.sh --imdb --out "$1" ;;
+    text-imdb-4k) other IMDB_DIR prepare-text.sh --imdb --size 4000 --out "$1" ;;
+    text-bert) other '' prepare-text.sh --size 32700 --split-sentences --out "$1" ;; # of TEXT_INPUT
+    esac
     [[ -f $1/dict.txt || $dry_run -eq 1 ]] || die "--like $1: has no dict.txt"
 }
 

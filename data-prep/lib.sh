@@ -97,7 +97,7 @@ once() {
     local file=$1
     shift
     if [[ -e $file ]]; then return; fi
-    run "$@"
+    run "$@" || return # set -e has no effect in a command before ||
     run mv "$file.part" "$file"
 }
 

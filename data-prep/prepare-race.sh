@@ -17,7 +17,7 @@ set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
 
-like='' generated='' workers=2 needs+=(tar)
+like='' generated='' workers=2 again='' stale='' needs+=(tar)
 options like=text {generated,workers}=number -- "$@"
 like=$(absolute "${like:-$root/data-bin/roberta.large}")
 name=race${generated:+.generated}.$(basename "$like")
@@ -34,17 +34,24 @@ else
             if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download"; fi
             download "${URL_RACE:-https://www.cs.cmu.edu/~glai1/data/race/RACE.tar.gz}" "$archive" ||
                 die "RACE.tar.gz: $tried, and the download failed; URL_RACE names another address"
+            again="; delete $archive to download it again"
         fi
         [[ -f $archive || $dry_run -eq 1 ]] || die "$folder: has neither RACE nor RACE.tar.gz"
         folder=$text/unpacked
+        stale="; delete $folder before another archive is tried"
         if [[ ! -d $folder ]]; then
+            if [[ -e $folder.part ]]; then run rm -r "$folder.part"; fi
             run mkdir -p "$folder.part"
-            run tar -xzf "$archive" -C "$folder.part" || die "$archive: could not be unpacked; is it cut off or damaged?"
+            run tar -xzf "$archive" -C "$folder.part" ||
+                die "$archive: could not be unpacked, it is cut off or damaged$again"
+            [[ -d $folder.part/RACE || $dry_run -eq 1 ]] || die "$archive: holds no folder RACE$again"
             run mv "$folder.part" "$folder"
         fi
     fi
 fi
-once "$text/symbols" python -m ode_transformer dataset race "$folder/RACE" --like "$like" --output-dir "$text/symbols.part"
+once "$text/symbols" python -m ode_transformer dataset race "$folder/RACE" --like "$like" \
+    --output-dir "$text/symbols.part" ||
+    die "$folder/RACE: could not be read and cut into symbols, as said above$stale$again"
 binarise_inputs train valid test test1 test2
 run mkdir -p "$out.part/label"
 for split in train valid test test1 test2; do run cp "$text/symbols/$split.label" "$out.part/label"; done

@@ -10,7 +10,8 @@
 #   --like DIR               cut text as the folder of a pretrained model says (see prepare-roberta.sh); else subwords
 #                            are learned on the training text
 #   --size N                 symbols to learn (default: 16000)
-#   --out DIR                default: data-bin/text, with --imdb data-bin/text-imdb
+#   --out DIR                default: data-bin/text, with --imdb data-bin/text-imdb; without any text, one that was made
+#                            before with the same options will do
 #   --workers N              processes that binarise (default: 2)
 #   --dry-run                print the commands only
 #
@@ -27,12 +28,14 @@ if [[ -n $imdb ]]; then
     [[ -z $input ]] || die "--imdb: is another text than --input $input"
     name=text-imdb split_sentences=yes
 elif [[ -z ${input:=${TEXT_INPUT:-}} ]]; then
-    if [[ -e ${out:=$root/data-bin/$name} ]]; then
-        echo "$out is there; its manifest.json says of what text" >&2
-        exit
+    needed="--input is needed, or TEXT_INPUT: your text, such as that of Wikipedia; or --imdb; see --help"
+    if [[ -e ${out:=$root/data-bin/$name} ]]; then # made of what was said then
+        input=$("${text_tool[@]}" setting "$out/manifest.json" input)
+        [[ -n $input ]] || die "$out: was made of no --input, but perhaps of IMDB's reviews; $needed"
+    else
+        [[ $dry_run -eq 1 ]] || die "$needed"
+        input=TEXT_INPUT
     fi
-    [[ $dry_run -eq 1 ]] || die "--input is needed, or TEXT_INPUT: your text, such as that of Wikipedia; or --imdb; see --help"
-    input=TEXT_INPUT
 fi
 begin input="$input" valid="$valid" like="$like" size="$size" split_sentences="$split_sentences"
 inputs=() valids=()

@@ -44,7 +44,7 @@ class Spans(FairseqDataset):
         dictionary: the symbols.
         before: the symbol before the question.
         between: one more between question and window, or None.
-        shuffle: give the samples in a random order, those of like length together.
+        shuffle: give the samples in a random order, whatever their length, as fairseq's fine-tuning tasks do.
     """
 
     def __init__(

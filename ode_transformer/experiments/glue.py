@@ -9,6 +9,7 @@ import argparse
 import itertools
 import json
 import math
+import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -304,10 +305,12 @@ def grid(
 def _diverged(folder: Path) -> bool:
     """Whether a training has ended with losses, or has only had scores, that are not numbers: none was the best."""
     try:
-        if "FloatingPointError" in (folder / "train.log").read_text(encoding="utf-8", errors="replace"):
-            return True
+        log = (folder / "train.log").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
+    last = log.rpartition("fairseq_cli.train | {")[2]  # of the last process, which begins with its configuration
+    if re.search(r"FloatingPointError: (?!.*gradients are inconsistent)", last):  # which is no divergence
+        return True
     return (folder / "checkpoint_last.pt").is_file() and not (folder / "checkpoint_best.pt").is_file()
 
 

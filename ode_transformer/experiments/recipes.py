@@ -4,8 +4,8 @@ A recipe names its task, data, training, averaging, evaluation and the numbers t
 recipe or, with ``rows``, one per row, as a table of a paper does: each row is what the file says and, key by key, what
 the row says besides. ``extends``, in a file or a row, names one or more files to start from (relative to the file);
 what is said later wins, and replaces a mapping of ``ALTERNATIVES`` as a whole. Files whose name begins with an
-underscore are only extended by others and are not recipes. ``quoted`` lists rows of the paper's tables that it took
-from others.
+underscore are only extended by others and are not recipes. ``small`` says what a rehearsal has instead, besides what
+those of its task have. ``quoted`` lists rows of the paper's tables that it took from others.
 
 The schema is the dataclasses below; :mod:`.runner` makes the steps of a recipe.
 
@@ -206,8 +206,11 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     sayings = [part["description"] for part in (rows[row], tree) if "description" in part]
     said = {"description": ": ".join(sayings)} if sayings and all(isinstance(text, str) for text in sayings) else {}
     tree = _merge(tree, rows[row] | said)
+    own = tree.pop("small", {})
+    if not isinstance(own, dict):
+        raise RecipeError(f"{path}: small must be a mapping, got {own!r}")
     if scale == "small":
-        tree = _small(tree)
+        tree = _merge(_small(tree), own)
     given = title if path.is_relative_to(CONFIGS) else f"{path}/{row}".rstrip("/")
     recipe = _build(Recipe, {"name": title, **tree, "given": given, "scale": scale, "seed": seed}, str(path), "")
     if recipe.train.start and "/" not in recipe.train.start.recipe:

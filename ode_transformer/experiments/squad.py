@@ -193,7 +193,7 @@ def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]
         SquadError: there are none, or they are no mapping of texts or numbers.
     """
     found = []
-    for part, kinds in (("predictions", str), ("no_answer", (int, float))):
+    for part, kinds in (("predictions", (str,)), ("no_answer", (int, float))):
         path = folder / f"{part}.json"
         if part == "no_answer" and not path.exists():
             return found[0], None
@@ -201,8 +201,9 @@ def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]
             tree = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise SquadError(f"{path}: {error}") from error
-        if not isinstance(tree, dict) or not all(isinstance(value, kinds) for value in tree.values()):
-            raise SquadError(f"{path}: must say of every question {'a text' if kinds is str else 'a number'}")
+        # NaN, which has no place in an order, is the one value that does not equal itself.
+        if not isinstance(tree, dict) or not all(type(value) in kinds and value == value for value in tree.values()):
+            raise SquadError(f"{path}: must say of every question {'a text' if str in kinds else 'a number'}")
         found.append(tree)
     return found[0], found[1]
 

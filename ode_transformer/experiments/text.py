@@ -656,16 +656,25 @@ def _settings(args: argparse.Namespace) -> None:
         write_json(args.file, _with_version(args.settings))
 
 
+def _setting(args: argparse.Namespace) -> None:
+    """Print what the file of finished data says of a setting, an empty line if nothing."""
+    print(_held(args.file).get(args.name, ""))
+
+
+def _held(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        raise TextError(f"{file.parent} was not made, or not finished, by this script; take another --out")
+    held = read_json(file)
+    return held.get("settings", held)
+
+
 def check_settings(file: Path, settings: dict[str, str]) -> None:
     """Compare settings with those in a ``settings.json`` or ``manifest.json``.
 
     Raises:
         TextError: there is no such file, or settings differ; the message names them.
     """
-    if not file.exists():
-        raise TextError(f"{file.parent} was not made, or not finished, by this script; take another --out")
-    wanted, held = {"text_version": VERSION, **settings}, read_json(file)
-    held = held.get("settings", held)
+    wanted, held = {"text_version": VERSION, **settings}, _held(file)
     differ = [
         f"{k} {held.get(k)} there, {wanted.get(k)} now" for k in {**held, **wanted} if held.get(k) != wanted.get(k)
     ]
@@ -936,6 +945,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("file", type=Path)
     add_to("settings", nargs="+", metavar="KEY=VALUE")
     add_to("--required", action="store_true", help="the file must be there")
+    add_to = add("setting", _setting)
+    add_to("file", type=Path)
+    add_to("name")
     add_to = add("intact", _intact)
     add_to("dir", type=Path)
     for name, step in (("references", _references), ("manifest", _manifest)):

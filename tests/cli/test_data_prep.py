@@ -473,6 +473,10 @@ def test_binarised_text_that_is_not_the_text(tmp_path):
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch, capsys):
     command = ["settings", str(tmp_path / "settings.json"), "merges=9"]
     assert cli.main(["text", *command]) == 0 and cli.main(["text", *command]) == 0
+    for name, value in (("merges", "9\n"), ("other", "\n")):
+        assert cli.main(["text", "setting", command[1], name]) == 0 and capsys.readouterr().out == value
+    assert cli.main(["text", "setting", str(tmp_path / "x" / "manifest.json"), "merges"]) == 1
+    assert "x was not made, or not finished, by this script" in capsys.readouterr().err
     held = text.VERSION
     monkeypatch.setattr(text, "VERSION", "next")
     assert cli.main(["text", *command]) == 1 and f"text_version {held} there, next now" in capsys.readouterr().err

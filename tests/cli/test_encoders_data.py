@@ -7,6 +7,8 @@ import subprocess
 import pytest
 
 from ode_transformer.experiments import segmentation
+from ode_transformer.experiments.text import VERSION
+from ode_transformer.files import write_json
 from tests.cli.test_archives import tar
 from tests.cli.test_data_prep import search_path, sentences, times
 from tests.cli.test_published import members, numbers
@@ -72,8 +74,30 @@ def test_no_text_is_taken_in_place_of_the_users(tmp_path):
     done = script("text", "--out", tmp_path / "out", "--dry-run", TEXT_INPUT="a.txt:b")
     assert "documents a.txt b " in done.stdout
     (tmp_path / "out").mkdir()
-    done = script("text", "--out", tmp_path / "out")  # made before, of what was said then
-    assert done.returncode == 0 and "is there" in done.stderr
+    done = script("text", "--out", tmp_path / "out")
+    assert done.returncode == 1 and "was not made, or not finished, by this script" in done.stderr
+    settings = {"valid": "", "like": "", "size": "16000", "split_sentences": ""}
+    for held, words, status, message in (  # made before, of what was said then
+        ({"input": "a.txt"}, [], 0, "is complete"),
+        ({"input": "a.txt"}, ["--size", "9"], 1, "size 16000 there, 9 now"),
+        ({"input": "", "split_sentences": "yes"}, [], 1, "was made of no --input"),
+    ):
+        write_json(tmp_path / "out" / "manifest.json", {"text_version": VERSION, **settings, **held})
+        done = script("text", "--out", tmp_path / "out", *words)
+        assert (done.returncode, message in done.stderr) == (status, True), done.stderr
+
+
+@pytest.mark.full
+def test_a_folder_of_a_known_name_was_made_as_the_name_says(tmp_path):
+    """As --like, a folder of reviews is no text of BERT."""
+    like = tmp_path / "text-bert"
+    like.mkdir()
+    (like / "dict.txt").write_text("a 1\n")
+    held = {"valid": "", "like": "", "size": "32700", "split_sentences": "yes"}
+    for text, message in (("", "text-bert: was made of no --input"), ("a.txt", "GLUE is not there")):
+        write_json(like / "manifest.json", {"text_version": VERSION, **held, "input": text})
+        done = script("glue", "cola", "--like", like, "--out", tmp_path / "out")
+        assert done.returncode == 1 and message in done.stderr, done.stderr
 
 
 # From miniatures of the published layouts to binarised data.
@@ -136,9 +160,9 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
     (tmp_path / "odd" / "train-v1.1.json").write_text("{}")
     tar(tmp_path / "odd" / "RACE.tar.gz", {"else/x": b"x"})
     asked = {
-        "could not be unpacked; is it cut off or damaged?": ["race", tmp_path / "cut"],
+        "could not be unpacked, it is cut off or damaged": ["race", tmp_path / "cut"],
         "has neither RACE nor RACE.tar.gz": ["race", tmp_path / "empty"],
-        "no such folder, or no articles in it": ["race", tmp_path / "odd"],
+        "holds no folder RACE": ["race", tmp_path / "odd"],
         "RACE.tar.gz: RAW_DIR is not set": ["race", ""],
         "train-v1.1.json: RAW_DIR is not set": ["squad", ""],
         "must be a file of SQuAD": ["squad", tmp_path / "odd"],
@@ -151,4 +175,8 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
     segmentation.learn(sentences("en", 60), 60, 1, tmp_path / "like")
     for message, done in zip(asked, ask(tmp_path / "answers", commands, clean()), strict=True):
         assert done.returncode == 1 and message in done.stderr, (message, done.stderr)
+    out = tmp_path / "out" / "8"  # what was downloaded stays, and would be taken again
+    done = script("race", "--like", tmp_path / "like", "--out", out, URL_RACE=f"file://{tmp_path}/cut/RACE.tar.gz")
+    assert done.returncode == 1
+    assert f"cut off or damaged; delete {out}.text/download/RACE.tar.gz to download it again" in done.stderr
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.isdecimal()]

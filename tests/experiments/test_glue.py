@@ -254,6 +254,18 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
     points = json.loads((tmp_path / "all.json").read_text(), parse_constant=pytest.fail)
     assert len(points) == 4 and points[2]["scores"][1] == {} and points[1]["scores"][2] == {"matthews": None}
 
+    began = "| INFO | fairseq_cli.train | {'_name': None}\n"
+    minimum = "FloatingPointError: Minimum loss scale reached\n"
+    workers = "FloatingPointError: Fatal error: gradients are inconsistent between workers. Try\n"
+    for log, diverged in (
+        (began + minimum, True),
+        (began + minimum + began + "out of memory\n", False),  # resumed, and ended by something else
+        (began + workers, False),
+        (began + workers + began + minimum, True),
+    ):
+        (tmp_path / "train.log").write_text(log)
+        assert glue._diverged(tmp_path) == diverged, log
+
     monkeypatch.setattr(cli, "main", lambda argv: 1)  # of another cause
     with pytest.raises(glue.GlueError, match="seed-7: the run ended with status 1"):
         glue.grid(recipes.load("macaron/glue/macaron-cola"), {"lr": ["1"]}, [7], [])

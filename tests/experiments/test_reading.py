@@ -410,25 +410,41 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
     (tmp_path / "predictions.json").write_text('{"a": 1}')
     with pytest.raises(squad.SquadError, match="must say of every question a text"):
         squad.read_answers(tmp_path)
+    (tmp_path / "predictions.json").write_text('{"a": "x"}')
+    for text in ('{"a": NaN}', '{"a": true}', '{"a": "1"}'):
+        (tmp_path / "no_answer.json").write_text(text)
+        with pytest.raises(squad.SquadError, match=r"no_answer.json: must say of every question a number"):
+            squad.read_answers(tmp_path)
     with pytest.raises(CheckpointError, match="no span head"):
         squad.predict(f"{data}.start.pt", data, "valid", 32, True)
     with pytest.raises(OdeTransformerError, match="--task span_prediction: needs a masked language model"):
         train(data, arch="transformer_tiny", task="span_prediction", criterion="span_prediction")
 
 
-def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("right", "others", "score", "expected"),
+    [
+        (True, "wrong", 0, 100),
+        (False, "wrong", 0, 25),  # all are best left, which the threshold 0 does not say
+        (True, "the", -2, 75),  # an article alone is an answer
+    ],
+)
+def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeypatch, right, others, score, expected):
+    """Six questions with the right answer or a wrong one, two that have none and this no-answer score."""
     recipe = recipes.load("squad/floater-v2", scale="small")
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
     (tmp_path / recipe.data.directory).parent.mkdir(parents=True)
     (tmp_path / recipe.data.directory).symlink_to(data)
     golds = squad.golds(squad.questions(data, "valid"))
-    answers = {name: gold[0] if gold else "wrong" for name, gold in golds.items()}
+    answers = {name: (gold[0] if right else "wrong") if gold else others for name, gold in golds.items()}
+    no_answer = {name: -1 if gold else score for name, gold in golds.items()}
     folder = tmp_path / "run" / "answers" / "valid"
     folder.mkdir(parents=True)
     (folder / "predictions.json").write_text(json.dumps(answers))
-    (folder / "no_answer.json").write_text(json.dumps({name: -float(bool(gold)) for name, gold in golds.items()}))
+    (folder / "no_answer.json").write_text(json.dumps(no_answer))
     scored = TASKS["question_answering"].scored(recipe, tmp_path / "run", "valid")
-    assert scored.score(scored.units.sum(0)) == 100 and scored.reference == golds
+    assert scored.score(scored.units.sum(0)) == expected and scored.reference == golds
+    assert metric.take(golds, answers, "2.0", no_answer)["f1"]["value"] == expected
 
 
 # RACE
@@ -436,7 +452,7 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
 
 def test_race_is_read_as_roberta_reads_it(published, tmp_path):
     tree = {
-        "article": "Tom  ran.\nHe fell.",
+        "article": "Tom  ran.\nHe <br> fell.\n",
         "questions": ["Tom _ home.", "Why?"],
         "options": [["ran", "flew", "swam", "slept"], ["a", "b", "c", "d"]],
         "answers": ["A", "D"],
@@ -446,7 +462,7 @@ def test_race_is_read_as_roberta_reads_it(published, tmp_path):
         (tmp_path / level).mkdir()
         (tmp_path / level / "7.txt").write_text(json.dumps(tree))
     first, second, *_ = race.read(tmp_path, ("middle",))
-    assert first.article == "Tom ran. He fell." and first.right == 0 and second.right == 3
+    assert first.article == "Tom  ran. He <br> fell." and first.right == 0 and second.right == 3
     assert first.options == ["Tom ran home.", "Tom flew home.", "Tom swam home.", "Tom slept home."]
     assert second.options == ["Why? a", "Why? b", "Why? c", "Why? d"]
     for change, message in (

@@ -102,6 +102,13 @@ def test_a_rehearsal_keeps_the_architecture_and_what_is_done_with_it(name):
     if full.generate:
         assert (small.generate.beam, small.generate.lenpen) == (full.generate.beam, full.generate.lenpen)
     assert (small.train.start is None) == (full.train.start is None)
+    if full.task == "question_answering":
+        versions = [words[words.index("--version") + 1] for words in (r.data.prepare.split() for r in (small, full))]
+        assert versions[0] == versions[1] and f"squad-{versions[0]}.small" in small.data.directory
+        assert small.data.prepare.endswith(f" --out {small.data.directory}")
+    if small.train.start:  # positions are weights
+        start = recipes.load(small.train.start.recipe, scale="small")
+        assert small.train.flags.get("max-positions") == start.train.flags.get("max-positions")
 
 
 # Spec sections 4.1 and 4.6, as printed: of each table the rows that the paper ran itself.
@@ -412,6 +419,7 @@ def test_flags_are_written_as_fairseq_reads_them(tmp_path):
         (lambda t: t["generate"].update(beam="four"), r"generate\.beam must be int, got 'four'"),
         (lambda t: t["generate"].update(beam=True), r"generate\.beam must be int"),
         (lambda t: t.update(train="macaron"), r"train must be a mapping"),
+        (lambda t: t.update(small=[1]), r"small must be a mapping, got \[1\]"),
         (lambda t: t["average"].update(best=1), r"average needs one of last_epochs, last_updates, best"),
         (lambda t: t.update(average={}), r"average needs one of"),
         (lambda t: t["average"].update(last_epochs=0), r"at least 1"),

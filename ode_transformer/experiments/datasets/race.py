@@ -2,7 +2,8 @@
 
 The published layout is ``RACE/{train,dev,test}/{middle,high}/NAME.txt``, each file a JSON object with an article, its
 questions, their options, and the letters of the right ones. Every option becomes a text of its own, as in fairseq's
-preparation of RoBERTa's data: it takes the place of the question's gap, ``_``, or stands behind the question.
+preparation of RoBERTa's data: it takes the place of the question's gap, ``_``, or stands behind the question. Line
+feeds become blanks; all else of a text remains, double blanks and HTML's ``<br>`` among it.
 """
 
 import json
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..text import write_lines
-from .labelled import DatasetError, plain
+from .labelled import DatasetError
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
@@ -64,7 +65,7 @@ def _choices(path: Path) -> list[Choice]:
     if not len(tree["questions"]) == len(tree["options"]) == len(tree["answers"]):
         sizes = ", ".join(f"{len(tree[key])} {key}" for key in ("questions", "options", "answers"))
         raise DatasetError(f"{path}: has {sizes}: must be as many")
-    article, found = plain(tree["article"]), []
+    article, found = _line(tree["article"]), []
     for i, (question, options, answer) in enumerate(
         zip(tree["questions"], tree["options"], tree["answers"], strict=True), 1
     ):
@@ -74,8 +75,13 @@ def _choices(path: Path) -> list[Choice]:
         if not isinstance(answer, str) or len(answer) != 1 or answer not in LETTERS:
             raise DatasetError(f"{path}: answer {i} is {str(answer)[:20]!r}, must be one of {', '.join(LETTERS)}")
         joined = [question.replace("_", option) if "_" in question else f"{question} {option}" for option in options]
-        found.append(Choice(article, [plain(text) for text in joined], LETTERS.index(answer)))
+        found.append(Choice(article, [_line(text) for text in joined], LETTERS.index(answer)))
     return found
+
+
+def _line(text: str) -> str:
+    """A text on one line; what is cut into symbols has no blanks around it."""
+    return text.replace("\n", " ").strip()
 
 
 def write(source: Path, cut: Callable[[str], str], folder: Path) -> dict[str, int]:

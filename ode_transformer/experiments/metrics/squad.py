@@ -45,6 +45,9 @@ def f1(gold: str, answer: str, version: str) -> float:
 def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], version: str) -> dict[str, Compared]:
     """Compare the answers with the gold ones, question by question.
 
+    Every question must have one; where it is missing, the official script of 1.1 counts 0, and that of 2.0 leaves the
+    question out.
+
     Args:
         golds: the answers of each question; none where it has no answer.
         answers: one of each question, which is empty for no answer.
@@ -65,25 +68,40 @@ def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], vers
     return found
 
 
-def threshold(
-    compared: Mapping[str, Compared], answers: Mapping[str, str], no_answer: Mapping[str, float], metric: str
-) -> tuple[float, float]:
-    """The best sum of a metric, and the no-answer score above which questions have to be left for it.
+def counted(
+    compared: Mapping[str, Compared], answers: Mapping[str, str], no_answer: Mapping[str, float] | None, metric: str
+) -> tuple[dict[str, float], float | None]:
+    """What each question counts, and the no-answer score above which questions are left for the best sum.
 
-    Questions are taken in the order of their no-answer scores, those of one score in that of ``no_answer``.
+    Questions are taken in the order of their no-answer scores, those of one score in that of ``no_answer``. As in the
+    official script, the threshold is 0 where it is best to leave all of them, and an answer to a question that has none
+    counts 0 there although it be an article alone.
+
+    Args:
+        compared, answers: of :func:`compare`.
+        no_answer: of version 2.0, as in :func:`take`; without it all answers count as they are.
+        metric: ``exact`` or ``f1``.
+
+    Returns:
+        values from 0 to 1, in the order of ``compared``; and the threshold, if there is one.
+
+    Raises:
+        AnswersError: a question has no no-answer score.
     """
-    score = best = float(sum(not one.answerable for one in compared.values()))
-    where = 0.0
-    for name in sorted(no_answer, key=lambda name: no_answer[name]):
-        if name not in compared:
-            continue
-        if compared[name].answerable:
-            score += getattr(compared[name], metric)
-        elif answers[name]:
-            score -= 1
+    if no_answer is None:
+        return {name: getattr(one, metric) for name, one in compared.items()}, None
+    if missing := [name for name in compared if name not in no_answer]:
+        raise AnswersError(f"question {missing[0]}: has no no-answer score")
+    order = sorted((name for name in no_answer if name in compared), key=lambda name: no_answer[name])
+    left = {name: float(not one.answerable) for name, one in compared.items()}
+    taken = {n: getattr(one, metric) if one.answerable else float(not answers[n]) for n, one in compared.items()}
+    score = best = sum(left.values())
+    count, where = 0, 0.0
+    for i, name in enumerate(order, 1):
+        score += taken[name] - left[name]
         if score > best:
-            best, where = score, no_answer[name]
-    return best, where
+            best, count, where = score, i, no_answer[name]
+    return left | {name: taken[name] for name in order[:count]}, where
 
 
 def take(
@@ -109,14 +127,10 @@ def take(
     compared = compare(golds, answers, version)
     found: dict[str, Any] = {"questions": len(compared)}
     for name, metric in (("exact_match", "exact"), ("f1", "f1")):
+        values, where = counted(compared, answers, no_answer if version == "2.0" else None, metric)
         signature = f"percent; SQuAD {version}, {len(compared)} questions"
-        if version == "2.0" and no_answer is not None:
-            if missing := [question for question in compared if question not in no_answer]:
-                raise AnswersError(f"question {missing[0]}: has no no-answer score")
-            total, where = threshold(compared, answers, no_answer, metric)
+        found[name] = {"signature": signature}
+        if where is not None:
             found[name] = {"threshold": where, "signature": f"{signature}, best threshold"}
-        else:
-            total = sum(getattr(one, metric) for one in compared.values())
-            found[name] = {"signature": signature}
-        found[name]["value"] = 100 * total / len(compared)
+        found[name]["value"] = 100 * sum(values.values()) / len(compared)
     return found

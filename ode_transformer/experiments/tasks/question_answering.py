@@ -32,11 +32,9 @@ def _scored(recipe: Any, folder: Path, subset: str) -> Scored:
 
     tree = questions(recipes.ROOT / recipe.data.directory, subset)
     gold, (answers, no_answer) = golds(tree), read_answers(folder / "answers" / subset)
-    if tree["version"] == "2.0" and no_answer is not None:
-        where = squad.take(gold, answers, "2.0", no_answer)["f1"]["threshold"]
-        answers = {name: "" if no_answer[name] > where else answer for name, answer in answers.items()}
     compared = squad.compare(gold, answers, tree["version"])
-    units = np.array([[one.f1, 1] for one in compared.values()])
+    values, _ = squad.counted(compared, answers, no_answer if tree["version"] == "2.0" else None, "f1")
+    units = np.array([[value, 1] for value in values.values()])
     signature = f"percent; SQuAD {tree['version']}, {len(gold)} questions"
     return Scored("f1", signature, units, lambda sums: 100 * sums[0] / sums[1], gold)
 
