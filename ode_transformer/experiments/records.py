@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OdeTransformerError
-from ..files import sha256, write_json
+from ..files import sha256, write_json, write_text
 from . import recipes, runs
+from .tasks.translation import translations as translated
 
 FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
 
@@ -170,14 +171,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     recipes.add_variant(parser)
     parser.add_argument("--run-dir", help="the run's folder (default: runs/<recipe>)")
     parser.add_argument("--output", required=True, help="the JSON file to write")
+    parser.add_argument(
+        "--translations",
+        action="store_true",
+        help="also write the detokenized translations beside it, a text file per test set, from which "
+        "`ode-transformer compare` works where the run is gone",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer record``; the exit status."""
     recipe = recipes.load(args.recipe, scale=args.scale, seed=args.seed)
     run_dir = Path(args.run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
+    if args.translations and recipe.task != "translation":
+        raise RecordError(f"--translations: {recipe.name} does not translate")
     write(Path(args.output), record(recipe, run_dir))
+    if args.translations:
+        from .metrics import translations
+
+        for subset, test_set in recipe.subsets.items():
+            hyps, _ = translations.read_generate_output(translated(str(run_dir), subset))
+            lines = translations.detokenise(hyps, recipe.data.target)
+            write_text(translations_beside(Path(args.output), test_set), "".join(f"{line}\n" for line in lines))
     return 0
+
+
+def translations_beside(path: Path, test_set: str) -> Path:
+    """The file of a test set's translations beside a record."""
+    return path.with_name(f"{path.name.removesuffix('.json')}.{test_set}.txt")
 
 
 def add_curve_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,7 @@
 """``ode-transformer compare``: tests whether systems differ significantly from a baseline on the test sets."""
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,15 +21,18 @@ class SignificanceError(OdeTransformerError):
 
 
 class System(NamedTuple):
-    """A recipe and the folder of its run."""
+    """A recipe and the folder of its run; or its record, beside which its translations are, if the run is gone."""
 
     recipe: recipes.Recipe
     folder: Path
+    record: Path | None = None
 
 
 def system(recipe: recipes.Recipe) -> System:
-    """A recipe with the default folder of its run."""
-    return System(recipe, recipes.ROOT / recipes.default_run_dir(recipe))
+    """A recipe with the default folder of its run, and the default place of its record in ``results``."""
+    folder = Path(recipes.default_run_dir(recipe))
+    record = recipes.ROOT / "results" / folder.relative_to("runs")
+    return System(recipe, recipes.ROOT / folder, record.with_name(f"{record.name}.json"))
 
 
 def comparable(*systems: System) -> bool:
@@ -61,8 +65,8 @@ def compare(
         set and recipe the metric's value, under its key in ``METRICS``, and ``p_value`` (None for the baseline).
 
     Raises:
-        SignificanceError: a test set has no translations, test sets, references or precisions differ, or the test is
-            unknown.
+        SignificanceError: a test set has no translations, neither in a run nor beside a record; test sets, references
+            or precisions differ, or the test is unknown.
     """
     if test not in TESTS:
         raise SignificanceError(f"--test {test}: must be one of {', '.join(TESTS)}")
@@ -177,8 +181,10 @@ def _same_references(systems: Sequence[System], references: Sequence[Any], test_
 
 
 def _precision(one: System) -> str:
-    """The precision of a run, from its ``run.json``."""
+    """The precision of a run, from its ``run.json`` or its record."""
     run = runs.read(one.folder)
+    if run is None and one.record and one.record.is_file():
+        run = json.loads(one.record.read_text(encoding="utf-8"))
     if run is None:
         raise SignificanceError(f"{one.folder}: must hold a run; ode-transformer run {one.recipe.given} makes it")
     return run["precision"]
@@ -188,11 +194,16 @@ def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
     """Detokenized translations, and references: the raw ones if they exist."""
     recipe = one.recipe
     subset = next(subset for subset, name in recipe.subsets.items() if name == test_set)
-    path = Path(translated(str(one.folder), subset))
-    if not path.is_file():
-        raise SignificanceError(f"{path}: no such file; ode-transformer run {recipe.name} makes it")
-    hyps, refs = translations.read_generate_output(path)
     lang = recipe.data.target
+    path, refs = Path(translated(str(one.folder), subset)), None
+    beside = one.record and records.translations_beside(one.record, test_set)
+    if path.is_file():
+        tokenised, refs = translations.read_generate_output(path)
+        hyps = translations.detokenise(tokenised, lang)
+    elif beside and beside.is_file():
+        path, hyps = beside, translations.read_lines(beside)
+    else:
+        raise SignificanceError(f"{path}: no such file; ode-transformer run {recipe.name} makes it")
     # As for the score: raw references where they exist, otherwise the tokenized ones beside the data.
     data, name = recipes.ROOT / recipe.data.directory, f"{subset}.{lang}"
     if (data / "raw" / name).is_file():
@@ -202,7 +213,7 @@ def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
         plain = translations.detokenise(tokenised, lang)
     if len(plain) != len(hyps):
         raise SignificanceError(f"{path} has {len(hyps)} sentences, the references in {data} {len(plain)}")
-    return translations.detokenise(hyps, lang), plain
+    return hyps, plain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,11 +4,12 @@ import copy
 import csv
 import json
 import random
+import shutil
 from dataclasses import replace
 
 import pytest
 
-from ode_transformer.experiments import cli, recipes, significance, tables
+from ode_transformer.experiments import cli, recipes, records, significance, tables
 from ode_transformer.experiments.metrics import translations
 from ode_transformer.experiments.runs import KEYS
 from ode_transformer.experiments.significance import SignificanceError
@@ -160,6 +161,26 @@ def test_what_differs_is_found(runs, test):
     assert p["rk4-tiny"] < 0.01 and p["rk2-tiny"] > 0.05
     bleu = [values["bleu"] for values in found.values()]
     assert bleu[0] == bleu[1] < bleu[3] and p["macaron-tiny"] == 1
+
+
+def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
+    """They are what is left of a run on a machine that is gone."""
+    baseline, *others = load("transformer", "rk2", "rk4")
+    expected = significance.compare(baseline, others, samples=100)
+    for one in (baseline, *others):
+        hyps, refs = translations.read_generate_output(one.folder / "generate/generate-test.txt")
+        one.record.parent.mkdir(parents=True, exist_ok=True)
+        one.record.write_text(json.dumps({"precision": "fp32"}))
+        beside = records.translations_beside(one.record, "generated")
+        beside.write_text("".join(f"{line}\n" for line in translations.detokenise(hyps, "en")))
+        shutil.rmtree(one.folder)
+    tok = runs / "data-bin/quickstart.de-en/tok"
+    tok.mkdir(parents=True)
+    (tok / "test.en").write_text("".join(f"{line}\n" for line in refs))
+    assert significance.compare(baseline, others, samples=100) == expected
+    beside.unlink()
+    with pytest.raises(SignificanceError, match="no such file; ode-transformer run"):
+        significance.compare(baseline, others)
 
 
 def test_what_is_compared_are_the_scores(runs):
