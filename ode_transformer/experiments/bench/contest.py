@@ -14,6 +14,8 @@ import multiprocessing
 import os
 import re
 import statistics
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -51,7 +53,8 @@ class System:
     """A system in a contest: an architecture with flags of fairseq-train, a criterion and an optimizer.
 
     ``compiled`` is training with ``torch.compile`` around every layer. ``at`` is the position on the axis of a plot,
-    and ``symbols`` the vocabulary size, if that is the axis.
+    and ``symbols`` the vocabulary size, if that is the axis. ``precision`` and ``threads`` are those of the setting and
+    of this process unless given. ``beside`` is the number of other processes that are busy during its turns.
     """
 
     arch: str
@@ -61,6 +64,9 @@ class System:
     compiled: bool = False
     at: Optional[int] = None
     symbols: Optional[int] = None
+    precision: Optional[str] = None
+    threads: Optional[int] = None
+    beside: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,9 +102,10 @@ def configure(system: System, setting: Setting) -> Any:
     words += ["--optimizer", system.optimizer, "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", str(_MAX_TOKENS)]
     words += system.flags
     words += ["--cpu"] if setting.device == "cpu" else []
-    words += [f"--{setting.precision}"] if setting.precision in ("fp16", "amp") else []
+    precision = system.precision or setting.precision
+    words += [f"--{precision}"] if precision in ("fp16", "amp") else []
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
-    cfg.common.bf16 = setting.precision == "bf16"  # on the command line it means a TPU to fairseq
+    cfg.common.bf16 = precision == "bf16"  # on the command line it means a TPU to fairseq
     return cfg
 
 
@@ -187,8 +194,8 @@ def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], A
 
         return model, step
     model.to(setting.device).eval()
-    if setting.precision != "fp32":
-        model.to({"fp16": torch.float16, "bf16": torch.bfloat16}[setting.precision])
+    if (precision := system.precision or setting.precision) != "fp32":
+        model.to({"fp16": torch.float16, "bf16": torch.bfloat16}[precision])
     model.make_generation_fast_(beamable_mm_beam_size=setting.beam, need_attn=False)
     # As many steps as the source has tokens, because a random model has not learned where to stop.
     generator = SequenceGenerator(
@@ -321,14 +328,31 @@ def answer(connection: Any, name: str, message: Optional[str] = None) -> Any:
     return found
 
 
+@contextlib.contextmanager
+def _beside(count: int) -> Iterator[None]:
+    """A context with so many other processes that keep a processor each busy; they end with this one."""
+    words = [sys.executable, "-c", "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    pass"]
+    others = [subprocess.Popen(words) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
 def _take_turns(connection: Any, system: System, setting: Setting) -> None:
+    if system.threads:
+        torch.set_num_threads(system.threads)
     model, run = prepare(system, setting)
     parameters = sum(p.numel() for p in model.parameters())
     connection.send({"parameters": parameters, "evaluations": evaluations(model, samples(system, setting)[1][0])})
     with contextlib.suppress(EOFError):  # until the other side has enough
         while True:
             connection.recv()
-            connection.send(seconds(run, setting.device))
+            with _beside(system.beside):
+                elapsed = seconds(run, setting.device)
+            connection.send(elapsed)
 
 
 def _send_peak(connection: Any, system: System, setting: Setting) -> None:

@@ -135,6 +135,20 @@ def _others(size: str, *but: str) -> dict[str, str]:
     return {"floater_input": f"floater_input_{size}", **{name: name + suffix for name in systems}}
 
 
+def _in_bf16(*archs: str) -> Callable[[], dict[str, System]]:
+    """Architectures in fp32 and in bf16."""
+    return lambda: {
+        f"{arch}, {precision}": System(arch, precision=precision) for arch in archs for precision in ("fp32", "bf16")
+    }
+
+
+def _beside_another() -> dict[str, System]:
+    """One thread and two, each alone and while another process keeps a processor busy."""
+    one, two = (System("rk2_tiny", threads=threads) for threads in (1, 2))
+    alone = {"1 thread": one, "2 threads": two}
+    return alone | {f"{name}, beside another": replace(system, beside=1) for name, system in alone.items()}
+
+
 def _at_equal_layers() -> dict[str, System]:
     """TransEvolve with the four layers that the other tiny systems have; its own six are in ``tiny-transevolve``."""
     return {"transevolve_fullff_1_tiny 4-4": System("transevolve_fullff_1_tiny", ("--evolution-depth", "4"))}
@@ -271,6 +285,14 @@ SUITE = {
     ),
     "depth": Contest("training, against the encoder's depth", _depths, replace(_TINY, rounds=3)),
     "vocabulary": Contest("training, against the dictionary's size", _vocabularies, replace(_TINY, rounds=3)),
+    "tiny-bf16": Contest("training, tiny, fp32 and bf16", _in_bf16("rk2_tiny"), _TINY),
+    "base-bf16": Contest("training, base, fp32 and bf16", _in_bf16("rk2"), _BASE),
+    "tiny-beside": Contest(
+        "training, tiny, beside another process",
+        _beside_another,
+        _TINY,
+        {"1 thread, beside another": Bar(0.9)},
+    ),
     # Last: compiling takes minutes.
     "tiny-compiled": Contest(
         "training, tiny, torch.compile", _compiled("floater_tiny", "macaron_tiny", "rk2_tiny"), _TINY
@@ -298,7 +320,8 @@ def bars(name: str, device: str) -> dict[str, Bar]:
 
 def in_order(device: str) -> list[str]:
     """All contests but the quick ones; those with thresholds come first, in case the time on a device is short."""
-    return sorted((name for name in SUITE if name not in QUICK), key=lambda name: not bars(name, device))
+    others = (*QUICK, *(["tiny-beside"] if device == "cuda" else []))  # that one is of processors
+    return sorted((name for name in SUITE if name not in others), key=lambda name: not bars(name, device))
 
 
 def _verdict(bar: Bar, speed: dict[str, Any], memory: Optional[float]) -> str:
