@@ -372,15 +372,17 @@ def _rows(group: str) -> dict[str, Any]:
     return {row.recipe.rpartition("/")[2]: row for row in found}
 
 
-def thresholds() -> str:
-    """Every contest's system that has a threshold, with what was measured on a CPU."""
+def thresholds(processor: str = "") -> str:
+    """Every contest's system that has a threshold, with what was measured on a CPU, of which ``processor`` is the folder
+    of records below ``results/bench``, or empty for the one whose records lie there.
+    """
     import json
 
     from ode_transformer.experiments.bench import suite
 
     found = []
     for name, contest in suite.SUITE.items():
-        path = ROOT / "results" / "bench" / f"{name}.json"
+        path = ROOT / "results" / "bench" / processor / f"{name}.json"
         if not path.is_file():
             continue
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -401,6 +403,16 @@ def thresholds() -> str:
             )
     head = ("contest", "system", "baseline", "least speed", "speed", "most memory", "memory")
     return table(head, found)
+
+
+def contest(path: str) -> str:
+    """The table of a contest, whose record is at this path below ``results/bench``."""
+    import json
+
+    from ode_transformer.experiments.bench import suite
+
+    record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
+    return suite.table(path.rpartition("/")[2], record)
 
 
 def lengths() -> str:
@@ -434,6 +446,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "metric": metric,
     "headline": headline,
     "thresholds": thresholds,
+    "contest": contest,
     "lengths": lengths,
     "orders": orders,
 }
