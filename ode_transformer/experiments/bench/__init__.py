@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     kind = add("suite", "run contests, and write one record per contest", "%(prog)s [CONTEST...] [options]")
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
-    kind.add_argument("--quick", action="store_true", help="a few tiny systems: two minutes on a CPU, no record")
+    kind.add_argument(
+        "--quick", action="store_true", help="a few tiny systems: two to three minutes on a CPU, no record"
+    )
     kind.add_argument(
         "--data",
         metavar="DIR",
