@@ -6,7 +6,9 @@
 #   --directory DIR    where records are and go (default: results/bench)
 #   --device cuda      measure on a GPU (default: cpu)
 #   --precision P      fp32, fp16, bf16 or amp (default: fp32)
-#   --quick            a few tiny systems alone: two minutes on a CPU, no record
+#   --quick            a few tiny systems alone: two to three minutes on a CPU, no record
+#
+# If PEER_PYTHON names the Python of an environment with joeynmt 2.3, --quick measures its training, too.
 #
 # DIR gets one record per contest, lengths-cpu.json, costs-cpu.png (on a GPU lengths-cuda-fp16.json and so on) and tables.md.
 # It takes two to three hours of a CPU that should be otherwise idle, and 20 GiB of memory.

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import sys
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache, partialmethod
@@ -164,7 +166,8 @@ def test_evaluations_are_counted(arch, encoder, decoder):
 
 
 @pytest.mark.parametrize("what", ["training", pytest.param("decoding", marks=pytest.mark.full)])
-def test_systems_take_turns(tmp_path, what, capsys):
+def test_systems_take_turns(tmp_path, what, capsys, monkeypatch):
+    monkeypatch.delenv("PEER_PYTHON", raising=False)
     words = ["bench", what, "--arch", "floater_tiny", "--sentences", "3", "--tokens", "5", "--shortest", "2",
              "--symbols", "30", "--rounds", "3", "--beam", "2", "--output", str(tmp_path / "x.json")]  # fmt: skip
     assert cli.main([*words, "--", "--encoder-layers", "1", "--flow-sharing", "stack"]) == 0
@@ -182,6 +185,79 @@ def test_systems_take_turns(tmp_path, what, capsys):
     assert record["systems"]["stock"]["speed"]["median"] == 1
     shown = capsys.readouterr().out
     assert all(f"| {name} |" in shown for name in names)
+
+
+# Speaks as ``peer.py`` does. Its model takes 64 MiB and a step 32; every turn takes half a second, it says.
+PEER = """
+import sys
+from multiprocessing.connection import Connection
+connection = Connection(int(sys.argv[1]))
+connection.send("ready")
+job, model = connection.recv(), b"x" * 2**26
+connection.send({"parameters": 7, "evaluations": {"encoder": 1, "decoder": 2}, "job": job})
+while True:
+    connection.recv()
+    step = b"x" * 2**25
+    del step
+    connection.send(0.5)
+"""
+
+
+def test_joeynmt_takes_its_turn(tmp_path, monkeypatch):
+    """In every round, in another environment, with the shape of stock and the sentences of the others."""
+    (tmp_path / "peer.py").write_text(PEER)
+    monkeypatch.setattr(contest, "_PEER", tmp_path / "peer.py")
+    monkeypatch.setenv("PEER_PYTHON", sys.executable)
+    stock = contest.stock_like("macaron_tiny", ("--decoder-layers", "1"))
+    found = contest.measure({"stock": stock, "joeynmt": replace(stock, peer=True)}, TINY)["systems"]
+    times = [0.5 * ratio for ratio in found["joeynmt"]["speed"]["all"]]
+    assert found["joeynmt"]["seconds"] == 0.5 and found["joeynmt"]["parameters"] == 7
+    assert sorted(times)[1] == pytest.approx(found["stock"]["seconds"], abs=1e-3)
+    assert found["joeynmt"]["step_mib"] == pytest.approx(32, abs=4)
+    assert found["joeynmt"]["peak_mib"] == pytest.approx(96, abs=12)
+    job = found["joeynmt"]["job"]
+    assert job["encoder"] == {
+        "hidden_size": 128, "ff_size": 256, "num_heads": 4, "num_layers": 4, "layer_norm": "pre"
+    }  # fmt: skip
+    assert job["decoder"] == job["encoder"] | {"num_layers": 1}
+    assert (job["symbols"], job["dropout"], job["training"]["label_smoothing"]) == (60, 0.3, 0.1)
+    sample = contest.sentences(3, 5, 2, 60)
+    ((source, target),) = job["batches"]
+    for i, length in enumerate(sample["net_input"]["src_lengths"]):
+        assert source[i] == sample["net_input"]["src_tokens"][i, 5 - length :][:-1].tolist()
+        assert target[i] == sample["target"][i, : length - 1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("python", "joeynmt", "message"),
+    [
+        ("nowhere/python", "", "nowhere/python: No such file or directory"),
+        ("true", "", "true: is not a Python"),
+        (sys.executable, "import no_such_module", "No module named 'no_such_module'"),
+        (sys.executable, "__version__ = '1.5.1'", "has joeynmt 1.5.1; must be .* with joeynmt 2.3"),
+    ],
+)
+def test_a_peer_without_joeynmt_is_named_before_anything_is_measured(python, joeynmt, message, tmp_path, monkeypatch):
+    (tmp_path / "joeynmt").mkdir()
+    (tmp_path / "joeynmt" / "__init__.py").write_text(joeynmt)
+    (tmp_path / "joeynmt" / "training.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PEER_PYTHON", python)
+    monkeypatch.setattr(contest, "measure", lambda *_: pytest.fail("it measures"))
+    with pytest.raises(SystemExit, match=f"error: PEER_PYTHON .*{message}"):
+        cli.main(["bench", "training", "--arch", "macaron_tiny"])
+
+
+@pytest.mark.skipif(not os.environ.get("PEER_PYTHON"), reason="PEER_PYTHON names no environment with joeynmt 2.3")
+@pytest.mark.parametrize("arch", ["macaron_tiny", "floater_tiny"])  # norms before and behind
+def test_joeynmts_transformer_has_the_size_of_stock(arch, tmp_path):
+    words = ["bench", "training", "--arch", arch, "--sentences", "3", "--tokens", "5", "--shortest", "2"]
+    words += ["--symbols", "60", "--rounds", "1", "--no-memory", "--output", str(tmp_path / "x.json")]
+    assert cli.main(words) == 0
+    systems = json.loads((tmp_path / "x.json").read_text())["systems"]
+    assert systems["joeynmt"]["parameters"] == systems["stock"]["parameters"]
+    assert systems["joeynmt"]["evaluations"] == systems["stock"]["evaluations"]
+    assert systems["joeynmt"]["versions"]["joeynmt"].startswith("2.3.")
 
 
 @pytest.fixture

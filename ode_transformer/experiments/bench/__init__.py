@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     kind = add("suite", "run contests, and write one record per contest", "%(prog)s [CONTEST...] [options]")
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
-    kind.add_argument("--quick", action="store_true", help="a few tiny systems: two minutes on a CPU, no record")
+    kind.add_argument(
+        "--quick", action="store_true", help="a few tiny systems: two to three minutes on a CPU, no record"
+    )
     kind.add_argument(
         "--data",
         metavar="DIR",
@@ -90,7 +92,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--output", help="write the results there, as JSON")
 
     for name, help_ in (
-        ("training", "compare a training step of an architecture with the stock Transformer of its shape"),
+        (
+            "training",
+            "compare a training step of an architecture with the stock Transformer of its shape, and with joeynmt's "
+            "if PEER_PYTHON names the Python of its environment",
+        ),
         ("decoding", "compare the beam search of an architecture with the stock Transformer of its shape"),
     ):
         kind = add(name, help_, "%(prog)s --arch ARCH [options] [-- model flags of fairseq-train]")
@@ -133,6 +139,10 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
         raise SystemExit("error: --precision amp: is for training; decoding has fp32, fp16, bf16")
     if setting.device == "cpu" and setting.precision in ("fp16", "amp"):
         raise SystemExit(f"error: --precision {setting.precision}: needs --device cuda")
+    if any(system.peer for system in systems.values()) and (setting.device, setting.precision) != ("cpu", "fp32"):
+        raise SystemExit(
+            "error: PEER_PYTHON: joeynmt is measured with --device cpu and --precision fp32 only; unset it"
+        )
     tokens = sum(sample["ntokens"] for sample in contest.samples(next(iter(systems.values())), setting)[1])
     return _record(setting.what, {"tokens": tokens, **contest.measure(systems, setting, memory)})
 
@@ -245,6 +255,7 @@ def main(args: argparse.Namespace) -> int:
         systems = {"stock": stock, args.arch: ours}
         if args.what == "training":
             systems[f"{args.arch}, stock criterion"] = replace(ours, criterion=STOCK)
+            systems |= contest.peers_of(stock)
             if args.compile:
                 systems |= suite.compiled({"stock": stock, args.arch: ours})
         record = _measure(systems, setting, args.memory)

@@ -3,6 +3,8 @@
 Every system sees the same random sentences, or the same batches of real data, in a process of its own, and has its turn
 in every round while the others wait, so that a slow minute slows all. What is reported of a system is the baseline's
 time over its own in the same round, the median over rounds and the quartiles, and the ratio of their peaks of memory.
+
+A process may also be one of joeynmt, another library, in an environment of its own (``peer.py``).
 """
 
 import contextlib
@@ -19,7 +21,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
@@ -45,6 +48,8 @@ STOCK = "label_smoothed_cross_entropy"
 BATCHES = 2  # of real data in a turn
 _MAX_TOKENS = 4096
 
+_PEER = Path(__file__).with_name("peer.py")
+
 _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before")
 
 
@@ -54,7 +59,8 @@ class System:
 
     ``compiled`` is training with ``torch.compile`` around every layer. ``at`` is the position on the axis of a plot,
     and ``symbols`` the vocabulary size, if that is the axis. ``precision`` and ``threads`` are those of the setting and
-    of this process unless given. ``beside`` is the number of other processes that are busy during its turns.
+    of this process unless given. ``beside`` is the number of other processes that are busy during its turns. ``peer`` is
+    a Transformer of joeynmt in the shape of this stock one.
     """
 
     arch: str
@@ -67,6 +73,7 @@ class System:
     precision: Optional[str] = None
     threads: Optional[int] = None
     beside: int = 0
+    peer: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,27 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
             value *= feed_forwards
         words += ([flag] if value else []) if isinstance(value, bool) else [flag, str(value)]
     return System("transformer", tuple(words), STOCK, "adam")
+
+
+def peers_of(stock: System) -> dict[str, System]:
+    """joeynmt's Transformer in the shape of the stock one, if PEER_PYTHON names the Python of an environment with it.
+
+    Raises:
+        SystemExit: PEER_PYTHON is not a Python, or there is no joeynmt 2.3 that can be imported by it.
+    """
+    if not (python := os.environ.get("PEER_PYTHON")):
+        return {}
+    words = [python, "-c", "import joeynmt.training; print(joeynmt.__version__)"]
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    except OSError as error:
+        found = error.strerror
+    else:
+        version = done.stdout.strip()
+        if version.startswith("2.3."):
+            return {"joeynmt": replace(stock, peer=True)}
+        found = f"has joeynmt {version}" if version else done.stderr.strip().rpartition("\n")[2] or "is not a Python"
+    raise SystemExit(f"error: PEER_PYTHON {python}: {found}; must be the Python of an environment with joeynmt 2.3")
 
 
 def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
@@ -221,16 +249,17 @@ def seconds(run: Callable[[], Any], device: str) -> float:
     return time.perf_counter() - start
 
 
-def _resident(field: str) -> int:
-    """The memory of this process in bytes, now (VmRSS) or at its peak (VmHWM)."""
-    (kib,) = re.findall(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
+def _resident(field: str, process: str | int) -> int:
+    """The memory of a process in bytes, now (VmRSS) or at its peak (VmHWM)."""
+    (kib,) = re.findall(rf"{field}:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text())
     return int(kib) * 1024
 
 
-def peak_of(build: Callable[[], Callable[[], Any]], device: str) -> tuple[int, int]:
+def peak_of(build: Callable[[], Callable[[], Any]], device: str, its_process: str | int = "self") -> tuple[int, int]:
     """The peak memory of a second run of what ``build`` returns, in bytes: in total, and of the run alone.
 
     On a CPU this is the growth of the process, which should have done little else; on a GPU, what PyTorch allocates.
+    ``its_process`` is the process' id, if the run is another's.
     """
     if device == "cuda":
         run = build()
@@ -240,13 +269,14 @@ def peak_of(build: Callable[[], Callable[[], Any]], device: str) -> tuple[int, i
         run()
         peak = torch.cuda.max_memory_allocated()
         return peak, peak - held
-    before = _resident("VmRSS")
+    before = _resident("VmRSS", its_process)
     run = build()
     run()
-    held = _resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak so far
+    held = _resident("VmRSS", its_process)
+    Path(f"/proc/{its_process}/clear_refs").write_text("5")  # Linux: forget the peak so far
     run()
-    peak = max(_resident("VmHWM"), held)  # the kernel counts pages in batches, and may show less than it did before
+    # The kernel counts pages in batches, and may show less than it did before.
+    peak = max(_resident("VmHWM", its_process), held)
     return peak - before, peak - held
 
 
@@ -275,13 +305,14 @@ _ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
     "MALLOC_TOP_PAD_": "268435456",
 }
+_SMALL = 2**16  # with it glibc returns freed memory at once
 
 
 def give_freed_memory_back() -> None:
     """Make glibc return freed memory to the system at once, so that the size of the process is what it uses."""
     trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # names of malloc.h
     for name in (trim_threshold, top_pad, mmap_threshold):
-        ctypes.CDLL(None).mallopt(name, 2**16)
+        ctypes.CDLL(None).mallopt(name, _SMALL)
 
 
 def _serve(connection: Any, function: Callable, threads: int, *args: Any) -> None:
@@ -315,7 +346,7 @@ def process(function: Callable, *args: Any) -> Iterator[Any]:
         worker.kill()
 
 
-def answer(connection: Any, name: str, message: Optional[str] = None) -> Any:
+def answer(connection: Any, name: str, message: Any = None) -> Any:
     """The answer of a system's process, after sending it the message if there is one."""
     try:
         if message is not None:
@@ -360,20 +391,89 @@ def _send_peak(connection: Any, system: System, setting: Setting) -> None:
     connection.send(peak_of(lambda: prepare(system, setting)[1], setting.device))
 
 
+def _symbols(rows: torch.Tensor) -> list[list[int]]:
+    """The symbols of padded sentences, without the last one: where a sentence ends, joeynmt puts its own symbol."""
+    return [row[row != 1][:-1].tolist() for row in rows]
+
+
+def _peers_job(system: System, setting: Setting) -> dict[str, Any]:
+    """What ``peer.py`` needs: the shape of a stock system, its training and its batches, all as plain values."""
+    cfg, (its_task, found) = configure(system, setting), samples(system, setting)
+    return {
+        "threads": torch.get_num_threads(),
+        "symbols": len(its_task.target_dictionary),
+        "dropout": cfg.model.dropout,
+        **{
+            side: {
+                "hidden_size": getattr(cfg.model, f"{side}_embed_dim"),
+                "ff_size": getattr(cfg.model, f"{side}_ffn_embed_dim"),
+                "num_heads": getattr(cfg.model, f"{side}_attention_heads"),
+                "num_layers": getattr(cfg.model, f"{side}_layers"),
+                "layer_norm": "pre" if getattr(cfg.model, f"{side}_normalize_before") else "post",
+            }
+            for side in ("encoder", "decoder")
+        },
+        "training": {
+            "label_smoothing": cfg.criterion.label_smoothing,
+            "normalization": "tokens",
+            "optimizer": "adam",
+            "scheduling": "noam",  # it has no constant rate
+        },
+        "batches": [(_symbols(sample["net_input"]["src_tokens"]), _symbols(sample["target"])) for sample in found],
+    }
+
+
+@contextlib.contextmanager
+def _peers_process(environment: dict[str, str]) -> Iterator[tuple[Any, int]]:
+    """A context with a new process of ``peer.py`` that has imported its libraries: our end of it, and its id."""
+    ours, theirs = multiprocessing.Pipe()
+    words = [os.environ["PEER_PYTHON"], str(_PEER), str(theirs.fileno())]
+    with subprocess.Popen(words, pass_fds=[theirs.fileno()], env=os.environ | environment) as worker:
+        theirs.close()
+        try:
+            answer(ours, "joeynmt")
+            yield ours, worker.pid
+        finally:
+            ours.close()
+            worker.kill()
+
+
+@contextlib.contextmanager
+def _peers_turns(system: System, setting: Setting) -> Iterator[Any]:
+    """As ``process(_take_turns, system, setting)``, with a system of joeynmt."""
+    with _peers_process(_ENVIRONMENT) as (connection, _):
+        connection.send(_peers_job(system, setting))
+        yield connection
+
+
+def _built_by_peer(connection: Any, job: dict[str, Any]) -> Callable[[], float]:
+    """As the function that ``prepare`` returns; it runs in the other process."""
+    answer(connection, "joeynmt", job)
+    return partial(answer, connection, "joeynmt", "your turn")
+
+
+def _peers_peak(system: System, setting: Setting) -> tuple[int, int]:
+    job = _peers_job(system, setting)
+    with _peers_process(dict.fromkeys(_ENVIRONMENT, str(_SMALL))) as (connection, its_id):
+        return peak_of(partial(_built_by_peer, connection, job), "cpu", its_id)
+
+
 def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -> dict[str, Any]:
     """Measure the time and memory of systems, the first of which is the baseline.
 
     Returns:
         The measurements, for a record: ``setting``, ``baseline``, and for each of ``systems`` its median ``seconds``,
         ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's part of it), ``speed`` (the baseline's
-        seconds divided by its own: median, quartiles, all rounds), ``parameters`` and ``evaluations``.
+        seconds divided by its own: median, quartiles, all rounds), ``parameters`` and ``evaluations``, and of joeynmt
+        the ``versions`` of its environment.
     """
     about: dict[str, dict[str, Any]] = {}
     times: dict[str, list[float]] = {name: [] for name in systems}
     with contextlib.ExitStack() as stack:
         workers = {}
         for name, system in systems.items():
-            workers[name] = stack.enter_context(process(_take_turns, system, setting))
+            turns = _peers_turns(system, setting) if system.peer else process(_take_turns, system, setting)
+            workers[name] = stack.enter_context(turns)
             given = {k: v for k, v in asdict(system).items() if v not in (None, False)}
             about[name] = given | answer(workers[name], name)
         for round_ in range(-3, setting.rounds):  # three rounds for warming up, because memory grows over several steps
@@ -392,8 +492,11 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
             "all": [round(ratio, 4) for ratio in ratios],
         }
         if memory:
-            with process(_send_peak, system, setting) as worker:
-                peaks = answer(worker, name)
+            if system.peer:
+                peaks = _peers_peak(system, setting)
+            else:
+                with process(_send_peak, system, setting) as worker:
+                    peaks = answer(worker, name)
             mib = [max(round(peak / 2**20, 1), 0.1) for peak in peaks]
             about[name] |= dict(zip(("peak_mib", "step_mib"), mib, strict=True))
     about_data = {"data": Path(setting.data).name}  # not where a user keeps it

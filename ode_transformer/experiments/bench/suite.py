@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ...models import ode, transevolve
-from .contest import BATCHES, STOCK, Setting, System, stock_like
+from .contest import BATCHES, STOCK, Setting, System, peers_of, stock_like
 
 
 class Bar(NamedTuple):
@@ -157,7 +157,8 @@ def _at_equal_layers() -> dict[str, System]:
 def _quick() -> dict[str, System]:
     stock = stock_like("floater_tiny")
     ours = {"stock, our criterion": replace(stock, criterion=System("floater_tiny").criterion)}
-    return {"stock": stock, **ours, **_ours("floater_tiny", "macaron_tiny", "rk2_tiny")(), **_at_equal_layers()}
+    more = _at_equal_layers() | peers_of(stock)
+    return {"stock": stock, **ours, **_ours("floater_tiny", "macaron_tiny", "rk2_tiny")(), **more}
 
 
 _QUICK_BARS = {
