@@ -17,6 +17,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -117,6 +118,11 @@ def text_step(*words: Any) -> None:
     args.run(args)
 
 
+def run_step(name: str, words: Sequence[str]) -> None:
+    """Run one of :meth:`Preparation.steps`, after those before it, by the arguments of ``ode-transformer prepare``."""
+    Preparation.of(words).steps()[name]()
+
+
 class Preparation:
     """A preparation as the command line describes it.
 
@@ -137,6 +143,13 @@ class Preparation:
         self.splits = ["train", "valid", *(split for split in self.given if split.startswith("test"))]
         if not args.test:
             self.splits.append("test")
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> "Preparation":
+        """The preparation that the arguments of ``ode-transformer prepare`` describe."""
+        from . import cli
+
+        return cls(cli.parser("prepare").parse_args(["prepare", *words]))
 
     def _check(self) -> None:
         args = self.args
@@ -189,7 +202,7 @@ class Preparation:
         found = {
             "langs": "-".join(args.langs),
             "tokeniser": args.tokeniser,
-            "tokenise": self.tokenise,
+            "tokenise": self.flags,
             "bpe": self.bpe,
             "size": str(args.size or "default"),
             "dictionaries": "separate" if args.separate_dictionaries else "joined",
@@ -200,7 +213,7 @@ class Preparation:
         return {**found, **{split: " ".join(Path(p).name for p in given) for split, given in self.given.items()}}
 
     @property
-    def tokenise(self) -> str:
+    def flags(self) -> str:
         """Flags of ``ode-transformer text tokenise``."""
         args = self.args
         chosen = {"--plain": self.plain, "--normalise": args.normalise, "--lowercase first": args.lowercase}
@@ -265,23 +278,29 @@ class Preparation:
 
     def make(self) -> None:
         """Make the folder of data from raw text."""
-        args, work = self.args, self.text
-        self.begin()
-        langs, workers = ("--langs", *args.langs), ("--workers", args.workers)
-        every = ("--splits", *self.splits)
-        once(work / "given", self.gather)
-        once(work / "raw", self.divide)
-        text_step("tokenise", work / "raw", *langs, *every, *workers, *shlex.split(self.tokenise),
-                  "--output-dir", work / "tok")  # fmt: skip
+        for step in self.steps().values():
+            step()
+
+    def steps(self) -> dict[str, Callable[[], None]]:
+        """The steps by name, in their order. Each reads what those before it wrote, and does what is not done yet."""
+        work = self.text
         # Without a tokenizer only units can be counted.
-        folder, units = (work / "tok", work / "units") if self.plain else (work / "clean", work / "bpe")
-        if not self.plain:
-            self.clean(work / "tok", folder)
-        self.segment(folder, units)
-        if self.plain:
-            self.clean(units, work / "bpe")
-        self.check_lengths()
-        once(self.out, self.binarise, self.text / "data.part")  # OUT.part may be the user's
+        words, units = (work / "tok", work / "units") if self.plain else (work / "clean", work / "bpe")
+        clean = {"clean": partial(self.clean, *((units, work / "bpe") if self.plain else (work / "tok", words)))}
+        segment = {
+            f"learn-{self.bpe}": partial(self.learn, words),
+            f"apply-{self.bpe}": partial(self.apply, words, units),
+        }
+        if self.bpe == "none":
+            segment = {"copy": partial(once, units, partial(shutil.copytree, words))}
+        return {
+            "begin": self.begin,
+            "gather": partial(once, work / "given", self.gather),
+            "divide": partial(once, work / "raw", self.divide),
+            "tokenise": self.tokenise,
+            **(segment | clean if self.plain else clean | segment),
+            "binarise": self.finish,
+        }
 
     def begin(self) -> None:
         """Resume a preparation with these settings; one with other settings is started again."""
@@ -414,24 +433,34 @@ class Preparation:
             "clean", folder, "--langs", *args.langs, "--splits", *self.splits, "--drop-from", "train",
             "--max-tokens", args.max_tokens, *ratio, "--output-dir", part))  # fmt: skip
 
-    def segment(self, folder: Path, output: Path) -> None:
-        """Learn subword units on the training text, and segment all text into them."""
-        args = self.args
-        langs, workers = ("--langs", *args.langs), ("--workers", args.workers)
-        if self.bpe == "none":
-            once(output, lambda part: shutil.copytree(folder, part))
-            return
-        model = self.text / MODELS[self.bpe]
-        trained = [folder / f"train.{lang}" for lang in args.langs]
-        once(model, lambda part: text_step(
-            f"learn-{self.bpe}", "--input", *trained, "--size", self.size(trained[0]), *workers,
+    def tokenise(self) -> None:
+        """Tokenize all text."""
+        text_step("tokenise", self.text / "raw", *self._files(), *shlex.split(self.flags),
+                  "--output-dir", self.text / "tok")  # fmt: skip
+
+    def _files(self) -> tuple[Any, ...]:
+        return "--langs", *self.args.langs, "--splits", *self.splits, "--workers", self.args.workers
+
+    def learn(self, folder: Path) -> None:
+        """Learn subword units on the training text."""
+        trained = [folder / f"train.{lang}" for lang in self.args.langs]
+        once(self.text / MODELS[self.bpe], lambda part: text_step(
+            f"learn-{self.bpe}", "--input", *trained, "--size", self.size(trained[0]), "--workers", self.args.workers,
             "--output", part))  # fmt: skip
-        text_step(f"apply-{self.bpe}", folder, *langs, "--splits", *self.splits, "--model", model, *workers,
+
+    def apply(self, folder: Path, output: Path) -> None:
+        """Segment all text into subword units."""
+        text_step(f"apply-{self.bpe}", folder, *self._files(), "--model", self.text / MODELS[self.bpe],
                   "--output-dir", output)  # fmt: skip
 
     def size(self, trained: Path) -> int:
         """Merges of BPE, or the vocabulary size of SentencePiece."""
         return self.args.size or next(size for most, size in SIZES if text.count_lines(trained) <= most)
+
+    def finish(self) -> None:
+        """Make the folder of data; it appears when it is complete."""
+        self.check_lengths()
+        once(self.out, self.binarise, self.text / "data.part")  # OUT.part may be the user's
 
     def binarise(self, part: Path) -> None:
         """Write everything that a run reads to one folder."""
@@ -443,7 +472,7 @@ class Preparation:
         settings = text.read_json(self.text / "settings.json")
         del settings["text_version"]  # which the manifest has of itself
         text_step("manifest", *texts, "--text-dir", bpe, "--set", self.out.name, "--source", "own text",
-                  "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.tokenise}")  # fmt: skip
+                  "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.flags}")  # fmt: skip
 
     def test_sets(self) -> dict[str, str]:
         """The name of each subset of the data in scores, after its files."""

@@ -280,18 +280,18 @@ def _gather(args: argparse.Namespace) -> None:
         with ExitStack() as stack:
             files = [stack.enter_context(_create(path)) for path in outputs]
             for source, target in ([Path(f) for f in files] for name, *files in args.add if name == split):
-                count, odd = 0, []
+                count, faults = 0, Faults()
                 errors = "surrogateescape" if split == "train" else "strict"
                 texts = _text(source, errors, bar=f"gather {source.name}"), _text(target, errors)
                 for number, pair in enumerate(_parallel(source, texts[0], target, texts[1]), 1):
                     if not all(map(_is_utf8, pair)):
-                        odd.append(number)
+                        faults.add("that are not UTF-8", number)
                         continue
                     count += 1
                     for file, line, lang in zip(files, pair, args.langs, strict=True):
                         file.write(f"{romanian(line, args.romanian) if lang == 'ro' else line}\n")
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
-                _report(f"{source}, {target}", {"that are not UTF-8": odd} if odd else {}, "dropped")
+                faults.report(f"{source}, {target}", "dropped")
 
 
 def _is_utf8(line: str) -> bool:
@@ -317,7 +317,7 @@ def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
 def _check(args: argparse.Namespace) -> None:
     """Check that splits are parallel and UTF-8; with --max-tokens also for carriage returns, empty and long lines."""
     for split in args.splits:
-        odd: dict[str, list[int]] = {}
+        faults = Faults()
         for number, pair in enumerate(read_pair(args.dir / split, args.langs, f"check {split}"), 1):
             if args.max_tokens is None:
                 continue
@@ -326,18 +326,32 @@ def _check(args: argparse.Namespace) -> None:
                 if "\r" in line:
                     raise TextError(f"{args.dir / split}.{lang}: carriage returns, first in line {number}")
             if fault := Limits(args.max_tokens).fault(pair):
-                odd.setdefault(fault, []).append(number)
-        _report(_files(args.dir / split, args.langs), odd, "kept")
+                faults.add(fault, number)
+        faults.report(_files(args.dir / split, args.langs), "kept")
 
 
 def _files(prefix: Path, langs: Sequence[str]) -> str:
     return f"{prefix}.{{{','.join(langs)}}}"
 
 
-def _report(files: str, odd: dict[str, list[int]], fate: str) -> None:
-    for fault, numbers in odd.items():
-        shown = ", ".join(map(str, numbers[:SHOWN])) + (", ..." if len(numbers) > SHOWN else "")
-        print(f"warning: {files}: {len(numbers)} pairs {fault} (lines {shown}): {fate}", file=sys.stderr)
+class Faults:
+    """How many pairs have which fault, and the first of their line numbers, whatever the size of the text."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.first: dict[str, list[int]] = {}
+
+    def add(self, fault: str, number: int) -> None:
+        """Count a pair; ``fault`` is the end of a sentence that begins with "pairs"."""
+        self.counts[fault] += 1
+        if self.counts[fault] <= SHOWN:
+            self.first.setdefault(fault, []).append(number)
+
+    def report(self, files: str, fate: str) -> None:
+        """Warn of the faults, and say what became of the pairs."""
+        for fault, count in self.counts.items():
+            shown = ", ".join(map(str, self.first[fault])) + (", ..." if count > SHOWN else "")
+            print(f"warning: {files}: {count} pairs {fault} (lines {shown}): {fate}", file=sys.stderr)
 
 
 def _tokenise(args: argparse.Namespace) -> None:
@@ -442,18 +456,18 @@ def _clean(args: argparse.Namespace) -> None:
     limits = Limits(args.max_tokens, args.ratio)
     for split in args.splits:
         drop = split in args.drop_from
-        odd: dict[str, list[int]] = {}
+        faults = Faults()
         kept = 0
         with ExitStack() as stack:
             files = [stack.enter_context(_create(args.output_dir / f"{split}.{lang}")) for lang in args.langs]
             for number, pair in enumerate(read_pair(args.dir / split, args.langs, f"clean {split}"), 1):
                 if fault := limits.fault(pair):
-                    odd.setdefault(fault, []).append(number)
+                    faults.add(fault, number)
                 if fault is None or not drop:
                     kept += 1
                     for file, line in zip(files, pair, strict=True):
                         file.write(f"{line}\n")
-        _report(_files(args.dir / split, args.langs), odd, "dropped" if drop else "kept")
+        faults.report(_files(args.dir / split, args.langs), "dropped" if drop else "kept")
         if not kept:
             raise TextError(f"{args.dir / split}: no pair is left after cleaning")
 
