@@ -397,16 +397,21 @@ def _process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]
         source, target = args.dir / name, args.output_dir / name
         if target.exists():
             continue
-        # The few chunks that are being worked on are kept, to compare the numbers of lines.
-        chunks, given = itertools.tee(_chunks(read_lines(source, bar=f"{args.what} {name}")))
+        sizes: deque[int] = deque()  # of the chunks that are being worked on
+        chunks = _noting_sizes(_chunks(read_lines(source, bar=f"{args.what} {name}")), sizes)
         first = 1
         with whole(target) as file:
-            made = _in_parallel(work(name.rpartition(".")[2]), chunks, args.workers)
-            for chunk, lines in zip(made, given, strict=True):
-                if len(chunk) != len(lines):
-                    raise TextError(f"{source}: {len(lines)} lines from line {first} on became {len(chunk)}")
-                first += len(lines)
+            for chunk in _in_parallel(work(name.rpartition(".")[2]), chunks, args.workers):
+                if len(chunk) != (size := sizes.popleft()):
+                    raise TextError(f"{source}: {size} lines from line {first} on became {len(chunk)}")
+                first += size
                 file.writelines(f"{line}\n" for line in chunk)
+
+
+def _noting_sizes(chunks: Iterable[list[str]], sizes: deque[int]) -> Iterator[list[str]]:
+    for chunk in chunks:
+        sizes.append(len(chunk))
+        yield chunk
 
 
 def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
