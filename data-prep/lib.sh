@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 checksums=$root/data-prep/checksums
 dry_run=0
 out='' settings=() needs=(python fairseq-preprocess)
-joined=yes dictionary=() # more flags of fairseq-preprocess
+joined=yes dictionary=() # more flags of binarise
 tokenised=() # --tokenise=FLAGS, if the tokenization of the text is known, for the manifest
 
 # Print the plain commands from here on and run none.
@@ -171,13 +171,9 @@ beside() { :; }
 # binarise SET ORIGIN TRAIN VALID TEST...: make $out of the files of $text/bpe with a joined dictionary, in a folder
 # beside it that is renamed when it is complete (with $joined set to no, with one dictionary per language).
 binarise() {
-    local set=$1 origin=$2 train=$3 valid=$4 tests=("${@:5}")
-    local texts=(--langs "$source" "$target" --splits "${@:3}" --text-dir) prefixes
-    prefixes=$(printf ",$text/bpe/%s" "${tests[@]}")
+    local set=$1 origin=$2 texts=(--langs "$source" "$target" --splits "${@:3}" --text-dir)
     if [[ $joined == yes ]]; then dictionary+=(--joined-dictionary); fi
-    run fairseq-preprocess --source-lang "$source" --target-lang "$target" "${dictionary[@]}" \
-        --trainpref "$text/bpe/$train" --validpref "$text/bpe/$valid" --testpref "${prefixes#,}" \
-        --destdir "$out.part" --workers "$workers"
+    run "${text_tool[@]}" binarise "${texts[@]}" "$text/bpe" --data-dir "$out.part" --workers "$workers" "${dictionary[@]}"
     run "${text_tool[@]}" references "${texts[@]}" "$text" --data-dir "$out.part"
     beside "$out.part"
     run "${text_tool[@]}" manifest "${texts[@]}" "$text/bpe" --data-dir "$out.part" --set "$set" --source "$origin" \

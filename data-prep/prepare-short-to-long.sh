@@ -40,5 +40,5 @@ run "${text_tool[@]}" short-to-long "$prepared" --text-dir "$prepared.text" --la
     --limit "$limit" --bins "${begins[@]}" --output-dir "$text/bpe"
 tests=(test)
 for ((i = 1; i < ${#begins[@]}; i++)); do tests+=("test$i"); done
-joined=no dictionary=(--srcdict "$prepared/dict.$source.txt" --tgtdict "$prepared/dict.$target.txt")
+joined=no dictionary=(--dictionaries "$prepared"/dict.{"$source","$target"}.txt)
 binarise short-to-long "$(basename "$prepared")" train valid "${tests[@]}"

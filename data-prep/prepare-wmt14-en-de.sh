@@ -36,7 +36,7 @@ if [[ $version == wmt16 ]]; then
     [[ "$validation $clean $no_aggressive $merges" == 'newstest2013 units no 40000' ]] ||
         die "--validation, --clean, --no-aggressive, --merges: have no meaning for --version wmt16, which is one text"
     clean=tokens no_aggressive=yes merges=32000 earlier=yes train_only=() held_only=()
-    dictionary=(--nwordssrc 32768 --nwordstgt 32768)
+    dictionary=(--symbols 32768)
     # Existing data keep their kind.
     out=${out:-$root/data-bin/wmt14.en-de.wmt16}
     if [[ -e $out/manifest.json || -e $out.text/settings.json ]]; then

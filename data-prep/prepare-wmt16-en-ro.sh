@@ -26,7 +26,7 @@ if [[ -n $delight ]]; then
     [[ -f $delight/dict.ro.txt || $dry_run -eq 1 ]] || die "--delight $delight: holds no dict.ro.txt"
     corpus romanian=published
     run "${text_tool[@]}" unbinarise "$delight" --langs en ro --splits train valid test --output-dir "$text/bpe"
-    dictionary=(--srcdict "$delight/dict.en.txt" --tgtdict "$delight/dict.ro.txt")
+    dictionary=(--dictionaries "$delight"/dict.{en,ro}.txt)
     binarise "$name" "DeLight's binarized data" train valid test
     exit
 fi

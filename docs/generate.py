@@ -432,6 +432,15 @@ def lengths() -> str:
     return table(head, found)
 
 
+def preparation() -> str:
+    """The benchmark of the preparation of parallel text."""
+    import json
+
+    from ode_transformer.experiments.bench import preparation
+
+    return preparation.table(json.loads((ROOT / "results" / "bench" / "preparation.json").read_text(encoding="utf-8")))
+
+
 def orders() -> str:
     """Measured orders of convergence beside those of theory."""
     import json
@@ -448,6 +457,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "thresholds": thresholds,
     "contest": contest,
     "lengths": lengths,
+    "preparation": preparation,
     "orders": orders,
 }
 

@@ -11,15 +11,15 @@ import fcntl
 import hashlib
 import heapq
 import json
-import logging
 import os
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ..files import sha256, write_json, write_text
 from . import plain_yaml, recipes, text
@@ -118,6 +118,11 @@ def text_step(*words: Any) -> None:
     args.run(args)
 
 
+def run_step(name: str, words: Sequence[str]) -> None:
+    """Run one of :meth:`Preparation.steps`, after those before it, by the arguments of ``ode-transformer prepare``."""
+    Preparation.of(words).steps()[name]()
+
+
 class Preparation:
     """A preparation as the command line describes it.
 
@@ -138,6 +143,13 @@ class Preparation:
         self.splits = ["train", "valid", *(split for split in self.given if split.startswith("test"))]
         if not args.test:
             self.splits.append("test")
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> "Preparation":
+        """The preparation that the arguments of ``ode-transformer prepare`` describe."""
+        from . import cli
+
+        return cls(cli.parser("prepare").parse_args(["prepare", *words]))
 
     def _check(self) -> None:
         args = self.args
@@ -190,7 +202,7 @@ class Preparation:
         found = {
             "langs": "-".join(args.langs),
             "tokeniser": args.tokeniser,
-            "tokenise": self.tokenise,
+            "tokenise": self.flags,
             "bpe": self.bpe,
             "size": str(args.size or "default"),
             "dictionaries": "separate" if args.separate_dictionaries else "joined",
@@ -201,7 +213,7 @@ class Preparation:
         return {**found, **{split: " ".join(Path(p).name for p in given) for split, given in self.given.items()}}
 
     @property
-    def tokenise(self) -> str:
+    def flags(self) -> str:
         """Flags of ``ode-transformer text tokenise``."""
         args = self.args
         chosen = {"--plain": self.plain, "--normalise": args.normalise, "--lowercase first": args.lowercase}
@@ -266,23 +278,29 @@ class Preparation:
 
     def make(self) -> None:
         """Make the folder of data from raw text."""
-        args, work = self.args, self.text
-        self.begin()
-        langs, workers = ("--langs", *args.langs), ("--workers", args.workers)
-        every = ("--splits", *self.splits)
-        once(work / "given", self.gather)
-        once(work / "raw", self.divide)
-        text_step("tokenise", work / "raw", *langs, *every, *workers, *shlex.split(self.tokenise),
-                  "--output-dir", work / "tok")  # fmt: skip
+        for step in self.steps().values():
+            step()
+
+    def steps(self) -> dict[str, Callable[[], None]]:
+        """The steps by name, in their order. Each reads what those before it wrote, and does what is not done yet."""
+        work = self.text
         # Without a tokenizer only units can be counted.
-        folder, units = (work / "tok", work / "units") if self.plain else (work / "clean", work / "bpe")
-        if not self.plain:
-            self.clean(work / "tok", folder)
-        self.segment(folder, units)
-        if self.plain:
-            self.clean(units, work / "bpe")
-        self.check_lengths()
-        once(self.out, self.binarise, self.text / "data.part")  # OUT.part may be the user's
+        words, units = (work / "tok", work / "units") if self.plain else (work / "clean", work / "bpe")
+        clean = {"clean": partial(self.clean, *((units, work / "bpe") if self.plain else (work / "tok", words)))}
+        segment = {
+            f"learn-{self.bpe}": partial(self.learn, words),
+            f"apply-{self.bpe}": partial(self.apply, words, units),
+        }
+        if self.bpe == "none":
+            segment = {"copy": partial(once, units, partial(shutil.copytree, words))}
+        return {
+            "begin": self.begin,
+            "gather": partial(once, work / "given", self.gather),
+            "divide": partial(once, work / "raw", self.divide),
+            "tokenise": self.tokenise,
+            **(segment | clean if self.plain else clean | segment),
+            "binarise": self.finish,
+        }
 
     def begin(self) -> None:
         """Resume a preparation with these settings; one with other settings is started again."""
@@ -334,23 +352,26 @@ class Preparation:
         for split in self.splits:
             if split != "train" and split not in wanted:
                 _write_pairs(part / split, langs, _pairs(given / split, langs))
-        sides = [{self.key(pair[side]) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
-        left_out = 0
-
-        def train() -> Iterator[tuple[str, str]]:
-            nonlocal left_out
-            numbers = {number for pairs in held.values() for number, _ in pairs}
-            for number, pair in enumerate(_pairs(given / "train", langs), 1):
-                if number in numbers:
-                    continue
-                if any(self.key(sentence) in side for sentence, side in zip(pair, sides, strict=True)):
-                    left_out += 1
-                else:
-                    yield pair
-
         for split, pairs in held.items():
             _write_pairs(part / split, langs, (pair for _, pair in pairs))
-        left = _write_pairs(part / "train", langs, train())
+        numbers = {number for pairs in held.values() for number, _ in pairs}
+        sides = [{self.key(pair[side]) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
+        seen = {split: set(map(self.keys, _pairs(part / split, langs))) for split in self.splits[1:]}
+        again: dict[str, set[tuple[str, ...]]] = {split: set() for split in seen}
+        left = left_out = 0
+        with _created(part / "train", langs) as files:
+            for number, pair in enumerate(_pairs(given / "train", langs, "divide train"), 1):
+                if number in numbers:
+                    continue
+                keys = self.keys(pair)
+                if any(key in side for key, side in zip(keys, sides, strict=True)):
+                    left_out += 1
+                    continue
+                left += 1
+                _write_pair(files, pair)
+                for split, pairs in seen.items():
+                    if keys in pairs:
+                        again[split].add(keys)
         if held:
             counts = " and ".join(f"{len(pairs):,} for {split}" for split, pairs in held.items())
             more = f" ({left_out:,} more that share a side with these are left out)" if left_out else ""
@@ -360,13 +381,19 @@ class Preparation:
             raise TextError(
                 f"--train {' '.join(self.args.train)}: no pair is left to train on; take a smaller --hold-out"
             )
-        self.warn_of_overlap(part)
+        for split, found in again.items():
+            if found:
+                say(f"warning: {split}: {len(found):,} of its {len(seen[split]):,} different pairs are trained on, too")
 
     def key(self, sentence: str) -> str:
         """A key that is equal for sentences that the model reads alike: white space is normalized, and with
         ``--lowercase`` letter case too."""
         words = " ".join(sentence.split())
         return words.lower() if self.args.lowercase else words
+
+    def keys(self, pair: tuple[str, str]) -> tuple[str, ...]:
+        """The keys of both sides of a pair."""
+        return tuple(map(self.key, pair))
 
     def held_out(self, wanted: Sequence[str]) -> dict[str, list[tuple[int, tuple[str, str]]]]:
         """Pairs of the training text for each of the wanted sets, with their line numbers.
@@ -377,42 +404,26 @@ class Preparation:
         """
         path = self.text / "given" / "train"
         limits = None if self.plain else text.Limits(self.args.max_tokens, self.args.max_ratio)
-        total = sum(1 for _ in _pairs(path, self.args.langs))
+        most = (self.args.hold_out or HELD_OUT) * len(wanted)  # which of them are taken is known at the end
+        total = 0
+        least: dict[bytes, tuple[int, tuple[str, str]]] = {}
+        for total, pair in enumerate(_pairs(path, self.args.langs, "choose held-out pairs"), 1):
+            short = all(sentence.strip() and len(sentence) < LONGEST for sentence in pair)
+            if not short or (limits and limits.fault(pair)):
+                continue
+            least.setdefault(hashlib.sha256(self.key(pair[0]).encode()).digest(), (total, pair))
+            if len(least) > 4 * most:
+                least = dict(heapq.nsmallest(most, least.items()))
         count = self.args.hold_out or min(HELD_OUT, total // PART)
         if not 0 < count * len(wanted) < total:
             raise TextError(
                 f"--train {' '.join(self.args.train)}: {total} pairs are too few to hold {count or 'any'} out for "
                 f"{' and '.join(wanted)}; give --{' and --'.join(wanted)}, or another --hold-out"
             )
-        count *= len(wanted)
-        least: dict[bytes, tuple[int, tuple[str, str]]] = {}
-        for number, pair in enumerate(_pairs(path, self.args.langs), 1):
-            short = all(sentence.strip() and len(sentence) < LONGEST for sentence in pair)
-            if not short or (limits and limits.fault(pair)):
-                continue
-            least.setdefault(hashlib.sha256(self.key(pair[0]).encode()).digest(), (number, pair))
-            if len(least) > 4 * count:
-                least = dict(heapq.nsmallest(count, least.items()))
-        chosen = [found for _, found in heapq.nsmallest(count, least.items())]
+        chosen = [found for _, found in heapq.nsmallest(count * len(wanted), least.items())]
         if len(chosen) < len(wanted):
             raise TextError(f"--train {' '.join(self.args.train)}: has no {len(wanted)} pairs that could be held out")
         return {split: sorted(chosen[i :: len(wanted)]) for i, split in enumerate(wanted)}
-
-    def warn_of_overlap(self, folder: Path) -> None:
-        """Warn of validation and test pairs that are also in the training text."""
-
-        def keys(split: str) -> Iterator[tuple[str, ...]]:
-            return (tuple(map(self.key, pair)) for pair in _pairs(folder / split, self.args.langs))
-
-        seen = {split: set(keys(split)) for split in self.splits[1:]}
-        found: dict[str, set] = {split: set() for split in seen}
-        for pair in keys("train"):
-            for split, pairs in seen.items():
-                if pair in pairs:
-                    found[split].add(pair)
-        for split, pairs in found.items():
-            if pairs:
-                say(f"warning: {split}: {len(pairs):,} of its {len(seen[split]):,} different pairs are trained on, too")
 
     def clean(self, folder: Path, output: Path) -> None:
         """Leave out training pairs that are empty, too long or too uneven."""
@@ -422,36 +433,46 @@ class Preparation:
             "clean", folder, "--langs", *args.langs, "--splits", *self.splits, "--drop-from", "train",
             "--max-tokens", args.max_tokens, *ratio, "--output-dir", part))  # fmt: skip
 
-    def segment(self, folder: Path, output: Path) -> None:
-        """Learn subword units on the training text, and segment all text into them."""
-        args = self.args
-        langs, workers = ("--langs", *args.langs), ("--workers", args.workers)
-        if self.bpe == "none":
-            once(output, lambda part: shutil.copytree(folder, part))
-            return
-        model = self.text / MODELS[self.bpe]
-        trained = [folder / f"train.{lang}" for lang in args.langs]
-        pairs = text.count_lines(trained[0])
-        size = args.size or next(size for most, size in SIZES if pairs <= most)
-        once(model, lambda part: text_step(
-            f"learn-{self.bpe}", "--input", *trained, "--size", size, *workers, "--output", part))  # fmt: skip
-        text_step(f"apply-{self.bpe}", folder, *langs, "--splits", *self.splits, "--model", model, *workers,
+    def tokenise(self) -> None:
+        """Tokenize all text."""
+        text_step("tokenise", self.text / "raw", *self._files(), *shlex.split(self.flags),
+                  "--output-dir", self.text / "tok")  # fmt: skip
+
+    def _files(self) -> tuple[Any, ...]:
+        return "--langs", *self.args.langs, "--splits", *self.splits, "--workers", self.args.workers
+
+    def learn(self, folder: Path) -> None:
+        """Learn subword units on the training text."""
+        trained = [folder / f"train.{lang}" for lang in self.args.langs]
+        once(self.text / MODELS[self.bpe], lambda part: text_step(
+            f"learn-{self.bpe}", "--input", *trained, "--size", self.size(trained[0]), "--workers", self.args.workers,
+            "--output", part))  # fmt: skip
+
+    def apply(self, folder: Path, output: Path) -> None:
+        """Segment all text into subword units."""
+        text_step(f"apply-{self.bpe}", folder, *self._files(), "--model", self.text / MODELS[self.bpe],
                   "--output-dir", output)  # fmt: skip
+
+    def size(self, trained: Path) -> int:
+        """Merges of BPE, or the vocabulary size of SentencePiece."""
+        return self.args.size or next(size for most, size in SIZES if text.count_lines(trained) <= most)
+
+    def finish(self) -> None:
+        """Make the folder of data; it appears when it is complete."""
+        self.check_lengths()
+        once(self.out, self.binarise, self.text / "data.part")  # OUT.part may be the user's
 
     def binarise(self, part: Path) -> None:
         """Write everything that a run reads to one folder."""
         args, bpe = self.args, self.text / "bpe"
-        source, target = args.langs
-        words = ["--source-lang", source, "--target-lang", target, "--destdir", part, "--workers", args.workers]
-        words += ["--trainpref", bpe / "train", "--validpref", bpe / "valid"]
-        words += ["--testpref", ",".join(str(bpe / split) for split in self.splits[2:])]
-        preprocess(words if args.separate_dictionaries else [*words, "--joined-dictionary"])
         texts = ("--langs", *args.langs, "--splits", *self.splits, "--data-dir", part)
+        joined = () if args.separate_dictionaries else ("--joined-dictionary",)
+        text_step("binarise", *texts, "--text-dir", bpe, "--workers", args.workers, *joined)
         text_step("references", *texts, "--text-dir", self.text)
         settings = text.read_json(self.text / "settings.json")
         del settings["text_version"]  # which the manifest has of itself
         text_step("manifest", *texts, "--text-dir", bpe, "--set", self.out.name, "--source", "own text",
-                  "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.tokenise}")  # fmt: skip
+                  "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.flags}")  # fmt: skip
 
     def test_sets(self) -> dict[str, str]:
         """The name of each subset of the data in scores, after its files."""
@@ -556,42 +577,25 @@ rows:
 """
 
 
-def _pairs(prefix: Path, langs: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _pairs(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:
     """The pairs of parallel text, without the carriage returns that end the lines of some systems."""
-    for source, target in text.read_pair(prefix, langs):
+    for source, target in text.read_pair(prefix, langs, bar):
         yield source.removesuffix("\r"), target.removesuffix("\r")
 
 
-def _write_pairs(prefix: Path, langs: Sequence[str], pairs: Iterator[tuple[str, str]]) -> int:
-    """Write parallel text; the number of pairs."""
-    count = 0
+@contextlib.contextmanager
+def _created(prefix: Path, langs: Sequence[str]) -> Iterator[list[TextIO]]:
+    """The two new files of parallel text."""
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(open(f"{prefix}.{x}", "w", encoding="utf-8", newline="\n")) for x in langs]
+        yield [stack.enter_context(open(f"{prefix}.{x}", "w", encoding="utf-8", newline="\n")) for x in langs]
+
+
+def _write_pair(files: Sequence[TextIO], pair: tuple[str, str]) -> None:
+    for file, line in zip(files, pair, strict=True):
+        file.write(f"{line}\n")
+
+
+def _write_pairs(prefix: Path, langs: Sequence[str], pairs: Iterable[tuple[str, str]]) -> None:
+    with _created(prefix, langs) as files:
         for pair in pairs:
-            count += 1
-            for file, line in zip(files, pair, strict=True):
-                file.write(f"{line}\n")
-    return count
-
-
-def preprocess(words: Sequence[Any]) -> None:
-    """Run ``fairseq-preprocess`` in this process; its output is in ``preprocess.log``.
-
-    Raises:
-        TextError: it failed.
-    """
-    words = [str(word) for word in words]
-    root = logging.root
-    handlers, level = root.handlers[:], root.level
-    root.handlers[:], root.level = [logging.NullHandler()], logging.INFO  # fairseq's import would have it print
-    try:
-        from fairseq import options
-        from fairseq_cli import preprocess
-
-        preprocess.main(options.get_preprocessing_parser().parse_args(words))
-        while preprocess.logger.handlers:
-            preprocess.logger.handlers.pop().close()
-    except (AssertionError, RuntimeError, SystemExit) as error:
-        raise TextError(f"fairseq-preprocess {shlex.join(words)}: {error}") from error
-    finally:
-        root.handlers[:], root.level = handlers, level
+            _write_pair(files, pair)

@@ -18,6 +18,7 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -41,7 +42,10 @@ from ..files import sha256, whole, write_json
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
 SHOWN = 5  # line numbers named in a message
 CHUNK = 10_000  # lines that a process works on at a time
-NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}  # fairseq's codes of the types that hold symbols
+NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16, 9: np.uint32}  # by fairseq's codes of the types
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary, which its file leaves out
+INDEX = struct.Struct("<9sQBQ")  # the head of fairseq's index: magic, version, code of NUMBERS, number of sentences
+MAGIC = b"MMIDIDX\0\0"
 KNOWN_WORDS = 1_000_000  # words whose segmentation a process remembers
 VERSION = "3"  # the version of the prepared text; data of another version are refused
 
@@ -50,21 +54,40 @@ class TextError(OdeTransformerError):
     """Text that cannot be used; the message names the file, the line or count, and what is expected."""
 
 
-def read_lines(path: Path, errors: str = "strict") -> Iterator[str]:
+def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
     """The lines of a UTF-8 file, plain or ``.gz``. Only line feeds end a line, so that all tools count alike.
 
     Args:
         path: the file.
         errors: ``surrogateescape`` also reads lines that are not UTF-8, with surrogates for the invalid bytes.
+        bar: the name of a progress bar on a terminal, which shows how much of the file is left; empty for none.
 
     Raises:
         TextError: there is no such file, or it is truncated, damaged or not UTF-8; the message names the line.
     """
     try:
-        with _open(path) as file:
-            yield from decode_lines(file, path, errors)
+        with path.open("rb") as stored:
+            lines = decode_lines(_unpacked(path, stored), path, errors)
+            yield from _with_bar(lines, stored, bar) if bar else lines
     except OSError as error:
         raise TextError(f"{path}: {error.strerror or error}") from error
+
+
+def _unpacked(path: Path, stored: IO[bytes]) -> IO[bytes]:
+    return gzip.open(stored) if path.suffix == ".gz" else stored
+
+
+def _with_bar(lines: Iterable[str], stored: IO[bytes], name: str) -> Iterator[str]:
+    """Show how much of a file has been read; its bytes say so without a pass that counts its lines."""
+    from tqdm import tqdm
+
+    size = os.fstat(stored.fileno()).st_size
+    with tqdm(desc=name, total=size, unit="B", unit_scale=True, disable=None, file=sys.stderr) as shown:
+        for number, line in enumerate(lines):
+            yield line
+            if number % CHUNK == 0:
+                shown.update(stored.tell() - shown.n)
+        shown.update(stored.tell() - shown.n)
 
 
 def decode_lines(file: Iterable[bytes], name: str | Path, errors: str = "strict") -> Iterator[str]:
@@ -98,14 +121,14 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def read_pair(prefix: Path, langs: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The pairs of parallel text, ``PREFIX.LANG``.
+def read_pair(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:
+    """The pairs of parallel text, ``PREFIX.LANG``; with a progress bar if ``bar``, as in :func:`read_lines`.
 
     Raises:
         TextError: a file is missing, empty or not UTF-8, or the numbers of lines differ; the message names both files.
     """
     source, target = (Path(f"{prefix}.{lang}") for lang in langs)
-    yield from _parallel(source, read_lines(source), target, read_lines(target))
+    yield from _parallel(source, read_lines(source, bar=bar), target, read_lines(target))
 
 
 def _parallel(source: Path, lines: Iterator[str], target: Path, others: Iterator[str]) -> Iterator[tuple[str, str]]:
@@ -257,17 +280,18 @@ def _gather(args: argparse.Namespace) -> None:
         with ExitStack() as stack:
             files = [stack.enter_context(_create(path)) for path in outputs]
             for source, target in ([Path(f) for f in files] for name, *files in args.add if name == split):
-                count, odd = 0, []
-                texts = [_text(path, "surrogateescape" if split == "train" else "strict") for path in (source, target)]
+                count, faults = 0, Faults()
+                errors = "surrogateescape" if split == "train" else "strict"
+                texts = _text(source, errors, bar=f"gather {source.name}"), _text(target, errors)
                 for number, pair in enumerate(_parallel(source, texts[0], target, texts[1]), 1):
                     if not all(map(_is_utf8, pair)):
-                        odd.append(number)
+                        faults.add("that are not UTF-8", number)
                         continue
                     count += 1
                     for file, line, lang in zip(files, pair, args.langs, strict=True):
                         file.write(f"{romanian(line, args.romanian) if lang == 'ro' else line}\n")
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
-                _report(f"{source}, {target}", {"that are not UTF-8": odd} if odd else {}, "dropped")
+                faults.report(f"{source}, {target}", "dropped")
 
 
 def _is_utf8(line: str) -> bool:
@@ -279,9 +303,9 @@ def _is_utf8(line: str) -> bool:
     return True
 
 
-def _text(path: Path, errors: str = "strict") -> Iterator[str]:
-    """The sentences of a file, without markup."""
-    lines = read_lines(path, errors)
+def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
+    """The sentences of a file, without markup; arguments and errors as for :func:`read_lines`."""
+    lines = read_lines(path, errors, bar)
     if path.suffix in (".sgm", ".xml"):
         return (found[1].strip() for line in lines if (found := re.search(r"<seg id[^>]*>(.*?)(</seg>|$)", line)))
     if path.name.startswith("train.tags."):
@@ -293,8 +317,8 @@ def _text(path: Path, errors: str = "strict") -> Iterator[str]:
 def _check(args: argparse.Namespace) -> None:
     """Check that splits are parallel and UTF-8; with --max-tokens also for carriage returns, empty and long lines."""
     for split in args.splits:
-        odd: dict[str, list[int]] = {}
-        for number, pair in enumerate(read_pair(args.dir / split, args.langs), 1):
+        faults = Faults()
+        for number, pair in enumerate(read_pair(args.dir / split, args.langs, f"check {split}"), 1):
             if args.max_tokens is None:
                 continue
             for lang, line in zip(args.langs, pair, strict=True):
@@ -302,18 +326,32 @@ def _check(args: argparse.Namespace) -> None:
                 if "\r" in line:
                     raise TextError(f"{args.dir / split}.{lang}: carriage returns, first in line {number}")
             if fault := Limits(args.max_tokens).fault(pair):
-                odd.setdefault(fault, []).append(number)
-        _report(_files(args.dir / split, args.langs), odd, "kept")
+                faults.add(fault, number)
+        faults.report(_files(args.dir / split, args.langs), "kept")
 
 
 def _files(prefix: Path, langs: Sequence[str]) -> str:
     return f"{prefix}.{{{','.join(langs)}}}"
 
 
-def _report(files: str, odd: dict[str, list[int]], fate: str) -> None:
-    for fault, numbers in odd.items():
-        shown = ", ".join(map(str, numbers[:SHOWN])) + (", ..." if len(numbers) > SHOWN else "")
-        print(f"warning: {files}: {len(numbers)} pairs {fault} (lines {shown}): {fate}", file=sys.stderr)
+class Faults:
+    """How many pairs have which fault, and the first of their line numbers, whatever the size of the text."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.first: dict[str, list[int]] = {}
+
+    def add(self, fault: str, number: int) -> None:
+        """Count a pair; ``fault`` is the end of a sentence that begins with "pairs"."""
+        self.counts[fault] += 1
+        if self.counts[fault] <= SHOWN:
+            self.first.setdefault(fault, []).append(number)
+
+    def report(self, files: str, fate: str) -> None:
+        """Warn of the faults, and say what became of the pairs."""
+        for fault, count in self.counts.items():
+            shown = ", ".join(map(str, self.first[fault])) + (", ..." if count > SHOWN else "")
+            print(f"warning: {files}: {count} pairs {fault} (lines {shown}): {fate}", file=sys.stderr)
 
 
 def _tokenise(args: argparse.Namespace) -> None:
@@ -355,25 +393,29 @@ def _process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]
     Raises:
         TextError: the number of lines changed; the message names both files.
     """
-    from tqdm import tqdm
-
     for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
         source, target = args.dir / name, args.output_dir / name
         if target.exists():
             continue
-        count = count_lines(source)
-        chunks = _chunks(tqdm(read_lines(source), name, count, unit=" lines", disable=None, file=sys.stderr))
-        written = 0
+        sizes: deque[int] = deque()  # of the chunks that are being worked on
+        chunks = _noting_sizes(_chunks(read_lines(source, bar=f"{args.what} {name}")), sizes)
+        first = 1
         with whole(target) as file:
             for chunk in _in_parallel(work(name.rpartition(".")[2]), chunks, args.workers):
-                written += len(chunk)
+                if len(chunk) != (size := sizes.popleft()):
+                    raise TextError(f"{source}: {size} lines from line {first} on became {len(chunk)}")
+                first += size
                 file.writelines(f"{line}\n" for line in chunk)
-            if written != count:
-                raise TextError(f"{source} has {count} lines, {target} would have {written}")
+
+
+def _noting_sizes(chunks: Iterable[list[str]], sizes: deque[int]) -> Iterator[list[str]]:
+    for chunk in chunks:
+        sizes.append(len(chunk))
+        yield chunk
 
 
 def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
-    lines = iter(lines)  # one iterator for all chunks, because tqdm's bar ends with each iterator
+    lines = iter(lines)
     return iter(lambda: list(itertools.islice(lines, CHUNK)), [])
 
 
@@ -419,18 +461,18 @@ def _clean(args: argparse.Namespace) -> None:
     limits = Limits(args.max_tokens, args.ratio)
     for split in args.splits:
         drop = split in args.drop_from
-        odd: dict[str, list[int]] = {}
+        faults = Faults()
         kept = 0
         with ExitStack() as stack:
             files = [stack.enter_context(_create(args.output_dir / f"{split}.{lang}")) for lang in args.langs]
-            for number, pair in enumerate(read_pair(args.dir / split, args.langs), 1):
+            for number, pair in enumerate(read_pair(args.dir / split, args.langs, f"clean {split}"), 1):
                 if fault := limits.fault(pair):
-                    odd.setdefault(fault, []).append(number)
+                    faults.add(fault, number)
                 if fault is None or not drop:
                     kept += 1
                     for file, line in zip(files, pair, strict=True):
                         file.write(f"{line}\n")
-        _report(_files(args.dir / split, args.langs), odd, "dropped" if drop else "kept")
+        faults.report(_files(args.dir / split, args.langs), "dropped" if drop else "kept")
         if not kept:
             raise TextError(f"{args.dir / split}: no pair is left after cleaning")
 
@@ -445,7 +487,7 @@ def _hold_out(args: argparse.Namespace) -> None:
             train, valid = (
                 stack.enter_context(_create(args.output_dir / f"{name}.{lang}")) for name in ("train", "valid")
             )
-            for number, line in enumerate(read_lines(args.dir / f"train.{lang}"), 1):
+            for number, line in enumerate(read_lines(args.dir / f"train.{lang}", bar=f"hold-out train.{lang}"), 1):
                 (train if number % args.every else valid).write(f"{line}\n")
             if number < args.every:
                 raise TextError(f"{args.dir}/train.{lang}: {number} lines, --every {args.every} holds out none")
@@ -534,10 +576,18 @@ def _learn_bpe(args: argparse.Namespace) -> None:
     library.tqdm = partial(tqdm, disable=None)  # no bar unless standard error is a terminal
     words: Counter[str] = Counter()
     for path in args.input:
-        for found in _in_parallel(_count_words, _chunks(read_lines(path)), args.workers):
+        chunks = _chunks(read_lines(path, bar=f"count words of {path.name}"))
+        for found in _in_parallel(_count_words, chunks, args.workers):
             words.update(found)
     with whole(args.output) as file:
-        library.learn_bpe([f"{word} {count}" for word, count in words.items()], file, args.size, is_dict=True)
+        library.learn_bpe(_taken(words), file, args.size, is_dict=True)
+
+
+def _taken(words: Counter[str]) -> Iterator[str]:
+    """Take every word with its count, so that subword-nmt's copy of them replaces ours; their order has no effect."""
+    while words:
+        word, count = words.popitem()
+        yield f"{word} {count}"
 
 
 def _count_words(lines: list[str]) -> Counter[str]:
@@ -610,20 +660,16 @@ def _copy(args: argparse.Namespace) -> None:
     for file, source in sources.items():
         target = args.output_dir / file
         if not target.exists():
-            with _open(source) as read, whole(target, "wb") as write:
-                shutil.copyfileobj(read, write)
+            with source.open("rb") as stored, whole(target, "wb") as write:
+                shutil.copyfileobj(_unpacked(source, stored), write)
         elif sha256(target) != digests[file]:
             raise TextError(f"{source} is not what it was: it differs from {target}, its copy; take another --out")
 
 
-def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
-
-
 def _digest(path: Path) -> str:
     try:
-        with _open(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with path.open("rb") as stored:
+            return hashlib.file_digest(_unpacked(path, stored), "sha256").hexdigest()
     except (EOFError, zlib.error) as error:
         raise TextError(f"{path}: cut off or damaged") from error
 
@@ -723,33 +769,136 @@ def _references(args: argparse.Namespace) -> None:
                 shutil.copyfile(raw, data / "raw" / f"{name}.{lang}")
 
 
+def _binarise(args: argparse.Namespace) -> None:
+    """Write dictionaries and binarized text, the same files as fairseq-preprocess, with all processes."""
+    data, files = args.data_dir, {lang: args.text_dir / f"{args.splits[0]}.{lang}" for lang in args.langs}
+    if args.dictionaries and (args.joined_dictionary or args.symbols):
+        raise TextError("--dictionaries: cannot be combined with --joined-dictionary and --symbols, which make others")
+    data.mkdir(parents=True, exist_ok=True)
+    for side, lang in enumerate(args.langs):
+        dictionary = data / f"dict.{lang}.txt"
+        if args.dictionaries:
+            shutil.copyfile(args.dictionaries[side], dictionary)
+        elif side and args.joined_dictionary:
+            shutil.copyfile(data / f"dict.{args.langs[0]}.txt", dictionary)
+        else:
+            counts: Counter[str] = Counter()
+            for file in files.values() if args.joined_dictionary else [files[lang]]:
+                chunks = _chunks(read_lines(file, bar=f"count symbols of {file.name}"))
+                for found in _in_parallel(_count_symbols, chunks, args.workers):
+                    counts.update(found)
+            write_lines(dictionary, _dictionary(counts, args.symbols))
+        for split, name in _numbered(args.splits).items():
+            source = args.text_dir / f"{name}.{lang}"
+            chunks = _chunks(read_lines(source, bar=f"binarise {source.name}"))
+            prefix, code = data / f"{split}.{'-'.join(args.langs)}.{lang}", _code(len(_symbols(dictionary)))
+            _write_binarised(prefix, code, _in_parallel(partial(_numbers_of, dictionary, code), chunks, args.workers))
+
+
+def _count_symbols(lines: list[str]) -> Counter[str]:
+    return Counter(itertools.chain.from_iterable(map(str.split, lines)))
+
+
+def _dictionary(counts: Counter[str], size: int | None) -> list[str]:
+    """The lines of a dictionary: symbols from the most frequent on, and as many more as make a multiple of 8.
+
+    Args:
+        counts: of the text's symbols.
+        size: the most symbols, with the special ones; None for all.
+    """
+    rows = sorted((item for item in counts.items() if item[0] not in SPECIAL), key=lambda item: (-item[1], item[0]))
+    rows = rows if size is None else rows[: size - len(SPECIAL)]
+    known = {symbol for symbol, _ in rows}
+    more = ((name, 0) for i in itertools.count() if (name := f"madeupword{i:04d}") not in known)
+    rows += itertools.islice(more, -(len(rows) + len(SPECIAL)) % 8)
+    return [f"{symbol} {count}" for symbol, count in rows]
+
+
+def _symbols(dictionary: Path) -> list[str]:
+    return [*SPECIAL, *(line.rstrip().rpartition(" ")[0] for line in read_lines(dictionary))]
+
+
+def _code(size: int) -> int:
+    """The code of the type that fairseq takes for the numbers of a dictionary of some size."""
+    return 8 if size < 65_500 else 9
+
+
+@cache
+def _numbers(dictionary: Path, digest: str) -> dict[str, int]:
+    """The numbers of symbols by the dictionary in a file, cached while the file is the same."""
+    return {symbol: number for number, symbol in enumerate(_symbols(dictionary))}
+
+
+def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, np.ndarray]:
+    """Lines -> the numbers of their symbols, each line ended by ``</s>``, and how many numbers each line has."""
+    numbers = _numbers(dictionary, sha256(dictionary))
+    unknown = numbers["<unk>"]
+    sentences = [f"{line} </s>".split() for line in lines]
+    found = [numbers.get(symbol, unknown) for sentence in sentences for symbol in sentence]
+    return np.array(found, NUMBERS[code]).tobytes(), np.array([len(sentence) for sentence in sentences], np.int32)
+
+
+def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.ndarray]]) -> None:
+    """Write ``PREFIX.bin``, and ``PREFIX.idx``: the sizes of all sentences, then the bytes at which they begin."""
+    sizes = []
+    with whole(f"{prefix}.bin", "wb") as data, whole(f"{prefix}.idx", "wb") as index:
+        index.write(bytes(INDEX.size))
+        for numbers, its_sizes in chunks:
+            data.write(numbers)
+            index.write(its_sizes.tobytes())
+            sizes.append(its_sizes)
+        begin = 0
+        for its_sizes in sizes:  # all of them at once would take three times the memory
+            ends = begin + its_sizes.cumsum(dtype=np.int64)
+            index.write(((ends - its_sizes) * np.dtype(NUMBERS[code]).itemsize).tobytes())
+            begin = ends[-1]
+        index.seek(0)
+        index.write(INDEX.pack(MAGIC, 1, code, sum(map(len, sizes))))
+
+
 def _unbinarise(args: argparse.Namespace) -> None:
     """Turn binarized text, DIR/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries."""
     for lang in args.langs:
-        lines = read_lines(args.dir / f"dict.{lang}.txt")
-        symbols = np.array(["<s>", "<pad>", "</s>", "<unk>", *(line.rpartition(" ")[0] for line in lines)], object)
+        symbols = np.array(_symbols(args.dir / f"dict.{lang}.txt"), object)
         for split in args.splits:
             prefix = args.dir / f"{split}.{'-'.join(args.langs)}.{lang}"
-            head, sizes, _ = _read_index(prefix)
-            if head[17] not in NUMBERS:
-                raise TextError(f"{prefix}.idx: type {head[17]} of numbers: must be one of {[*NUMBERS]}")
-            numbers = np.fromfile(f"{prefix}.bin", NUMBERS[head[17]])
+            code, sizes = _read_index(prefix)
+            numbers = np.fromfile(f"{prefix}.bin", NUMBERS[code])
             sentences = np.split(numbers, sizes.cumsum(dtype=np.int64)[:-1])
             with whole(args.output_dir / f"{split}.{lang}") as file:
                 file.writelines(" ".join(symbols[sentence[:-1]]) + "\n" for sentence in sentences)  # the last is </s>
 
 
+def _lines_and_digest(path: Path) -> tuple[int, str]:
+    """The number of lines of a file and its SHA-256, in one pass."""
+    count, digest, last = 0, hashlib.sha256(), b"\n"
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+            count += block.count(b"\n")
+            last = block[-1:]
+    return count + (last != b"\n"), digest.hexdigest()
+
+
 def manifest(args: argparse.Namespace) -> dict[str, Any]:
-    """The manifest of a folder of binarized data: its content, and how it was made."""
+    """The manifest of a folder of binarized data: its content, and how it was made.
+
+    Raises:
+        TextError: the text is not parallel, or is empty; or the errors of :func:`count_tokens`.
+    """
     splits = _numbered(args.splits)
     data: Path = args.data_dir
-    counts = {}
+    counts, segmented = {}, {}
     for split, name in splits.items():
-        lines, tokens = 0, dict.fromkeys(args.langs, 0)
-        for pair in read_pair(args.text_dir / name, args.langs):
-            lines += 1
-            for lang, line in zip(args.langs, pair, strict=True):
-                tokens[lang] += len(line.split())
+        files = [args.text_dir / f"{name}.{lang}" for lang in args.langs]
+        (lines, digest), (others, other_digest) = map(_lines_and_digest, files)
+        if lines != others:
+            raise TextError(f"{files[0]} has {lines} lines, {files[1]} has {others}: must be parallel")
+        if not lines:
+            raise TextError(f"{files[0]} and {files[1]} are empty")
+        segmented |= {f"segmented/{files[0].name}": digest, f"segmented/{files[1].name}": other_digest}
+        prefix = data / f"{split}.{'-'.join(args.langs)}"
+        tokens = {lang: count_tokens(Path(f"{prefix}.{lang}"), lines) for lang in args.langs}
         counts[split] = {"lines": lines, "tokens": tokens}
     settings = _with_version(args.settings)
     # The four special symbols are not in the file.
@@ -760,7 +909,6 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    segmented = [f"{name}.{lang}" for name in splits.values() for lang in args.langs]
     patterns = ("dict.*.txt", "codes", "sentencepiece.model", "raw/*", "tok/*", "archives.sha256")
     kept = [path for pattern in patterns for path in data.glob(pattern)]
     return {
@@ -776,17 +924,14 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
         "tokenise": None if args.tokenise is None else _tokeniser_of(args.tokenise),
         "sha256": {
             **{path.relative_to(data).as_posix(): sha256(path) for path in sorted(kept)},
-            **{f"segmented/{file}": sha256(args.text_dir / file) for file in segmented},
+            **segmented,
         },
         "versions": versions,
     }
 
 
-def mend_index(prefix: Path, lines: int) -> None:
-    """Check binarized text ``PREFIX.bin`` against its index ``PREFIX.idx``, and repair the offsets in the index.
-
-    With numpy 2, fairseq adds up the offsets of several processes in 32 bits, so that they are wrong beyond 2 GiB, as
-    for WMT14 English-French. The sizes of the sentences are right, and the offsets follow from them.
+def count_tokens(prefix: Path, lines: int) -> int:
+    """The number of symbols of binarized text ``PREFIX.bin``, ends of sentences excepted, by its index ``PREFIX.idx``.
 
     Args:
         prefix: the path without its ending, such as ``data-bin/x/train.en-fr.fr``.
@@ -795,44 +940,38 @@ def mend_index(prefix: Path, lines: int) -> None:
     Raises:
         TextError: a file is missing or truncated, or holds another number of sentences.
     """
-    head, sizes, places = _read_index(prefix)
-    index, data = (prefix.with_name(f"{prefix.name}.{end}") for end in ("idx", "bin"))
-    count, size = len(sizes), data.stat().st_size
-    if count != lines:
-        raise TextError(f"{index}: has {count} sentences, must have those of the text, {lines}")
-    ends = sizes.cumsum(dtype=np.int64)
-    width, rest = divmod(size, int(ends[-1]))
-    if rest or width not in (1, 2, 4, 8):
-        raise TextError(f"{data}: has {size} bytes, which do not fit {ends[-1]} symbols")
-    if not np.array_equal(places, right := (ends - sizes) * width):
-        with whole(index, "wb") as file:
-            file.write(head + sizes.tobytes() + right.tobytes())
+    code, sizes = _read_index(prefix)
+    if len(sizes) != lines:
+        raise TextError(f"{prefix}.idx: has {len(sizes)} sentences, must have those of the text, {lines}")
+    size, symbols = Path(f"{prefix}.bin").stat().st_size, int(sizes.sum(dtype=np.int64))
+    if size != symbols * np.dtype(NUMBERS[code]).itemsize:
+        raise TextError(f"{prefix}.bin: has {size} bytes, which do not fit {symbols} symbols")
+    return symbols - lines
 
 
-def _read_index(prefix: Path) -> tuple[bytes, np.ndarray, np.ndarray]:
-    """The index of binarized text: its head (magic, version, type of numbers, number of sentences), the number of
-    symbols of each sentence, and the byte at which it begins."""
-    index = prefix.with_name(f"{prefix.name}.idx")
+def _read_index(prefix: Path) -> tuple[int, np.ndarray]:
+    """The index of binarized text: the code of the type of its numbers, and the number of symbols of each sentence."""
+    index = Path(f"{prefix}.idx")
     try:
-        content = index.read_bytes()
+        with index.open("rb") as file:
+            head = file.read(INDEX.size)
+            if not head.startswith(MAGIC):
+                raise TextError(f"{index}: is not an index of fairseq")
+            if len(head) < INDEX.size:
+                raise TextError(f"{index}: is cut off")
+            *_, code, count = INDEX.unpack(head)
+            if index.stat().st_size != INDEX.size + 12 * count:
+                raise TextError(f"{index}: is cut off")
+            if code not in NUMBERS:
+                raise TextError(f"{index}: type {code} of numbers: must be one of {[*NUMBERS]}")
+            return code, np.fromfile(file, np.int32, count)
     except OSError as error:
         raise TextError(f"{index}: {error.strerror}") from error
-    head = content[:26]
-    if not head.startswith(b"MMIDIDX"):
-        raise TextError(f"{index}: is not an index of fairseq")
-    count = int.from_bytes(head[18:], "little")
-    if len(content) != 26 + 12 * count:
-        raise TextError(f"{index}: is cut off")
-    sizes = np.frombuffer(content, np.int32, count, 26)
-    return head, sizes, np.frombuffer(content, np.int64, count, 26 + 4 * count)
 
 
 def _manifest(args: argparse.Namespace) -> None:
     """Check binarized data, write the manifest of their folder, and print its numbers."""
     found = manifest(args)
-    for split, counts in found["counts"].items():
-        for lang in args.langs:
-            mend_index(args.data_dir / f"{split}.{'-'.join(args.langs)}.{lang}", counts["lines"])
     write_json(args.data_dir / "manifest.json", found)
     for split, name in found["splits"].items():
         tokens = ", ".join(f"{lang} {count:,}" for lang, count in found["counts"][split]["tokens"].items())
@@ -950,12 +1089,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("name")
     add_to = add("intact", _intact)
     add_to("dir", type=Path)
-    for name, step in (("references", _references), ("manifest", _manifest)):
+    for name, step in (("binarise", _binarise), ("references", _references), ("manifest", _manifest)):
         add_to = add(name, step)
         add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
         add_to("--splits", nargs="+", required=True, help="splits of the text: training, validation, test sets")
         add_to("--text-dir", type=Path, required=True)
         add_to("--data-dir", type=Path, required=True)
+        if step is _binarise:
+            add_to("--joined-dictionary", action="store_true", help="one dictionary for both languages")
+            add_to("--dictionaries", type=Path, nargs=2, metavar="FILE", help="existing ones, instead of the text's")
+            add_to("--symbols", type=int, metavar="N", help="the most symbols of a dictionary (default: all)")
+            add_to("--workers", type=int, default=1, help="processes (default: 1)")
     add_to("--set", required=True)
     add_to("--source", required=True, help="where the text came from, in words")
     add_to("--settings", nargs="+", required=True, metavar="KEY=VALUE")

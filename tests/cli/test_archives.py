@@ -450,7 +450,7 @@ def test_wrong_options(answers, message):
 def test_dry_run(answers, base):
     done = answers["dry run"]
     assert done.returncode == 0, done.stderr
-    for word in ("nonexistent", "tar -xf", "gather", "--moses", "learn-subword-nmt", "fairseq-preprocess", "manifest"):
+    for word in ("nonexistent", "tar -xf", "gather", "--moses", "learn-subword-nmt", "text binarise", "manifest"):
         assert word in done.stdout
     assert list((base / "dry").iterdir()) == []
 

@@ -16,7 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fairseq import options
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
+from fairseq_cli import preprocess
 
 from ode_transformer.experiments import cli, text
 from ode_transformer.experiments.pipeline import Pipeline
@@ -177,7 +179,7 @@ def test_stopped_run_goes_on(own):
     before = times(base / "out.text")
     (base / "out").rename(base / "kept")
     (base / "out.part").mkdir()  # what a stopped binarisation leaves
-    (base / "out.part" / "dict.de.txt").write_text("fairseq-preprocess refuses to start where this is\n")
+    (base / "out.part" / "dict.de.txt").write_text("of an earlier run\n")
     done = run(*OWN, "--out", base / "out", RAW_DIR=raw)
     assert done.returncode == 0, done.stderr
     assert times(base / "out.text") == before
@@ -302,7 +304,7 @@ def test_dry_run_prints_the_commands_and_does_nothing(refused):
     base, answers = refused
     done = answers["dry run"]
     assert done.returncode == 0, done.stderr
-    for word in ("text tokenise", "learn-subword-nmt", "fairseq-preprocess", "test_2018_flickr"):
+    for word in ("text tokenise", "learn-subword-nmt", "text binarise", "test_2018_flickr"):
         assert word in done.stdout
     # Without any text, the downloads are printed.
     done = answers["dry run without text"]
@@ -324,7 +326,7 @@ def test_text_that_cannot_be_used(refused, damage, message):
     done = answers[damage]
     assert done.returncode == 1
     assert re.search(message, done.stderr), done.stderr
-    assert not (base / damage / "out").exists() and "fairseq-preprocess" not in done.stderr
+    assert not (base / damage / "out").exists() and not (base / damage / "out.part").exists()
 
 
 def test_no_text_at_all(refused):
@@ -430,44 +432,63 @@ def binarised(folder: Path, sizes: list[int]) -> Path:
     return prefix
 
 
-def test_an_index_that_is_right_stays(tmp_path):
-    prefix = binarised(tmp_path, [3, 1, 4])
-    before = times(tmp_path)
-    text.mend_index(prefix, 3)
-    assert times(tmp_path) == before
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (["--joined-dictionary", "--workers", "2"], ["--joined-dictionary"]),
+        (["--symbols", "12"], ["--nwordssrc", "12", "--nwordstgt", "12"]),
+        (["--dictionaries", "{}/given.en", "{}/given.de"], ["--srcdict", "{}/given.en", "--tgtdict", "{}/given.de"]),
+    ],
+    ids=["joined", "cut off", "given"],
+)
+def test_binarised_text_is_that_of_fairseq(tmp_path, monkeypatch, ours, theirs):
+    """Dictionaries and binarized text to the byte, with special symbols and strange spaces in the text."""
+    monkeypatch.setattr(text, "CHUNK", 7)  # several chunks per file
+    for split, count in (("train", 40), ("valid", 5), ("test", 9), ("test1", 3)):
+        for lang in ("en", "de"):
+            odd = ["<unk> a\u00a0b", "", "</s> madeupword0001 \u3000 x", "newer"]
+            text.write_lines(tmp_path / f"{split}.{lang}", sentences(lang, count) + odd[: 3 + (split != "train")])
+    for lang in ("en", "de"):
+        text.write_lines(tmp_path / f"given.{lang}", ["park. 9", "Park. 8", "a 1"])
+    names = ["--source-lang", "en", "--target-lang", "de"]
+    for name, given in (("train", "train"), ("valid", "valid"), ("test", "test,{}/test1")):
+        names += [f"--{name}pref", f"{{}}/{given}"]
+    words = [word.replace("{}", str(tmp_path)) for word in [*names, *theirs, "--destdir", "{}/theirs"]]
+    preprocess.main(options.get_preprocessing_parser().parse_args(words))
+    (tmp_path / "theirs" / "preprocess.log").unlink()
+    words = ["text", "binarise", "--langs", "en", "de", "--splits", "train", "valid", "test", "test1", *ours]
+    words += ["--text-dir", "{}", "--data-dir", "{}/ours"]
+    assert cli.main([word.replace("{}", str(tmp_path)) for word in words]) == 0
+    found = {path.name: path.read_bytes() for path in (tmp_path / "ours").iterdir()}
+    assert found == {path.name: path.read_bytes() for path in (tmp_path / "theirs").iterdir()} and len(found) == 18
 
 
-def test_an_index_beyond_two_gibibytes_is_mended(tmp_path):
-    """fairseq's own sum of the sizes of parts, int32 under numpy 2; the text itself is a hole in a file."""
+def test_an_index_beyond_two_gibibytes(tmp_path):
+    """fairseq's own sum of the sizes of parts is int32 under numpy 2. Here the sizes come without their numbers."""
     sizes = np.full(7, 300_000_000, np.int32)
-    prefix = tmp_path / "train.en-fr.fr"
-    with np.errstate(over="ignore"), MMapIndexedDataset.Index.writer(f"{prefix}.idx", np.uint16) as index:
-        index.write(list(sizes))
-    with Path(f"{prefix}.bin").open("wb") as file:
-        file.truncate(2 * int(sizes.sum(dtype=np.int64)))
-    right = [600_000_000 * i for i in range(7)]
-    assert list(MMapIndexedDataset.Index(f"{prefix}.idx")._pointers) != right  # else fairseq has mended it
-    text.mend_index(prefix, 7)
-    found = MMapIndexedDataset.Index(f"{prefix}.idx")
-    assert list(found._pointers) == right and list(found.sizes) == list(sizes)
+    text._write_binarised(tmp_path / "train", 8, [(b"", sizes[:3]), (b"", sizes[3:])])
+    found = MMapIndexedDataset.Index(f"{tmp_path}/train.idx")
+    assert list(found._pointers) == [600_000_000 * i for i in range(7)] and list(found.sizes) == list(sizes)
+    assert found.dtype == np.uint16
 
 
 def test_binarised_text_that_is_not_the_text(tmp_path):
     prefix = binarised(tmp_path, [3, 1, 4])
+    assert text.count_tokens(prefix, 3) == 5
     with pytest.raises(text.TextError, match=r"fr\.idx: has 3 sentences, must have those of the text, 4"):
-        text.mend_index(prefix, 4)
+        text.count_tokens(prefix, 4)
     whole = Path(f"{prefix}.bin").read_bytes()
     Path(f"{prefix}.bin").write_bytes(whole[:-1])
     with pytest.raises(text.TextError, match=r"fr\.bin: has 15 bytes, which do not fit 8 symbols"):
-        text.mend_index(prefix, 3)
+        text.count_tokens(prefix, 3)
     Path(f"{prefix}.idx").write_bytes(Path(f"{prefix}.idx").read_bytes()[:-1])
     with pytest.raises(text.TextError, match=r"fr\.idx: is cut off"):
-        text.mend_index(prefix, 3)
+        text.count_tokens(prefix, 3)
     Path(f"{prefix}.idx").write_bytes(b"x" * 100)
     with pytest.raises(text.TextError, match=r"fr\.idx: is not an index of fairseq"):
-        text.mend_index(prefix, 3)
+        text.count_tokens(prefix, 3)
     with pytest.raises(text.TextError, match=r"absent\.idx: No such file"):
-        text.mend_index(tmp_path / "absent", 3)
+        text.count_tokens(tmp_path / "absent", 3)
 
 
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch, capsys):
@@ -487,7 +508,7 @@ def test_lines_lost_in_tokenising_are_an_error(tmp_path, monkeypatch, capsys):
     text.write_lines(tmp_path / "train.en", ["a", "b"])
     command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", "1"]
     assert cli.main(["text", *command, "--output-dir", str(tmp_path / "tok")]) == 1
-    assert f"{tmp_path}/train.en has 2 lines, {tmp_path}/tok/train.en would have 1" in capsys.readouterr().err
+    assert f"{tmp_path}/train.en: 2 lines from line 1 on became 1" in capsys.readouterr().err
 
 
 def test_carriage_returns_in_segmented_text_are_refused(tmp_path, capsys):

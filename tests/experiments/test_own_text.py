@@ -215,15 +215,12 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
     words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x", "--size", 50, "--hold-out", 4]
     words = [str(word) for word in words]
 
-    def stopped(flags):
-        part = tmp_path / "x.text" / "data.part"
-        part.mkdir()
-        (part / "dict.de.txt").write_text("half of it")
+    def stopped(*_):
         raise KeyboardInterrupt
 
     theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
     with monkeypatch.context() as patch:
-        patch.setattr(prepare, "preprocess", stopped)
+        patch.setattr(text, "_write_binarised", stopped)  # behind the first dictionary
         with pytest.raises(KeyboardInterrupt):
             cli.main(words)
     assert not (tmp_path / "x").exists() and not (tmp_path / "x.yaml").exists()

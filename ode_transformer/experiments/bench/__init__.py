@@ -2,7 +2,7 @@
 
 ``suite`` runs the contests in ``suite.py``; ``training`` and ``decoding`` compare one architecture with the stock
 Transformer of its shape; ``lengths`` measures encoders against sentence length; ``serving`` compares exported models
-with fairseq's generator; ``table`` renders the records of contests.
+with fairseq's generator; ``preparation`` prepares generated text; ``table`` renders the records of contests.
 """
 
 import argparse
@@ -16,13 +16,13 @@ from typing import Any
 import torch
 
 from ...files import write_json
-from .. import recipes, records, runner, runs
-from . import contest, lengths, suite
+from .. import processors, recipes, records, runner, runs
+from . import contest, lengths, preparation, suite
 from .contest import STOCK, Setting, System
 
 MULTI30K = recipes.ROOT / "data-bin" / "multi30k-own.en-de"
 
-_POSITIVE = ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam", "batch")
+_POSITIVE = ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam", "batch", "workers")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def add(name: str, help_: str, usage: str = "%(prog)s [options]") -> argparse.ArgumentParser:
         kind = kinds.add_parser(name, help=help_, description=help_, usage=usage)
-        if name != "table":
+        if name not in ("table", "preparation"):
             kind.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default: %(default)s)")
         return kind
 
@@ -67,6 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     kind.add_argument("--dtype", choices=list(lengths.DTYPES), default="fp32", help="(default: %(default)s)")
     kind.add_argument("--output", help="JSON file for the results")
+
+    kind = add("preparation", "the preparation of generated parallel text, step by step")
+    kind.add_argument("--pairs", type=int, nargs="+", default=[10_000, 100_000], metavar="N", help="sizes of the text; "
+        "two are extrapolated from, the smaller ones for the growth of memory (default: 10000 100000)")  # fmt: skip
+    kind.add_argument("--workers", type=int, default=processors.allowed(), metavar="N",
+        help="processes (default: one per processor)")  # fmt: skip
+    kind.add_argument("--output", help="JSON file for the results; the text is in a folder beside it for a while")
 
     usage = "%(prog)s [--arch ARCH... | --model PATH...] [options] [-- model flags of fairseq-train]"
     kind = add("serving", "translation by fairseq, CTranslate2 and ONNX", usage)
@@ -240,6 +247,11 @@ def main(args: argparse.Namespace) -> int:
         if min(args.lengths) < 1:
             raise SystemExit(f"error: --lengths {min(args.lengths)}: must be 1 or more")
         record = _record("lengths", lengths.measure(args))
+    elif args.what == "preparation":
+        if min(args.pairs) < preparation.FEWEST:
+            raise SystemExit(f"error: --pairs {min(args.pairs)}: must be {preparation.FEWEST} or more")
+        record = _record("preparation", preparation.measure(args))
+        print(preparation.table(record))
     elif args.what == "serving":
         if not args.model and (args.symbols < 5 or not 1 <= args.shortest <= args.tokens):
             raise SystemExit("error: --symbols must be 5 or more, --shortest 1 to --tokens")
