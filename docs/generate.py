@@ -415,6 +415,20 @@ def contest(path: str) -> str:
     return suite.table(path.rpartition("/")[2], record)
 
 
+def speeds(*paths: str) -> str:
+    """The speeds of all systems of contests but their baselines; the paths are as in :func:`contest`."""
+    import json
+
+    found = {}
+    for path in paths:
+        record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
+        for system, got in record["systems"].items():
+            if system != record["baseline"]:
+                low, high = got["speed"]["quartiles"]
+                found.setdefault(system, (system, f"{got['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"))
+    return table(("system", "speed / stock"), list(found.values()))
+
+
 def lengths() -> str:
     """The benchmark of TransEvolve's encoder against sentence length."""
     import json
@@ -456,6 +470,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "headline": headline,
     "thresholds": thresholds,
     "contest": contest,
+    "speeds": speeds,
     "lengths": lengths,
     "preparation": preparation,
     "orders": orders,

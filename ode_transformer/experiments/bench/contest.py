@@ -59,8 +59,8 @@ class System:
 
     ``compiled`` is training with ``torch.compile`` around every layer. ``at`` is the position on the axis of a plot,
     and ``symbols`` the vocabulary size, if that is the axis. ``precision`` and ``threads`` are those of the setting and
-    of this process unless given. ``beside`` is the number of other processes that are busy during its turns. ``peer`` is
-    a Transformer of joeynmt in the shape of this stock one.
+    of this process unless given. ``beside`` is the number of other processes that are busy during its turns. ``peer``
+    is a Transformer of joeynmt in the shape of this stock one.
     """
 
     arch: str

@@ -190,12 +190,17 @@ SUITE = {
         ),
         _TINY,
         {
-            **dict.fromkeys(("transformer", "macaron_tiny", "floater_tiny"), Bar(1.15)),
-            "rk2_tiny": Bar(0.95),
+            **dict.fromkeys(("stock, our criterion", "rk2_tiny"), Bar(1.0)),
+            **dict.fromkeys(("transformer", "macaron_tiny", "floater_tiny"), Bar(1.2)),
         },
     ),
     "tiny-ode": Contest("training, tiny", _beside_stock(*_TINY_ARCHS[1], like="floater_tiny"), _TINY),
-    "tiny-transevolve": Contest("training, tiny", _beside_stock(*_TINY_ARCHS[2], like="floater_tiny"), _TINY),
+    "tiny-transevolve": Contest(
+        "training, tiny",
+        _beside_stock(*_TINY_ARCHS[2], like="floater_tiny", more=_at_equal_layers()),
+        _TINY,
+        dict.fromkeys(_at_equal_layers(), Bar(1.0)),
+    ),
     "tiny-others": Contest(
         "training, tiny",
         _ours(*_others("tiny", "macaron_rk2").values()),
@@ -205,7 +210,11 @@ SUITE = {
         "training, base",
         _beside_stock("macaron_wmt_en_de"),
         _BASE,
-        {"macaron_wmt_en_de": Bar(1.05), "macaron_wmt_en_de, stock criterion": Bar(0.97)},
+        {
+            "stock, our criterion": Bar(1.0),
+            "macaron_wmt_en_de": Bar(1.05),
+            "macaron_wmt_en_de, stock criterion": Bar(0.97),
+        },
     ),
     "base-ode": Contest("training, base", _beside_stock("ode_residual", "rk2"), _BASE),
     "base-rk2-learnable": Contest("training, base", _beside_stock("rk2_learnable"), _BASE),
@@ -247,7 +256,10 @@ SUITE = {
         for name, arch in _others(size).items()
     },
     "decoding-tiny": Contest(
-        "decoding, tiny, beam 4", _ours(*itertools.chain(*_TINY_ARCHS), like="floater_tiny"), _TINY_DECODING
+        "decoding, tiny, beam 4",
+        lambda: _ours(*itertools.chain(*_TINY_ARCHS), like="floater_tiny")() | _at_equal_layers(),
+        _TINY_DECODING,
+        dict.fromkeys(_at_equal_layers(), Bar(0.9)),
     ),
     "decoding-tiny-others": Contest(
         "decoding, tiny, beam 4",
