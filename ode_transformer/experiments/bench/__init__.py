@@ -250,7 +250,10 @@ def main(args: argparse.Namespace) -> int:
     elif args.what == "preparation":
         if min(args.pairs) < preparation.FEWEST:
             raise SystemExit(f"error: --pairs {min(args.pairs)}: must be {preparation.FEWEST} or more")
-        record = _record("preparation", preparation.measure(args))
+        for measured in preparation.measure(args):
+            record = _record("preparation", measured)
+            if args.output:  # as far as it goes: millions of pairs take long
+                write_json(args.output, record)
         print(preparation.table(record))
     elif args.what == "serving":
         if not args.model and (args.symbols < 5 or not 1 <= args.shortest <= args.tokens):

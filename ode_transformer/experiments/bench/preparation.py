@@ -33,7 +33,7 @@ CORPORA = {"WMT14 en-de": 4_500_000, "WMT14 en-fr": 36_000_000}
 """Corpora for which the table extrapolates, and their numbers of pairs."""
 
 STEP = "import sys; from ode_transformer.experiments import prepare; prepare.run_step(sys.argv[1], sys.argv[2:])"
-PAUSE = 0.1  # seconds between two looks at the memory, at least
+PAUSE = (0.1, 5.0)  # seconds between two looks at the memory, at least and at most
 COMMON = 20_000  # words that follow Zipf's law; others are rarer than it says, as in natural text
 RARE = 0.06  # the part of the running words that are not common
 LONGEST = 300  # words of a sentence
@@ -160,9 +160,8 @@ def run(words: Sequence[str]) -> dict[str, float]:
             break
         looked = time.monotonic()
         peak = max(peak, memory(process.pid))
-        time.sleep(
-            max(PAUSE, 20 * (time.monotonic() - looked))
-        )  # a look halts the process, the longer the larger it is
+        # A look halts the process, the longer the larger it is.
+        time.sleep(float(np.clip(20 * (time.monotonic() - looked), *PAUSE)))
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise BenchmarkError(f"step {words[3]}: ended with status {process.returncode}, see above")
@@ -173,8 +172,10 @@ def run(words: Sequence[str]) -> dict[str, float]:
     }
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
+def measure(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Prepare generated text of each of ``args.pairs`` sizes with ``args.workers`` processes, and remove it.
+
+    Yields what is measured so far after every size.
 
     Raises:
         BenchmarkError: there is too little space on the disk, or a step fails.
@@ -195,7 +196,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     for pairs in sorted(args.pairs):
         with tempfile.TemporaryDirectory(dir=place, prefix=".preparation.") as folder:
             sizes.append({"pairs": pairs, **_measure(Path(folder), pairs, args.workers)})
-    return {"setting": {"workers": args.workers, "merges": MERGES}, "sizes": sizes}
+        yield {"setting": {"workers": args.workers, "merges": MERGES}, "sizes": sizes}
 
 
 def _measure(folder: Path, pairs: int, workers: int) -> dict[str, Any]:
