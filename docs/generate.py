@@ -373,8 +373,9 @@ def _rows(group: str) -> dict[str, Any]:
 
 
 def thresholds(processor: str = "") -> str:
-    """Every contest's system that has a threshold, with what was measured on a CPU, of which ``processor`` is the folder
-    of records below ``results/bench``, or empty for the one whose records lie there.
+    """Every contest's system that has a threshold, with what was measured on a CPU.
+
+    ``processor`` is the folder of its records below ``results/bench``; empty for the records that lie there.
     """
     import json
 
@@ -413,20 +414,6 @@ def contest(path: str) -> str:
 
     record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
     return suite.table(path.rpartition("/")[2], record)
-
-
-def speeds(*paths: str) -> str:
-    """The speeds of all systems of contests but their baselines; the paths are as in :func:`contest`."""
-    import json
-
-    found = {}
-    for path in paths:
-        record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
-        for system, got in record["systems"].items():
-            if system != record["baseline"]:
-                low, high = got["speed"]["quartiles"]
-                found.setdefault(system, (system, f"{got['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"))
-    return table(("system", "speed / stock"), list(found.values()))
 
 
 def lengths() -> str:
@@ -470,7 +457,6 @@ KINDS: dict[str, Callable[..., str]] = {
     "headline": headline,
     "thresholds": thresholds,
     "contest": contest,
-    "speeds": speeds,
     "lengths": lengths,
     "preparation": preparation,
     "orders": orders,
