@@ -197,6 +197,8 @@ def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
     lang = recipe.data.target
     path, refs = Path(translated(str(one.folder), subset)), None
     beside = one.record and records.translations_beside(one.record, test_set)
+    if runs.read(one.folder) is not None and not path.is_file():  # a run that is not finished
+        beside = None
     if path.is_file():
         tokenised, refs = translations.read_generate_output(path)
         hyps = translations.detokenise(tokenised, lang)

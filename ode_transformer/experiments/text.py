@@ -81,6 +81,9 @@ def _with_bar(lines: Iterable[str], stored: IO[bytes], name: str) -> Iterator[st
     """Show how much of a file has been read; its bytes say so without a pass that counts its lines."""
     from tqdm import tqdm
 
+    if not stored.seekable():  # a pipe
+        yield from lines
+        return
     size = os.fstat(stored.fileno()).st_size
     with tqdm(desc=name, total=size, unit="B", unit_scale=True, disable=None, file=sys.stderr) as shown:
         for number, line in enumerate(lines):
@@ -733,6 +736,8 @@ def check_settings(file: Path, settings: dict[str, str]) -> None:
 
 def _numbered(names: Sequence[str]) -> dict[str, str]:
     """The sets by fairseq's names: train, valid, test, test1, ..."""
+    if len(names) < 3:
+        raise TextError(f"--splits {' '.join(names)}: must be training, validation and one test set or more")
     return dict(zip(["train", "valid", *_test_names(len(names) - 2)], names, strict=True))
 
 
@@ -772,8 +777,16 @@ def _references(args: argparse.Namespace) -> None:
 def _binarise(args: argparse.Namespace) -> None:
     """Write dictionaries and binarized text, the same files as fairseq-preprocess, with all processes."""
     data, files = args.data_dir, {lang: args.text_dir / f"{args.splits[0]}.{lang}" for lang in args.langs}
-    if args.dictionaries and (args.joined_dictionary or args.symbols):
+    splits = _numbered(args.splits)
+    if args.dictionaries and (args.joined_dictionary or args.symbols is not None):
         raise TextError("--dictionaries: cannot be combined with --joined-dictionary and --symbols, which make others")
+    if args.symbols is not None and args.symbols <= len(SPECIAL):
+        raise TextError(f"--symbols {args.symbols}: must be {len(SPECIAL) + 1} or more")
+    if args.workers < 1:
+        raise TextError(f"--workers {args.workers}: must be 1 or more")
+    for lang in args.langs:
+        if (data / f"dict.{lang}.txt").exists():
+            raise TextError(f"--data-dir {data}: holds dict.{lang}.txt already; take another folder")
     data.mkdir(parents=True, exist_ok=True)
     for side, lang in enumerate(args.langs):
         dictionary = data / f"dict.{lang}.txt"
@@ -788,7 +801,7 @@ def _binarise(args: argparse.Namespace) -> None:
                 for found in _in_parallel(_count_symbols, chunks, args.workers):
                     counts.update(found)
             write_lines(dictionary, _dictionary(counts, args.symbols))
-        for split, name in _numbered(args.splits).items():
+        for split, name in splits.items():
             source = args.text_dir / f"{name}.{lang}"
             chunks = _chunks(read_lines(source, bar=f"binarise {source.name}"))
             prefix, code = data / f"{split}.{'-'.join(args.langs)}.{lang}", _code(len(_symbols(dictionary)))

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from ode_transformer.experiments import cli, recipes, records, rehearsal, runs, tables
-from ode_transformer.experiments.bench import suite
+from ode_transformer.experiments.bench import preparation, suite
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.records import RecordError
 from ode_transformer.experiments.tasks import TASKS
@@ -107,6 +107,9 @@ def test_the_scores_on_the_page_of_results_are_those_of_records():
 def test_results_hold_nothing_else_than_records_tables_and_pictures_of_them():
     others = {p.relative_to(ROOT / "results").as_posix() for p in (ROOT / "results").rglob("*") if p.is_file()}
     others -= {p.relative_to(ROOT / "results").as_posix() for p in FILES}
+    for path in RECORDS:  # and the translations beside them
+        sets = json.loads(path.read_text(encoding="utf-8"))["scores"]
+        others -= {records.translations_beside(path, s).relative_to(ROOT / "results").as_posix() for s in sets}
     suite = {"gpu-checks.txt", "gpu-checks.failed.txt"}
     assert others <= {"bench/tables.md", "report.html", *suite, *(f"pictures/{name}.png" for name in PICTURES)}
 
@@ -142,8 +145,12 @@ def test_a_committed_measurement_says_what_was_run(path):
     record = json.loads(path.read_text(encoding="utf-8"))
     assert {"torch", "fairseq-fixed", "commit"} <= set(record["versions"])
     if path.parent.name == "bench":
-        assert record["hardware"]["threads"] and record["setting"]["rounds"]
-        assert path.name.startswith("lengths") or suite.table(path.name.split(".")[0], record)
+        assert record["hardware"]["threads"]
+        if path.name == "preparation.json":
+            assert preparation.table(record)
+        else:
+            assert record["setting"]["rounds"]
+            assert path.name.startswith("lengths") or suite.table(path.name.split(".")[0], record)
     assert "/tmp" not in path.read_text() and "/home" not in path.read_text()
 
 

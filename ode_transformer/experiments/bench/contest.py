@@ -362,7 +362,8 @@ def answer(connection: Any, name: str, message: Any = None) -> Any:
 @contextlib.contextmanager
 def _beside(count: int) -> Iterator[None]:
     """A context with so many other processes that keep a processor each busy; they end with this one."""
-    words = [sys.executable, "-c", "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    pass"]
+    loop = f"import os\nwhile os.getppid() == {os.getpid()}:\n    pass"
+    words = [sys.executable, "-c", loop]
     others = [subprocess.Popen(words) for _ in range(count)]
     try:
         yield

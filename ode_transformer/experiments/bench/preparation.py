@@ -193,7 +193,7 @@ def measure(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             f"--pairs {max(args.pairs)}: needs more than is free; take another --output or fewer pairs"
         )
     sizes = []
-    for pairs in sorted(args.pairs):
+    for pairs in sorted(set(args.pairs)):
         with tempfile.TemporaryDirectory(dir=place, prefix=".preparation.") as folder:
             sizes.append({"pairs": pairs, **_measure(Path(folder), pairs, args.workers)})
         yield {"setting": {"workers": args.workers, "merges": MERGES}, "sizes": sizes}
@@ -233,6 +233,8 @@ def extrapolated(name: str, sizes: Sequence[dict[str, Any]], what: str, pairs: i
     if len(sizes) == 1:
         return None
     before = sizes[-2]
+    if not value or not before["steps"][name][what]:
+        return None
     growth = math.log(value / before["steps"][name][what]) / math.log(last["pairs"] / before["pairs"])
     return value * times ** max(0.0, growth)
 
