@@ -435,11 +435,12 @@ def binarised(folder: Path, sizes: list[int]) -> Path:
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (["--joined-dictionary", "--workers", "2"], ["--joined-dictionary"]),
+        (["--joined-dictionary"], ["--joined-dictionary"]),
+        pytest.param(["--joined-dictionary", "--workers", "2"], ["--joined-dictionary"], marks=pytest.mark.full),
         (["--symbols", "12"], ["--nwordssrc", "12", "--nwordstgt", "12"]),
         (["--dictionaries", "{}/given.en", "{}/given.de"], ["--srcdict", "{}/given.en", "--tgtdict", "{}/given.de"]),
     ],
-    ids=["joined", "cut off", "given"],
+    ids=["joined", "two processes", "cut off", "given"],
 )
 def test_binarised_text_is_that_of_fairseq(tmp_path, monkeypatch, ours, theirs):
     """Dictionaries and binarized text to the byte, with special symbols and strange spaces in the text."""

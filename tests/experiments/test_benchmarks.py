@@ -203,6 +203,7 @@ while True:
 """
 
 
+@pytest.mark.full
 def test_joeynmt_takes_its_turn(tmp_path, monkeypatch):
     """In every round, in another environment, with the shape of stock and the sentences of the others."""
     (tmp_path / "peer.py").write_text(PEER)
@@ -237,6 +238,7 @@ def test_joeynmt_takes_its_turn(tmp_path, monkeypatch):
         (sys.executable, "__version__ = '1.5.1'", "has joeynmt 1.5.1; must be .* with joeynmt 2.3"),
     ],
 )
+@pytest.mark.full
 def test_a_peer_without_joeynmt_is_named_before_anything_is_measured(python, joeynmt, message, tmp_path, monkeypatch):
     (tmp_path / "joeynmt").mkdir()
     (tmp_path / "joeynmt" / "__init__.py").write_text(joeynmt)

@@ -50,6 +50,7 @@ def test_generated_text_grows_in_words(monkeypatch):
     assert len(list(itertools.islice(preparation.draw(10**12), 3))) == 3  # it is a stream
 
 
+@pytest.mark.full
 def test_memory_of_all_processes_is_seen():
     """The child of the process holds what is looked for."""
     child = "import time; held = bytearray(b'x') * (80 << 20); time.sleep(1)"
@@ -58,6 +59,7 @@ def test_memory_of_all_processes_is_seen():
     assert 80 < found["peak_mib"] < 400 and found["cpu_seconds"] > 0
 
 
+@pytest.mark.full
 def test_a_step_that_fails_is_named():
     with pytest.raises(preparation.BenchmarkError, match="step clean: ended with status 3"):
         preparation.run([sys.executable, "-c", "import sys; sys.exit(3)", "clean"])
