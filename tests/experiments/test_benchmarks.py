@@ -44,6 +44,7 @@ def test_materialised_attention_is_the_same_function():
     assert kernels.names
 
 
+@pytest.mark.full
 def test_every_system_is_there_at_every_length(tmp_path, capsys):
     words = ["bench", "lengths", "--lengths", "16", "32", "--width", "16", "--heads", "2", "--depth", "2"]
     assert cli.main([*words, "--rounds", "1", "--materialised-up-to", "16", "--output", str(tmp_path / "x.json")]) == 0
