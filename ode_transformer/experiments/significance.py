@@ -196,16 +196,16 @@ def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
     subset = next(subset for subset, name in recipe.subsets.items() if name == test_set)
     lang = recipe.data.target
     path, refs = Path(translated(str(one.folder), subset)), None
-    beside = one.record and records.translations_beside(one.record, test_set)
-    if runs.read(one.folder) is not None and not path.is_file():  # a run that is not finished
-        beside = None
-    if path.is_file():
+    gone = one.record is not None and not path.is_file() and runs.read(one.folder) is None
+    if gone:
+        path = records.translations_beside(one.record, test_set)
+    if not path.is_file():
+        raise SignificanceError(f"{path}: no such file; ode-transformer run {recipe.name} translates {test_set}")
+    if gone:
+        hyps = translations.read_lines(path)
+    else:
         tokenised, refs = translations.read_generate_output(path)
         hyps = translations.detokenise(tokenised, lang)
-    elif beside and beside.is_file():
-        path, hyps = beside, translations.read_lines(beside)
-    else:
-        raise SignificanceError(f"{path}: no such file; ode-transformer run {recipe.name} makes it")
     # As for the score: raw references where they exist, otherwise the tokenized ones beside the data.
     data, name = recipes.ROOT / recipe.data.directory, f"{subset}.{lang}"
     if (data / "raw" / name).is_file():

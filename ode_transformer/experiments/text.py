@@ -394,7 +394,7 @@ def _process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]
         work: language -> the function from lines to lines.
 
     Raises:
-        TextError: the number of lines changed; the message names both files.
+        TextError: the number of lines changed; the message names the file and the first of the lines.
     """
     for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
         source, target = args.dir / name, args.output_dir / name

@@ -93,7 +93,7 @@ def test_batches_of_a_decoding_are_a_bar_too(monkeypatch):
 
 @pytest.mark.parametrize("line", [VALID[:-20], record("valid")[:-2] + '"a": 1}', TRAIN.replace('"1200"', '"x"')])
 def test_a_record_that_is_cut_short_is_passed_over(monkeypatch, line):
-    shown(monkeypatch, [line, "end"]).endswith("end\n")
+    assert shown(monkeypatch, [line, "end"]).endswith("end\n")
 
 
 def test_the_log_has_all_and_the_terminal_what_matters(tmp_path, capfd):

@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     kind = add("preparation", "the preparation of generated parallel text, step by step")
     kind.add_argument("--pairs", type=int, nargs="+", default=[10_000, 100_000], metavar="N", help="sizes of the text; "
-        "two are extrapolated from, the smaller ones for the growth of memory (default: 10000 100000)")  # fmt: skip
+        "the largest two are extrapolated from (default: 10000 100000)")  # fmt: skip
     kind.add_argument("--workers", type=int, default=processors.allowed(), metavar="N",
         help="processes (default: one per processor)")  # fmt: skip
     kind.add_argument("--output", help="JSON file for the results; the text is in a folder beside it for a while")
@@ -148,7 +148,8 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
         raise SystemExit(f"error: --precision {setting.precision}: needs --device cuda")
     if any(system.peer for system in systems.values()) and (setting.device, setting.precision) != ("cpu", "fp32"):
         raise SystemExit(
-            "error: PEER_PYTHON: joeynmt is measured with --device cpu and --precision fp32 only; unset it"
+            f"error: --device {setting.device} --precision {setting.precision}: joeynmt is measured with cpu and fp32 "
+            "only; unset PEER_PYTHON"
         )
     tokens = sum(sample["ntokens"] for sample in contest.samples(next(iter(systems.values())), setting)[1])
     return _record(setting.what, {"tokens": tokens, **contest.measure(systems, setting, memory)})

@@ -202,6 +202,7 @@ def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[st
 def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], Any]]:
     """The model of a system, and the function without arguments that is timed."""
     torch.manual_seed(1)
+    torch.set_num_threads(system.threads or torch.get_num_threads())
     cfg, (its_task, found) = configure(system, setting), samples(system, setting)
     model = build_model(cfg.model, its_task)
     if setting.what == "training":
@@ -361,7 +362,7 @@ def answer(connection: Any, name: str, message: Any = None) -> Any:
 
 @contextlib.contextmanager
 def _beside(count: int) -> Iterator[None]:
-    """A context with so many other processes that keep a processor each busy; they end with this one."""
+    """A context with ``count`` other processes, each of which keeps a processor busy; they end with this one."""
     loop = f"import os\nwhile os.getppid() == {os.getpid()}:\n    pass"
     words = [sys.executable, "-c", loop]
     others = [subprocess.Popen(words) for _ in range(count)]
@@ -374,8 +375,6 @@ def _beside(count: int) -> Iterator[None]:
 
 
 def _take_turns(connection: Any, system: System, setting: Setting) -> None:
-    if system.threads:
-        torch.set_num_threads(system.threads)
     model, run = prepare(system, setting)
     parameters = sum(p.numel() for p in model.parameters())
     connection.send({"parameters": parameters, "evaluations": evaluations(model, samples(system, setting)[1][0])})
