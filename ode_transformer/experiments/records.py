@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import OdeTransformerError
 from ..files import sha256, write_json, write_text
 from . import recipes, runs
+from .tasks.translation import plain_text
 from .tasks.translation import translations as translated
 
 FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
@@ -185,15 +186,24 @@ def main(args: argparse.Namespace) -> int:
     run_dir = Path(args.run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
     if args.translations and recipe.task != "translation":
         raise RecordError(f"--translations: {recipe.name} does not translate")
-    write(Path(args.output), record(recipe, run_dir))
+    content = record(recipe, run_dir)
     if args.translations:
-        from .metrics import translations
-
-        for subset, test_set in recipe.subsets.items():
-            hyps, _ = translations.read_generate_output(translated(str(run_dir), subset))
-            lines = translations.detokenise(hyps, recipe.data.target)
-            write_text(translations_beside(Path(args.output), test_set), "".join(f"{line}\n" for line in lines))
+        content["translations"] = _write_translations(recipe, run_dir, Path(args.output))
+    write(Path(args.output), content)
     return 0
+
+
+def _write_translations(recipe: recipes.Recipe, run_dir: Path, output: Path) -> dict[str, str]:
+    """Write the translations of every test set beside a record; the SHA-256 of each file."""
+    from .metrics.translations import read_generate_output
+
+    hashes = {}
+    for subset, test_set in recipe.subsets.items():
+        path = translations_beside(output, test_set)
+        lines = plain_text(recipe, read_generate_output(translated(str(run_dir), subset))[0])
+        write_text(path, "".join(f"{line}\n" for line in lines))
+        hashes[test_set] = sha256(path)
+    return hashes
 
 
 def translations_beside(path: Path, test_set: str) -> Path:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import OdeTransformerError
+from ..files import sha256
 from . import recipes, records, runs
 from .metrics import METRICS, translations
 from .tasks import TASKS
 from .tasks.task import Scored
+from .tasks.translation import plain_text
 from .tasks.translation import translations as translated
 
 TESTS = {"bootstrap": "bs", "randomisation": "ar"}
@@ -194,7 +196,6 @@ def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
     """Detokenized translations, and references: the raw ones if they exist."""
     recipe = one.recipe
     subset = next(subset for subset, name in recipe.subsets.items() if name == test_set)
-    lang = recipe.data.target
     path, refs = Path(translated(str(one.folder), subset)), None
     gone = one.record is not None and not path.is_file() and runs.read(one.folder) is None
     if gone:
@@ -202,17 +203,20 @@ def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
     if not path.is_file():
         raise SignificanceError(f"{path}: no such file; ode-transformer run {recipe.name} translates {test_set}")
     if gone:
+        known = json.loads(one.record.read_text(encoding="utf-8")).get("translations", {}).get(test_set)
+        if known != sha256(path):
+            raise SignificanceError(f"{path}: must have the SHA-256 in {one.record.name}, {known}")
         hyps = translations.read_lines(path)
     else:
-        tokenised, refs = translations.read_generate_output(path)
-        hyps = translations.detokenise(tokenised, lang)
+        lines, refs = translations.read_generate_output(path)
+        hyps = plain_text(recipe, lines)
     # As for the score: raw references where they exist, otherwise the tokenized ones beside the data.
-    data, name = recipes.ROOT / recipe.data.directory, f"{subset}.{lang}"
+    data, name = recipes.ROOT / recipe.data.directory, f"{subset}.{recipe.data.target}"
     if (data / "raw" / name).is_file():
         plain = translations.read_lines(data / "raw" / name)
     else:
-        tokenised = translations.read_lines(data / "tok" / name) if (data / "tok" / name).is_file() else refs or []
-        plain = translations.detokenise(tokenised, lang)
+        lines = translations.read_lines(data / "tok" / name) if (data / "tok" / name).is_file() else refs or []
+        plain = plain_text(recipe, lines)
     if len(plain) != len(hyps):
         raise SignificanceError(f"{path} has {len(hyps)} sentences, the references in {data} {len(plain)}")
     return hyps, plain

@@ -2,14 +2,17 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from ode_transformer.experiments import cli, recipes, records, rehearsal, runs, tables
 from ode_transformer.experiments.bench import preparation, suite
 from ode_transformer.experiments.metrics import METRICS
+from ode_transformer.experiments.metrics.translations import read_lines
 from ode_transformer.experiments.records import RecordError
 from ode_transformer.experiments.tasks import TASKS
+from ode_transformer.files import sha256
 from tests.helpers import ROOT
 
 HEAD = "2026 | INFO | fairseq_cli.train | task: TranslationTask\n"
@@ -88,6 +91,28 @@ def test_a_committed_record_says_what_was_run(path):
     assert record["seeds"] and record["hardware"] and record["training"]["curve"]
     assert {"torch", "fairseq-fixed", "commit"} <= set(record["versions"])
     assert "/tmp" not in path.read_text() and "/home" not in path.read_text()
+    for test_set, known in record.get("translations", {}).items():
+        beside = records.translations_beside(path, test_set)
+        assert sha256(beside) == known and len(read_lines(beside)) == record["scores"][test_set]["sentences"]
+
+
+@pytest.mark.parametrize(
+    ("plain", "line"), [(False, "a well-known man's dog."), (True, "a well @-@ known man &apos;s dog .")]
+)
+def test_translations_are_kept_beside_a_record(tmp_path, monkeypatch, plain, line):
+    recipe = recipes.load("quickstart/rk2-tiny")
+    recipe = replace(recipe, score=recipes.Score(plain=plain))
+    (tmp_path / "generate").mkdir()
+    (tmp_path / "generate" / "generate-test.txt").write_text(
+        "T-0\tx\nH-0\t-.1\ta well @-@ known man &apos;s dog .\nGenerate test with beam=5: x\n"
+    )
+    monkeypatch.setattr(recipes, "load", lambda *args, **kwargs: recipe)
+    monkeypatch.setattr(records, "record", lambda *args: {})
+    output = tmp_path / "rk2.json"
+    assert cli.main(["record", "any", "--run-dir", str(tmp_path), "--output", str(output), "--translations"]) == 0
+    beside = tmp_path / "rk2.generated.txt"
+    assert read_lines(beside) == [line]
+    assert json.loads(output.read_text()) == {"translations": {"generated": sha256(beside)}}
 
 
 def test_the_scores_on_the_page_of_results_are_those_of_records():

@@ -14,6 +14,7 @@ from ode_transformer.experiments.metrics import translations
 from ode_transformer.experiments.runs import KEYS
 from ode_transformer.experiments.significance import SignificanceError
 from ode_transformer.experiments.tables import TableError
+from ode_transformer.files import sha256
 from tests.helpers import ROOT
 
 
@@ -170,14 +171,17 @@ def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
     for one in (baseline, *others):
         hyps, refs = translations.read_generate_output(one.folder / "generate/generate-test.txt")
         one.record.parent.mkdir(parents=True, exist_ok=True)
-        one.record.write_text(json.dumps({"precision": "fp32"}))
         beside = records.translations_beside(one.record, "generated")
         beside.write_text("".join(f"{line}\n" for line in translations.detokenise(hyps, "en")))
+        one.record.write_text(json.dumps({"precision": "fp32", "translations": {"generated": sha256(beside)}}))
         shutil.rmtree(one.folder)
     tok = runs / "data-bin/quickstart.de-en/tok"
     tok.mkdir(parents=True)
     (tok / "test.en").write_text("".join(f"{line}\n" for line in refs))
     assert significance.compare(baseline, others, samples=100) == expected
+    beside.write_text(beside.read_text() + "one more\n")
+    with pytest.raises(SignificanceError, match=r"generated\.txt: must have the SHA-256 in rk4-tiny\.json"):
+        significance.compare(baseline, others)
     beside.unlink()
     with pytest.raises(SignificanceError, match="no such file; ode-transformer run"):
         significance.compare(baseline, others)

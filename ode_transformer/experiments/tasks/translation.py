@@ -61,6 +61,13 @@ def translations(run_dir: str, subset: str) -> str:
     return f"{run_dir}/generate/generate-{subset}.txt"
 
 
+def plain_text(recipe: "recipes.Recipe", lines: Sequence[str]) -> list[str]:
+    """Lines of the target language as the recipe's sacreBLEU has them: detokenized, unless they are plain text."""
+    from ..metrics.translations import detokenise  # which takes longer to import than the rest
+
+    return list(lines) if recipe.score.plain else detokenise(lines, recipe.data.target)
+
+
 def _reference(option: str, recipe: "recipes.Recipe", kind: str, subset: str) -> list[str]:
     # Left beside the binarized data by its preparation: fairseq's own references have <<unk>> for unknown words.
     path = f"{recipe.data.directory}/{kind}/{subset}.{recipe.data.target}"
