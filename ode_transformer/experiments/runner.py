@@ -109,7 +109,8 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     found = [Step("start", train, outputs=[source], part="train", where=[*place.options, *trained])]
     if start.warm_start:
         command = [*OURS, "warm-start", source, "--arch", recipe.train.arch, *["--approximate"] * start.approximate]
-        command += ["--output", output, "--data", recipe.data.directory, "--", *flags(recipe.train.flags)]
+        command += ["--output", output, "--data", recipe.data.directory, "--"]
+        command += [*TASKS[recipe.task].flags(recipe), *flags(recipe.train.flags)]
         found.append(Step("start", command, [source], [output], part="warm-start"))
     return found
 
