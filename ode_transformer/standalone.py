@@ -186,10 +186,13 @@ def stock_options(model: str, options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def open_state(state: dict[str, Any], path: str | Path) -> nn.Module:
+def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> nn.Module:
     """The encoder-decoder or masked language model that a loaded checkpoint holds, in training mode.
 
-    Classification heads of a stock model are left out.
+    Args:
+        state: what :func:`load` returned.
+        path: where it was loaded from, for messages.
+        heads: open the classification heads of a stock model, too; those of ours always are.
 
     Raises:
         CheckpointError: as :func:`open_model`.
@@ -201,6 +204,8 @@ def open_state(state: dict[str, Any], path: str | Path) -> nn.Module:
     def build() -> nn.Module:
         if stock is not None:
             config = stock.config(**stock.fixed, **stock_options(model_name, options))
+            if heads:
+                config.load_checkpoint_heads = True
             return stock.model.build_model(config, task_)
         config = MODEL_DATACLASS_REGISTRY[model_name].from_namespace(argparse.Namespace(**options))
         return MODEL_REGISTRY[model_name].build_model(config, task_)

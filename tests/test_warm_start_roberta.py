@@ -11,7 +11,7 @@ from fairseq.models import build_model
 
 from ode_transformer import hugging_face
 from ode_transformer.checkpoints import CheckpointError
-from ode_transformer.standalone import open_model
+from ode_transformer.standalone import load, open_model, open_state
 from ode_transformer.warm_start import warm_start
 from tests.helpers import configure
 from tests.models.test_masked_lm import binarise, disturbed, documents, task, tokens, train, write
@@ -129,6 +129,13 @@ def test_classification_heads_are_left_out_and_named(tmp_path):
     stock(tmp_path / "stock.pt", heads=["mnli"])
     report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
     assert "classification_heads.mnli.out_proj.weight" in report.unused and "unused" in str(report)
+
+
+def test_classification_heads_are_opened_on_request(tmp_path):
+    m, x = stock(tmp_path / "stock.pt", heads=["mnli"]), tokens()
+    ours = open_state(load(tmp_path / "stock.pt"), "stock.pt", heads=True).eval()
+    expected = m(x, classification_head_name="mnli")[0]
+    torch.testing.assert_close(ours(x, classification_head_name="mnli")[0], expected, atol=1e-6, rtol=0)
 
 
 def test_both_can_be_opened_without_data(tmp_path):

@@ -1,8 +1,9 @@
 """GLUE (Wang et al. 2019) for fairseq's ``sentence_prediction``: its eight tasks, their text, scores, server files.
 
-A task is a row of ``GLUE``. ``ode-transformer glue prepare`` writes its text in symbols, ``glue score`` reads what
-``fairseq-validate`` logged, ``glue predict`` writes the file that GLUE's server takes, and ``glue grid`` trains over a
-search space, such as that of the papers, and says which run is best by the validation set, and the median over seeds.
+A task is a row of ``GLUE``. ``ode-transformer glue prepare`` writes its text in symbols, ``glue validate`` predicts a
+development set, ``glue score`` scores the predictions, ``glue predict`` writes the file that GLUE's server takes, and
+``glue grid`` trains over a search space, such as that of the papers, and says which run is best by the development set,
+and the median over seeds.
 """
 
 import argparse
@@ -14,15 +15,17 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import OdeTransformerError
 from ..files import write_json, write_text
 from . import segmentation
-from .metrics.glue import LOGGED, take
+from .metrics.glue import LOGGED, read, score, take
 from .text import read_lines, write_lines
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from . import recipes
 
 
@@ -157,12 +160,26 @@ def prepare(name: str, source: Path, like: Path, output: Path) -> dict[str, int]
     return counts
 
 
-def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: int, cpu: bool) -> str:
-    """What GLUE's server takes of a test set: an index and a prediction per line, with a heading.
+class Outputs(NamedTuple):
+    """What a model gives for a set of examples.
+
+    Args:
+        scores: (examples, classes); one column for a model of numbers.
+        targets: (examples,), the numbers of the classes or the numbers to predict; None for a set without labels.
+        classes: their names; empty for a model of numbers.
+    """
+
+    scores: "Tensor"
+    targets: "Tensor | None"
+    classes: list[str]
+
+
+def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> Outputs:
+    """What a fine-tuned model gives for the examples of a set, in their order.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, has no classification head, or is of another kind of task.
-        GlueError: no such test set in the data.
+        CheckpointError: the checkpoint cannot be opened, or has no classification head.
+        GlueError: no such set in the data.
     """
     import torch
     from fairseq.data import data_utils
@@ -172,36 +189,74 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
     from ..checkpoints import CheckpointError
     from ..standalone import HEAD, check_dictionaries, load, open_state, pair_form
 
-    task = GLUE[name]
     check_dictionaries(checkpoint, data)
     state = load(checkpoint)
-    model = open_state(state, checkpoint).eval()
+    model = open_state(state, checkpoint, heads=True).eval()
     if HEAD not in getattr(model, "classification_heads", {}):
         raise CheckpointError(f"{checkpoint}: has no {HEAD}, which the criterion sentence_prediction trains")
     if torch.cuda.is_available() and not cpu:
         model = model.cuda()
+    classes = model.classification_heads[HEAD].out_proj.out_features
     cfg = SentencePredictionConfig(
-        data=str(data), num_classes=model.classification_heads[HEAD].out_proj.out_features,
-        **pair_form(state, checkpoint, "sentence_prediction"),
+        data=str(data), num_classes=classes, **pair_form(state, checkpoint, "sentence_prediction"),
         no_shuffle=True, shorten_method="truncate", max_positions=model.max_positions(),
-        regression_target=bool(task.divide), classification_head_name=HEAD, seed=1,
+        regression_target=classes == 1, classification_head_name=HEAD, seed=1,
     )  # fmt: skip
-    if (cfg.num_classes == 1) != cfg.regression_target:
-        raise CheckpointError(f"{checkpoint}: has {cfg.num_classes} classes; --task {name} needs another model")
-    fairseq_task = SentencePredictionTask.setup_task(cfg)
-    if data_utils.load_indexed_dataset(str(data / "input0" / subset), fairseq_task.source_dictionary) is None:
+    task = SentencePredictionTask.setup_task(cfg)
+    if data_utils.load_indexed_dataset(str(data / "input0" / subset), task.source_dictionary) is None:
         raise GlueError(f"{data}: has no subset {subset}")
-    dataset = fairseq_task.load_dataset(subset)
-    labels, device, found = fairseq_task.label_dictionary, next(model.parameters()).device, []
+    dataset, device = task.load_dataset(subset), next(model.parameters()).device
+    scores, targets = [], []
     for first in range(0, len(dataset), batch_size):
         batch = dataset.collater([dataset[i] for i in range(first, min(first + batch_size, len(dataset)))])
         with torch.inference_mode():
-            scores, _ = model(batch["net_input"]["src_tokens"].to(device), classification_head_name=HEAD)
-        if task.divide:
-            found += [f"{score:.6f}" for score in (scores[:, 0].float() * task.divide).clamp(0, task.divide).tolist()]
-        else:
-            found += [labels[labels.nspecial + i] for i in scores.argmax(-1).tolist()]
-    return "".join(["index\tprediction\n", *(f"{i}\t{prediction}\n" for i, prediction in enumerate(found))])
+            found, _ = model(batch["net_input"]["src_tokens"].to(device), classification_head_name=HEAD)
+        scores.append(found.float().cpu())
+        if "target" in batch:
+            targets.append(batch["target"].view(-1))
+    names = task.label_dictionary
+    return Outputs(
+        torch.cat(scores),
+        torch.cat(targets) if targets else None,
+        [] if classes == 1 else [names[names.nspecial + i] for i in range(classes)],
+    )
+
+
+def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: int, cpu: bool) -> str:
+    """What GLUE's server takes of a test set: an index and a prediction per line, with a heading.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be opened, has no classification head, or is of another kind of task.
+        GlueError: no such test set in the data.
+    """
+    from ..checkpoints import CheckpointError
+
+    task, found = GLUE[name], outputs(checkpoint, data, subset, batch_size, cpu)
+    if bool(found.classes) == bool(task.divide):
+        classes = found.scores.size(1)
+        raise CheckpointError(f"{checkpoint}: has {classes} classes; --task {name} needs another model")
+    if task.divide:
+        lines = [f"{score:.6f}" for score in (found.scores[:, 0] * task.divide).clamp(0, task.divide).tolist()]
+    else:
+        lines = [found.classes[i] for i in found.scores.argmax(-1).tolist()]
+    return "".join(["index\tprediction\n", *(f"{i}\t{line}\n" for i, line in enumerate(lines))])
+
+
+def validate(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> str:
+    """The label of each example of a development set and the predicted one, a line per example, separated by a tab.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be opened, or has no classification head.
+        GlueError: no such set in the data, or it has no labels.
+    """
+    scores, targets, classes = outputs(checkpoint, data, subset, batch_size, cpu)
+    if targets is None:
+        raise GlueError(f"{data}: subset {subset} has no labels")
+    if classes:
+        pairs = [(classes[i], classes[j]) for i, j in zip(targets.tolist(), scores.argmax(-1).tolist(), strict=True)]
+    else:
+        pairs = [(f"{x:.9g}", f"{y:.9g}") for x, y in zip(targets.tolist(), scores[:, 0].tolist(), strict=True)]
+    return "".join(f"{gold}\t{taken}\n" for gold, taken in pairs)
 
 
 # What fairseq chooses a checkpoint by, --best-checkpoint-metric, as the metrics that it is the mean of.
@@ -348,18 +403,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("source", type=Path, help="the folder of the published archives: CoLA, SST-2 and so on in it")
     sub.add_argument("--like", type=Path, required=True, metavar="DIR", help="cut text as this folder says")
     sub.add_argument("--output-dir", type=Path, required=True)
-    sub = actions.add_parser("score", help="read the scores of what fairseq-validate logged")
-    sub.add_argument("--validation-log", required=True, metavar="FILE")
-    sub.add_argument("--subset", default="valid", help="(default: %(default)s)")
+    sub = actions.add_parser("score", help="score the predictions of a development set")
+    scored = sub.add_mutually_exclusive_group(required=True)
+    scored.add_argument("--predictions", metavar="FILE", help="output of glue validate")
+    scored.add_argument("--validation-log", metavar="FILE", help="output of fairseq-validate, for other tasks")
+    sub.add_argument("--subset", default="valid", help="with --validation-log (default: %(default)s)")
     sub.add_argument("--metrics", nargs="+", choices=LOGGED, required=True)
     sub.add_argument("--output", required=True, help="the JSON file to write")
     sub = actions.add_parser("predict", help="write the file that GLUE's server takes")
-    sub.add_argument("checkpoint", type=Path)
     sub.add_argument("--task", choices=GLUE, required=True)
-    sub.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
-    sub.add_argument("--batch-size", type=int, default=32, help="examples at a time (default: %(default)s)")
     sub.add_argument("--output-dir", type=Path, required=True, help="where TASK.tsv goes")
-    sub.add_argument("--cpu", action="store_true", help="do not use a GPU")
+    _add_model(sub)
+    sub = actions.add_parser("validate", help="predict the labels of a development set")
+    sub.add_argument("--subset", default="valid", help="(default: %(default)s)")
+    sub.add_argument("--output", required=True, help="file to write, tab-separated: label, prediction")
+    _add_model(sub)
     sub = actions.add_parser("grid", help="train over a search space; say the medians over seeds and the best run")
     sub.add_argument("recipe", help="of the task glue")
     sub.add_argument(
@@ -371,18 +429,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.epilog = "Words behind -- are options of ode-transformer run, such as --cpu."
 
 
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
+    parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default: %(default)s)")
+    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+
+
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer glue``; the exit status."""
+    if getattr(args, "batch_size", 1) < 1:
+        raise GlueError(f"--batch-size {args.batch_size}: must be 1 or more")
     if args.action == "prepare":
         for split, count in prepare(args.task, args.source, args.like, args.output_dir).items():
             print(f"{split}: {count} examples")
     elif args.action == "score":
-        scores = take(Path(args.validation_log), args.subset, args.metrics)
+        if args.predictions:
+            scores = score(*read(args.predictions), args.metrics)
+        else:
+            scores = take(Path(args.validation_log), args.subset, args.metrics)
         write_json(args.output, scores)
         print("\n".join(f"{metric:<10}{scores[metric]['value']:g}" for metric in args.metrics))
+    elif args.action == "validate":
+        text = validate(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
+        write_text(args.output, text)
+        print(args.output)
     elif args.action == "predict":
-        if args.batch_size < 1:
-            raise GlueError(f"--batch-size {args.batch_size}: must be 1 or more")
         for subset, server in GLUE[args.task].server.items():
             text = predict(args.checkpoint, args.data, args.task, subset, args.batch_size, args.cpu)
             write_text(args.output_dir / f"{server}.tsv", text)

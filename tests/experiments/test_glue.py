@@ -4,20 +4,21 @@ import contextlib
 import io
 import json
 
+import numpy as np
 import pytest
 import torch
 from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import preprocess as preprocess_cli
-from fairseq_cli import validate as validate_cli
-from scipy.stats import pearsonr
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, documents, glue, recipes, segmentation
+from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
 from ode_transformer.standalone import open_model, pair_form
-from tests.helpers import USER_DIR, flags
 from tests.models.test_masked_lm import SMALL, train, write
 
 WORDS = ["good", "bad", "film", "plot", "dull", "great"]
@@ -114,7 +115,7 @@ def binarise(folder, like, name):
 @pytest.mark.parametrize(
     ("name", "more", "metrics"),
     [
-        ("cola", {"report-mcc": True, "num-classes": 2}, ["matthews"]),
+        ("cola", {"arch": "roberta", "report-mcc": True, "num-classes": 2}, ["matthews"]),  # fairseq's own
         # In the form of BERT: one end between the sentences.
         ("mrpc", {"report-acc-and-f1": True, "num-classes": 2, "separator-token": None}, ["accuracy", "f1"]),
         ("sts-b", {"report-pearson-and-spearman": True, "num-classes": 1, "regression-target": True},
@@ -130,22 +131,15 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metr
     train(data, **common, **sentences, **{"save-dir": tmp_path / "run", "max-epoch": 2})
     checkpoint = tmp_path / "run" / "checkpoint_last.pt"
 
-    log = tmp_path / "valid.log"
-    values = {"user-dir": USER_DIR, **common, "path": checkpoint, "valid-subset": "valid", "batch-size": 7, "cpu": True,
-              "log-format": "json", "required-batch-size-multiple": 1, "num-workers": 0}  # fmt: skip
-    with log.open("w") as file, contextlib.redirect_stdout(file):
-        import logging
-
-        handler = logging.StreamHandler(file)
-        logging.getLogger().addHandler(handler)
-        try:
-            args = options.parse_args_and_arch(options.get_validation_parser(), [str(data), *flags(values)])
-            validate_cli.main(convert_namespace_to_omegaconf(args))
-        finally:
-            logging.getLogger().removeHandler(handler)
-    words = ["glue", "score", "--validation-log", str(log), "--subset", "valid", "--metrics", *metrics]
+    words = ["glue", "validate", str(checkpoint), "--data", str(data), "--batch-size", "7", "--cpu"]
+    assert cli.main([*words, "--output", str(tmp_path / "valid.tsv")]) == 0
+    words = ["glue", "score", "--predictions", str(tmp_path / "valid.tsv"), "--metrics", *metrics]
     assert cli.main([*words, "--output", str(tmp_path / "score.json")]) == 0
     scores = json.loads((tmp_path / "score.json").read_text())
+    gold = (tmp_path / "symbols" / "valid.label").read_text().split()
+    assert [float(line.split("\t")[0]) for line in (tmp_path / "valid.tsv").read_text().splitlines()] == [
+        *map(float, gold)
+    ]
 
     words = ["glue", "predict", str(checkpoint), "--task", name, "--data", str(data), "--batch-size", "7", "--cpu"]
     assert cli.main([*words, "--output-dir", str(tmp_path / "server")]) == 0
@@ -153,15 +147,14 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metr
     assert lines[0] == "index\tprediction" and [line.split("\t")[0] for line in lines[1:]] == list(map(str, range(30)))
 
     # Scores anew from predictions of the validation set, by other means.
-    predicted = [
-        line.split("\t")[1] for line in glue.predict(checkpoint, data, name, "valid", 7, True).splitlines()[1:]
-    ]
-    gold = (tmp_path / "symbols" / "valid.label").read_text().split()
+    server = glue.predict(checkpoint, data, name, "valid", 7, True)
+    predicted = [line.split("\t")[1] for line in server.splitlines()[1:]]
     if name == "sts-b":
         assert all(0 <= float(p) <= 5 for p in predicted)
-        raw = [5 * float(g) for g in gold]
         clamped = any(float(p) in (0.0, 5.0) for p in predicted)
-        expected = {"pearson": None if clamped else 100 * pearsonr(list(map(float, predicted)), raw)[0]}
+        expected = {
+            "pearson": None if clamped else 100 * pearsonr(list(map(float, predicted)), list(map(float, gold)))[0]
+        }
     else:
         gold, predicted = list(map(int, gold)), list(map(int, predicted))
         same = sum(a == b for a, b in zip(gold, predicted, strict=True))
@@ -170,10 +163,52 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metr
             "accuracy": 100 * same / len(gold),
             "f1": 100 * f1_score(gold, predicted),
         }
-    for metric in metrics:
-        if expected.get(metric) is not None:
-            assert scores[metric]["value"] == pytest.approx(expected[metric], abs=0.06)
-        assert "one decimal" in scores[metric]["signature"]
+    for one in metrics:
+        low, high = scores[one]["interval"]
+        assert low <= scores[one]["value"] <= high and "bootstrap" in scores[one]["signature"]
+        if expected.get(one) is not None:
+            assert scores[one]["value"] == pytest.approx(expected[one], abs=0.06 if name == "sts-b" else 1e-9)
+    with pytest.raises(glue.GlueError, match="subset test has no labels"):
+        glue.validate(checkpoint, data, "test", 7, True)
+
+
+@given(st.lists(st.tuples(st.sampled_from("01"), st.sampled_from("01")), min_size=1, max_size=30))
+def test_scores_of_classes_are_those_of_scikit_learn(pairs):
+    golds, taken = zip(*pairs, strict=True)
+    found = metric.score(golds, taken, ["accuracy", "matthews", "f1"])
+    x, y = ([int(label) for label in labels] for labels in (golds, taken))
+    assert found["matthews"]["value"] == pytest.approx(100 * matthews_corrcoef(x, y))
+    assert found["f1"]["value"] == pytest.approx(100 * f1_score(x, y, zero_division=0))
+    assert found["accuracy"]["value"] == pytest.approx(100 * sum(a == b for a, b in pairs) / len(pairs))
+
+
+def test_correlations_are_those_of_scipy_and_an_interval_covers_as_often_as_it_says():
+    random = np.random.default_rng(1)
+    covered = 0
+    for _ in range(60):
+        x = random.normal(size=200)
+        y = 0.6 * x + 0.8 * random.normal(size=200)
+        found = metric.score([str(v) for v in x], [str(v) for v in y], ["pearson", "spearman"])
+        assert found["pearson"]["value"] == pytest.approx(100 * pearsonr(x, y)[0])
+        assert found["spearman"]["value"] == pytest.approx(100 * spearmanr(x, y)[0])
+        low, high = found["pearson"]["interval"]
+        covered += low <= 60 <= high
+    assert 51 <= covered <= 60  # expected: 57; fewer than 51 has a probability below 1 in 100
+
+
+@pytest.mark.parametrize(
+    ("lines", "of", "message"),
+    [
+        ("0\t1\n0\n", "accuracy", "line 2: must be a label and the predicted label, separated by a tab"),
+        ("0\t2\n", "f1", "label 2: must be 0 or 1 for f1"),
+        ("yes\t1\n", "pearson", "could not convert string to float: 'yes'; labels must be numbers for pearson"),
+    ],
+)
+def test_predictions_that_cannot_be_scored_are_named(tmp_path, capsys, lines, of, message):
+    (tmp_path / "valid.tsv").write_text(lines)
+    words = ["glue", "score", "--predictions", str(tmp_path / "valid.tsv"), "--metrics", of]
+    assert cli.main([*words, "--output", str(tmp_path / "score.json")]) == 1
+    assert message in capsys.readouterr().err and not (tmp_path / "score.json").exists()
 
 
 def test_a_log_without_the_metric_and_a_model_without_a_head_are_named(tmp_path, like, capsys):

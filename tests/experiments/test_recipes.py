@@ -481,7 +481,8 @@ def test_a_recipe_may_start_from_anothers_checkpoint(tmp_path):
     assert shlex.join(first) == f"{train_first} --devices 1 --fp32"
     assert start[start.index("warm-start") + 1] == "runs/multi30k-short/transformer-tiny/checkpoint_best.pt"
     assert start[start.index("--output") + 1] == train[train.index("--finetune-from-model") + 1] == "runs/x/start.pt"
-    assert start[start.index("--") + 1 :] == flags(warm.train.flags)
+    task = ["--task", "translation", "--source-lang", "en", "--target-lang", "de"]
+    assert start[start.index("--") + 1 :] == [*task, *flags(warm.train.flags)]
     longer = recipes.load("multi30k-short/transformer-longer-tiny")
     assert commands(longer, "start") == [first]
     (train,) = commands(longer, "train")

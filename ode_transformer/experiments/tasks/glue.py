@@ -1,11 +1,12 @@
 """GLUE: sentences, or pairs of them, by fairseq's ``sentence_prediction``; the metrics are those of the task."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from .task import Step, Task, flags
+from ..metrics import glue
+from .task import Scored, Step, Task
 
-NAME = "sentence_prediction"  # of fairseq's task and of its criterion
 _REPORTED = {
     "report-mcc": ["matthews"],
     "report-acc-and-f1": ["accuracy", "f1"],
@@ -18,32 +19,39 @@ def _metrics(recipe: Any) -> list[str]:
     return reported[0] if reported else ["accuracy"]
 
 
-def validated(name: str, metrics: Callable[[Any], list[str]]) -> Callable[[Any, str, Sequence[str]], list[Step]]:
-    """The steps of a task of fairseq's with a head that its criterion of the same name trains.
-
-    Args:
-        name: of both.
-        metrics: of a recipe, those that the criterion logs.
-    """
-
-    def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
-        model, found = f"{run_dir}/average.pt", []
-        for subset in recipe.subsets:
-            log = f"{run_dir}/validate/{subset}.log"
-            command = ["fairseq-validate", recipe.data.directory, "--user-dir", "ode_transformer"]
-            # Without the criterion, fairseq does not know the name of the head.
-            command += ["--task", name, "--criterion", name, "--path", model]
-            command += ["--valid-subset", subset, *flags(recipe.validate.flags), "--required-batch-size-multiple", "1"]
-            command += ["--log-format", "json", "--no-progress-bar"]
-            found.append(Step("validate", command, [model], [log], subset, where, log=log))
-        for subset in recipe.subsets:
-            log, output = f"{run_dir}/validate/{subset}.log", f"{run_dir}/scores/{subset}.json"
-            command = ["python", "-m", "ode_transformer", "glue", "score", "--validation-log", log, "--subset", subset]
-            command += ["--metrics", *metrics(recipe), "--output", output]
-            found.append(Step("score", command, [log], [output], subset))
-        return found
-
-    return steps
+def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
+    model, found = f"{run_dir}/average.pt", []
+    ours = ("python", "-m", "ode_transformer", "glue")
+    batch = str(recipe.validate.flags.get("batch-size", 32))
+    for subset in recipe.subsets:
+        output = predictions(run_dir, subset)
+        command = [*ours, "validate", model, "--data", recipe.data.directory, "--subset", subset, "--output", output]
+        found.append(Step("validate", [*command, "--batch-size", batch], [model], [output], subset, where))
+    for subset in recipe.subsets:
+        read, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
+        command = [*ours, "score", "--predictions", read, "--metrics", *_metrics(recipe), "--output", output]
+        found.append(Step("score", command, [read], [output], subset))
+    return found
 
 
-TASK = Task("glue", "validate", lambda recipe: ["--task", NAME], validated(NAME, _metrics), _metrics)
+def predictions(run_dir: str, subset: str) -> str:
+    """The file of predicted labels for a subset."""
+    return f"{run_dir}/validate/{subset}.tsv"
+
+
+def _scored(recipe: Any, folder: Path, subset: str) -> Scored:
+    golds, taken = glue.read(predictions(str(folder), subset))
+    metric = _metrics(recipe)[-1]
+    return Scored(
+        metric, glue.SIGNATURE, glue.units(metric, golds, taken), lambda sums: float(glue.value(metric, sums)), golds
+    )
+
+
+TASK = Task(
+    name="glue",
+    section="validate",
+    flags=lambda recipe: ["--task", "sentence_prediction"],
+    evaluation=_evaluation,
+    metrics=_metrics,
+    scored=_scored,
+)
