@@ -416,6 +416,32 @@ def contest(path: str) -> str:
     return suite.table(path.rpartition("/")[2], record)
 
 
+def intervals(group: str) -> str:
+    """The runs of a group of GLUE: a row per system, and for each task and seed the score with its interval."""
+    from ode_transformer.experiments import recipes
+    from ode_transformer.experiments.metrics import METRICS
+    from ode_transformer.experiments.tasks import TASKS
+
+    found: dict[str, dict[str, str]] = {}
+    heads, signed, parameters = [], set(), {}
+    for name, row in _rows(group).items():
+        recipe = recipes.load(f"{group}/{name}")
+        (test_set,) = recipe.subsets.values()
+        metric = METRICS[TASKS[recipe.task].metrics(recipe)[-1]]
+        system = recipe.description.replace(f" on {test_set.removesuffix('_dev')}", "").partition(":")[0]
+        parameters[system] = row.numbers("parameters")
+        for record in row.records:
+            score = record["scores"][test_set][metric.name]
+            low, high = score["interval"]
+            head = f"{test_set}, {metric.label}, seed {record['seeds'][0]}"
+            heads += [head] * (head not in heads)
+            found.setdefault(system, {})[head] = f"{score['value']:.1f} [{low:.1f}, {high:.1f}]"
+            signed.add(score["signature"])
+    rows = [(system, *(cells.get(h, "") for h in heads), parameters[system]) for system, cells in found.items()]
+    signatures = ", ".join(f"`{text}`" for text in sorted(signed))
+    return table(("system", *heads, "parameters"), rows) + f"\n\nSignature: {signatures}."
+
+
 def lengths() -> str:
     """The benchmark of TransEvolve's encoder against sentence length."""
     import json
@@ -457,6 +483,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "headline": headline,
     "thresholds": thresholds,
     "contest": contest,
+    "intervals": intervals,
     "lengths": lengths,
     "preparation": preparation,
     "orders": orders,
