@@ -20,7 +20,7 @@ from ode_transformer.experiments import bench, cli, recipes
 from ode_transformer.experiments.bench import contest, lengths, suite
 from ode_transformer.experiments.bench.contest import STOCK, Setting, System
 from ode_transformer.models import ode
-from tests.helpers import USER_DIR, Kernels, without_hydra, write_parallel
+from tests.helpers import ROOT, USER_DIR, Kernels, without_hydra, write_parallel
 
 
 def test_equation_9_with_its_matrices_is_the_same_function():
@@ -410,3 +410,13 @@ def test_a_bar_is_met_or_missed(tmp_path, capsys):
     assert (
         "0.90 [0.80, 0.96] | 90 (0.90) | 60 (1.20) | speed 0.95 missed, within the quartiles, memory 0.95 met" in shown
     )
+
+
+def test_contests_between_precisions_are_held_once(capsys):
+    """The suite in another precision leaves them out; their tables name no precision for all."""
+    assert suite.of_precisions("tiny-bf16") and not suite.of_precisions("tiny")
+    cli.main(["bench", "suite", "--precision", "bf16", "--list"])
+    listed = capsys.readouterr().out
+    assert "tiny.cpu-bf16" in listed and "tiny-bf16" not in listed
+    record = json.loads((ROOT / "results/bench/amd-epyc/tiny-bf16.json").read_text())
+    assert "symbols, 11 rounds" in suite.table("tiny-bf16", record)

@@ -326,6 +326,11 @@ def setting(name: str, device: str, precision: str) -> Setting:
     return replace(found, sentences=4 * found.sentences, rounds=11) if device == "cuda" else found
 
 
+def of_precisions(name: str) -> bool:
+    """Whether a contest is between precisions, its systems having one each."""
+    return name in SUITE and all(system.precision for system in SUITE[name].systems().values())
+
+
 def bars(name: str, device: str) -> dict[str, Bar]:
     """The thresholds of the systems of a contest on a device."""
     return _ON_GPU.get(name, SUITE[name].bars) if device == "cuda" else SUITE[name].bars
@@ -368,9 +373,10 @@ def table(name: str, record: dict[str, Any]) -> str:
     else:
         lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
         read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"
+    precision = "" if of_precisions(name) else f"{setting['precision']}, "
     lines = [
         f"**{name}**: {SUITE[name].title if name in SUITE else setting['what']}; {read}, "
-        f"{setting['precision']}, {setting['rounds']} rounds in turns, {where}, "
+        f"{precision}{setting['rounds']} rounds in turns, {where}, "
         f"PyTorch {record['versions']['torch'].split('+')[0]}",
         "",
         f"| system | parameters | evaluations | {per_second} | speed / {record['baseline']} | memory, MiB | "
