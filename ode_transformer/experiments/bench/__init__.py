@@ -176,7 +176,7 @@ def _suite(args: argparse.Namespace) -> int:
         setting = suite.setting(name, args.device, args.precision)
         if args.precision == "amp" and setting.what == "decoding" and not args.contests:
             continue
-        if args.precision != "fp32" and suite.of_precisions(name) and not args.contests:
+        if args.precision != "fp32" and suite.SUITE[name].of_precisions and not args.contests:
             continue  # held with fp32
         suffix = "" if (args.device, args.precision) == ("cpu", "fp32") else f".{args.device}-{args.precision}"
         output = Path(args.directory) / f"{name}{suffix}.json"

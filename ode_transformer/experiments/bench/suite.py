@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ...models import ode, transevolve
+from .. import plain_yaml, recipes
+from ..tasks.task import flags
 from .contest import BATCHES, STOCK, Setting, System, peers_of, stock_like
 
 
@@ -27,13 +29,14 @@ class Contest:
     """A contest.
 
     ``systems`` returns the systems by name, the baseline first. It is a function because the shape of a stock system is
-    computed from another architecture.
+    computed from another architecture. ``of_precisions``: each system has a precision of its own.
     """
 
     title: str
     systems: Callable[[], dict[str, System]]
     setting: Setting
     bars: dict[str, Bar] = field(default_factory=dict)
+    of_precisions: bool = False
 
 
 def _both(*archs: str, label: str = "{}") -> dict[str, System]:
@@ -149,6 +152,18 @@ def _beside_another() -> dict[str, System]:
     return alone | {f"{name}, beside another": replace(system, beside=1) for name, system in alone.items()}
 
 
+def _beyond() -> dict[str, System]:
+    """What came after the four papers and its controls, as the recipes in ``configs/_beyond.yaml`` have them."""
+    group = "multi30k-short"
+    shared = recipes.groups()[group]["train"]["flags"]
+    found = {}
+    for name in plain_yaml.read(recipes.CONFIGS / "_beyond.yaml")["rows"]:
+        train = recipes.load(f"{group}/{name}").train
+        own = {flag: value for flag, value in train.flags.items() if flag not in shared}
+        found[name.removesuffix("-tiny")] = System(train.arch, tuple(flags(own)))
+    return found
+
+
 def _at_equal_layers() -> dict[str, System]:
     """TransEvolve with the four layers that the other tiny systems have; its own six are in ``tiny-transevolve``."""
     return {"transevolve_fullff_1_tiny 4-4": System("transevolve_fullff_1_tiny", ("--evolution-depth", "4"))}
@@ -206,6 +221,7 @@ SUITE = {
         _ours(*_others("tiny", "macaron_rk2").values()),
         _TINY,
     ),
+    "tiny-beyond": Contest("training, tiny, what came after the four papers", _beyond, _TINY),
     "base-macaron": Contest(
         "training, base",
         _beside_stock("macaron_wmt_en_de"),
@@ -298,8 +314,8 @@ SUITE = {
     ),
     "depth": Contest("training, against the encoder's depth", _depths, replace(_TINY, rounds=3)),
     "vocabulary": Contest("training, against the dictionary's size", _vocabularies, replace(_TINY, rounds=3)),
-    "tiny-bf16": Contest("training, tiny, fp32 and bf16", _in_bf16("rk2_tiny"), _TINY),
-    "base-bf16": Contest("training, base, fp32 and bf16", _in_bf16("rk2"), _BASE),
+    "tiny-bf16": Contest("training, tiny, fp32 and bf16", _in_bf16("rk2_tiny"), _TINY, of_precisions=True),
+    "base-bf16": Contest("training, base, fp32 and bf16", _in_bf16("rk2"), _BASE, of_precisions=True),
     "tiny-beside": Contest(
         "training, tiny, beside another process",
         _beside_another,
@@ -324,11 +340,6 @@ def setting(name: str, device: str, precision: str) -> Setting:
     """The setting of a contest on a device: a GPU gets four times the sentences, and more rounds."""
     found = replace(SUITE[name].setting, device=device, precision=precision)
     return replace(found, sentences=4 * found.sentences, rounds=11) if device == "cuda" else found
-
-
-def of_precisions(name: str) -> bool:
-    """Whether a contest is between precisions, its systems having one each."""
-    return name in SUITE and all(system.precision for system in SUITE[name].systems().values())
 
 
 def bars(name: str, device: str) -> dict[str, Bar]:
@@ -373,7 +384,7 @@ def table(name: str, record: dict[str, Any]) -> str:
     else:
         lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
         read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"
-    precision = "" if of_precisions(name) else f"{setting['precision']}, "
+    precision = "" if name in SUITE and SUITE[name].of_precisions else f"{setting['precision']}, "
     lines = [
         f"**{name}**: {SUITE[name].title if name in SUITE else setting['what']}; {read}, "
         f"{precision}{setting['rounds']} rounds in turns, {where}, "
