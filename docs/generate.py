@@ -436,10 +436,11 @@ def intervals(group: str) -> str:
             head = f"{test_set}, {metric.label}, seed {record['seeds'][0]}"
             heads += [head] * (head not in heads)
             found.setdefault(system, {})[head] = f"{score['value']:.1f} [{low:.1f}, {high:.1f}]"
-            signed.add(score["signature"])
+            signed.add(score["bootstrap"])
     rows = [(system, *(cells.get(h, "") for h in heads), parameters[system]) for system, cells in found.items()]
-    signatures = ", ".join(f"`{text}`" for text in sorted(signed))
-    return table(("system", *heads, "parameters"), rows) + f"\n\nSignature: {signatures}."
+    return (
+        table(("system", *heads, "parameters"), rows) + f"\n\nIn percent; in brackets, the {', '.join(sorted(signed))}."
+    )
 
 
 def lengths() -> str:

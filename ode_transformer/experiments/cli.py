@@ -69,7 +69,7 @@ COMMANDS = {
     "listops": Command(".listops", "write generated ListOps expressions"),
     "documents": Command(".documents", "write plain text as documents for masked language models"),
     "glue": Command(
-        ".glue", "prepare, score and predict GLUE's tasks, and search over their settings", takes_flags=True
+        ".glue", "prepare, validate, score and predict GLUE's tasks, and search over their settings", takes_flags=True
     ),
     "squad": Command(".squad", "answer the questions of SQuAD with a trained model, and score answers"),
     "bench": Command(".bench", "measure speed and memory, several systems in one run", takes_flags=True),

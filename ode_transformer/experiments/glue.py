@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import OdeTransformerError
 from ..files import write_json, write_text
 from . import segmentation
-from .metrics.glue import LOGGED, read, score, take
+from .metrics.glue import LOGGED, read, score
 from .text import read_lines, write_lines
 
 if TYPE_CHECKING:
@@ -161,12 +161,12 @@ def prepare(name: str, source: Path, like: Path, output: Path) -> dict[str, int]
 
 
 class Outputs(NamedTuple):
-    """What a model gives for a set of examples.
+    """The outputs of a model on a set of examples.
 
     Args:
-        scores: (examples, classes); one column for a model of numbers.
-        targets: (examples,), the numbers of the classes or the numbers to predict; None for a set without labels.
-        classes: their names; empty for a model of numbers.
+        scores: (examples, classes); one column for a regression model.
+        targets: (examples,), indices of classes or the numbers to predict; None for a set without labels.
+        classes: their names; empty for a regression model.
     """
 
     scores: "Tensor"
@@ -174,11 +174,22 @@ class Outputs(NamedTuple):
     classes: list[str]
 
 
-def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> Outputs:
-    """What a fine-tuned model gives for the examples of a set, in their order.
+def outputs(
+    checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool, regression: bool, what: str
+) -> Outputs:
+    """The outputs of a fine-tuned model on a set, in the order of its examples.
+
+    Args:
+        checkpoint: of the model.
+        data: the folder of binarized data.
+        subset: the set.
+        batch_size: examples per batch.
+        cpu: do not use a GPU.
+        regression: whether the labels are numbers.
+        what: what says so, for messages.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, or has no classification head.
+        CheckpointError: the checkpoint cannot be opened, has no classification head, or has one for other labels.
         GlueError: no such set in the data.
     """
     import torch
@@ -197,6 +208,8 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     if torch.cuda.is_available() and not cpu:
         model = model.cuda()
     classes = model.classification_heads[HEAD].out_proj.out_features
+    if (classes == 1) != regression:
+        raise CheckpointError(f"{checkpoint}: has {classes} classes; {what} needs another model")
     cfg = SentencePredictionConfig(
         data=str(data), num_classes=classes, **pair_form(state, checkpoint, "sentence_prediction"),
         no_shuffle=True, shorten_method="truncate", max_positions=model.max_positions(),
@@ -205,6 +218,9 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
     task = SentencePredictionTask.setup_task(cfg)
     if data_utils.load_indexed_dataset(str(data / "input0" / subset), task.source_dictionary) is None:
         raise GlueError(f"{data}: has no subset {subset}")
+    names = [] if regression else task.label_dictionary.symbols[task.label_dictionary.nspecial :][:classes]
+    if classes > max(len(names), 1):
+        raise CheckpointError(f"{checkpoint}: has {classes} classes, {data / 'label' / 'dict.txt'} {len(names)}")
     dataset, device = task.load_dataset(subset), next(model.parameters()).device
     scores, targets = [], []
     for first in range(0, len(dataset), batch_size):
@@ -214,12 +230,7 @@ def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: boo
         scores.append(found.float().cpu())
         if "target" in batch:
             targets.append(batch["target"].view(-1))
-    names = task.label_dictionary
-    return Outputs(
-        torch.cat(scores),
-        torch.cat(targets) if targets else None,
-        [] if classes == 1 else [names[names.nspecial + i] for i in range(classes)],
-    )
+    return Outputs(torch.cat(scores), torch.cat(targets) if targets else None, names)
 
 
 def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: int, cpu: bool) -> str:
@@ -229,12 +240,8 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
         CheckpointError: the checkpoint cannot be opened, has no classification head, or is of another kind of task.
         GlueError: no such test set in the data.
     """
-    from ..checkpoints import CheckpointError
-
-    task, found = GLUE[name], outputs(checkpoint, data, subset, batch_size, cpu)
-    if bool(found.classes) == bool(task.divide):
-        classes = found.scores.size(1)
-        raise CheckpointError(f"{checkpoint}: has {classes} classes; --task {name} needs another model")
+    task = GLUE[name]
+    found = outputs(checkpoint, data, subset, batch_size, cpu, bool(task.divide), f"--task {name}")
     if task.divide:
         lines = [f"{score:.6f}" for score in (found.scores[:, 0] * task.divide).clamp(0, task.divide).tolist()]
     else:
@@ -245,15 +252,21 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
 def validate(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> str:
     """The label of each example of a development set and the predicted one, a line per example, separated by a tab.
 
+    The numbers of a regression are those of training, a fifth of STS-B's, and not clamped. Where an output is not a
+    number, the predicted label is ``nan``.
+
     Raises:
-        CheckpointError: the checkpoint cannot be opened, or has no classification head.
+        CheckpointError: the checkpoint cannot be opened, has no classification head, or has one for other labels.
         GlueError: no such set in the data, or it has no labels.
     """
-    scores, targets, classes = outputs(checkpoint, data, subset, batch_size, cpu)
+    regression = not (data / "label" / "dict.txt").is_file()
+    scores, targets, classes = outputs(checkpoint, data, subset, batch_size, cpu, regression, str(data))
     if targets is None:
         raise GlueError(f"{data}: subset {subset} has no labels")
     if classes:
-        pairs = [(classes[i], classes[j]) for i, j in zip(targets.tolist(), scores.argmax(-1).tolist(), strict=True)]
+        taken = [classes[i] for i in scores.argmax(-1).tolist()]
+        taken = [one if found else "nan" for one, found in zip(taken, scores.isfinite().all(-1).tolist(), strict=True)]
+        pairs = [(classes[i], one) for i, one in zip(targets.tolist(), taken, strict=True)]
     else:
         pairs = [(f"{x:.9g}", f"{y:.9g}") for x, y in zip(targets.tolist(), scores[:, 0].tolist(), strict=True)]
     return "".join(f"{gold}\t{taken}\n" for gold, taken in pairs)
@@ -404,10 +417,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--like", type=Path, required=True, metavar="DIR", help="cut text as this folder says")
     sub.add_argument("--output-dir", type=Path, required=True)
     sub = actions.add_parser("score", help="score the predictions of a development set")
-    scored = sub.add_mutually_exclusive_group(required=True)
-    scored.add_argument("--predictions", metavar="FILE", help="output of glue validate")
-    scored.add_argument("--validation-log", metavar="FILE", help="output of fairseq-validate, for other tasks")
-    sub.add_argument("--subset", default="valid", help="with --validation-log (default: %(default)s)")
+    sub.add_argument("--predictions", required=True, metavar="FILE", help="output of glue validate")
     sub.add_argument("--metrics", nargs="+", choices=LOGGED, required=True)
     sub.add_argument("--output", required=True, help="the JSON file to write")
     sub = actions.add_parser("predict", help="write the file that GLUE's server takes")
@@ -444,12 +454,11 @@ def main(args: argparse.Namespace) -> int:
         for split, count in prepare(args.task, args.source, args.like, args.output_dir).items():
             print(f"{split}: {count} examples")
     elif args.action == "score":
-        if args.predictions:
-            scores = score(*read(args.predictions), args.metrics)
-        else:
-            scores = take(Path(args.validation_log), args.subset, args.metrics)
+        scores = score(*read(args.predictions), args.metrics)
         write_json(args.output, scores)
-        print("\n".join(f"{metric:<10}{scores[metric]['value']:g}" for metric in args.metrics))
+        for metric in args.metrics:
+            low, high = scores[metric]["interval"]
+            print(f"{metric:<10}{scores[metric]['value']:.2f}  [{low:.2f}, {high:.2f}]")
     elif args.action == "validate":
         text = validate(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
         write_text(args.output, text)

@@ -98,7 +98,7 @@ class Generate:
 
 @dataclass(frozen=True)
 class Validate:
-    """``fairseq-validate``: subsets with the test set each of them is, and flags."""
+    """The evaluation of what is not decoded: subsets with the test set each of them is, and flags of the command."""
 
     subsets: dict[str, str]
     flags: dict[str, Any] = field(default_factory=dict)

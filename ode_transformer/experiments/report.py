@@ -183,7 +183,7 @@ def _compared(baseline: str, runs: dict[tuple[str, Any], tuple[dict, Path]]) -> 
 
 
 def _comparison(comparison: dict[str, Any]) -> str:
-    test_sets = comparison["test_sets"]
+    test_sets, metric = comparison["test_sets"], METRICS[comparison.get("metric", tables.TRANSLATIONS_BY)]
     systems = list(dict.fromkeys(name for found in test_sets.values() for name in found))
     rows = []
     for name in systems:
@@ -191,14 +191,14 @@ def _comparison(comparison: dict[str, Any]) -> str:
         for found in test_sets.values():
             values = found.get(name)
             p_value = values and values["p_value"]
-            text = "" if values is None else f"{values['bleu']:.2f}"
+            text = "" if values is None else f"{values[metric.key]:.2f}"
             text += f", p = {p_value:.3f}{' *' if p_value < 0.05 else ''}" if p_value is not None else ""
             cells.append(text)
         rows.append([escape(name.rpartition("/")[2]), *cells])
     note = (
-        "sacreBLEU, and the probability of such a difference from {baseline}, seed {seed}, if there were none; a star "
+        "{label}, and the probability of such a difference from {baseline}, seed {seed}, if there were none; a star "
         "below .05. Paired {test}, {samples:,} samples, signature {signature}"
-    ).format(**comparison)
+    ).format(**comparison, label=metric.label)
     return _table(["system", *map(escape, test_sets)], rows) + f'<p class="soft">{escape(note)}</p>'
 
 

@@ -38,9 +38,12 @@ def system(recipe: recipes.Recipe) -> System:
 
 
 def comparable(*systems: System) -> bool:
-    """Whether all have the same task, target language, scoring and test sets."""
+    """Whether all have the same task, metric, target language, letter case and test sets."""
     kinds = {
-        (s.recipe.task, s.recipe.data.target, s.recipe.score.lowercase, *sorted(s.recipe.subsets.values()))
+        (
+            *(s.recipe.task, TASKS[s.recipe.task].metrics(s.recipe)[-1], s.recipe.data.target),
+            *(s.recipe.score.lowercase, *sorted(s.recipe.subsets.values())),
+        )
         for s in systems
     }
     return len(kinds) == 1 and (
@@ -75,7 +78,9 @@ def compare(
     first, name = baseline.recipe, baseline.recipe.name
     for other in systems:
         if not comparable(baseline, other):
-            raise SignificanceError(f"{other.recipe.name}: must have the task, test sets and letter case of {name}")
+            raise SignificanceError(
+                f"{other.recipe.name}: must have the task, metric, test sets and letter case of {name}"
+            )
     precisions = {_precision(one) for one in (baseline, *systems)}
     if len(precisions) > 1:
         raise SignificanceError(f"{name} and others: must have one precision, got {', '.join(sorted(precisions))}")
@@ -204,6 +209,10 @@ def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
         raise SignificanceError(f"{path}: no such file; ode-transformer run {recipe.name} translates {test_set}")
     if gone:
         known = json.loads(one.record.read_text(encoding="utf-8")).get("translations", {}).get(test_set)
+        if known is None:
+            raise SignificanceError(
+                f"{one.record}: has no SHA-256 of {path.name}; ode-transformer record --translations writes both"
+            )
         if known != sha256(path):
             raise SignificanceError(f"{path}: must have the SHA-256 in {one.record.name}, {known}")
         hyps = translations.read_lines(path)

@@ -529,7 +529,7 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
             validate_cli.main(convert_namespace_to_omegaconf(args))
         finally:
             logging.getLogger().removeHandler(handler)
-    words = ["glue", "score", "--validation-log", str(log), "--subset", "test", "--metrics", "accuracy"]
+    words = ["score", "--validation-log", str(log), "--subset", "test", "--metric", "accuracy"]
     assert cli.main([*words, "--output", str(tmp_path / "score.json")]) == 0
     found = json.loads((tmp_path / "score.json").read_text())["accuracy"]["value"]
 

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from ode_transformer.experiments import cli, recipes, runs
-from ode_transformer.experiments.report import _chosen, _marked
+from ode_transformer.experiments.report import _chosen, _comparison, _marked
 from ode_transformer.experiments.runs import KEYS
 from tests.helpers import ROOT
 
@@ -155,3 +155,10 @@ def test_a_browser_shows_it(folder, capsys, width):
     fits, loaded, pictures = re.search("<title>(.*)</title>", done.stdout)[1].split()
     assert (fits, loaded) == ("true", "true") and int(pictures) >= 2
     assert "CONSOLE" not in done.stderr
+
+
+def test_a_comparison_of_another_metric_is_shown_by_its_name():
+    values = {"a/x": {"value": 12.3, "p_value": None}, "a/y": {"value": 14.5, "p_value": 0.04}}
+    about = {"baseline": "a/x", "seed": 1, "test": "bootstrap", "samples": 10, "signature": "percent"}
+    shown = Page(_comparison({"metric": "matthews", "test_sets": {"cola_dev": values}, **about})).text
+    assert "Matthews, and the probability" in shown and "14.50, p = 0.040 *" in shown

@@ -154,6 +154,7 @@ def test_the_scores_of_a_validation(tmp_path, capsys):
     assert cli.main([*words, "--metric", "perplexity", "--output", str(output)]) == 0
     assert "68.59" in capsys.readouterr().out
     assert json.loads(output.read_text())["perplexity"]["value"] == 68.59
+    assert validation.score(log, "test", "accuracy")["accuracy"]["value"] == 40.1
     with pytest.raises(ValidationError, match="no entry of subset valid"):
         validation.score(log, "valid", "perplexity")
     log.write_text(head + json.dumps({"test_loss": "6.1"}) + "\n")

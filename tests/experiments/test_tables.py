@@ -182,6 +182,9 @@ def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
     beside.write_text(beside.read_text() + "one more\n")
     with pytest.raises(SignificanceError, match=r"generated\.txt: must have the SHA-256 in rk4-tiny\.json"):
         significance.compare(baseline, others)
+    one.record.write_text(json.dumps({"precision": "fp32"}))
+    with pytest.raises(SignificanceError, match=r"rk4-tiny\.json: has no SHA-256 of rk4-tiny\.generated\.txt; ode-tr"):
+        significance.compare(baseline, others)
     beside.unlink()
     with pytest.raises(SignificanceError, match="no such file; ode-transformer run"):
         significance.compare(baseline, others)
@@ -262,7 +265,7 @@ def test_what_cannot_be_compared_is_named(runs, capsys):
     error = capsys.readouterr().err
     assert "floater-tiny: must hold a run; ode-transformer run quickstart/floater-tiny makes it" in error
     assert cli.main(["compare", "quickstart/transformer-tiny", "multi30k-short/rk2-tiny"]) == 1
-    assert "must have the task, test sets and letter case of quickstart/transformer-tiny" in capsys.readouterr().err
+    assert "must have the task, metric, test sets and letter case of quickstart/transformer-tiny" in capsys.readouterr().err
     assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/rk2-tiny", "--samples", "0"]) == 1
     assert "--samples 0: must be 1 or more" in capsys.readouterr().err
     with pytest.raises(SignificanceError, match="--test t: must be one of bootstrap, randomisation"):

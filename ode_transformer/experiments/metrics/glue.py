@@ -1,16 +1,13 @@
 """The metrics of GLUE: accuracy, Matthews' correlation, F1, and Pearson's and Spearman's correlations, in percent.
 
 Each is a function of sums over the examples; the bootstrap's intervals are taken from these. F1 is that of class 1, as
-GLUE's. What fairseq's criterion logs with ``--report-acc-and-f1`` is the F1 of the second class of its dictionary,
-which is sorted by frequency: of MRPC, class 0.
+GLUE's.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import OdeTransformerError
-from . import validation
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,9 +15,10 @@ if TYPE_CHECKING:
 LOGGED = {"accuracy": "accuracy", "matthews": "mcc", "f1": "f1", "pearson": "pearson", "spearman": "spearman"}
 """What ``fairseq-validate`` logs of each."""
 
-LOG_SIGNATURE = "percent; fairseq-validate, one decimal"
+SIGNATURE = "percent"
 SAMPLES, SEED = 1000, 12345
-SIGNATURE = f"percent; interval: 95 % of {SAMPLES} bootstrap samples of the examples, seed {SEED}"
+BOOTSTRAP = f"2.5th and 97.5th percentiles over {SAMPLES} bootstrap samples of the examples, seed {SEED}"
+_BLOCK = 50  # samples that are drawn at a time, to bound the memory
 
 
 class GlueMetricError(OdeTransformerError):
@@ -28,12 +26,12 @@ class GlueMetricError(OdeTransformerError):
 
 
 def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarray":
-    """The numbers of each example by whose sums a metric is given, (examples, columns).
+    """Per-example terms, (examples, columns); the metric is a function of their sums.
 
     Args:
-        metric: a key of ``LOGGED``. Of ``spearman`` they are ranks among all these examples.
+        metric: a key of ``LOGGED``. Those of ``spearman`` are of ranks among all these examples.
         golds: the label of each example.
-        taken: the predicted labels.
+        taken: the predicted labels; ``nan`` where the model gave no number, and then all terms are NaN.
 
     Raises:
         GlueMetricError: ``matthews`` and ``f1`` are of other labels than 0 and 1, or a correlation of labels that are
@@ -41,6 +39,8 @@ def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarra
     """
     import numpy as np
 
+    if "nan" in taken:
+        return np.full((len(golds), {"accuracy": 2, "matthews": 4, "f1": 4}.get(metric, 6)), np.nan)
     if metric == "accuracy":
         return np.array([[gold == other, 1] for gold, other in zip(golds, taken, strict=True)], float)
     if metric in ("matthews", "f1"):
@@ -61,7 +61,10 @@ def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarra
 
 
 def value(metric: str, sums: "np.ndarray") -> "np.ndarray":
-    """A metric by the sums of its units, (..., columns) -> (...); 0 where it has no value, as in scikit-learn."""
+    """A metric by the sums of its units, (..., columns) -> (...).
+
+    A quotient of 0 and 0 is 0: F1 without a positive, a correlation with a constant.
+    """
     import numpy as np
 
     columns = np.moveaxis(np.asarray(sums, float), -1, 0)
@@ -79,29 +82,32 @@ def value(metric: str, sums: "np.ndarray") -> "np.ndarray":
         count, x, y, xx, yy, xy = columns
         above = count * xy - x * y
         below = np.sqrt(np.maximum((count * xx - x * x) * (count * yy - y * y), 0))
-    return 100 * np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+    return 100 * np.divide(above, below, out=np.zeros_like(above), where=~(below <= 0))
 
 
 def score(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) -> dict[str, Any]:
     """Score predictions.
 
     Returns:
-        ``examples``, and of each metric its ``value``, ``signature`` and ``interval``, two numbers between which it is
-        in 95 % of the bootstrap samples.
+        ``examples``, and of each metric its ``value``, ``signature``, ``interval``, two numbers, and what they are,
+        ``bootstrap``.
 
     Raises:
-        GlueMetricError: the labels are not such as the metric needs.
+        GlueMetricError: the labels do not fit the metric.
     """
     import numpy as np
 
-    examples = len(golds)
-    times = np.random.default_rng(SEED).multinomial(examples, np.full(examples, 1 / examples), SAMPLES)
+    examples, random = len(golds), np.random.default_rng(SEED)
+    terms = {metric: units(metric, golds, taken) for metric in metrics}
+    together = np.hstack(list(terms.values()))
+    even = np.full(examples, 1 / examples)
+    sums = np.concatenate([random.multinomial(examples, even, _BLOCK) @ together for _ in range(SAMPLES // _BLOCK)])
     scores: dict[str, Any] = {"examples": examples}
-    for metric in metrics:
-        its = units(metric, golds, taken)
-        low, high = np.percentile(value(metric, times @ its), [2.5, 97.5])
-        found = float(value(metric, its.sum(0)))
-        scores[metric] = {"value": found, "signature": SIGNATURE, "interval": [float(low), float(high)]}
+    for metric, its in terms.items():
+        mine, sums = np.hsplit(sums, [its.shape[1]])
+        interval = np.percentile(value(metric, mine), [2.5, 97.5]).tolist()
+        found = {"value": float(value(metric, its.sum(0))), "signature": SIGNATURE}
+        scores[metric] = found | {"interval": interval, "bootstrap": BOOTSTRAP}
     return scores
 
 
@@ -118,27 +124,3 @@ def read(path: str) -> tuple[list[str], list[str]]:
     if odd := [number for number, row in enumerate(rows, 1) if len(row) != 2]:
         raise GlueMetricError(f"{path}: line {odd[0]}: must be a label and the predicted label, separated by a tab")
     return [row[0] for row in rows], [row[1] for row in rows]
-
-
-def take(log: Path, subset: str, metrics: Sequence[str]) -> dict[str, Any]:
-    """The scores of a subset from what ``fairseq-validate --log-format json`` printed, for other tasks than GLUE's.
-
-    Returns:
-        of each metric its ``value`` and ``signature``; and ``loss``, in bits.
-
-    Raises:
-        ValidationError: no such file, no entry of the subset, or one without a metric.
-    """
-    from ..records import entries
-
-    try:
-        found = [values for _, values in entries(log.read_text(encoding="utf-8", errors="replace"), subset)]
-    except OSError as error:
-        raise validation.ValidationError(f"{log}: {error.strerror}") from error
-    if not found:
-        raise validation.ValidationError(f"{log}: no entry of subset {subset}; was it cut short?")
-    missing = [metric for metric in metrics if LOGGED[metric] not in found[-1]]
-    if missing:
-        raise validation.ValidationError(f"{log}: no {missing[0]} of subset {subset}: the criterion does not log it")
-    scores = {metric: {"value": float(found[-1][LOGGED[metric]]), "signature": LOG_SIGNATURE} for metric in metrics}
-    return scores | {"loss": float(found[-1]["loss"])}

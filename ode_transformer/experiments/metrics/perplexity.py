@@ -6,7 +6,7 @@ from typing import Any
 SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; fairseq-validate, two decimals"
 
 
-def take(entry: Mapping[str, Any]) -> dict[str, Any]:
+def logged(entry: Mapping[str, Any]) -> dict[str, Any]:
     """The score from what ``fairseq-validate --log-format json`` logs of a subset.
 
     Raises:

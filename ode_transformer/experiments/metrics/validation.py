@@ -1,13 +1,13 @@
 """Scores of models for other tasks than translation, from the log of ``fairseq-validate --log-format json``."""
 
 import argparse
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
+from . import accuracy, perplexity
 
-TAKEN = ("perplexity",)  # metrics with a file of that name in this folder
+LOGGED = {"perplexity": perplexity.logged, "accuracy": accuracy.logged}
 
 
 class ValidationError(OdeTransformerError):
@@ -20,7 +20,7 @@ def score(path: str | Path, subset: str, metric: str) -> dict[str, Any]:
     Args:
         path: the log of ``fairseq-validate``; the last entry of the subset counts.
         subset: its name, such as ``test``.
-        metric: one of ``TAKEN``.
+        metric: one of ``LOGGED``.
 
     Returns:
         The metric's ``value`` and ``signature`` under its name, and ``loss``, in bits.
@@ -37,7 +37,7 @@ def score(path: str | Path, subset: str, metric: str) -> dict[str, Any]:
     if not found:
         raise ValidationError(f"{path}: no entry of subset {subset}; was it cut short?")
     try:
-        taken = import_module(f".{metric}", __package__).take(found[-1])
+        taken = LOGGED[metric](found[-1])
     except KeyError as error:
         raise ValidationError(f"{path}: no {metric} of subset {subset}: the criterion does not log it") from error
     return {metric: taken, "loss": float(found[-1]["loss"])}
@@ -57,4 +57,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer score`` for other tasks than translation."""
     parser.add_argument("--validation-log", metavar="FILE", help="output of fairseq-validate --log-format json")
     parser.add_argument("--subset", default="test", help="with --validation-log: the subset (default: %(default)s)")
-    parser.add_argument("--metric", choices=TAKEN, default="perplexity", help="with --validation-log: the metric")
+    parser.add_argument("--metric", choices=LOGGED, default="perplexity", help="with --validation-log: the metric")

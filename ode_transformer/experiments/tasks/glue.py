@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..metrics import glue
-from .task import Scored, Step, Task
+from .task import Scored, Step, Task, flags
 
 _REPORTED = {
     "report-mcc": ["matthews"],
@@ -22,11 +22,10 @@ def _metrics(recipe: Any) -> list[str]:
 def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
     model, found = f"{run_dir}/average.pt", []
     ours = ("python", "-m", "ode_transformer", "glue")
-    batch = str(recipe.validate.flags.get("batch-size", 32))
     for subset in recipe.subsets:
         output = predictions(run_dir, subset)
         command = [*ours, "validate", model, "--data", recipe.data.directory, "--subset", subset, "--output", output]
-        found.append(Step("validate", [*command, "--batch-size", batch], [model], [output], subset, where))
+        found.append(Step("validate", [*command, *flags(recipe.validate.flags)], [model], [output], subset, where))
     for subset in recipe.subsets:
         read, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
         command = [*ours, "score", "--predictions", read, "--metrics", *_metrics(recipe), "--output", output]
@@ -40,8 +39,7 @@ def predictions(run_dir: str, subset: str) -> str:
 
 
 def _scored(recipe: Any, folder: Path, subset: str) -> Scored:
-    golds, taken = glue.read(predictions(str(folder), subset))
-    metric = _metrics(recipe)[-1]
+    metric, (golds, taken) = _metrics(recipe)[-1], glue.read(predictions(str(folder), subset))
     return Scored(
         metric, glue.SIGNATURE, glue.units(metric, golds, taken), lambda sums: float(glue.value(metric, sums)), golds
     )
