@@ -291,6 +291,14 @@ def _mean(records: Sequence[dict], test_set: str, metric: str) -> str:
     return f"{statistics.mean(values):.{digits}f}{spread}"
 
 
+def measured(group: str) -> str:
+    """A group that is in no paper, as ``ode-transformer table`` prints it."""
+    from ode_transformer.experiments import tables
+
+    (rows,) = tables.tables(group).values()
+    return tables.markdown("", rows).partition("\n\n")[2].strip()
+
+
 def metric(group: str, papers: str, name: str) -> str:
     """A shortened group of another task beside the papers' numbers, which rows of the same name of ``papers`` hold."""
     from ode_transformer.experiments import recipes, tables
@@ -480,6 +488,7 @@ def orders() -> str:
 
 KINDS: dict[str, Callable[..., str]] = {
     "scores": scores,
+    "measured": measured,
     "metric": metric,
     "headline": headline,
     "thresholds": thresholds,

@@ -265,7 +265,8 @@ def test_what_cannot_be_compared_is_named(runs, capsys):
     error = capsys.readouterr().err
     assert "floater-tiny: must hold a run; ode-transformer run quickstart/floater-tiny makes it" in error
     assert cli.main(["compare", "quickstart/transformer-tiny", "multi30k-short/rk2-tiny"]) == 1
-    assert "must have the task, metric, test sets and letter case of quickstart/transformer-tiny" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "must have the task, metric, test sets and letter case of quickstart/transformer-tiny" in error
     assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/rk2-tiny", "--samples", "0"]) == 1
     assert "--samples 0: must be 1 or more" in capsys.readouterr().err
     with pytest.raises(SignificanceError, match="--test t: must be one of bootstrap, randomisation"):
