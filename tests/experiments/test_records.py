@@ -193,12 +193,12 @@ def test_a_record_lies_where_its_recipe_says():
 @pytest.mark.parametrize("path", sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")), ids=lambda p: p.stem)
 def test_no_comparison_without_the_records_it_compares(path):
     content = json.loads(path.read_text(encoding="utf-8"))
-    found_records = tables.read_records()
+    found_records, metric = tables.read_records(), METRICS[content.get("metric", tables.TRANSLATIONS_BY)]
     for test_set, systems in content["test_sets"].items():
         assert content["baseline"] in systems and len(systems) > 1
         for name, values in systems.items():
-            found = [r["scores"][test_set]["sacrebleu"]["bleu"] for r in found_records[name]]
-            assert any(abs(bleu - values["bleu"]) < 1e-6 for bleu in found), (name, test_set)
+            found = [metric.value(r["scores"][test_set]) for r in found_records[name]]
+            assert any(abs(value - values[metric.key]) < 1e-6 for value in found), (name, test_set)
 
 
 @pytest.mark.parametrize(("arch", "width"), [("transformer", 24), ("macaron_tiny", 24)])
