@@ -186,7 +186,7 @@ def outputs(
         batch_size: examples per batch.
         cpu: do not use a GPU.
         regression: whether the labels are numbers.
-        what: what says so, for messages.
+        what: the option or folder that says so, for messages.
 
     Raises:
         CheckpointError: the checkpoint cannot be opened, has no classification head, or has one for other labels.

@@ -63,20 +63,29 @@ def _percent(part: int, whole: int) -> float:
 
 
 def read(path: str) -> tuple[list[str], list[str]]:
-    """The classes and predicted classes in a file that ``ode-transformer classify`` wrote.
+    """The classes and predicted classes that ``ode-transformer classify`` wrote; errors as :func:`columns`."""
+    golds, taken, _ = columns(path, 3, "a class, the predicted class and a probability, separated by tabs")
+    return golds, taken
+
+
+def columns(path: str, count: int, form: str) -> list[list[str]]:
+    """The columns of a file of predictions.
+
+    Args:
+        path: a file with columns between tabs.
+        count: how many columns it must have.
+        form: what they are, for the message.
 
     Raises:
-        AccuracyError: the file has another form.
+        AccuracyError: a line has another number of columns.
         ScoringError: there is no such file, or it is empty or not UTF-8.
     """
     from .translations import read_lines
 
     rows = [line.split("\t") for line in read_lines(path)]
-    if odd := [number for number, row in enumerate(rows, 1) if len(row) != 3]:
-        raise AccuracyError(
-            f"{path}: line {odd[0]}: must be a class, the predicted class and a probability, separated by tabs"
-        )
-    return [row[0] for row in rows], [row[1] for row in rows]
+    if odd := [number for number, row in enumerate(rows, 1) if len(row) != count]:
+        raise AccuracyError(f"{path}: line {odd[0]}: must be {form}")
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import OdeTransformerError
+from . import accuracy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +23,7 @@ _BLOCK = 50  # samples that are drawn at a time, to bound the memory
 
 
 class GlueMetricError(OdeTransformerError):
-    """Predictions that cannot be scored; the message names the file or the label."""
+    """Labels that a metric cannot score; the message names the label."""
 
 
 def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarray":
@@ -118,15 +119,6 @@ def score(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) ->
 
 
 def read(path: str) -> tuple[list[str], list[str]]:
-    """The labels and predicted labels in a file that ``ode-transformer glue validate`` wrote.
-
-    Raises:
-        GlueMetricError: the file has another form.
-        ScoringError: there is no such file, or it is empty or not UTF-8.
-    """
-    from .translations import read_lines
-
-    rows = [line.split("\t") for line in read_lines(path)]
-    if odd := [number for number, row in enumerate(rows, 1) if len(row) != 2]:
-        raise GlueMetricError(f"{path}: line {odd[0]}: must be a label and the predicted label, separated by a tab")
-    return [row[0] for row in rows], [row[1] for row in rows]
+    """The labels and predicted labels of ``ode-transformer glue validate``; errors as :func:`.accuracy.columns`."""
+    golds, taken = accuracy.columns(path, 2, "a label and the predicted label, separated by a tab")
+    return golds, taken
