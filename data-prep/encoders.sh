@@ -3,6 +3,7 @@
 # Shared by the preparation of what encoders read, text in the symbols of a pretrained model. To be sourced.
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+needs+=(fairseq-preprocess)
 
 # other VARIABLE SCRIPT ARGUMENT...: call another script of this folder. Its RAW_DIR is the value of VARIABLE, or none of an empty name:
 # ours names a folder of another set.

@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 
 checksums=$root/data-prep/checksums
 dry_run=0
-out='' settings=() needs=(python fairseq-preprocess)
+out='' settings=() needs=(python)
 joined=yes dictionary=() # more flags of binarise
 tokenised=() # --tokenise=FLAGS, if the tokenization of the text is known, for the manifest
 

@@ -39,8 +39,12 @@ if [[ $errors == published ]]; then
     train=(--m2 "$(absolute "${RAW_DIR:-RAW_DIR}")") from=RAW_DIR
 else
     merges=${merges:-8000}
-    begin errors="$errors" merges="$merges" quotes=straight sentences="$sentences" percent="$percent" seed="$seed"
-    from=CLEAN clean=${CLEAN:-}
+    from=CLEAN clean=${CLEAN:-} same=()
+    if [[ -n $clean ]]; then
+        [[ -f $clean || $dry_run -eq 1 ]] || die "CLEAN=$clean: no such file"
+        if [[ -f $clean ]]; then same=(clean="$(sha256sum <"$clean" | cut -d ' ' -f 1)"); fi
+    fi
+    begin errors="$errors" merges="$merges" quotes=straight sentences="$sentences" percent="$percent" seed="$seed" "${same[@]}"
     if [[ -z $clean ]]; then
         RAW_DIR='' find_set deen_mix "$text/unpacked/deen_mix"
         [[ -n $folder ]] || die "deen_mix: $tried; CLEAN may name a file of correct English"

@@ -15,6 +15,7 @@
 set -euo pipefail
 # shellcheck source=data-prep/published.sh
 source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+needs+=(fairseq-preprocess)
 
 level=subword size=16000 valid=2500
 options 'level=subword|characters' {size,valid,workers}=number -- "$@"

@@ -12,6 +12,7 @@
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+needs+=(fairseq-preprocess)
 
 name=listops train=96000 valid=2000 test=2000 shortest=500 longest=2000 seed=1
 options {train,valid,test,shortest,longest,seed}=number -- "$@"

@@ -15,6 +15,7 @@
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+needs+=(fairseq-preprocess)
 
 name=ptb workers=2
 options workers=number -- "$@"

@@ -10,6 +10,7 @@
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+needs+=(fairseq-preprocess)
 
 name=quickstart.de-en seed=1
 options seed=number -- "$@"

@@ -13,7 +13,7 @@ set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-size=base needs=(tar)
+size=base needs+=(tar)
 options 'size=base|large' -- "$@"
 name=roberta.$size
 begin size="$size"

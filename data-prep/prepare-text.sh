@@ -20,6 +20,7 @@
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+needs+=(fairseq-preprocess)
 
 input='' imdb='' valid='' split_sentences='' like='' size=16000 workers=2
 options {input,valid,like}=text {imdb,split-sentences}=switch {size,workers}=number -- "$@"

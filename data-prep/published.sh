@@ -21,7 +21,7 @@ END
 # published SET MEMBER NAME FILE URL: set $folder to where a set lies: in RAW_DIR or ODE_TRANSFORMER_DATA, if MEMBER is
 # in it; else in the archive FILE, of RAW_DIR or downloaded from URL, which URL_NAME replaces.
 published() {
-    find_set "$1" "$text/unpacked"
+    find_set "$1" "$text/unpacked/$1"
     if [[ -n $folder && ($dry_run -eq 1 || -e $folder/$2) ]]; then return; fi
     [[ -z $folder || -n ${RAW_DIR:-} ]] || die "$folder: holds no $2"
     if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi

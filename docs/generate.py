@@ -107,6 +107,7 @@ def options() -> str:
     from ode_transformer.models.floater import FloaterConfig
     from ode_transformer.models.language_model import LanguageModelConfig
     from ode_transformer.models.macaron import MacaronConfig
+    from ode_transformer.models.masked_lm import MaskedLanguageModelConfig
     from ode_transformer.models.ode import OdeConfig
     from ode_transformer.models.transevolve import TransEvolveClassifierConfig, TransEvolveConfig
     from ode_transformer.models.transformer import SplitTransformerConfig
@@ -133,6 +134,7 @@ def options() -> str:
         ("TransEvolve", rows(TransEvolveConfig, FlatTransformerConfig)),
         ("TransEvolve for classification, in addition", rows(TransEvolveClassifierConfig, TransEvolveConfig)),
         ("Language models: other defaults, and what is new", rows(LanguageModelConfig, SplitTransformerConfig)),
+        ("Masked language models: other defaults, and more", rows(MaskedLanguageModelConfig, SplitTransformerConfig)),
         ("Macaron Net: other defaults", rows(MacaronConfig, SplitTransformerConfig)),
         ("ODE Transformer: other defaults", rows(OdeConfig, SplitTransformerConfig)),
         ("FLOATER: other defaults", rows(FloaterConfig, SplitTransformerConfig)),

@@ -40,7 +40,7 @@ def load(path: str | Path) -> dict[str, Any]:
 
     Raises:
         CheckpointError: no such file; truncated, damaged or not a checkpoint; a pickle with more than plain data; or a
-            model with something else than tensors, or with tensors that are larger than what the file holds of them.
+            model with entries that are not tensors, or with tensors that repeat fewer stored values.
     """
     path = Path(path)
     if not path.is_file():

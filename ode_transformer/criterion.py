@@ -16,6 +16,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from torch import Tensor, nn
 
+from .errors import OdeTransformerError
 from .numerics.losses import most_tokens, projected_cross_entropy
 
 logger = logging.getLogger(__name__)
@@ -35,25 +36,25 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         Raises:
             ValueError: the model's output is not a plain projection, or accuracy or losses per token are asked for.
         """
-        return super().forward(_Features(model), sample, reduce)
+        return super().forward(model, {**sample, "net_input": {**sample["net_input"], "features_only": True}}, reduce)
 
     def compute_loss(
-        self, model: "_Features", net_output: tuple[Tensor, Any], sample: dict[str, Any], reduce: bool = True
+        self, model: nn.Module, net_output: tuple[Tensor, Any], sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Tensor]:
         """Loss and negative log-likelihood, summed over the tokens of a sample.
 
         Args:
-            model: the wrapped model.
+            model: with a decoder that ends with a projection.
             net_output: features (B, T, C), and more.
             sample: with ``target``, (B, T).
             reduce: must be true.
         """
         if not reduce or self.report_accuracy:
             option = "--report-accuracy" if self.report_accuracy else "a loss per token"
-            raise ValueError(f"--criterion {NAME}: has no {option}; take label_smoothed_cross_entropy")
+            raise OdeTransformerError(f"--criterion {NAME}: cannot compute {option}; take label_smoothed_cross_entropy")
         features = net_output[0][:, self.ignore_prefix_size :]
         target = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :]
-        rows, weight = features.reshape(-1, features.size(-1)), model.weight()
+        rows, weight = features.reshape(-1, features.size(-1)), _projection(model)
         device = rows.device.type
         if not self._logged:
             self._logged = True
@@ -65,24 +66,17 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
             return projected_cross_entropy(rows, weight, target.reshape(-1), self.eps, self.padding_idx)
 
 
-class _Features:
-    """A model as the criterion calls it: it returns features, and knows its projection."""
-
-    def __init__(self, model: nn.Module):
-        self.model = model
-
-    def __call__(self, **net_input: Any) -> tuple[Tensor, Any]:
-        return self.model(**net_input, features_only=True)
-
-    def get_targets(self, sample: dict[str, Any], net_output: tuple[Tensor, Any]) -> Tensor:
-        return self.model.get_targets(sample, net_output)
-
-    def weight(self) -> Tensor:
-        decoder = getattr(self.model, "decoder", None)
-        if getattr(decoder, "adaptive_softmax", None) is not None:
-            raise ValueError(f"--criterion {NAME}: not with --adaptive-softmax-cutoff; take adaptive_loss")
-        projection = getattr(decoder, "output_projection", None)
-        if type(projection) is not nn.Linear or projection.bias is not None:
-            found = type(projection).__name__ if projection is not None else "none"
-            raise ValueError(f"--criterion {NAME}: needs a decoder with an output_projection without bias, got {found}")
-        return projection.weight
+def _projection(model: nn.Module) -> Tensor:
+    """The matrix (vocabulary size, C) that turns a decoder's features into scores."""
+    decoder = getattr(model, "decoder", None)
+    if getattr(decoder, "adaptive_softmax", None) is not None:
+        raise OdeTransformerError(
+            f"--criterion {NAME}: cannot be combined with --adaptive-softmax-cutoff; take adaptive_loss"
+        )
+    projection = getattr(decoder, "output_projection", None)
+    if type(projection) is not nn.Linear or projection.bias is not None:
+        found = type(projection).__name__ if projection is not None else "none"
+        raise OdeTransformerError(
+            f"--criterion {NAME}: needs a decoder with an output_projection without bias, got {found}"
+        )
+    return projection.weight

@@ -1,9 +1,9 @@
-"""The base class of all errors that this package raises deliberately."""
+"""The base class of the errors about what the user gave; ``numerics`` raises ``ValueError``."""
 
 
 class OdeTransformerError(ValueError):
-    """Something that the user can put right: the message names the option or file, its value, and what is valid.
+    """An error that the user can correct: the message names the option or file, its value, and what is valid.
 
-    The command ``ode-transformer`` prints such an error as one line. So it does with the
-    system's errors about files. Anything else is a defect and keeps its traceback.
+    The command ``ode-transformer`` prints such an error as one line. It prints the system's errors about files in
+    the same way. Anything else is a defect and keeps its traceback.
     """

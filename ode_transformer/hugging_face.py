@@ -1,23 +1,22 @@
 """RoBERTa in the layout of Hugging Face's library: ``model.safetensors`` with ``config.json`` beside it.
 
 The same model under other names, and the same symbols under the same numbers, so that a table of names makes it a
-checkpoint as fairseq would have written it. The file is eight bytes with the length of a JSON header, the header, which
-says of each tensor its type, its shape and where its bytes are, and the bytes. Nothing in it is code.
+checkpoint as fairseq would have written it. Nothing in such a file is code.
 """
 
 import json
 import re
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from .checkpoints import CheckpointError
 
-_TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-_LONGEST_HEADER = 2**26
+_TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 _TOP = {
     "roberta.embeddings.word_embeddings.weight": "sentence_encoder.embed_tokens.weight",
@@ -149,52 +148,15 @@ def read(path: Path) -> dict[str, Tensor]:
     """The tensors of a ``.safetensors`` file, in single precision.
 
     Raises:
-        CheckpointError: it is none, damaged, or has tensors of another type than floating-point numbers.
+        CheckpointError: it is none, is damaged, or has tensors of another type than floating-point numbers.
     """
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror or error}") from error
-    length = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or not 2 <= length <= min(len(data) - 8, _LONGEST_HEADER):
-        raise CheckpointError(f"{path}: is no safetensors file, or cut short")
-    try:
-        header = json.loads(data[8 : 8 + length].decode("utf-8"))
-        header.pop("__metadata__", None)
-        entries = {
-            name: (e["dtype"], [int(n) for n in e["shape"]], *map(int, e["data_offsets"])) for name, e in header.items()
-        }
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise CheckpointError(f"{path}: its header cannot be read: {error}") from error
-    body = memoryview(data)[8 + length :]
-    _check_ranges(path, {name: where for name, (_, _, *where) in entries.items()}, len(body))
-    tensors = {}
-    for name, (kind, shape, first, last) in entries.items():
-        if name.endswith("position_ids"):
-            continue
-        if kind not in _TYPES:
-            raise CheckpointError(
-                f"{path}: {name[:200]} is of type {str(kind)[:20]}: must be one of {', '.join(_TYPES)}"
-            )
-        dtype = _TYPES[kind]
-        if not all(0 <= n < 2**31 for n in shape) or prod(shape) * dtype.itemsize != last - first:
-            raise CheckpointError(f"{path}: {name[:200]} of {str(shape)[:100]} does not fit its {last - first} bytes")
-        values = torch.frombuffer(bytearray(body[first:last]), dtype=dtype) if last > first else torch.empty(0)
-        tensors[name] = values.reshape(shape).float()
-    return tensors
-
-
-def _check_ranges(path: Path, ranges: dict[str, list[int]], size: int) -> None:
-    """Check that every byte is of one tensor, as the format asks, before any is copied."""
-    for name, where in ranges.items():
-        if len(where) != 2 or not 0 <= where[0] <= where[1] <= size:
-            raise CheckpointError(f"{path}: {name[:200]} does not fit its bytes, {str(where)[:100]} of {size}")
-    end = 0
-    for (first, last), name in sorted((where, name) for name, where in ranges.items()):
-        if first != end:
-            raise CheckpointError(
-                f"{path}: {name[:200]} begins at byte {first}, must at {end}: tensors neither overlap nor leave gaps"
-            )
-        end = last
-    if end != size:
-        raise CheckpointError(f"{path}: has {size - end} bytes that are of no tensor")
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: is not a readable safetensors file: {error}") from error
+    tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith("position_ids")}
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _TYPES:
+            kinds = ", ".join(map(str, _TYPES))
+            raise CheckpointError(f"{path}: {name[:200]} is of type {tensor.dtype}: must be one of {kinds}")
+    return {name: tensor.float() for name, tensor in tensors.items()}

@@ -10,6 +10,8 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import nn
 from torch.optim import AdamW
 
+from .errors import OdeTransformerError
+
 
 @register_optimizer("fused_adam", dataclass=FairseqAdamConfig)
 class FusedAdam(FairseqAdam):
@@ -32,7 +34,7 @@ class FusedAdam(FairseqAdam):
         FairseqOptimizer.__init__(self, cfg)
         for name in ("fp16_adam_stats", "use_old_adam"):
             if getattr(cfg, name):
-                raise ValueError(
+                raise OdeTransformerError(
                     f"--{name.replace('_', '-')}: cannot be combined with --optimizer {cfg._name}; use adam"
                 )
         self._optimizer = AdamW(params, **self.optimizer_config, fused=True)
@@ -75,12 +77,12 @@ class FlowAdam(FusedAdam):
 
     def __init__(self, cfg: FlowAdamConfig, params: Iterable[nn.Parameter]):
         if not cfg.flow_lr_scale > 0:
-            raise ValueError(f"--flow-lr-scale {cfg.flow_lr_scale}: must be positive")
+            raise OdeTransformerError(f"--flow-lr-scale {cfg.flow_lr_scale}: must be positive")
         groups: dict[bool, list] = {False: [], True: []}
         for p in params:
             groups[getattr(p, "param_group", "default") == "flow"].append(p)
         if not groups[True]:
-            raise ValueError(
+            raise OdeTransformerError(
                 "--optimizer flow_adam: finds no flow. It needs --position-encoder floater or rnn-*; with --fp16 also "
                 "--fp16-no-flatten-grads, for in one flat vector the flow cannot be told apart"
             )

@@ -39,7 +39,7 @@ class Spans(FairseqDataset):
     """Questions with windows, and where the answers are.
 
     Args:
-        questions, windows: equally many; each ends with the symbol of the end.
+        questions, windows: of equal number; each ends with the end-of-sentence symbol.
         spans: of each the first and the last symbol of the answer in the window, or -1 twice; (samples, 2).
         dictionary: the symbols.
         before: the symbol before the question.

@@ -1,6 +1,6 @@
 """Models without their data: the one place where a checkpoint becomes a model, and tasks without words.
 
-A checkpoint's stored options are a stranger's. Stock fairseq evaluates some of them as Python, so that they never
+The options stored in a checkpoint are untrusted. Stock fairseq evaluates some of them as Python, so that they never
 reach it as they are: an architecture of ours is built from its own fields, a stock Transformer through the same flat
 configuration, each option a plain value within bounds that the file's own size sets; everything else is refused.
 """
@@ -31,7 +31,10 @@ from .models.transformer import SplitTransformerConfig, SplitTransformerModel
 
 
 class Stock(NamedTuple):
-    """A model of fairseq's own that can be opened: what it is called, and which of ours it is one of, and when."""
+    """A model of fairseq's own that can be opened.
+
+    Its description, the model of ours that it is built as, and the options that make the two equal.
+    """
 
     what: str
     model: type  # of ours that it is built as
@@ -66,6 +69,9 @@ _ROBERTAS_OWN = (
     *("activation_fn", "encoder_learned_pos", "encoder_normalize_before", "layernorm_embedding", "no_scale_embedding"),
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
 )
+
+# Options of a stock Transformer that fairseq reads beside the flat ones: nested ones, and one without a prefix.
+_NESTED = ("encoder", "decoder", "quant_noise", "xformers_att_config")
 
 _LEAST = 2**28  # elements that a model may have besides those of its file: tables of sinusoids, say
 
@@ -147,6 +153,8 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
         known |= _OF_ROBERTA - {"sentence_pairs"}
     if ours and not state.get("args") and (unknown := sorted(set(stored) - known - {"_name"})):
         raise CheckpointError(f"{path}: its model {model} has unknown options: {', '.join(unknown)[:200]}")
+    if not ours and (nested := [name for name in _NESTED if stored.get(name) is not None]):
+        raise CheckpointError(f"{path}: its model {model} has nested options, which are not read: {', '.join(nested)}")
     options = {name: value for name, value in stored.items() if name in known}
     most = len(state["model"])  # a layer has a tensor at least; what is too wide, open_state finds
     for name, value in options.items():

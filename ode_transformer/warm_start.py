@@ -51,7 +51,9 @@ _EQUAL = 1e-5  # of logits in double precision; fairseq's softmax is in single
 
 @dataclass(frozen=True)
 class Report:
-    """What became of every tensor (name, shape, what), how far logits are from the source's, flags for training."""
+    """The outcome for every tensor (name, shape, outcome), the largest difference of logits from the source's, and the
+    flags for training.
+    """
 
     tensors: list[tuple[str, tuple[int, ...], str]]
     unused: list[str]

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shlex
 import string
 import subprocess
@@ -31,6 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ode_transformer.models  # noqa: F401  registers the architectures
 from ode_transformer import config
+from ode_transformer.experiments import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
@@ -384,6 +386,12 @@ def small(variant: str, symbols: int = 50, **more):
     values = {"arch": DEFAULT, **SMALL, "share-all-embeddings": True, **VARIANTS[variant], **more}
     arch = values.pop("arch")
     return model(arch, {k: v for k, v in values.items() if v is not None}, symbols).eval()
+
+
+def refused(words: Sequence[str], message: str, capsys: pytest.CaptureFixture) -> None:
+    """Check that a command of ours ends with an error of one line, which matches."""
+    assert cli.main(words) == 1
+    assert re.match(f"error: .*{message}", said := capsys.readouterr().err), said
 
 
 def batch(symbols: int = 50, sizes=(5, 3, 6), seed: int = 0, pad: int = 1, eos: int = 2):

@@ -220,3 +220,17 @@ def test_a_cut_last_checkpoint_with_no_other_is_moved_aside(tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"")
     assert checkpoints.resume_point(tmp_path) == 0
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint_last.pt.damaged"]
+
+
+def test_a_repair_that_fails_leaves_the_last_checkpoint_as_it_was(tmp_path, monkeypatch):
+    write(tmp_path / "checkpoint1.pt", optimizer_history=[{"num_updates": 7}])
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
+
+    def cut(source, file):
+        file.write(source.read(10))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints.shutil, "copyfileobj", cut)
+    with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: cannot be written: .*No space left"):
+        checkpoints.resume_point(tmp_path)
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == b"PK half a file"

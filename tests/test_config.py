@@ -54,6 +54,24 @@ def test_a_flag_reaches_the_module(flag, value, read):
     assert read(model("macaron_tiny", {flag: value})) == value
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, 0.1),
+        ({"relu-dropout": 0.0}, 0.0),
+        ({"relu-dropout": 0.2}, 0.2),
+        ({"relu-dropout": 0.2, "activation-dropout": 0.3}, 0.3),
+    ],
+)
+def test_the_old_name_of_activation_dropout_counts_where_the_new_one_is_not_given(values, expected):
+    assert (
+        model("macaron", {"encoder-layers": 1, "decoder-layers": 1, **values})
+        .encoder.layers[0]
+        .activation_dropout_module.p
+        == expected
+    )
+
+
 def test_the_decoder_follows_the_encoders_sizes_as_in_fairseq():
     m = model("macaron_tiny", {"encoder-embed-dim": 64, "encoder-ffn-embed-dim": 48})
     assert m.decoder.layers[0].fc1.weight.shape == (48, 64)
@@ -184,3 +202,17 @@ def test_nothing_in_a_checkpoints_configuration_is_evaluated(field, tmp_path):
     with pytest.raises(ValueError, match=field):
         macaron.MacaronModel.build_model(cfg, task())
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    ("arch", "heads"),
+    [
+        ("macaron_iwslt_de_en", 4), ("macaron_wmt_en_de_big", 16), ("floater_base", 8), ("floater_big", 16),
+        ("transevolve_fullff_1", 8), ("transevolve_small", 8), ("macaron_bert_base", 12),
+        ("floater_roberta_base", 12), ("floater_roberta_large", 16),
+    ],
+)  # fmt: skip
+def test_heads_are_the_papers(arch, heads):
+    """Numbers of parameters do not tell them."""
+    row = config.PRESETS[arch][2]
+    assert {value for key, value in row.items() if key.endswith("_attention_heads")} == {heads}

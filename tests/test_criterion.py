@@ -77,11 +77,11 @@ def test_in_autocast_the_projection_is_in_half_precision():
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
-        (lambda: small("macaron"), {"report_accuracy": True}, "has no --report-accuracy"),
+        (lambda: small("macaron"), {"report_accuracy": True}, "cannot compute --report-accuracy"),
         (
             lambda: model("macaron_tiny", {"adaptive-softmax-cutoff": "10,20"}),
             {},
-            "not with --adaptive-softmax-cutoff; take adaptive_loss",
+            "cannot be combined with --adaptive-softmax-cutoff; take adaptive_loss",
         ),
     ],
 )

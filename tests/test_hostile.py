@@ -59,6 +59,8 @@ HOSTILE = {
     **{f"{name}-{key}": (name, key, str) for name in ("stock", "ours") for key in EVALUATED},
     # A string within a string: what is read as plain data would be evaluated after.
     **{f"{name}-{key}-twice": (name, key, repr) for name in ("stock", "ours") for key in EVALUATED},
+    # What fairseq reads beside the flat options.
+    **{f"stock-{key}": ("stock", key, str) for key in ("encoder", "decoder", "xformers_att_config")},
     **{f"fconv-{key}": ("fconv", key, str) for key in FCONV},
     "lstm": ("lstm", "adaptive_softmax_cutoff", str),
     "lightconv": ("lightconv", "adaptive_softmax_cutoff", str),
@@ -68,7 +70,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_options_that_fairseq_evaluates_run_nothing(tmp_path, whole, kind, capsys):
-    """Eighteen ways of running code from plain data, through every command that opens a checkpoint."""
+    """Twenty-one ways of running code from plain data, through every command that opens a checkpoint."""
     name, key, quoted = HOSTILE[kind]
     marker = tmp_path / "executed"
     code = quoted(f"__import__('pathlib').Path({str(marker)!r}).touch()")
@@ -76,7 +78,8 @@ def test_options_that_fairseq_evaluates_run_nothing(tmp_path, whole, kind, capsy
     def change(state):
         if name in ("stock", "ours"):
             stored = state["cfg"]["model"]
-            vars(stored)[key] = code if name == "stock" else None
+            nested = key in ("encoder", "decoder")
+            vars(stored)[key] = {"xformers_att_config": code} if nested else code
             return
         values = {**vars(state["cfg"]["model"]), "arch": name, "_name": name, key: code}
         state["cfg"] = None
@@ -92,7 +95,7 @@ def test_options_that_fairseq_evaluates_run_nothing(tmp_path, whole, kind, capsy
         assert not marker.exists(), command
         assert status == 1
         assert capsys.readouterr().err.startswith(f"error: {path}: ")
-    assert len(HOSTILE) == 18
+    assert len(HOSTILE) == 21
     eval(code if quoted is str else eval(code))
     assert marker.exists(), "the attack itself works"
 

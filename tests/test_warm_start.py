@@ -375,3 +375,16 @@ def test_at_full_size(tmp_path, size):
     with torch.no_grad():
         logits = [each(src, lengths, prev)[0] for each in (ours, m)]
     assert (logits[0] - logits[1])[prev != 1].abs().max() < 1e-6 * max(1, logits[1].abs().max())
+
+
+def test_both_halves_together_are_the_feed_forward_of_the_source(tmp_path):
+    m = stock(tmp_path / "stock.pt", **PRE_NORM)
+    flags = [*words(SIZES), "--encoder-ffn-embed-dim", "12"]
+    warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "macaron_tiny", flags, approximate=True)
+    ours, z = open_(tmp_path / "out.pt")[0], torch.randn(5, 16)
+    layers = zip((*ours.encoder.layers, *ours.decoder.layers), (*m.encoder.layers, *m.decoder.layers), strict=True)
+    for new, old in layers:
+        halves = [fc2(fc1(z).relu()) for fc1, fc2 in ((new.macaron_fc1, new.macaron_fc2), (new.fc1, new.fc2))]
+        torch.testing.assert_close(sum(halves) / 2, old.fc2(old.fc1(z).relu()))
+        assert torch.equal(new.macaron_layer_norm.weight, old.final_layer_norm.weight)
+        assert torch.equal(new.macaron_layer_norm.bias, old.final_layer_norm.bias)

@@ -60,8 +60,8 @@ COMMANDS = {
         "train one of our architectures from a trained Transformer: warm start, then training",
         takes_flags=True,
     ),
-    "classify": Command(".classify", "say which class a trained encoder takes each example of a test set for"),
-    "score": Command(".metrics.translations", "score what a model made of a test set"),
+    "classify": Command(".classify", "predict the class of each example of a test set"),
+    "score": Command(".metrics.translations", "score translations, summaries, corrections or predictions"),
     "export": Command(".export.command", "write a trained model for serving with CTranslate2 or ONNX"),
     "text": Command(".text", "tokenise, clean, segment and check parallel text"),
     "corpus": Command(".corpus", "write the generated German-English corpus"),
@@ -125,22 +125,29 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
     return top
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status is 0, or 1 after a named error, or one of the system about a file."""
-    words = list(sys.argv[1:] if argv is None else argv)
+def call(words: Sequence[str]) -> int:
+    """Run a command in this process; its exit status. Errors are raised."""
+    words, flags = list(words), []
     chosen = next((word for word in words if not word.startswith("-")), None)
-    flags: list[str] = []
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
+    args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
+    return args.run(args)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status is 0, or 1 after a named error, or one of the system about a file."""
     try:
         with tidy():
-            args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
-            status = args.run(args)
+            status = call(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     except OdeTransformerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

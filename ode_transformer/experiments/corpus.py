@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +27,9 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from typing import NamedTuple, TypeVar
+
+from ..errors import OdeTransformerError
+from ..files import write_text
 
 __all__ = ["Sentence", "add_arguments", "generate", "generate_sentences", "main", "write"]
 
@@ -846,8 +848,8 @@ def write(
 ) -> list[Path]:
     """Write ``train.de``, ``train.en``, ``valid.de`` ... ``test.en`` in UTF-8, one sentence per line.
 
-    Each file is written under another name and then renamed, so that no reader sees half a file. A second call
-    with the same arguments leaves the same bytes. Returns the paths of the six files.
+    Each file is written whole or not at all. A second call with the same arguments leaves the same bytes. Returns the
+    paths of the six files.
 
     Raises:
         ValueError: As for :func:`generate_sentences`, before anything is written.
@@ -860,12 +862,7 @@ def write(
     for name, pairs in splits.items():
         for side, language in enumerate(LANGUAGES):
             path = folder / f"{name}.{language}"
-            beside = folder / f".{path.name}.{os.getpid()}"
-            try:
-                beside.write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8", newline="\n")
-                beside.replace(path)
-            finally:
-                beside.unlink(missing_ok=True)
+            write_text(path, "".join(f"{pair[side]}\n" for pair in pairs))
             paths.append(path)
     return paths
 
@@ -884,10 +881,6 @@ def main(args: argparse.Namespace) -> int:
     try:
         paths = write(args.directory, args.seed, args.train, args.valid, args.test)
     except ValueError as error:
-        print(f"error: --{error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: cannot write to DIRECTORY {args.directory!r}: {error}", file=sys.stderr)
-        return 1
+        raise OdeTransformerError(f"--{error}") from error
     print(*paths, sep="\n")
     return 0

@@ -30,7 +30,7 @@ def average_main(args: argparse.Namespace) -> int:
 def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer resume``."""
     parser.add_argument("directory", help="the --save-dir of fairseq-train")
-    parser.add_argument("--look", action="store_true", help="change nothing (on all machines but one)")
+    parser.add_argument("--look", action="store_true", help="only print, change nothing; for all machines but one")
 
 
 def resume_main(args: argparse.Namespace) -> int:

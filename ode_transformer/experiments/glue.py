@@ -414,7 +414,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub = actions.add_parser("prepare", help="write a task's text in the symbols of a pretrained model")
     sub.add_argument("task", choices=GLUE)
     sub.add_argument("source", type=Path, help="the folder of the published archives: CoLA, SST-2 and so on in it")
-    sub.add_argument("--like", type=Path, required=True, metavar="DIR", help="cut text as this folder says")
+    sub.add_argument(
+        "--like",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="segment text as the pretrained model in this folder does",
+    )
     sub.add_argument("--output-dir", type=Path, required=True)
     sub = actions.add_parser("score", help="score the predictions of a development set")
     sub.add_argument("--predictions", required=True, metavar="FILE", help="output of glue validate")
@@ -428,15 +434,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--subset", default="valid", help="(default: %(default)s)")
     sub.add_argument("--output", required=True, help="file to write, tab-separated: label, prediction")
     _add_model(sub)
-    sub = actions.add_parser("grid", help="train over a search space; say the medians over seeds and the best run")
+    sub = actions.add_parser("grid", help="train over a search space; print the medians over seeds and the best run")
     sub.add_argument("recipe", help="of the task glue")
     sub.add_argument(
         "--values", nargs="+", action="append", default=[], metavar=("FLAG", "VALUE"),
-        help="a flag of fairseq-train, without dashes, and what it is to be; several times for a product",
+        help="a flag of fairseq-train, without dashes, and its values; repeat for a grid",
     )  # fmt: skip
     sub.add_argument("--seeds", nargs="+", type=int, help="(default: those of the recipe)")
     sub.add_argument("--output", help="a JSON file for all scores")
-    sub.epilog = "Words behind -- are options of ode-transformer run, such as --cpu."
+    sub.epilog = "Words after -- are options of ode-transformer run, such as --cpu."
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cli, recipes, runner
+from . import cli, processors, recipes, runner
 from .runs import RunError
 
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
@@ -174,7 +174,8 @@ class Suite:
         folder = job.files(self.runs, self.out)[0]
         folder.mkdir(parents=True, exist_ok=True)
         words = [sys.executable, *job.command(self.runs, self.out, self.args)[1:]]
-        environment = runner.environment({"CUDA_VISIBLE_DEVICES": device})
+        threads = {} if device else {processors.VARIABLE: str(max(1, processors.allowed() // self.args.jobs))}
+        environment = runner.environment({"CUDA_VISIBLE_DEVICES": device, **threads})
         with open(folder / "suite.log", "ab") as log:
             return subprocess.Popen(
                 words,
@@ -223,9 +224,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cpu", action="store_true", help="rehearse the suite without a GPU")
     add("--dry-run", action="store_true", help="print what would be run")
     parser.epilog = (
-        "Words behind -- are more flags of fairseq-train, to rehearse: `-- --max-update 20`, with --runs and --out "
-        "of its own. --out gets gpu-checks.txt, bench/CONTEST.cuda-PRECISION.json and a record of every finished run; "
-        "what is there is not done again."
+        "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they need --runs and --out, "
+        "because such a run is a rehearsal. --out gets gpu-checks.txt, bench/CONTEST.cuda-PRECISION.json and a record "
+        "of every finished run; what is there is not done again."
     )
 
 

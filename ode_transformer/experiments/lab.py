@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoints import CheckpointError
+from ..errors import OdeTransformerError
 from ..modules.history import Connection
 from ..modules.layers import SplitLayer
 from ..numerics.coefficients import Coefficients, Scalars, SecondOrderGate, weighted_sum
@@ -269,12 +270,12 @@ def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path
         return float(x[real].double().pow(2).mean().sqrt())
 
     def watch(name: str) -> Callable:
-        def hook(layer: SplitLayer, args: tuple, y: Tensor) -> None:
-            x, context = args
+        def hook(layer: SplitLayer, args: tuple, result: tuple) -> None:
+            (x, context), (y, _) = args, result
             if context.step_size != 1:
                 return  # our own half steps
             half = replace(context, step_size=0.5)
-            two = layer(layer(x, half), half)
+            two, _ = layer(layer(x, half)[0], half)
             state, step, difference = norm(x), norm(y - x), norm(two - y)
             if not (state > 0 and step > 0 and math.isfinite(state + step + difference)):
                 raise CheckpointError(
@@ -359,11 +360,11 @@ def main(args: argparse.Namespace) -> int:
 
 def _orders(args: argparse.Namespace) -> int:
     if args.checkpoints and not (args.text and args.dictionary):
-        raise SystemExit("error: checkpoints need --text and --dictionary")
+        raise OdeTransformerError("checkpoints need --text and --dictionary")
     if args.sentences < 1:
-        raise SystemExit(f"error: --sentences {args.sentences}: must be 1 or more")
+        raise OdeTransformerError(f"--sentences {args.sentences}: must be 1 or more")
     if args.picture and Path(args.picture).suffix not in plots.FORMATS:
-        raise SystemExit(f"error: --picture {args.picture}: must end in one of {', '.join(plots.FORMATS)}")
+        raise OdeTransformerError(f"--picture {args.picture}: must end in one of {', '.join(plots.FORMATS)}")
     rows, layers = orders(), {}
     print("| method | local error: theory | measured | global error |")
     print("|---|---|---|---|")

@@ -17,6 +17,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from ..errors import OdeTransformerError
 from ..files import whole
 
 VALUE_PROBABILITY = 0.75
@@ -132,17 +133,17 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer listops``; the exit status. Each file appears when it is complete."""
     for name in ("train", "valid", "test"):
         if getattr(args, name) < 1:
-            raise SystemExit(f"error: --{name} {getattr(args, name)}: must be 1 or more")
+            raise OdeTransformerError(f"--{name} {getattr(args, name)}: must be 1 or more")
     if not 1 <= args.shortest <= args.longest:
-        raise SystemExit(f"error: --shortest {args.shortest}: must be from 1 to --longest, {args.longest}")
+        raise OdeTransformerError(f"--shortest {args.shortest}: must be from 1 to --longest, {args.longest}")
     directory = Path(args.directory)
     directory.mkdir(parents=True, exist_ok=True)
     expressions = generate(args.seed, args.shortest, args.longest)
     for split in ("test", "valid", "train"):
         rows = list(itertools.islice(expressions, getattr(args, split)))
         if len(rows) < getattr(args, split):
-            raise SystemExit(
-                f"error: --{split} {getattr(args, split)}: there are too few expressions of --shortest {args.shortest} "
+            raise OdeTransformerError(
+                f"--{split} {getattr(args, split)}: there are too few expressions of --shortest {args.shortest} "
                 f"to --longest {args.longest} symbols"
             )
         texts = {

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ..checkpoints import CheckpointError
 from ..config import PRESETS, resolve
+from ..errors import OdeTransformerError
 from ..files import whole
 from ..models.ode import SIZES
 from ..modules.positions import BiasPositions
@@ -476,7 +477,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn = kinds.add_parser("costs", help="time and memory against sentence length, depth or vocabulary size")
     drawn.add_argument("records", nargs="+", metavar="RECORD", help="records of `ode-transformer bench`, one row each")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
-    drawn = kinds.add_parser("confusion", help="which classes a classifier takes for which")
+    drawn = kinds.add_parser("confusion", help="the confusion matrix of a classifier")
     drawn.add_argument("record", metavar="RECORD", help="of a run of classification")
     drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the record)")
     drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
@@ -508,6 +509,6 @@ def main(args: argparse.Namespace) -> int:
     except CheckpointError:
         raise
     except ValueError as error:
-        raise SystemExit(f"error: {error}") from error
+        raise OdeTransformerError(str(error)) from error
     print(args.output)
     return 0

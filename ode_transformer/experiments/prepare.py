@@ -114,8 +114,7 @@ def text_step(*words: Any) -> None:
     """A step of ``ode-transformer text``, in this process."""
     from . import cli
 
-    args = cli.parser("text").parse_args(["text", *map(str, words)])
-    args.run(args)
+    cli.call(["text", *map(str, words)])
 
 
 def run_step(name: str, words: Sequence[str]) -> None:
@@ -164,7 +163,9 @@ class Preparation:
             if (value := getattr(args, option)) is not None and not value > 0:
                 raise TextError(f"--{option.replace('_', '-')} {value}: must be a positive number")
         if args.langs[0] == args.langs[1]:
-            raise TextError(f"--langs {' '.join(args.langs)}: must be two; call the files of one language otherwise")
+            raise TextError(
+                f"--langs {' '.join(args.langs)}: must be two different languages; rename the files of one side"
+            )
         for lang in args.langs:
             if not re.fullmatch(r"[\w-]+", lang):
                 raise TextError(f"--langs {lang}: must be letters, digits, - and _")

@@ -131,6 +131,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         "description": recipe.description,
         "seeds": [run["seed"]],
         "precision": run["precision"],
+        "flags": run.get("flags", []),
         "devices": run["devices"],
         "scores": scores,
         "paper": [vars(paper) for paper in recipe.paper],

@@ -127,8 +127,8 @@ def _scores(by_recipe: dict[str, list[dict]]) -> str:
     ]
     rows = []
     for name, group in by_recipe.items():
-        for precision, mine in tables._by_precision(group).items():
-            label = escape(name.rpartition("/")[2] + ("" if precision == "fp32" else f", {precision}"))
+        for variant, mine in tables.by_variant(group).items():
+            label = escape(tables.variant_label(name.rpartition("/")[2], variant))
             updates = max(entry.get("num_updates", 0) for entry in mine[0]["training"]["curve"])
             cells = [_cell(mine, test_set, metric.name) for test_set, metric in columns]
             sizes = [str(len(mine)), f"{mine[0]['training']['parameters']:,}", f"{updates:,}"]
@@ -157,7 +157,7 @@ def _cell(records: Sequence[dict], test_set: str, metric: str) -> str:
 def _recorded(folder: Path, by_recipe: dict[str, list[dict]]) -> list[str]:
     """Comparisons that ``ode-transformer compare`` wrote below the folder, of systems of this group."""
     found = []
-    for path in sorted((folder / tables.SIGNIFICANCE).glob("*.json")):
+    for path in sorted((folder / tables.SIGNIFICANCE).rglob("*.json")):
         comparison = json.loads(path.read_text(encoding="utf-8"))
         if comparison["baseline"] in by_recipe:
             found.append(_comparison(comparison))

@@ -104,9 +104,10 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     source, output = _start_files(recipe, run_dir)
     other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.start_seed)
     train = [*OURS, "run", start.recipe, *recipes.variant(other), "--until", "train"]
-    # A finished training serves, whatever its devices and precision.
-    trained = ["--trained"] if "train" in read_stamps(recipes.ROOT / Path(source).parent) else []
-    found = [Step("start", train, outputs=[source], part="train", where=[*place.options, *trained])]
+    folder = recipes.ROOT / Path(source).parent
+    if "train" in read_stamps(folder) and (finished := runs.read(folder)):
+        place = replace(place, precision=finished["precision"])  # a finished training serves, whatever its precision
+    found = [Step("start", train, outputs=[source], part="train", where=place.options)]
     if start.warm_start:
         command = [*OURS, "warm-start", source, "--arch", recipe.train.arch, *["--approximate"] * start.approximate]
         command += ["--output", output, "--data", recipe.data.directory, "--"]
@@ -174,6 +175,11 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             others.append(word)
     return placed, others
+
+
+def same_training(words: Sequence[str]) -> list[str]:
+    """The flags of fairseq-train without those that only say where a training runs."""
+    return _split(words)[1]
 
 
 def _torchrun(place: Place) -> list[str]:
@@ -304,7 +310,10 @@ class Run:
                         data = recipes.ROOT / self.recipe.data.directory
                         _call(["check", str(self.folder / "average.pt"), "--data", str(data)])
                     say(f"\n== {self.recipe.name}: {step.key}")
-                    self._stamp(step, stamps, execute(step, lock))
+                    seconds = execute(step, lock)
+                    if step.name == "generate":  # what translates with this model later searches as its scores did
+                        runs.note_search(self.folder, self.recipe)
+                    self._stamp(step, stamps, seconds)
 
     def _is_done(self, step: Step, stamps: Mapping[str, Any]) -> bool:
         if step.name == "start" and _begun(self.folder):
@@ -376,7 +385,8 @@ class Run:
                 self._check_average(config, average)
                 (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
                 start = next(iter(step.inputs[1:]), None)
-                run = runs.describe(self.recipe, step.command, config, self.place.devices, start)
+                more = _split(self.place.flags)[1]
+                run = runs.describe(self.recipe, step.command, config, self.place.devices, start, more)
             runs.begin(self.folder, run, step.where)
         return updates, False
 
@@ -426,7 +436,7 @@ def _call(words: Sequence[str]) -> None:
     """Run a command of this package in this process, which has imported most of what it needs."""
     from . import cli
 
-    if cli.main(words):
+    if cli.call(words):
         raise RunError(f"ode-transformer {words[0]} failed")
 
 
@@ -582,7 +592,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STEP",
         help="begin with this step; it and the steps after it are done again, except a training",
     )
-    parser.add_argument("--until", dest="last", metavar="STEP", help="end with this step")
+    parser.add_argument(
+        "--until",
+        dest="last",
+        metavar="STEP",
+        help="end with this step: prepare, start, train, average, generate or validate, score, record",
+    )
     parser.add_argument(
         "--trained",
         action="store_true",
@@ -642,11 +657,20 @@ def main(args: argparse.Namespace) -> int:
             f"--run-dir and --record: are of a single run, here are {len(chosen)}; give one recipe and --seed"
         )
     record = str(Path(args.record).absolute()) if args.record else ""
-    found = []
+    found: list[Run] = []
     for recipe in chosen:
         run_dir = folder_of(args.run_dir) if args.run_dir else recipes.default_run_dir(recipe)
+        if ":" in run_dir:
+            raise RunError(f"--run-dir {run_dir}: must hold no colon, which separates checkpoints for fairseq-generate")
+        if run_dir in (other.run_dir for other in found):
+            raise RunError(f"{recipe.given}: would share {run_dir} with another run; run it by itself, with --run-dir")
         run = Run(recipe, Place(), run_dir, record)
         trains = "train" in run.chosen(args.first, args.last) and not args.trained
+        if args.flags and not trains:
+            raise RunError(
+                f"-- {shlex.join(args.flags)}: are flags of fairseq-train, and this trains nothing; to translate with "
+                "other flags, use ode-transformer generate"
+            )
         run.place = place_of(args, recipe, trains)
         found.append(run)
     with contextlib.chdir(recipes.ROOT), terminable():

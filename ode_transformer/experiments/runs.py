@@ -59,6 +59,8 @@ def _text(path: str) -> str:
 @functools.cache
 def commit() -> str:
     """The commit of the code that this process runs, ``+`` if the tree differs from it; empty where that is unknown."""
+    if not (recipes.ROOT / ".git").exists():  # installed, perhaps into another project's repository
+        return ""
     words = ["git", "-C", recipes.ROOT, "describe", "--always", "--exclude=*", "--dirty=+"]
     try:
         done = subprocess.run(words, capture_output=True, text=True)
@@ -150,8 +152,29 @@ def model_options(config: "DictConfig") -> dict[str, Any]:
     return {key: value for key, value in vars(config.model).items() if key not in others}
 
 
+def search(recipe: "recipes.Recipe") -> Optional[dict[str, Any]]:
+    """The search of a recipe, as flags of ``fairseq-generate``; None for a task that does not translate."""
+    return recipe.generate and {
+        **recipe.generate.flags,
+        "beam": recipe.generate.beam,
+        "lenpen": recipe.generate.lenpen,
+    }
+
+
+def note_search(run_dir: str | Path, recipe: "recipes.Recipe") -> None:
+    """Note in ``run.json`` the search that made the translations, if the recipe's has changed since training."""
+    run = read(run_dir)
+    if run is not None and run.get("generate") != search(recipe):
+        write_json(Path(run_dir) / "run.json", {**run, "generate": search(recipe)})
+
+
 def describe(
-    recipe: "recipes.Recipe", command: Sequence[str], config: "DictConfig", devices: int, start: Optional[str]
+    recipe: "recipes.Recipe",
+    command: Sequence[str],
+    config: "DictConfig",
+    devices: int,
+    start: Optional[str],
+    flags: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What ``run.json`` is to say of a training that begins.
 
@@ -161,12 +184,8 @@ def describe(
         config: the command as fairseq resolved it.
         devices: that train together.
         start: the checkpoint that training starts from, if it does.
+        flags: those of ``fairseq-train`` that the user added to the recipe's.
     """
-    search = recipe.generate and {
-        **recipe.generate.flags,
-        "beam": recipe.generate.beam,
-        "lenpen": recipe.generate.lenpen,
-    }
     precision = next((name for name in recipes.PRECISIONS[1:] if config.common.get(name)), "fp32")
     return {
         "recipe": recipe.name,
@@ -178,7 +197,8 @@ def describe(
         "command": list(command),
         "start": start and {"file": start, "sha256": sha256(recipes.ROOT / start)},
         "data": recipe.data.directory,  # from the top of the repository
-        "generate": search,  # flags of fairseq-generate, as `ode-transformer translate` takes them
+        "flags": list(flags),
+        "generate": search(recipe),  # flags of fairseq-generate, as `ode-transformer translate` takes them
         "dictionaries": dictionaries(recipes.ROOT / recipe.data.directory),
         # through JSON, since fairseq's enumerations are strings of its own
         "parameters": parameters(config),

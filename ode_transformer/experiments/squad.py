@@ -214,7 +214,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub = actions.add_parser("predict", help="answer the questions of a data set")
     sub.add_argument("checkpoint", type=Path)
     sub.add_argument("--batch-size", type=int, default=32, help="windows at a time (default: %(default)s)")
-    sub.add_argument("--best", type=int, default=20, metavar="N", help="candidates and answers (default: %(default)s)")
+    sub.add_argument(
+        "--best",
+        type=int,
+        default=20,
+        metavar="N",
+        help="start and end positions tried per window, and answers kept per question (default: %(default)s)",
+    )
     sub.add_argument("--longest", type=int, default=30, metavar="N", help="symbols of an answer (default: %(default)s)")
     sub.add_argument(
         "--threshold", type=float, metavar="X",

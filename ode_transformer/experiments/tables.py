@@ -83,22 +83,27 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
         TableError: a file is not a record.
     """
     found: dict[str, dict[tuple, dict]] = {}
-    for path in sorted(path for path in folder.rglob("*.json") if path.name not in ("run.json", "steps.json")):
+    paths: dict[tuple, Path] = {}
+    for path in sorted(folder.rglob("*.json")):
+        if path.name in ("run.json", "steps.json") or any(p.startswith(".") for p in path.relative_to(folder).parts):
+            continue
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise TableError(f"{path}: {error}") from error
-        if not isinstance(record, dict):
-            raise TableError(f"{path}: must hold a mapping")
-        if "recipe" in record and record.get("scale", "full") == "full":
+        if isinstance(record, dict) and "recipe" in record and record.get("scale", "full") == "full":
             if missing := [
                 key for key in ("scores", "training", "seeds", "precision", "versions") if key not in record
             ]:
                 raise TableError(f"{path}: a record without {missing[0]}")
             runs = found.setdefault(record["recipe"], {})
-            if (run := (record["precision"], *record["seeds"])) in runs:
-                raise TableError(f"{path}: a second record of {record['recipe']}, {' '.join(map(str, run))}")
-            runs[run] = record
+            run = (record["precision"], *record["seeds"], *record.get("flags", []))
+            if run in runs:
+                raise TableError(
+                    f"{path}: a second record of {record['recipe']}, {' '.join(map(str, run))}, beside "
+                    f"{paths[record['recipe'], run]}"
+                )
+            runs[run], paths[record["recipe"], run] = record, path
     return {name: list(runs.values()) for name, runs in found.items()}
 
 
@@ -130,20 +135,31 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
         for paper in recipe.paper or [None]:
             label = paper.row if paper else recipe.name.rpartition("/")[2]
             rows = found.setdefault(paper.table if paper else title, [])
-            for precision, mine in _by_precision(records.get(recipe.name, [])).items():
-                its = compared.get(recipe.name, {}) if precision == comparison.get("precision", "fp32") else {}
+            for variant, mine in by_variant(records.get(recipe.name, [])).items():
+                its = compared.get(recipe.name, {}) if variant == (comparison.get("precision", "fp32"),) else {}
                 cells = _cells(paper, mine, its, recipe)
                 for cell in cells.values():
                     cell.left_out = bool(compared) and cell.metric == by and (cell.test_set, by) not in its
-                named = label if precision == "fp32" else f"{label}, {precision}"
-                rows.append(Row(named, recipe.name, cells, paper, mine))
+                rows.append(Row(variant_label(label, variant), recipe.name, cells, paper, mine))
     return found
 
 
-def _by_precision(records: Sequence[dict]) -> dict[str, list[dict]]:
-    """Records in fp32 first; without any record, an empty list of those."""
-    names = sorted({record["precision"] for record in records}, key=recipes.PRECISIONS.index) or ["fp32"]
-    return {name: [record for record in records if record["precision"] == name] for name in names}
+def by_variant(records: Sequence[dict]) -> dict[tuple[str, ...], list[dict]]:
+    """Records of one recipe by their precision and by the flags that the user added to the recipe's.
+
+    Those in fp32 and without flags come first; without any record they are an empty list.
+    """
+    found: dict[tuple[str, ...], list[dict]] = {}
+    for record in records:
+        found.setdefault((record["precision"], *record.get("flags", [])), []).append(record)
+    names = sorted(found, key=lambda variant: (len(variant), recipes.PRECISIONS.index(variant[0]), variant))
+    return {name: found[name] for name in names} or {("fp32",): []}
+
+
+def variant_label(label: str, variant: tuple[str, ...]) -> str:
+    """The label of a row, with the precision if it is not fp32 and with the user's flags."""
+    precision, *flags = variant
+    return ", ".join([label, *([precision] if precision != "fp32" else []), *([" ".join(flags)] if flags else [])])
 
 
 def _cells(
@@ -204,7 +220,7 @@ def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
                 mean = f"{statistics.mean(cell.measured):.4f}" if cell.measured else ""
                 deviation = f"{statistics.stdev(cell.measured):.4f}" if len(cell.measured) > 1 else ""
                 scores = [r["scores"][cell.test_set] for r in row.records if cell.test_set in r["scores"]]
-                signature = METRICS[cell.metric].signature(scores[0]) if scores else ""
+                signature = "; ".join(sorted({METRICS[cell.metric].signature(its) or "" for its in scores}))
                 write(
                     [
                         *(group, table, row.label, row.recipe, cell.test_set, cell.metric, _blank(cell.paper)),

@@ -7,8 +7,11 @@ checkpoints.
 
 import argparse
 import contextlib
+import json
 from pathlib import Path
+from typing import Any
 
+from ..files import sha256, write_json
 from . import recipes, runner
 from .recipes import RecipeError
 from .tasks.task import Step
@@ -30,6 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(shared embeddings, activation, dropout and so on) are taken from CHECKPOINT; the flags override them. "
         "To resume a training that was stopped from its last checkpoint, give the command again."
     )
+
+
+def _differing(path: Path, this: dict[str, Any]) -> list[str]:
+    """In what the training that ``path`` describes differs from this one; nothing where that is unknown."""
+    if not path.is_file():
+        return []
+    trained = json.loads(path.read_text(encoding="utf-8"))
+    return [key for key, value in this.items() if trained.get(key) != value]
 
 
 def main(args: argparse.Namespace) -> int:
@@ -60,18 +71,22 @@ def main(args: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(recipes.ROOT), runner.terminable(), runner.alone_in(folder) as lock:
         from .. import checkpoints
-        from ..config import PRESETS
         from ..warm_start import needed
 
         # The start is made again until training has done updates, since the flags may have changed.
+        this = {
+            "checkpoint": sha256(checkpoint),
+            "dictionaries": [sha256(path) for part in data.split(":") for path in sorted(Path(part).glob("dict*.txt"))],
+            "arch": args.arch,
+            "flags": runner.same_training(args.flags),
+        }
         if checkpoints.resume_point(folder) == 0:
             runner.execute(warm_start, lock)
-        else:
-            trained = checkpoints.options(checkpoints.load(folder / "checkpoint_last.pt"), "model").get("_name")
-            if trained in PRESETS and trained != args.arch:
-                raise RecipeError(
-                    f"--save-dir {args.save_dir}: holds a training of --arch {trained}; take another folder"
-                )
+            write_json(folder / "start.json", this)
+        elif differing := _differing(folder / "start.json", this):
+            raise RecipeError(
+                f"--save-dir {args.save_dir}: holds a training with other {', '.join(differing)}; take another folder"
+            )
         flags = needed(args.arch, checkpoints.load(start)["cfg"]["model"])
         command = [*train, *flags, *args.flags]
         step = Step("train", command, [str(start)], where=where, environment=environment, log=log)

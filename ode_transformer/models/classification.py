@@ -14,26 +14,12 @@ from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
-from ..config import add_flags, option, register_architectures, to_transformer_config
-from ..errors import OdeTransformerError
-from ..modules.positions import build_position_encoder
+from ..config import add_flags, option, register_architectures
+from ..modules.options import check_alone
 from ..modules.stacks import Encoder
-from .transformer import SplitTransformerConfig, SplitTransformerModel, freeze, nested
+from .transformer import SplitTransformerConfig, finish, nested
 
 LONGEST = "longest sentence in tokens, for the task as well"
-
-
-def refuse_decoders(cfg: TransformerConfig) -> None:
-    """Refuse options of decoders, which have no effect in an encoder.
-
-    Raises:
-        OdeTransformerError: there is such an option.
-    """
-    for name, idle in (("decoder_integrator", "euler"), ("decoder_history", "none")):
-        if (value := str(getattr(cfg, name))) != idle:
-            raise OdeTransformerError(
-                f"--{name.replace('_', '-')} {value}: must be {idle} in a model without a decoder"
-            )
 
 
 class ClassificationHead(nn.Module):
@@ -57,7 +43,6 @@ class EncoderClassifier(FairseqEncoderModel):
     """An encoder and its classification heads; a family registers a subclass with its configuration and its encoder."""
 
     config_class: type
-    embedded_by: type = TransformerModelBase
 
     def __init__(self, cfg: TransformerConfig, encoder: nn.Module):
         super().__init__(encoder)
@@ -72,7 +57,7 @@ class EncoderClassifier(FairseqEncoderModel):
     @classmethod
     def nested(cls, cfg: Any) -> TransformerConfig:
         """The configuration that fairseq's encoder is built from."""
-        return to_transformer_config(cfg, cls.config_class)
+        raise NotImplementedError
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, dictionary: Any, embedding: nn.Embedding) -> nn.Module:
@@ -86,10 +71,12 @@ class EncoderClassifier(FairseqEncoderModel):
         Raises:
             ValueError: an option is unknown or missing, or its value is invalid.
         """
-        nested = cls.nested(cfg)
-        nested.max_source_positions = nested.max_target_positions = nested.max_positions
-        embedding = cls.embedded_by.build_embedding(nested, task.source_dictionary, nested.encoder.embed_dim)
-        return cls(nested, cls.build_encoder(nested, task.source_dictionary, embedding))
+        cfg = cls.nested(cfg)
+        cfg.max_source_positions = cfg.max_target_positions = cfg.max_positions
+        embedding = TransformerModelBase.build_embedding(
+            cfg, task.source_dictionary, cfg.encoder.embed_dim, cfg.encoder.embed_path
+        )
+        return cls(cfg, cls.build_encoder(cfg, task.source_dictionary, embedding))
 
     def register_classification_head(self, name: str, num_classes: int) -> None:
         """Add a classification head; fairseq's task calls this."""
@@ -129,13 +116,10 @@ class TransformerClassifier(EncoderClassifier):
     """A Transformer encoder with classification heads (``--arch transformer_small``)."""
 
     config_class = TransformerClassifierConfig
-    embedded_by = SplitTransformerModel
 
     def __init__(self, cfg: TransformerConfig, encoder: Encoder):
         super().__init__(cfg, encoder)
-        self.position_encoder = build_position_encoder(cfg, {"encoder": encoder})
-        encoder.tell_positions(self.position_encoder)
-        freeze(self, cfg.freeze)
+        finish(self, cfg, {"encoder": encoder})
 
     @classmethod
     def nested(cls, cfg: Any) -> TransformerConfig:
@@ -145,7 +129,7 @@ class TransformerClassifier(EncoderClassifier):
             ValueError: an option is unknown or missing, its value is invalid, or it has no meaning here.
         """
         cfg = nested(cfg, cls.config_class)
-        refuse_decoders(cfg)
+        check_alone(cfg, "encoder")
         return cfg
 
     @classmethod

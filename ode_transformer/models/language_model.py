@@ -15,22 +15,20 @@ embeddings of input and output. That code had no gate, and its F was the layer w
 
 import argparse
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import TransformerConfig
-from torch import Tensor
 
 from ..config import add_flags, option, register_architectures
-from ..modules.options import check_decoder_alone
-from ..modules.positions import build_position_encoder
+from ..modules.options import check_alone
 from ..modules.stacks import Decoder
 from .transformer import (
     HistoryName,
     RelativePositionsName,
     SplitTransformerConfig,
     SplitTransformerModel,
-    freeze,
+    finish,
     nested,
 )
 
@@ -59,9 +57,7 @@ class OdeLanguageModel(FairseqLanguageModel):
 
     def __init__(self, cfg: TransformerConfig, decoder: Decoder):
         super().__init__(decoder)
-        self.position_encoder = build_position_encoder(cfg, {"decoder": decoder})
-        decoder.tell_positions(self.position_encoder)
-        freeze(self, cfg.freeze)
+        finish(self, cfg, {"decoder": decoder})
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:
@@ -77,24 +73,12 @@ class OdeLanguageModel(FairseqLanguageModel):
                 is an option of encoders.
         """
         cfg = nested(cfg, cls.config_class)
-        check_decoder_alone(cfg)
+        check_alone(cfg, "decoder")
         cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
         embedding = SplitTransformerModel.build_embedding(
             cfg, task.source_dictionary, cfg.decoder.input_dim, cfg.decoder.embed_path
         )
         return cls(cfg, Decoder(cfg, task.target_dictionary, embedding, no_encoder_attn=True))
-
-    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **more: Any) -> Any:
-        """Tokens (B, T) -> scores (B, T, vocabulary size), and the decoder's dictionary."""
-        if self.position_encoder is None:
-            return self.decoder(src_tokens, **more)
-        with self.position_encoder.one_pass(src_tokens.size(1)):
-            return self.decoder(src_tokens, **more)
-
-    @property
-    def supported_targets(self) -> set[str]:
-        """The targets that fairseq's task may ask for: the next token."""
-        return {"future"}
 
 
 def _size(width: int, inner: int, heads: int, layers: int) -> dict[str, int]:

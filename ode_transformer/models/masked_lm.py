@@ -40,10 +40,9 @@ from torch import Tensor, nn
 
 from ..config import add_flags, option, plain, register_architectures
 from ..errors import OdeTransformerError
-from ..modules.positions import build_position_encoder
+from ..modules.options import check_alone
 from ..modules.stacks import Encoder
-from .classification import refuse_decoders
-from .transformer import SplitTransformerConfig, freeze, nested
+from .transformer import SplitTransformerConfig, finish, nested
 
 ActivationName = ChoiceEnum(utils.get_available_activation_fns())
 
@@ -95,7 +94,6 @@ class SentenceEncoder(RobertaEncoder):
             self.next_sentence = nn.Linear(cfg.encoder.embed_dim, 1)
 
     def build_encoder(self, args: argparse.Namespace, dictionary: Any, embed_tokens: nn.Embedding) -> Encoder:
-        self.cfg.encoder.layers = args.encoder_layers  # fewer with --encoder-layers-to-keep
         return Encoder(self.cfg, dictionary, embed_tokens)
 
     def extract_features(
@@ -135,9 +133,7 @@ class MaskedLanguageModel(RobertaModel):
         self.classification_heads = nn.ModuleDict()
         self.span_head = None
         self.apply(_draw)
-        self.position_encoder = build_position_encoder(cfg, {"encoder": encoder.sentence_encoder})
-        encoder.sentence_encoder.tell_positions(self.position_encoder)
-        freeze(self, cfg.freeze)
+        finish(self, cfg, {"encoder": encoder.sentence_encoder})
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:
@@ -159,7 +155,11 @@ class MaskedLanguageModel(RobertaModel):
         if args.max_positions < 1:
             raise OdeTransformerError(f"--max-positions {args.max_positions}: must be 1 or more")
         cfg = nested(cfg, cls.config_class)
-        refuse_decoders(cfg)
+        check_alone(cfg, "encoder")
+        if cfg.encoder.embed_path:
+            raise OdeTransformerError(
+                f"--encoder-embed-path {cfg.encoder.embed_path}: a masked language model learns its own embeddings"
+            )
         cfg.max_source_positions = cfg.max_target_positions = args.max_positions
         return cls(cfg, args, SentenceEncoder(cfg, args, task.source_dictionary))
 
@@ -192,7 +192,7 @@ class MaskedLanguageModel(RobertaModel):
             else:  # a new one stays as it is
                 state_dict.setdefault(head, getattr(self.span_head, part))
         key = f"{prefix}encoder.sentence_encoder.embed_positions.weight"
-        own = self.state_dict().get("encoder.sentence_encoder.embed_positions.weight")
+        own = getattr(self.encoder.sentence_encoder.embed_positions, "weight", None)
         if own is not None and key in state_dict and len(state_dict[key]) != len(own):
             special = len(own) - self.args.max_positions
             raise OdeTransformerError(

@@ -55,6 +55,7 @@ from typing import Any, NamedTuple, Optional
 from fairseq.models import register_model
 
 from ..config import option, plain, register_architectures
+from ..errors import OdeTransformerError
 from ..numerics.splitting import get_splitting
 from .transformer import HistoryName, RelativePositionsName, SplitTransformerConfig, SplitTransformerModel, size
 
@@ -186,7 +187,7 @@ class ReleasedOdeModel(OdeModel):
         values = plain(cfg)
         for name in ("integrator", "coefficients", "ode_residual", "relative_positions", "encoder_history"):
             if values[name] != (ours := getattr(OdeConfig(), name)):
-                raise ValueError(
+                raise OdeTransformerError(
                     f"{name} {values[name]!r}: must be left at {ours!r} in an architecture of the released code, "
                     f"which --rk-type, --enc-calculate-num and --encoder-history-type describe"
                 )
@@ -194,7 +195,7 @@ class ReleasedOdeModel(OdeModel):
         integrators = {1: "euler", 2: "heun", 4: "rk4"}
         coefficients = {"learnable": "sigmoid", "initialization": "scalars", "standard": "fixed"}
         if stages not in integrators or kind not in coefficients:
-            raise ValueError(
+            raise OdeTransformerError(
                 f"enc_calculate_num {stages}, rk_type {kind!r}: a checkpoint of the released code must have one of "
                 f"{', '.join(map(str, integrators))} and one of {', '.join(coefficients)}"
             )

@@ -37,6 +37,7 @@ from typing import Any, Optional
 from fairseq.models import register_model
 
 from ..config import option, plain, register_architectures
+from ..errors import OdeTransformerError
 from .ode import OdeConfig, OdeModel
 from .transformer import size
 
@@ -89,7 +90,7 @@ class ReleasedPCformerModel(OdeModel):
         values = plain(cfg)
         for name in ("integrator", "coefficients", "ode_residual", "relative_positions", "encoder_history"):
             if values[name] != (ours := getattr(OdeConfig(), name)):
-                raise ValueError(
+                raise OdeTransformerError(
                     f"{name} {values[name]!r}: must be left at {ours!r} in an architecture of the released code, "
                     "which --enc-calculate-num, --enc-learnable-type and --alpha-type describe"
                 )
@@ -101,19 +102,21 @@ class ReleasedPCformerModel(OdeModel):
             ("alpha_type", alpha, _AVERAGES),
         ):
             if value not in valid:
-                raise ValueError(f"{name} {value!r}: must be one of {', '.join(map(str, valid))}")
+                raise OdeTransformerError(f"{name} {value!r}: must be one of {', '.join(map(str, valid))}")
         if stages == 3 and values["rk_norm"]:
-            raise ValueError(
+            raise OdeTransformerError(
                 "enc_calculate_num 3: must be 2 or 4 with rk_norm, whose released form has no counterpart here"
             )
         coefficients, sharing = _weights(stages, kind, alpha, layer_wise)
         if (coefficients, sharing) == ("ema-channels", "per-layer"):
-            raise ValueError(
+            raise OdeTransformerError(
                 "alpha_type 'vector': must be scalar with layer_wise, because there the released code uses the number "
                 "of channel l for all channels of layer l"
             )
         if (history := values.pop("encoder_history_type")) != _CORRECTOR:
-            raise ValueError(f"encoder_history_type {history!r}: must be {_CORRECTOR!r} in a released PCformer")
+            raise OdeTransformerError(
+                f"encoder_history_type {history!r}: must be {_CORRECTOR!r} in a released PCformer"
+            )
         relative = values["max_relative_length"] > 0
         values |= {
             "integrator": _PREDICTORS[stages],

@@ -56,6 +56,7 @@ from fairseq.models.transformer import (
 from torch import Tensor, nn
 
 from ..config import FlatTransformerConfig, add_flags, option, plain, register_architectures, to_transformer_config
+from ..errors import OdeTransformerError
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
@@ -101,12 +102,14 @@ def _nested(flat: Any, config_class: type) -> TransformerConfig:
     for name, meaningless in _UNUSED.items():
         if values[name] != meaningless:
             instead = "; use --evolution-blocks and --evolution-depth" if name.endswith("_layers") else ""
-            raise ValueError(f"--{name.replace('_', '-')} {values[name]}: has no meaning in TransEvolve{instead}")
+            raise OdeTransformerError(
+                f"--{name.replace('_', '-')} {values[name]}: has no meaning in TransEvolve{instead}"
+            )
     for name in ("evolution_blocks", "evolution_depth"):
         if values[name] < 1:
-            raise ValueError(f"--{name.replace('_', '-')} {values[name]}: must be 1 or more")
+            raise OdeTransformerError(f"--{name.replace('_', '-')} {values[name]}: must be 1 or more")
     if values["decoder_embed_dim"] != values["encoder_embed_dim"]:
-        raise ValueError(
+        raise OdeTransformerError(
             f"--decoder-embed-dim {values['decoder_embed_dim']}: must be the encoder's, {values['encoder_embed_dim']}"
         )
     cfg = to_transformer_config(flat, config_class)
@@ -233,7 +236,7 @@ class _Evolving:
         form = int(state_dict.setdefault(f"{prefix}form", torch.tensor([float(self._form)])))
         if form != self._form:
             theirs, ours = FORMS[form], FORMS[self._form]
-            raise ValueError(f"--transevolve-form {ours}: must be {theirs}, the form of the checkpoint")
+            raise OdeTransformerError(f"--transevolve-form {ours}: must be {theirs}, the form of the checkpoint")
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

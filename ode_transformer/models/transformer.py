@@ -6,6 +6,7 @@ and FLOATER share every option below; TransEvolve has blocks of another kind, an
 
 import argparse
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -19,7 +20,7 @@ from ..modules.attention import RELATIVE_POSITIONS
 from ..modules.history import HISTORIES
 from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_model
 from ..modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS, build_position_encoder
-from ..modules.stacks import Decoder, Encoder
+from ..modules.stacks import Decoder, Encoder, SplitStack
 from ..numerics.coefficients import COEFFICIENTS
 from ..numerics.flow import FLOW_GRADIENTS, FLOW_METHODS
 from ..numerics.integrators import INTEGRATORS
@@ -86,7 +87,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
     ode_residual: OdeResidualName = option(
         "paper",
         "F is the increment of what is integrated (paper), or the increment with its residual (released; without a "
-        "history the state grows 2.5 to 3 times per layer). For euler both are the same",
+        "history the state grows 2 to 3 times per layer). For euler both are the same",
     )
     relative_positions: RelativePositionsName = option(
         "none", "relative positions in self-attention: none, keys, or keys-values"
@@ -154,10 +155,27 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
         ValueError: a field is unknown or missing, its value is invalid, or it cannot be combined with another.
     """
     cfg = to_transformer_config(cfg, config_class)
+    for side in (cfg.encoder, cfg.decoder):
+        if side.layers_to_keep:  # of a checkpoint with more layers; fairseq itself does this for encoder-decoders alone
+            side.layers = len(side.layers_to_keep.split(","))
     if str(cfg.position_encoder) == "learned":
         cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
     check_model(cfg)
     return cfg
+
+
+def finish(model: nn.Module, cfg: TransformerConfig, sides: Mapping[str, SplitStack]) -> None:
+    """Give a model its position encoder, which its stacks refer to, and turn off gradients as ``--freeze`` asks.
+
+    Args:
+        model: without a position encoder.
+        cfg: its configuration.
+        sides: its stacks by name, encoder and decoder.
+    """
+    model.position_encoder = build_position_encoder(cfg, sides)
+    for stack in sides.values():
+        stack.tell_positions(model.position_encoder)
+    freeze(model, cfg.freeze)
 
 
 def freeze(model: nn.Module, pattern: Optional[str]) -> None:
@@ -181,22 +199,6 @@ def freeze(model: nn.Module, pattern: Optional[str]) -> None:
         p.requires_grad_(False)
 
 
-class WordDropoutEmbedding(nn.Embedding):
-    """An embedding that replaces each token by a vector of zeros with probability p in training.
-
-    The released code's ``word_dropout`` is the probability of keeping a token.
-    """
-
-    p = 0.0
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (B, T) -> embeddings (B, T, C)."""
-        x = super().forward(tokens)
-        if self.training and self.p > 0:
-            x = x * (x.new_empty(tokens.shape).uniform_() >= self.p).unsqueeze(-1)
-        return x
-
-
 class SplitTransformerModel(TransformerModelBase):
     """A Transformer with our layers; a family registers a subclass with its configuration."""
 
@@ -204,10 +206,7 @@ class SplitTransformerModel(TransformerModelBase):
 
     def __init__(self, args: Any, encoder: Encoder, decoder: Decoder):
         super().__init__(args, encoder, decoder)
-        self.position_encoder = build_position_encoder(self.cfg, {"encoder": encoder, "decoder": decoder})
-        for stack in (encoder, decoder):
-            stack.tell_positions(self.position_encoder)
-        freeze(self, self.cfg.freeze)
+        finish(self, self.cfg, {"encoder": encoder, "decoder": decoder})
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **more: Any) -> Any:
         """As in fairseq's Transformer.
@@ -243,18 +242,6 @@ class SplitTransformerModel(TransformerModelBase):
             ValueError: a field is unknown or missing, its value is invalid, or it cannot be combined with another.
         """
         return super().build_model(nested(cfg, cls.config_class), task)
-
-    @classmethod
-    def build_embedding(
-        cls, cfg: TransformerConfig, dictionary: Any, embed_dim: int, path: Optional[str] = None
-    ) -> nn.Embedding:
-        embedding = super().build_embedding(cfg, dictionary, embed_dim, path)
-        if cfg.word_dropout > 0:
-            embedding = WordDropoutEmbedding.from_pretrained(
-                embedding.weight, freeze=False, padding_idx=embedding.padding_idx
-            )
-            embedding.p = cfg.word_dropout
-        return embedding
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Embedding) -> Encoder:

@@ -8,6 +8,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..errors import OdeTransformerError
 from .incremental import append, as_hypotheses, as_queries, once_a_sentence, reorder
 from .positions import Biases
 
@@ -205,11 +206,11 @@ class RelativeAttention(StagedAttention):
     def __init__(self, embed_dim: int, num_heads: int, max_relative_length: int, values: bool = False, **more: Any):
         super().__init__(embed_dim, num_heads, **more)
         if max_relative_length < 1:
-            raise ValueError(f"--max-relative-length {max_relative_length}: must be 1 or more")
+            raise OdeTransformerError(f"--max-relative-length {max_relative_length}: must be 1 or more")
         if not self.self_attention:
-            raise ValueError("--relative-positions: cannot be combined with --cross-self-attention")
+            raise OdeTransformerError("--relative-positions: cannot be combined with --cross-self-attention")
         if self.use_xformers:
-            raise ValueError("--relative-positions: cannot be combined with the attention of xformers")
+            raise OdeTransformerError("--relative-positions: cannot be combined with the attention of xformers")
         self.max_relative_length = max_relative_length
         size = (2 * max_relative_length + 1, self.head_dim)
         self.relative_position_keys = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size)))

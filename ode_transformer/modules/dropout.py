@@ -43,8 +43,20 @@ class Dropout(FairseqDropout):
         return x
 
 
+_STOCK = {
+    "Encoder": "TransformerEncoder",
+    "EncoderLayer": "TransformerEncoderLayerBase",
+    "Decoder": "TransformerDecoder",
+    "DecoderLayer": "TransformerDecoderLayerBase",
+    "StagedAttention": "MultiheadAttention",
+    "RelativeAttention": "MultiheadAttention",
+}
+"""Classes of ours, and the names under which fairseq's ``--retain-dropout-modules`` knows what they stand for."""
+
+
 def replace_dropout(model: nn.Module) -> None:
-    """Turn the dropout modules that fairseq built into ``Dropout``."""
+    """Turn the dropout modules that fairseq built into ``Dropout``, named as those of fairseq's Transformer."""
     for module in model.modules():
         if type(module) is FairseqDropout:
             module.__class__ = Dropout
+            module.module_name = _STOCK.get(module.module_name, module.module_name)

@@ -23,6 +23,7 @@ from fairseq.incremental_decoding_utils import with_incremental_state
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..errors import OdeTransformerError
 from .dropout import Dropout
 from .incremental import append, as_hypotheses, as_queries, once_a_sentence, reorder
 
@@ -168,7 +169,9 @@ class InitialState(nn.Module):
     def __init__(self, embed_dim: int, heads: int, dropout: float):
         super().__init__()
         if heads < 1 or embed_dim % heads or embed_dim % 2:
-            raise ValueError(f"{heads} attention heads: must be 1 or more and divide the width, an even {embed_dim}")
+            raise OdeTransformerError(
+                f"{heads} attention heads: must be 1 or more and divide the width, an even {embed_dim}"
+            )
         self.heads = heads
         width = 2 * embed_dim  # D = d + d'
         self.query = nn.Linear(embed_dim, width, bias=False)  # Wq
@@ -248,7 +251,7 @@ class EvolvingAttention(nn.Module):
     def __init__(self, embed_dim: int, heads: int, depth_index: int, depth: int, form: str, dropout: float):
         super().__init__()
         if form not in FORMS:
-            raise ValueError(f"--transevolve-form {form!r}: must be one of {', '.join(FORMS)}")
+            raise OdeTransformerError(f"--transevolve-form {form!r}: must be one of {', '.join(FORMS)}")
         self.heads, self.depth_index, self.depth, self.form = heads, depth_index, depth, form
         limit = math.sqrt(6 / embed_dim)
         self.time_weights = nn.Parameter(torch.empty(embed_dim).uniform_(-limit, limit))

@@ -16,6 +16,7 @@ from fairseq import utils
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..errors import OdeTransformerError
 from .dropout import Dropout
 
 FEED_FORWARDS = ("full", "random")
@@ -124,7 +125,7 @@ class FeedForward(nn.Module):
     ):
         super().__init__()
         if kind not in FEED_FORWARDS:
-            raise ValueError(f"--evolution-feed-forward {kind!r}: must be one of {', '.join(FEED_FORWARDS)}")
+            raise OdeTransformerError(f"--evolution-feed-forward {kind!r}: must be one of {', '.join(FEED_FORWARDS)}")
         self.layer_norm = nn.LayerNorm(embed_dim, eps=1e-3)
         self.activation_fn = utils.get_activation_fn(activation_fn)
         if kind == "full":

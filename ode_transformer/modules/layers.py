@@ -288,13 +288,18 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
         return self._build_attention(cfg, "encoder", self_attention=True)
 
-    def forward(self, x: Tensor, context: EncoderContext) -> Union[Tensor, tuple[Tensor, Tensor]]:
-        """One layer: (T, B, C) -> (T, B, C); for a multistep scheme, which spans several layers, the increment alone.
+    def forward(self, x: Tensor, context: EncoderContext) -> tuple[Tensor, Optional[Tensor]]:
+        """One layer.
 
-        If the integrator carries something beside the state, the two are returned as a pair.
+        Args:
+            x: (T, B, C).
+            context: what the encoder passes to the layer.
+
+        Returns:
+            The new state (T, B, C), or for a multistep scheme the increment alone; what the integrator carries beside
+            the state, or None.
         """
-        y, carried = self.solve(x, self.sublayers, context)
-        return y if carried is None else (y, carried)
+        return self.solve(x, self.sublayers, context)
 
     def sub(self, x: Tensor, sublayer: Sublayer, context: EncoderContext, stage: int) -> Tensor:
         if sublayer.flow == "G":

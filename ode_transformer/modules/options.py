@@ -4,7 +4,7 @@ A configuration holds names, as users write them. ``Options.of`` turns the names
 stand for, and refuses combinations that have no meaning.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -22,6 +22,7 @@ from ..numerics.integrators import (
     Integrator,
     Momentum,
     Multistep,
+    Polynomial,
     get_integrator,
     initial_scalars,
 )
@@ -77,7 +78,7 @@ class Options:
         """
         name = str(cfg.integrator if side == "encoder" else cfg.decoder_integrator)
         integrator, coefficients = get_integrator(name), str(cfg.coefficients)
-        weighs = _weighs(integrator, side)
+        weighs = _weighs(cfg, side)
         if not weighs:
             coefficients = "fixed"  # there are no stages to weigh: --coefficients concerns the other side
         options = cls(
@@ -175,7 +176,7 @@ class Options:
 
     def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[Coefficients]:
         """What weighs the stages if ``--gate-sharing`` is ``sharing``; None if not, or for the method's own weights."""
-        if sharing != self.gate_sharing or isinstance(self.integrator, (Multistep, Momentum)):
+        if sharing != self.gate_sharing or self.coefficients == "fixed":
             return None
         initial = initial_scalars(self.integrator)
         return build_coefficients(self.coefficients, self.integrator.stages, initial, embed_dim)
@@ -197,23 +198,29 @@ def relative_positions(cfg: TransformerConfig) -> dict[str, str]:
     return {"encoder": both, "decoder": both if decoder == "same" else decoder}
 
 
-def _weighs(integrator: Integrator, side: str) -> bool:
-    """Whether ``--coefficients`` and ``--ode-residual`` apply to a side; to a decoder with Euler steps they do not."""
-    return not isinstance(integrator, (Multistep, Momentum)) and (side == "encoder" or integrator != EULER)
+_INTEGRATOR = {"encoder": "integrator", "decoder": "decoder_integrator"}
+"""The option that names the integrator of a side."""
 
 
-def _check_weighed(cfg: TransformerConfig, sides: Mapping[str, str]) -> None:
-    """Refuse options about the weights of stages if no side weighs stages.
+def _weighs(cfg: TransformerConfig, side: str) -> bool:
+    """Whether ``--coefficients`` and ``--ode-residual`` apply to a side.
 
-    Args:
-        cfg: the configuration.
-        sides: for each side, the option that names its integrator.
+    They are about steps of several stages. An encoder's Euler step is weighed too, as in the released code, unless the
+    decoder has such steps.
+    """
+    methods = {side: get_integrator(str(getattr(cfg, field))) for side, field in _INTEGRATOR.items()}
+    several = {side: isinstance(m, (ButcherTableau, Polynomial)) and m != EULER for side, m in methods.items()}
+    return several[side] or (side == "encoder" and methods[side] == EULER and not several["decoder"])
+
+
+def _check_weighed(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder")) -> None:
+    """Refuse options about the weights of stages if none of these sides weighs stages.
 
     Raises:
         OdeTransformerError: there is such an option.
     """
-    names = {field: str(getattr(cfg, field)) for field in sides.values()}
-    if any(_weighs(get_integrator(names[field]), side) for side, field in sides.items()):
+    names = {_INTEGRATOR[side]: str(getattr(cfg, _INTEGRATOR[side])) for side in sides}
+    if any(_weighs(cfg, side) for side in sides):
         return
     given = " and ".join(f"{_flag(field)} {name}" for field, name in names.items())
     for field, only in (("coefficients", "fixed"), ("ode_residual", "paper")):
@@ -256,7 +263,7 @@ def check_model(cfg: TransformerConfig) -> None:
     for name, idle, of, without in _NEEDS:
         if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
-    _check_weighed(cfg, {"encoder": "integrator", "decoder": "decoder_integrator"})
+    _check_weighed(cfg)
     if cfg.rk_norm and not any(_has_norms(get_integrator(str(n))) for n in (cfg.integrator, cfg.decoder_integrator)):
         raise OdeTransformerError(
             "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
@@ -304,19 +311,28 @@ def _check_velocity_embedding(cfg: TransformerConfig) -> None:
         )
 
 
-def check_decoder_alone(cfg: TransformerConfig) -> None:
-    """Refuse options that have no effect in a decoder without an encoder.
+_OTHER_SIDE = {
+    "encoder": (
+        "a decoder",
+        {"decoder_integrator": "euler", "decoder_history": "none", "decoder_relative_positions": "same"},
+    ),
+    "decoder": ("an encoder", {"integrator": "euler", "encoder_history": "none"}),
+}
+"""For a model of one side: the side that it lacks, and the options of that side with their values without an effect."""
+
+
+def check_alone(cfg: TransformerConfig, side: str) -> None:
+    """Refuse options that have no effect in an encoder without a decoder, or in a decoder without an encoder.
 
     Raises:
         OdeTransformerError: there is such an option.
     """
-    for name, idle, instead in (
-        ("integrator", "euler", "decoder_integrator"),
-        ("encoder_history", "none", "decoder_history"),
-    ):
+    other, options = _OTHER_SIDE[side]
+    for name, idle in (options | {"cross_self_attention": "False", "no_cross_attention": "False"}).items():
         if (value := str(getattr(cfg, name))) != idle:
-            raise OdeTransformerError(f"{_flag(name)} {value}: is an option of encoders; use {_flag(instead)}")
-    _check_weighed(cfg, {"decoder": "decoder_integrator"})
+            given = _flag(name) if value == "True" else f"{_flag(name)} {value}"
+            raise OdeTransformerError(f"{given}: has no meaning in a model without {other}")
+    _check_weighed(cfg, [side])
 
 
 def _flag(field: str) -> str:

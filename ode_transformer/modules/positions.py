@@ -229,7 +229,9 @@ class Layout:
         for name in self.pieces:
             widths = sorted({bias.numel() for bias in self.initial(name)})
             if len(widths) > 1:
-                raise ValueError(f"--flow-sharing {self.sharing}: needs one width of encoder and decoder, got {widths}")
+                raise OdeTransformerError(
+                    f"--flow-sharing {self.sharing}: needs one width of encoder and decoder, got {widths}"
+                )
             (found[name],) = widths
         return found
 
@@ -267,22 +269,11 @@ class Located(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Tables without gradients for the positions 0 to ``length`` - 1, and the weights that they were solved with."""
+    """Tables without gradients for ``length`` positions, and the versions of the weights that they were solved with."""
 
     length: int
-    weights: Any
+    versions: Any
     tables: Tables
-
-
-class Cache:
-    """Solutions that outlive a pass: one for evaluation, and one for an interval of updates."""
-
-    evaluated: Optional[Solution] = None
-    held: Optional[Solution] = None
-
-    def forget(self) -> None:
-        """Discard both."""
-        self.evaluated = self.held = None
 
 
 class GivenPositions:
@@ -302,7 +293,7 @@ class GivenPositions:
         self.side = side
         self.grid, index = torch.unique(positions.to("cpu", torch.float64), return_inverse=True)  # (N,), sorted
         self.index = index.view(-1, index.size(-1))  # (1 or B, T), where each position is in the grid
-        self.tables: Optional[Tables] = None  # kept only where no gradient is taken
+        self.solution: Optional[Solution] = None  # kept only where no gradient is taken
 
     def rows(self, hypotheses: int) -> Tensor:
         """The row that each hypothesis takes at first; a search reorders them and drops sentences that have ended."""
@@ -362,7 +353,8 @@ class BiasPositions(PositionEncoder):
         self.solvers = nn.ModuleDict({name: build(width) for name, width in self.layout.widths().items()})
         for p in self.solvers.parameters():
             p.param_group = "flow"  # for an optimizer that treats the flow separately
-        self.cache = Cache()
+        self._evaluated: Optional[Solution] = None  # without gradients, for the weights as they are
+        self._held: Optional[Solution] = None  # for an interval of updates
         self._pass: Optional[tuple[int, Tables]] = None  # length and tables of ``one_pass``
         self._given: dict[str, GivenPositions] = {}
 
@@ -389,9 +381,10 @@ class BiasPositions(PositionEncoder):
         index = given.look_up(self._rows(given, len(padding), incremental_state), padding, columns)
         if torch.is_grad_enabled():
             return Located(self._solve(given.grid), index)
-        if given.tables is None:
-            given.tables = self._solve(given.grid)
-        return Located(given.tables, index)
+        versions = self._versions()
+        if given.solution is None or given.solution.versions != versions:
+            given.solution = Solution(len(given.grid), versions, self._solve(given.grid))
+        return Located(given.solution.tables, index)
 
     def _rows(self, given: GivenPositions, hypotheses: int, incremental_state: Optional[dict]) -> Tensor:
         if len(given.index) == 1:
@@ -415,28 +408,31 @@ class BiasPositions(PositionEncoder):
         """The tables of the positions 0 to ``length`` - 1, or of more positions."""
         if self._pass is not None and self._pass[0] >= length:
             return self._pass[1]
-        cache = self.cache
         if self.training and self.updates % self.interval != 0:
-            if cache.held is None or cache.held.length < length:
-                cache.held = self._remembered(length, None)
-            tables = cache.held.tables
+            if self._held is None or self._held.length < length:
+                self._held = self._remembered(length, None)
+            tables = self._held.tables
             if torch.is_grad_enabled():
                 # Gradients are zero rather than None, because distributed training waits for those of all parameters.
-                zero = sum(p.sum() for p in self.solvers.parameters()) * 0.0
+                zero = sum((p * 0.0).sum() for p in self.solvers.parameters())
                 tables = {name: [piece + zero for piece in pieces] for name, pieces in tables.items()}
             return tables
         if torch.is_grad_enabled():
-            cache.held = None  # the next solution to hold is computed from the weights after this update
+            self._held = None  # the next solution to hold is computed from the weights after this update
             return self._solve(torch.arange(length))
+        versions, kept = self._versions(), self._evaluated
+        if kept is None or kept.length < length or kept.versions != versions:
+            self._evaluated = self._remembered(length, versions)
+        return self._evaluated.tables
+
+    def _versions(self) -> list[tuple[int, int]]:
+        """The address and the version of every tensor that a solution depends on."""
         biases = [bias for name in self.solvers for bias in self.layout.initial(name)]
         parameters = (*self.solvers.parameters(), *biases)
-        weights = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters]
-        if cache.evaluated is None or cache.evaluated.length < length or cache.evaluated.weights != weights:
-            cache.evaluated = self._remembered(length, weights)
-        return cache.evaluated.tables
+        return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters]
 
     @torch.no_grad()
-    def _remembered(self, length: int, weights: Any) -> Solution:
+    def _remembered(self, length: int, versions: Any) -> Solution:
         longer = max(64, 2 ** (length - 1).bit_length())
         tables = self._solve(torch.arange(longer))
         # A score contains the product of two biases. Where it overflows, attention is NaN although the biases are not.
@@ -456,7 +452,7 @@ class BiasPositions(PositionEncoder):
                     f"{longer - 1}. Set --flow-horizon to the length of the longest training sentence"
                     + ("" if kind == torch.float32 else ", or use float32")
                 )
-        return Solution(longer, weights, tables)
+        return Solution(longer, versions, tables)
 
     def _solve(self, positions: Tensor) -> Tables:
         tables = {}
@@ -517,12 +513,18 @@ class BiasPositions(PositionEncoder):
 
     def forget(self) -> None:
         """Discard all solutions; the next pass solves again."""
-        self.cache.forget()
+        self._held = None
+        self._forget_evaluated()
+
+    def _forget_evaluated(self) -> None:
+        self._evaluated = None
+        for given in self._given.values():
+            given.solution = None
 
     def train(self, mode: bool = True) -> "BiasPositions":
         # fairseq calls this once per batch. Optimizers change weights without a change of their version.
         if mode != self.training:
-            self.cache.evaluated = None
+            self._forget_evaluated()
         return super().train(mode)
 
     def _apply(self, *args: Any, **more: Any) -> "BiasPositions":

@@ -19,6 +19,7 @@ from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..errors import OdeTransformerError
 from .dropout import replace_dropout
 from .history import build_connection
 from .layers import DecoderContext, DecoderLayer, EncoderContext, EncoderLayer
@@ -71,6 +72,7 @@ class SplitStack(nn.Module):
 
     def _connect(self, cfg: TransformerConfig, side: str) -> None:
         options, part = Options.of(cfg, side), getattr(cfg, side)
+        self.word_dropout = cfg.word_dropout
         self.history = build_connection(options, len(self.layers), part.embed_dim, part.normalize_before)
         self.coefficients = options.build_coefficients("shared", part.embed_dim)
         self.stage_norms = options.build_norms(part.embed_dim)
@@ -86,6 +88,15 @@ class SplitStack(nn.Module):
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
         """Set the position encoder. The model registers it as a sub-module; the stack only refers to it."""
         self.__dict__["position_encoder"] = encoder
+
+    def _drop_words(self, x: Tensor) -> Tensor:
+        """Embeddings (B, T, C), in training with the probability ``--word-dropout`` zeros in place of a token's.
+
+        The released code's ``word_dropout`` is the probability of keeping a token.
+        """
+        if not self.training or self.word_dropout == 0:
+            return x
+        return x * (x.new_empty(x.shape[:2]).uniform_() >= self.word_dropout).unsqueeze(-1)
 
     def _velocity(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Optional[Tensor]:
         """Tokens (B, T) -> the initial velocity (T, B, C), or None if the stack starts at rest."""
@@ -116,7 +127,7 @@ class SplitStack(nn.Module):
         state_dict[f"{name}.version"] = torch.tensor([3.0])
         weight, own = state_dict.get(f"{name}.history.weight"), getattr(self.history, "weight", None)
         if weight is not None and own is not None and weight.shape != own.shape:
-            raise ValueError(
+            raise OdeTransformerError(
                 f"{name}.history.weight is {tuple(weight.shape)} in the checkpoint, for another number of layers: must "
                 f"be {tuple(own.shape)} for {self.history.depth} layers"
             )
@@ -133,6 +144,16 @@ class Encoder(SplitStack, TransformerEncoderBase):
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         return wrap(EncoderLayer(cfg), cfg)
 
+    def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> tuple[Tensor, Tensor]:
+        """Tokens (B, S) -> the input of the first layer, and the scaled embeddings without positions, (B, S, C) each.
+
+        Args:
+            src_tokens: (B, S).
+            token_embedding: (B, S, C), in place of those of the tokens.
+        """
+        words = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
+        return super().forward_embedding(src_tokens, self._drop_words(words))
+
     def forward_scriptable(
         self,
         src_tokens: Tensor,
@@ -145,7 +166,7 @@ class Encoder(SplitStack, TransformerEncoderBase):
         Args:
             src_tokens: (B, S).
             src_lengths: ignored.
-            return_all_hiddens: return the input of each layer as well.
+            return_all_hiddens: return the input of the first layer as well and, after each layer, that of the next.
             token_embeddings: (B, S, C), in place of those of the tokens.
 
         Returns:
@@ -173,8 +194,7 @@ class Encoder(SplitStack, TransformerEncoderBase):
                 norms=self.stage_norms,
                 correct=self.history.corrector(past),
             )
-            y = layer(place.add(x), context)
-            y, carried = y if isinstance(y, tuple) else (y, None)
+            y, carried = layer(place.add(x), context)
             x = self.history.follow(past, y)
             if return_all_hiddens:
                 states.append(x)
@@ -232,7 +252,7 @@ class Decoder(SplitStack, TransformerDecoderBase):
             positions = self.embed_positions(tokens, incremental_state=incremental_state)
         if incremental_state is not None:
             tokens, positions = tokens[:, -1:], None if positions is None else positions[:, -1:]
-        x = self.embed_scale * self.embed_tokens(tokens.contiguous())
+        x = self.embed_scale * self._drop_words(self.embed_tokens(tokens.contiguous()))
         if self.quant_noise is not None:
             x = self.quant_noise(x)
         if self.project_in_dim is not None:
@@ -264,7 +284,8 @@ class Decoder(SplitStack, TransformerDecoderBase):
 
         Returns:
             The features (B, T, C), or (B, 1, C) in incremental decoding; and a dictionary of ``attn``, a list of the
-            weights of cross-attention (B, T, S) or None, and ``inner_states``, the input of each layer, (T, B, C).
+            weights of cross-attention (B, T, S) or None, and ``inner_states``, (T, B, C): the input of the first layer
+            and, after each layer, that of the next (after the last, the decoder's output before its norm).
         """
         source = source_padding = places = mask = padding = weights = None
         if encoder_out is not None and encoder_out["encoder_out"]:

@@ -10,8 +10,9 @@ so that tokens can be processed in chunks: the chunk is projected, its loss comp
 kept, propagated back through W. The memory is that of one chunk and of the gradients of x and W; the work is the same
 three products.
 
-Scores are gone over as little as possible, since at small widths that takes as long as a product: what e' adds is a sum
-over all symbols and tokens, ``sum_n sum_v (W x_n)_v = (sum_v W_v) . (sum_n x_n)``, and so are its gradients.
+The scores are traversed as rarely as possible, because at small widths one traversal costs as much as a product. The
+smoothing term needs none: it is a sum over all symbols and tokens, ``sum_n sum_v (W x_n)_v = (sum_v W_v) . (sum_n
+x_n)``, and so are its gradients.
 """
 
 import math
@@ -19,9 +20,9 @@ import math
 import torch
 from torch import Tensor
 
-# Scores that are held at a time: a chunk that a processor's cache may hold, one that keeps a GPU busy. And the fewest
-# tokens: for each chunk W passes through the processor twice, and its gradient once. The size depends on nothing that
-# is measured, so that repeating a training with as many threads gives the same bits.
+# Scores that are held at a time: on a CPU a chunk that may fit in the cache, on a GPU one that keeps it busy. TOKENS is
+# the smallest chunk, because each chunk reads W twice and its gradient once. The size depends on nothing that is
+# measured, so that repeating a training with as many threads gives the same bits.
 CHUNK = {"cpu": 2**21, "cuda": 2**26}
 TOKENS = 512
 
@@ -51,7 +52,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         grad_x = torch.empty_like(x) if wanted[0] else None
         grad_weight = torch.zeros_like(weight, dtype=precise) if wanted[1] else None
         nll, log_z = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
-        # In half precision p - e' has to be rounded, not p, from which it would be taken away again.
+        # In half precision, round p - e', not p: subtracting e' from a rounded p would lose it.
         whole = rows is not None and x.dtype == precise
         chunks = math.ceil(count / most_tokens(size, x.device.type))
         tokens = math.ceil(count / max(chunks, 1)) or 1  # of equal chunks
@@ -128,6 +129,6 @@ def projected_cross_entropy(
         The loss, which can be differentiated once, and the negative log-likelihood, which cannot; both (), in fp32 for
         features in half precision.
     """
-    if not torch.is_grad_enabled():  # of which the function itself is not told
+    if not torch.is_grad_enabled():  # an autograd.Function cannot see this: gradients are always off inside forward
         x, weight = x.detach(), weight.detach()
     return _ProjectedCrossEntropy.apply(x, weight, target, smoothing, padding_idx)

@@ -35,7 +35,7 @@ for i in "${!options[@]}"; do
     fi
 done
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-}
-srun scripts/train.sh "${options[@]}" -- --distributed-port "$port" "${flags[@]}"
+srun --kill-on-bad-exit=1 scripts/train.sh "${options[@]}" -- --distributed-port "$port" "${flags[@]}"
 
 # scripts/reproduce.sh finds the training done, and does the rest.
 srun --nodes=1 --ntasks=1 scripts/reproduce.sh "${options[@]}" --trained

@@ -710,3 +710,16 @@ def test_every_reader(tmp_path):
     for langs in (("a", "b"), ("b", "a")):
         with pytest.raises(text.TextError, match=r"p\.a has 3 lines, .*p\.b has 5|p\.b has 5 lines, .*p\.a has 3"):
             list(text.read_pair(tmp_path / "p", langs))
+
+
+def test_cleaning_heeds_the_ratio(tmp_path):
+    for lang, content in (("en", "a b c d\na b c\n"), ("de", "e f\nd e\n")):
+        (tmp_path / f"train.{lang}").write_text(content)
+    command = ["clean", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--drop-from", "train"]
+    command += ["--max-tokens", "9", "--ratio", "1.5", "--output-dir", str(tmp_path / "out")]
+    assert cli.main(["text", *command]) == 0
+    assert (tmp_path / "out" / "train.de").read_text() == "d e\n"
+
+
+def test_characters_that_cannot_be_printed_become_spaces():
+    assert list(text.Tokeniser("en", printable=True).sacremoses(["a\u200bb \x07c"])) == ["a b c"]

@@ -532,7 +532,8 @@ def test_slurm_starts_the_training_and_then_the_rest(answers):
     done = answers["job"]
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "srun scripts/train.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 -- --distributed-port 20012 --max-update 7",
+        "srun --kill-on-bad-exit=1 scripts/train.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 -- --distributed-port 20012 "
+        "--max-update 7",
         "srun --nodes=1 --ntasks=1 scripts/reproduce.sh ode/wmt14-en-de/rk2 --fp16 --seed 3 --trained",
     ]
     done = answers["no job"]

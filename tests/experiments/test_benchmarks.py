@@ -20,7 +20,7 @@ from ode_transformer.experiments import bench, cli, recipes
 from ode_transformer.experiments.bench import contest, lengths, suite
 from ode_transformer.experiments.bench.contest import STOCK, Setting, System
 from ode_transformer.models import ode
-from tests.helpers import ROOT, USER_DIR, Kernels, without_hydra, write_parallel
+from tests.helpers import ROOT, USER_DIR, Kernels, refused, without_hydra, write_parallel
 
 
 def test_equation_9_with_its_matrices_is_the_same_function():
@@ -63,9 +63,8 @@ def test_memory_is_seen():
 
 
 @pytest.mark.parametrize("option", ["--width", "--rounds", "--lengths"])
-def test_numbers_below_1_are_named(option):
-    with pytest.raises(SystemExit, match=f"{option} 0: must be 1 or more"):
-        cli.main(["bench", "lengths", option, "0"])
+def test_numbers_below_1_are_named(option, capsys):
+    refused(["bench", "lengths", option, "0"], f"{option} 0: must be 1 or more", capsys)
 
 
 # Contests
@@ -240,15 +239,16 @@ def test_joeynmt_takes_its_turn(tmp_path, monkeypatch):
     ],
 )
 @pytest.mark.full
-def test_a_peer_without_joeynmt_is_named_before_anything_is_measured(python, joeynmt, message, tmp_path, monkeypatch):
+def test_a_peer_without_joeynmt_is_named_before_anything_is_measured(
+    python, joeynmt, message, tmp_path, monkeypatch, capsys
+):
     (tmp_path / "joeynmt").mkdir()
     (tmp_path / "joeynmt" / "__init__.py").write_text(joeynmt)
     (tmp_path / "joeynmt" / "training.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("PEER_PYTHON", python)
     monkeypatch.setattr(contest, "measure", lambda *_: pytest.fail("it measures"))
-    with pytest.raises(SystemExit, match=f"error: PEER_PYTHON .*{message}"):
-        cli.main(["bench", "training", "--arch", "macaron_tiny"])
+    refused(["bench", "training", "--arch", "macaron_tiny"], f"PEER_PYTHON .*{message}", capsys)
 
 
 @pytest.mark.skipif(not os.environ.get("PEER_PYTHON"), reason="PEER_PYTHON names no environment with joeynmt 2.3")
@@ -327,12 +327,11 @@ def test_every_system_decodes_as_many_steps():
         (["suite", "tiny", "--data", "x"], "--data x: goes with --quick"),
         (["training", "--arch", "floater_tiny", "--data", "nowhere"], "--data nowhere: "),
         (["suite", "huge"], "huge: must be one of quick, "),
-        (["table", "nowhere.json"], "nowhere.json: no record"),
+        (["table", "nowhere.json"], "nowhere.json: not a record"),
     ],
 )
-def test_bad_contests_are_named(words, message):
-    with pytest.raises(SystemExit, match=message):
-        cli.main(["bench", *words])
+def test_bad_contests_are_named(words, message, capsys):
+    refused(["bench", *words], message, capsys)
 
 
 # The suite

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ode_transformer.experiments import corpus
+from tests.helpers import refused
 
 NOUNS = {noun.singular: noun for noun in corpus.NOUN_LIST}
 VERBS = {verb.infinitive: verb for verb in corpus.VERB_LIST}
@@ -469,13 +470,10 @@ def test_command_writes_and_lists_the_files(tmp_path, capsys):
 
 
 def test_command_reports_errors(tmp_path, capsys):
-    assert command(tmp_path, "--test", 0) != 0
-    error = capsys.readouterr().err
-    assert "--test is 0" in error and str(corpus.MAX_SENTENCES) in error
+    refused(["corpus", str(tmp_path), "--test", "0"], f"--test is 0, .*{corpus.MAX_SENTENCES}", capsys)
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").touch()
-    assert command(tmp_path / "file", "--train", 400, "--valid", 3, "--test", 2) != 0
-    assert str(tmp_path / "file") in capsys.readouterr().err
+    refused(["corpus", str(tmp_path / "file"), "--train", "400", "--valid", "3", "--test", "2"], "file", capsys)
 
 
 def test_default_sizes_of_the_command():

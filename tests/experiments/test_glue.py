@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -409,3 +410,60 @@ def test_a_fine_tuned_model_is_opened_with_its_head(tmp_path, like):
     ours = open_model(tmp_path / "run" / "checkpoint_last.pt")
     assert SMALL["encoder-embed-dim"] == 16
     torch.testing.assert_close(ours(x, classification_head_name=head)[0], m.eval()(x, classification_head_name=head)[0])
+
+
+def test_a_diverged_model_predicts_nothing(tmp_path, monkeypatch):
+    (tmp_path / "label").mkdir()
+    (tmp_path / "label" / "dict.txt").touch()
+    scores = torch.tensor([[0.0, 1.0], [float("nan"), 0.0]])
+    monkeypatch.setattr(glue, "outputs", lambda *_: glue.Outputs(scores, torch.tensor([0, 1]), ["0", "1"]))
+    assert glue.validate(tmp_path / "m.pt", tmp_path, "valid", 1, True) == "0\t1\n1\tnan\n"
+
+
+MNLI = [
+    "index",
+    "promptID",
+    "pairID",
+    "genre",
+    "sentence1_binary_parse",
+    "sentence2_binary_parse",
+    "sentence1_parse",
+    "sentence2_parse",
+    "sentence1",
+    "sentence2",
+]
+HEADERS = {
+    ("mnli", "train"): [*MNLI, "label1", "gold_label"],
+    ("mnli", "valid"): [*MNLI, *(f"label{i}" for i in range(1, 6)), "gold_label"],
+    ("mnli", "test"): MNLI,
+    ("qqp", "train"): ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
+    ("qqp", "test"): ["id", "question1", "question2"],
+    ("qnli", "train"): ["index", "question", "sentence", "label"],
+    ("rte", "train"): ["index", "sentence1", "sentence2", "label"],
+    ("sst-2", "train"): ["sentence", "label"],
+    ("sst-2", "test"): ["index", "sentence"],
+    ("sts-b", "train"): [
+        "index",
+        "genre",
+        "filename",
+        "year",
+        "old_index",
+        "source1",
+        "source2",
+        "sentence1",
+        "sentence2",
+        "score",
+    ],
+    ("mrpc", "train"): ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
+}
+
+
+@pytest.mark.parametrize(("name", "split"), HEADERS)
+def test_columns_are_those_of_the_published_archive(name, split):
+    """The miniatures are written from the same table that the code reads."""
+    task, header = glue.GLUE[name], HEADERS[name, split]
+    inputs = [header[i] for i in (task.test if split == "test" else task.inputs)]
+    assert all(re.fullmatch(r"sentence[12]?|question[12]?|#[12] String", column) for column in inputs), inputs
+    if split != "test":
+        label = header[task.labels.get(split, task.label)]
+        assert label in ("gold_label", "is_duplicate", "label", "score", "Quality")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ode_transformer.experiments import cli, listops
-from tests.helpers import ROOT, environment
+from tests.helpers import ROOT, environment, refused
 
 DIGITS = st.integers(0, 9)
 
@@ -144,9 +144,11 @@ def test_bad_input_is_named(words, message):
     assert done.returncode == 1 and message in done.stderr
 
 
-def test_expressions_that_cannot_be_are_named(tmp_path):
+def test_expressions_that_cannot_be_are_named(tmp_path, capsys):
     words = ["listops", str(tmp_path / "x"), "--longest"]
-    with pytest.raises(SystemExit, match="--test 2000: there are too few expressions of --shortest 2 to --longest 3"):
-        cli.main([*words, "3", "--shortest", "2"])
-    with pytest.raises(SystemExit, match="--shortest 9"):
-        cli.main([*words, "5", "--shortest", "9"])
+    refused(
+        [*words, "3", "--shortest", "2"],
+        "--test 2000: there are too few expressions of --shortest 2 to --longest 3",
+        capsys,
+    )
+    refused([*words, "5", "--shortest", "9"], "--shortest 9", capsys)

@@ -9,7 +9,7 @@ from fairseq.models import build_model
 
 from ode_transformer.experiments import cli, plots
 from ode_transformer.experiments.plots import position_vectors
-from tests.helpers import SMALL, VARIANTS, batch, parse, small, task
+from tests.helpers import SMALL, VARIANTS, batch, parse, refused, small, task
 
 
 def write(path, variant="floater_tiny"):
@@ -74,10 +74,9 @@ def test_bad_input(tmp_path, more, message, capsys, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
-def test_beyond_a_learned_table(tmp_path):
+def test_beyond_a_learned_table(tmp_path, capsys):
     words = ["plot", "positions", write(tmp_path / "a.pt", "learned-positions"), "--output", str(tmp_path / "x.png")]
-    with pytest.raises(SystemExit, match="--length 2000: must be at most 1024"):
-        cli.main([*words, "--length", "2000"])
+    refused([*words, "--length", "2000"], "--length 2000: must be at most 1024", capsys)
 
 
 def test_files_that_are_no_models(tmp_path, capsys):

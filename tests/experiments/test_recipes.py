@@ -647,3 +647,16 @@ def test_a_row_has_the_parameters_that_the_paper_prints(name):
 def test_an_unknown_scale_is_named():
     with pytest.raises(RecipeError, match="--scale large: must be one of full, small"):
         recipes.load("quickstart/macaron-tiny", scale="large")
+
+
+def test_all_seeds_start_from_one_pretraining():
+    """The seed of fine-tuning is not that of the model that it starts from."""
+    first, third = (recipes.load("glue/floater-base/floater-cola", seed=seed) for seed in (None, 3))
+    assert runner._start_files(first, "x")[0] == runner._start_files(third, "x")[0]
+
+
+def test_torchrun_is_told_its_node(monkeypatch):
+    monkeypatch.setenv("SLURM_NODEID", "1")
+    words = runner._torchrun(runner.Place(devices=16, nodes=2))
+    named = [words[words.index(f"--{name}") + 1] for name in ("nnodes", "node_rank", "nproc_per_node")]
+    assert named == ["2", "1", "8"]

@@ -159,6 +159,9 @@ def test_the_scores_of_a_validation(tmp_path, capsys):
         validation.score(log, "valid", "perplexity")
     log.write_text(head + json.dumps({"test_loss": "6.1"}) + "\n")
     assert cli.main(words) == 1 and "no perplexity of subset test" in capsys.readouterr().err
+    entries = ({"test_loss": loss, "test_ppl": ppl} for loss, ppl in (("6.1", "68.59"), ("5.0", "32.00")))
+    log.write_text("".join(f"{head}{json.dumps(entry)}\n" for entry in entries))
+    assert validation.score(log, "test", "perplexity")["perplexity"]["value"] == 32.0, "of an evaluation repeated"
 
 
 def test_french_and_english_detokenisation():
@@ -330,3 +333,13 @@ def test_lower_case_against_a_cased_reference_is_noticed(tmp_path, capsys):
     hyp, raw = write(tmp_path / "h", "ein haus\n"), write(tmp_path / "raw", "Ein Haus\n")
     assert main("--hyp", hyp, "--ref", hyp, "--reference", raw, "--target-lang", "de") == 0
     assert "--lowercase?" in capsys.readouterr().err
+
+
+def test_plain_text_has_no_tokenized_score(tmp_path, capsys):
+    for name in ("h", "r"):
+        (tmp_path / name).write_text("Das ist gut .\n")
+    command = ["score", "--hyp", str(tmp_path / "h"), "--ref", str(tmp_path / "r"), "--target-lang", "de", "--plain"]
+    assert cli.main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokenised"] is None
+    assert cli.main([*command, "--compound-split"]) == 1
+    assert "--plain: excludes" in capsys.readouterr().err

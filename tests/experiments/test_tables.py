@@ -90,7 +90,6 @@ def test_only_what_was_run(folder, capsys):
     ("damage", "message"),
     [
         (lambda r: "{", r"x\.json: "),
-        (lambda r: "[1]", r"must hold a mapping"),
         (lambda r: json.dumps({k: v for k, v in r.items() if k != "seeds"}), r"a record without seeds"),
         (lambda r: json.dumps(r), r"a second record of multi30k-short/rk2-tiny, fp32 2"),
     ],
@@ -100,6 +99,23 @@ def test_what_is_no_record_is_named(folder, damage, message):
     (folder / "multi30k-short" / "x.json").write_text(damage(copy.deepcopy(record)))
     with pytest.raises(TableError, match=message):
         tables.tables("multi30k-short", folder)
+
+
+def test_other_files_below_the_folder_are_left_alone(folder):
+    found = tables.read_records(folder)
+    (folder / "list.json").write_text("[1]")
+    (folder / ".venv").mkdir()
+    (folder / ".venv" / "x.json").write_text("{")
+    assert tables.read_records(folder) == found
+
+
+def test_runs_with_flags_of_the_user_are_rows_of_their_own(folder):
+    path = folder / "multi30k-short" / "rk2-tiny.seed-2.json"
+    record = json.loads(path.read_text())
+    path.with_name("dropout.json").write_text(json.dumps(record | {"flags": ["--dropout", "0.5"]}))
+    (rows,) = tables.tables("multi30k-short", folder).values()
+    labels = {row.label: len(row.records) for row in rows if row.recipe == "multi30k-short/rk2-tiny"}
+    assert len(labels) == 2 and labels["rk2-tiny, --dropout 0.5"] == 1
 
 
 def test_an_unknown_group_is_named(folder, capsys):

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import os
 import re
 import runpy
@@ -22,7 +23,7 @@ from ode_transformer.experiments import cli, recipes, significance
 from ode_transformer.experiments.classify import ClassifyError, classify
 from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, gleu, m2, rouge
 from ode_transformer.experiments.tasks.task import Scored
-from tests.helpers import configure
+from tests.helpers import configure, refused
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
 REFERENCES = [
@@ -159,6 +160,12 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
     assert m2.errant(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))["f"] == pytest.approx(46.67)
     assert (tmp_path / "test.m2").read_text() == "errant_parallel"
     assert (tmp_path / "test.gold.m2").read_text() == "errant_m2" and said[1][1:3] == ["-auto", "conll14.m2"]
+
+    def names(command, *flags):
+        return [Path(command[command.index(flag) + 1]).name for flag in flags]
+
+    assert names(said[0], "-orig", "-cor") == ["source", "corrections"]
+    assert names(said[2], "-hyp", "-ref") == ["edits.m2", "gold.m2"]
 
 
 def test_types_of_edits(tmp_path):
@@ -355,8 +362,11 @@ def test_classification_from_a_checkpoint_to_a_picture(trained, tmp_path, capsys
     picture = tmp_path / "confusion.svg"
     assert cli.main(["plot", "confusion", str(tmp_path / "record.json"), "--output", str(picture)]) == 0
     assert picture.stat().st_size > 5000
-    with pytest.raises(SystemExit, match="no record of a classifier's x"):
-        cli.main(["plot", "confusion", str(tmp_path / "record.json"), "--of", "x", "--output", str(picture)])
+    refused(
+        ["plot", "confusion", str(tmp_path / "record.json"), "--of", "x", "--output", str(picture)],
+        "no record of a classifier's x",
+        capsys,
+    )
     with pytest.raises(ClassifyError, match="has no subset none"):
         classify(standalone.open_classifier(path), data, "none", 1)
 
@@ -370,7 +380,7 @@ def test_a_translator_is_no_classifier(trained, tmp_path):
         standalone.open_classifier(tmp_path / "x.pt")
 
 
-def test_edits_by_type_as_a_picture(tmp_path):
+def test_edits_by_type_as_a_picture(tmp_path, capsys):
     for name, kinds in (("gold", ("Nn", "Vt", "Nn")), ("ours", ("Vt",))):
         rows = [f"A 0 1|||{kind}|||c|||R|||-|||0\n" for kind in kinds]
         (tmp_path / f"{name}.m2").write_text("".join(["S a b\n", *rows]))
@@ -378,8 +388,7 @@ def test_edits_by_type_as_a_picture(tmp_path):
     assert cli.main(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")]) == 0
     assert (tmp_path / "x.svg").stat().st_size > 5000
     (tmp_path / "ours.m2").write_text("no\n")
-    with pytest.raises(SystemExit, match="must be an M2 file"):
-        cli.main(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")])
+    refused(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")], "must be an M2 file", capsys)
 
 
 # Comparisons
@@ -436,3 +445,8 @@ def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch, cap
 def test_scores_that_are_asked_for_alone(capsys):
     assert cli.main(["score", "--corrections", "x"]) == 1 and "--source FILE" in capsys.readouterr().err
     assert corrections.report({"sentences": 1, "changed": 0, "source": {}}).startswith("sentences: 1")
+
+
+def test_a_short_correction_loses_by_its_brevity():
+    found = gleu.take(["x"], ["a b c d"], [["a b c d e"]])
+    assert found["gleu"] == pytest.approx(100 * math.exp(1 - 5 / 4))

@@ -165,3 +165,11 @@ def test_other_precisions(dtype):
     logits, _ = m.to(dtype)(src, lengths, prev)
     tolerance = 0.1 if dtype is torch.bfloat16 else 1e-5
     torch.testing.assert_close(logits[prev != 1].float(), reference[prev != 1], atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("how", ["checkpoint-activations", "offload-activations"])
+def test_only_offloading_moves_activations_to_the_host(how, monkeypatch):
+    calls, real = [], torch.autograd.graph.save_on_cpu
+    monkeypatch.setattr(torch.autograd.graph, "save_on_cpu", lambda **more: calls.append(more) or real(**more))
+    small("macaron", **{how: True}).train()(*batch())
+    assert bool(calls) == (how == "offload-activations")

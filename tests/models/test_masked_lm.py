@@ -102,6 +102,12 @@ def test_every_parameter_gets_a_gradient(m):
     assert not [name for name, norm in norms.items() if not least[name] < norm < float("inf")]
 
 
+def test_words_are_dropped_in_training():
+    stack, tokens = built(**{"word-dropout": 0.5}).train().encoder.sentence_encoder, torch.full((1, 200), 9)
+    _, words = stack.forward_embedding(tokens)
+    assert 0.3 < (words == 0).all(-1).float().mean() < 0.7
+
+
 def test_only_masked_symbols_are_projected():
     m, x = built(), tokens()
     masked = x == 9
@@ -155,8 +161,13 @@ def test_macaron_bert_has_the_parameters_of_bert():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"decoder-integrator": "rk4"}, "--decoder-integrator rk4: must be euler in a model without a decoder"),
-        ({"decoder-history": "dense"}, "--decoder-history dense: must be none in a model without a decoder"),
+        ({"decoder-integrator": "rk4"}, "--decoder-integrator rk4: has no meaning in a model without a decoder"),
+        ({"decoder-history": "dense"}, "--decoder-history dense: has no meaning in a model without a decoder"),
+        (
+            {"decoder-relative-positions": "keys"},
+            "--decoder-relative-positions keys: has no meaning in a model without",
+        ),
+        ({"encoder-embed-path": "vectors"}, "--encoder-embed-path vectors: a masked language model learns its own"),
         ({"max-positions": 0}, "--max-positions 0: must be 1 or more"),
         ({"integrator": "heun"}, "must be euler and fixed in a post-norm encoder"),
         ({**NO_FLOW, "flow-step": 0.2}, "--flow-step 0.2: has no meaning"),
@@ -393,3 +404,12 @@ def test_every_family_can_be_frozen_by_name(arch):
     m = build_model(configure(arch, {"freeze": r"self_attn\.q_proj"}), translation())
     frozen = [name for name, p in m.named_parameters() if not p.requires_grad]
     assert frozen and all("self_attn.q_proj" in name for name in frozen)
+
+
+def test_masks_are_drawn_anew_in_every_epoch(pairs):
+    _, dataset = pairs
+    drawn = []
+    for epoch in (1, 2):
+        dataset.set_epoch(epoch)
+        drawn.append([dataset.targets[i].clone() for i in range(len(dataset.targets))])
+    assert len(drawn[0]) > 8 and not all(map(torch.equal, *drawn))  # more than fairseq's cache holds

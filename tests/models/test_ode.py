@@ -241,14 +241,25 @@ def test_stages_draw_dropout_masks_of_their_own():
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_word_dropout_drops_whole_words_in_training_with_its_probability(side):
-    m = small("rk2_tiny", **{"word-dropout": 0.2}).train()
-    tokens = torch.full((40, 50), 7)
-    embedding = getattr(m, side).embed_tokens
-    dropped = (embedding(tokens) == 0).all(-1)
+    m = small("rk2_tiny", **{"word-dropout": 0.2, "no-token-positional-embeddings": True}).train()
+    stack, tokens = getattr(m, side), torch.full((40, 50), 7)
+
+    def embedded():
+        found = stack.forward_embedding(tokens)
+        return found[0] if side == "encoder" else found
+
+    x = embedded()
+    dropped = (x == 0).all(-1)
     assert 0.15 < dropped.float().mean() < 0.25
-    assert torch.equal(embedding(tokens)[~(embedding(tokens) == 0).all(-1)][0], embedding.weight[7])
-    assert not (m.eval() and (embedding(tokens) == 0).all(-1).any())
-    assert m.encoder.embed_tokens is m.decoder.embed_tokens
+    assert torch.equal(x[~dropped][0], stack.embed_scale * stack.embed_tokens.weight[7])
+    m.eval()
+    assert not (embedded() == 0).all(-1).any()
+
+
+def test_word_dropout_goes_with_quantization_noise():
+    """fairseq puts its noise around embeddings of PyTorch's own class alone."""
+    m = small("rk2_tiny", **{"word-dropout": 0.2, "quant-noise-scalar": 0.5}).train()
+    assert m(*batch())[0].isfinite().all()
 
 
 def test_checkpointed_activations_recompute_the_stages():
@@ -449,6 +460,14 @@ def test_coefficients_and_residual_are_of_the_side_that_weighs_stages(side, othe
             expected = replace(expected, coefficients="ema", released=True)
         assert options == expected
     assert m(*batch())[0].isfinite().all()
+
+
+def test_a_gate_in_the_decoder_alone():
+    """An encoder of Euler steps has nothing to weigh."""
+    m = small("ode_residual_tiny", **{"decoder-integrator": "heun", "coefficients": "sigmoid"})
+    assert m.encoder.coefficients is None and m.decoder.coefficients.gate.out_features == 1
+    alone = small("ode_residual_tiny", coefficients="scalars")  # as in the released code
+    assert alone.encoder.coefficients.weight.tolist() == [1.0] and alone.decoder.coefficients is None
 
 
 CHOICES = (

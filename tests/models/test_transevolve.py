@@ -71,11 +71,18 @@ def test_the_small_encoder_has_the_papers_size():
         assert sum(p.numel() for p in layers.parameters()) / 1e6 == pytest.approx(expected, abs=0.005)
 
 
+@pytest.mark.parametrize("arch", ["transformer_small", "transevolve_small"])
+def test_an_encoder_starts_from_the_embeddings_in_a_file(arch, tmp_path):
+    (tmp_path / "vectors").write_text(f"1 256\nw5 {' '.join(['0.5'] * 256)}\n")
+    weight = classifier(arch, **{"encoder-embed-path": str(tmp_path / "vectors")}).encoder.embed_tokens.weight
+    assert (weight == 0.5).all(-1).sum() == 1
+
+
 def test_the_transformers_encoder_alone_heeds_its_options_or_refuses_them():
-    embedding = classifier("transformer_small", **{"word-dropout": 0.5}).encoder.embed_tokens
-    assert (embedding.train()(torch.full((1, 200), 9)) == 0).all(-1).any()
+    encoder = classifier("transformer_small", **{"word-dropout": 0.5}).encoder.train()
+    assert (encoder.forward_embedding(torch.full((1, 200), 9))[1] == 0).all(-1).any()
     for option, value, message in (
-        ("decoder-integrator", "rk4", "--decoder-integrator rk4: must be euler"),
+        ("decoder-integrator", "rk4", "--decoder-integrator rk4: has no meaning in a model without a decoder"),
         ("gate-sharing", "per-layer", "--gate-sharing per-layer: has no meaning"),
         ("flow-step", 0.2, "flow.step 0.2: has no meaning"),
     ):

@@ -272,3 +272,18 @@ def test_a_length_below_1_is_refused(m):
 def test_relative_positions_need_self_attention():
     with pytest.raises(ValueError, match="cross-self-attention"):
         RelativeAttention(16, 4, 3)
+
+
+def test_the_fused_kernel_is_told_the_dropout(monkeypatch):
+    """It never runs with dropout on a CPU; the meta device stands for a GPU."""
+    told = []
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda q, k, v, **more: told.append(more["dropout_p"]) or q,
+    )
+    attention = StagedAttention(16, 4, self_attention=True, dropout=0.3).to("meta")
+    x = torch.empty(6, 2, 16, device="meta")
+    for training in (True, False):
+        attention.train(training)(x, x, x, need_weights=False)
+    assert told == [0.3, 0.0]

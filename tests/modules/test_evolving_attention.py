@@ -167,3 +167,11 @@ def test_a_number_of_heads_that_does_not_divide_is_named(heads):
 def test_an_unknown_form_is_named():
     with pytest.raises(ValueError, match=r"'code'.*paper, released"):
         EvolvingAttention(D, M, 0, L, "code", 0.0)
+
+
+@pytest.mark.parametrize("form", ["paper", "released"])
+def test_a_step_of_decoding_in_half_precision_sees_all_keys(form):
+    initial, attention, x, *_ = setting(form, "causal", torch.bfloat16)
+    at_once, cache = attention(x, initial(x), causal=True), {}
+    steps = [attention(y, initial(y, None, None, cache), True, cache) for y in x.split(1)]
+    torch.testing.assert_close(torch.cat(steps), at_once, atol=0.1, rtol=0.1)

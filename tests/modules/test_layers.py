@@ -55,7 +55,7 @@ def test_lie_trotter_is_fairseqs_encoder_layer(data, pre_norm, dropout):
     outputs, gradients = [], []
     for layer in (ours, stock):
         torch.manual_seed(1)
-        y = layer(x, EncoderContext(mask) if layer is ours else mask)
+        y = layer(x, EncoderContext(mask))[0] if layer is ours else layer(x, mask)
         (y * torch.arange(y.numel()).view_as(y)).sum().backward()
         outputs.append(y)
         gradients.append({n: p.grad for n, p in layer.named_parameters()})
@@ -111,7 +111,7 @@ def test_macaron_is_equations_17_to_19(data, pre_norm):
             y = sub(cross, layer.encoder_attn_layer_norm, y, 1)
         y = sub(last, layer.final_layer_norm, y, 0.5)
         if layer is encoder:
-            ours = layer(x, EncoderContext(x_mask))
+            ours = layer(x, EncoderContext(x_mask))[0]
         else:
             ours, _, _ = layer(x, DecoderContext(enc, enc_mask, attn_mask=future))
         torch.testing.assert_close(ours, y)
@@ -129,8 +129,8 @@ def test_macaron_without_its_first_ffn_is_a_transformer_with_half_an_ffn(data, p
         halved = {n: p for n, p in macaron.state_dict().items() if "macaron" not in n}
         halved |= {n: p / 2 for n, p in halved.items() if n.startswith("fc2")}
         transformer.load_state_dict(halved)
-    expected = transformer(x if pre_norm else macaron.macaron_layer_norm(x), EncoderContext(mask))
-    assert torch.equal(macaron(x, EncoderContext(mask)), expected)
+    expected = transformer(x if pre_norm else macaron.macaron_layer_norm(x), EncoderContext(mask))[0]
+    assert torch.equal(macaron(x, EncoderContext(mask))[0], expected)
 
 
 def test_attention_twice_is_two_halves_around_a_feed_forward(data):
@@ -145,7 +145,7 @@ def test_attention_twice_is_two_halves_around_a_feed_forward(data):
     y = attention(layer.macaron_attn, layer.macaron_attn_layer_norm, x)
     y = y + layer.fc2(torch.relu(layer.fc1(layer.final_layer_norm(y))))
     y = attention(layer.self_attn, layer.self_attn_layer_norm, y)
-    torch.testing.assert_close(layer(x, EncoderContext(mask)), y)
+    torch.testing.assert_close(layer(x, EncoderContext(mask))[0], y)
 
 
 def test_two_hidden_layers_without_residual(data):
@@ -155,7 +155,7 @@ def test_two_hidden_layers_without_residual(data):
     y = layer.self_attn_layer_norm(x)
     y = x + layer.self_attn(y, y, y, key_padding_mask=mask)[0]
     z = torch.relu(layer.fc_hidden(torch.relu(layer.fc1(layer.final_layer_norm(y)))))
-    torch.testing.assert_close(layer(x, EncoderContext(mask)), y + layer.fc2(z))
+    torch.testing.assert_close(layer(x, EncoderContext(mask))[0], y + layer.fc2(z))
 
 
 @pytest.mark.parametrize(("splitting", "hidden"), [("strang", 2), ("lie-trotter", 3), ("lie-trotter", 0)])
@@ -184,10 +184,10 @@ def test_modules_that_are_replaced_and_copied_are_those_that_run(data):
     copied = copy.deepcopy(layer)
     for name in ("self_attn_layer_norm", "macaron_fc1", "fc1"):
         setattr(copied, name, torch.nn.Sequential(getattr(copied, name)))
-    assert torch.equal(copied(x, EncoderContext(mask)), layer(x, EncoderContext(mask)))
+    assert torch.equal(copied(x, EncoderContext(mask))[0], layer(x, EncoderContext(mask))[0])
     with torch.no_grad():
         copied.fc1[0].weight.zero_()
-    assert not torch.equal(copied(x, EncoderContext(mask)), layer(x, EncoderContext(mask)))
+    assert not torch.equal(copied(x, EncoderContext(mask))[0], layer(x, EncoderContext(mask))[0])
 
 
 def test_a_decoder_layer_without_a_source_has_self_attention_and_feed_forward(data):

@@ -260,7 +260,8 @@ def test_interval(solved):
             m.train()
             loss_of(m, part).backward()
         norms.append(float(sum(p.grad.norm() for p in flow)))
-        tables.append(m.position_encoder.cache.held and m.position_encoder.cache.held.tables["all"][0])
+        held = m.position_encoder._held
+        tables.append(held and held.tables["all"][0])
         for p in flow:
             p.data.add_(0.01)  # as an optimizer does
         if update in (1, 4):
@@ -449,3 +450,31 @@ def test_unknown_encoders_are_named(capsys):
         small("floater_tiny", **{"position-encoder": "rotary"})
     assert "rotary" in capsys.readouterr().err
     assert "rotary" not in positions.POSITION_ENCODERS
+
+
+def test_explicit_positions_are_solved_again_for_other_weights():
+    m, inputs = small("floater_tiny").eval(), batch()
+    flow, at = m.position_encoder, torch.arange(inputs[0].size(1)) * 1.5
+
+    @torch.no_grad()
+    def logits():
+        return m(*inputs)[0]
+
+    with flow.at(source=at):
+        first = logits()
+        with torch.no_grad():
+            for p in flow.solvers.parameters():
+                p.add_(0.1)
+        second = logits()
+        for p in flow.solvers.parameters():
+            p.data.add_(0.1)  # as some optimizers do: nothing is to be seen of it
+        m.train().eval()
+        third = logits()
+        assert not torch.equal(first, second) and not torch.equal(second, third)
+    with flow.at(source=at):
+        assert torch.equal(third, logits())
+
+
+@pytest.mark.parametrize(("options", "expected"), [({"flow-horizon": 30}, 30), ({"max-source-positions": 3000}, 3000)])
+def test_the_flow_ends_at_the_horizon_of_the_options(options, expected):
+    assert small("floater_tiny", **options).position_encoder.solvers["all"].horizon == expected

@@ -351,3 +351,9 @@ def test_a_weighted_sum_is_one(weights, tensors, begun):
             weighted_sum(given_, terms, start)
     else:
         torch.testing.assert_close(weighted_sum(given_, terms, start), expected)
+
+
+def test_polynet_with_coefficients():
+    y, weights = torch.randn(5), (0.3, 0.7)
+    found = polynomial_step(logistic, y, POLYNET, combine=Scalars(torch.tensor(weights)))
+    torch.testing.assert_close(found, y + 0.3 * logistic(y) + 0.7 * logistic(logistic(y)))

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ...errors import OdeTransformerError
 from ...files import write_json
 from .. import processors, recipes, records, runner, runs
 from . import contest, lengths, preparation, suite
@@ -88,7 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", metavar="DIR", help="of --model: the folder of its binarized data (default: run.json's)"
     )
     kind.add_argument("--subset", default="test", help="of --model: which of its sets (default: %(default)s)")
-    kind.add_argument("--sentences", type=int, help="the first so many (default: 64 of --arch, all of --model)")
+    kind.add_argument(
+        "--sentences", type=int, help="use the first N sentences (default: 64 with --arch, all with --model)"
+    )
     kind.add_argument("--tokens", type=int, default=24, help="of --arch: of the longest (default: %(default)s)")
     kind.add_argument("--shortest", type=int, default=8, help="of --arch: of the shortest (default: %(default)s)")
     kind.add_argument("--symbols", type=int, default=10_000, help="of --arch: of the dictionary (default: %(default)s)")
@@ -143,12 +146,12 @@ def _record(what: str, measured: dict[str, Any]) -> dict[str, Any]:
 
 def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict[str, Any]:
     if setting.precision == "amp" and setting.what == "decoding":
-        raise SystemExit("error: --precision amp: is for training; decoding has fp32, fp16, bf16")
+        raise OdeTransformerError("--precision amp: is for training; decoding has fp32, fp16, bf16")
     if setting.device == "cpu" and setting.precision in ("fp16", "amp"):
-        raise SystemExit(f"error: --precision {setting.precision}: needs --device cuda")
+        raise OdeTransformerError(f"--precision {setting.precision}: needs --device cuda")
     if any(system.peer for system in systems.values()) and (setting.device, setting.precision) != ("cpu", "fp32"):
-        raise SystemExit(
-            f"error: --device {setting.device} --precision {setting.precision}: joeynmt is measured with cpu and fp32 "
+        raise OdeTransformerError(
+            f"--device {setting.device} --precision {setting.precision}: joeynmt is measured with cpu and fp32 "
             "only; unset PEER_PYTHON"
         )
     tokens = sum(sample["ntokens"] for sample in contest.samples(next(iter(systems.values())), setting)[1])
@@ -157,20 +160,20 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
 
 def _suite(args: argparse.Namespace) -> int:
     if args.quick and args.contests:
-        raise SystemExit(f"error: --quick: must not be given with contests, got {' '.join(args.contests)}")
+        raise OdeTransformerError(f"--quick: must not be given with contests, got {' '.join(args.contests)}")
     names = args.contests or (suite.QUICK if args.quick else suite.in_order(args.device))
     if args.data and "quick-data" not in names:
-        raise SystemExit(f"error: --data {args.data}: goes with --quick, quick-data and `bench training`")
+        raise OdeTransformerError(f"--data {args.data}: goes with --quick, quick-data and `bench training`")
     if args.data and not Path(args.data).is_dir():
-        raise SystemExit(f"error: --data {args.data}: no such folder")
+        raise OdeTransformerError(f"--data {args.data}: no such folder")
     data = args.data or (str(MULTI30K) if MULTI30K.is_dir() else "")
     if not data and "quick-data" in names:
         if args.contests:
-            raise SystemExit(f"error: quick-data: needs --data; {MULTI30K} is not there")
+            raise OdeTransformerError(f"quick-data: needs --data; {MULTI30K} is not there")
         print(f"no data for quick-data: {MULTI30K} is not there, and --data names no other")
         names = [name for name in names if name != "quick-data"]
     if unknown := [name for name in names if name not in suite.SUITE]:
-        raise SystemExit(f"error: {unknown[0]}: must be one of {', '.join(suite.SUITE)}")
+        raise OdeTransformerError(f"{unknown[0]}: must be one of {', '.join(suite.SUITE)}")
     left = 0
     for name in names:
         setting = suite.setting(name, args.device, args.precision)
@@ -226,12 +229,17 @@ def _serving(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _table(args: argparse.Namespace) -> int:
+    from . import serving
+
     for path in map(Path, args.records):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            print(suite.table(path.name.split(".")[0], record), end="\n\n")
+            own = {"preparation": preparation.table, "serving": serving.table}.get(record["what"])
+            print(own(record) if own else suite.table(path.name.split(".")[0], record), end="\n\n")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise SystemExit(f"error: {path}: no record of a contest ({type(error).__name__}: {error})") from error
+            raise OdeTransformerError(
+                f"{path}: not a record of the benchmark ({type(error).__name__}: {error})"
+            ) from error
     return 0
 
 
@@ -239,20 +247,20 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer bench``; the exit status. Rows are printed at once, the record is written at the end."""
     for name in _POSITIVE:
         if getattr(args, name, None) is not None and getattr(args, name) < 1:
-            raise SystemExit(f"error: --{name} {getattr(args, name)}: must be 1 or more")
+            raise OdeTransformerError(f"--{name} {getattr(args, name)}: must be 1 or more")
     if getattr(args, "device", "cpu") == "cuda" and not getattr(args, "list", False) and not torch.cuda.is_available():
-        raise SystemExit("error: --device cuda: needs a GPU")
+        raise OdeTransformerError("--device cuda: needs a GPU")
     if args.flags and not (args.what in ("training", "decoding") or (args.what == "serving" and not args.model)):
-        raise SystemExit(f"error: {' '.join(args.flags)}: flags of models go with training and decoding")
+        raise OdeTransformerError(f"{' '.join(args.flags)}: flags of models go with training and decoding")
     if args.what in ("suite", "table"):
         return _suite(args) if args.what == "suite" else _table(args)
     if args.what == "lengths":
         if min(args.lengths) < 1:
-            raise SystemExit(f"error: --lengths {min(args.lengths)}: must be 1 or more")
+            raise OdeTransformerError(f"--lengths {min(args.lengths)}: must be 1 or more")
         record = _record("lengths", lengths.measure(args))
     elif args.what == "preparation":
         if min(args.pairs) < preparation.FEWEST:
-            raise SystemExit(f"error: --pairs {min(args.pairs)}: must be {preparation.FEWEST} or more")
+            raise OdeTransformerError(f"--pairs {min(args.pairs)}: must be {preparation.FEWEST} or more")
         for measured in preparation.measure(args):
             record = _record("preparation", measured)
             if args.output:  # as far as it goes: millions of pairs take long
@@ -260,11 +268,11 @@ def main(args: argparse.Namespace) -> int:
         print(preparation.table(record))
     elif args.what == "serving":
         if not args.model and (args.symbols < 5 or not 1 <= args.shortest <= args.tokens):
-            raise SystemExit("error: --symbols must be 5 or more, --shortest 1 to --tokens")
+            raise OdeTransformerError("--symbols must be 5 or more, --shortest 1 to --tokens")
         record = _serving(args)
     else:
         if args.symbols < 5 or not 0 <= args.shortest <= args.tokens:
-            raise SystemExit("error: --symbols must be 5 or more, --shortest 0 to --tokens")
+            raise OdeTransformerError("--symbols must be 5 or more, --shortest 0 to --tokens")
         fields = ("sentences", "tokens", "shortest", "symbols", "beam", "rounds", "device", "precision")
         fields += ("data",) if args.what == "training" else ()
         setting = Setting(args.what, **{name: getattr(args, name) for name in fields})

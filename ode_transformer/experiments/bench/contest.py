@@ -39,6 +39,7 @@ from torch import nn
 
 from ... import criterion
 from ...config import PRESETS
+from ...errors import OdeTransformerError
 from ...modules.evolving_attention import EvolvingAttention
 from ...numerics.splitting import get_splitting
 from ...standalone import task
@@ -99,10 +100,10 @@ def configure(system: System, setting: Setting) -> Any:
     """The configuration that fairseq-train would use.
 
     Raises:
-        SystemExit: there is no such architecture or flag.
+        OdeTransformerError: there is no such architecture or flag.
     """
     if system.arch != "transformer" and system.arch not in PRESETS:
-        raise SystemExit(f"error: {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
+        raise OdeTransformerError(f"{system.arch}: must be transformer or one of {', '.join(PRESETS)}")
     words = [setting.data or "-", "--arch", system.arch, "--share-all-embeddings"]
     words += ["--user-dir", str(Path(__file__).parents[2])]
     words += ["--task", "translation", "--criterion", system.criterion, "--label-smoothing", "0.1"]
@@ -137,7 +138,7 @@ def peers_of(stock: System) -> dict[str, System]:
     """joeynmt's Transformer in the shape of the stock one, if PEER_PYTHON names the Python of an environment with it.
 
     Raises:
-        SystemExit: PEER_PYTHON is not a Python, or there is no joeynmt 2.3 that can be imported by it.
+        OdeTransformerError: PEER_PYTHON is not a Python, or there is no joeynmt 2.3 that can be imported by it.
     """
     if not (python := os.environ.get("PEER_PYTHON")):
         return {}
@@ -151,7 +152,7 @@ def peers_of(stock: System) -> dict[str, System]:
         if version.startswith("2.3."):
             return {"joeynmt": replace(stock, peer=True)}
         found = f"has joeynmt {version}" if version else done.stderr.strip().rpartition("\n")[2] or "is not a Python"
-    raise SystemExit(f"error: PEER_PYTHON {python}: {found}; must be the Python of an environment with joeynmt 2.3")
+    raise OdeTransformerError(f"PEER_PYTHON {python}: {found}; must be the Python of an environment with joeynmt 2.3")
 
 
 def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
@@ -178,7 +179,7 @@ def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[st
     """A task, and the samples of a system's turn: random sentences, or batches of the setting's data.
 
     Raises:
-        SystemExit: there is no data for training in the folder.
+        OdeTransformerError: there is no data for training in the folder.
     """
     if not setting.data:
         size = system.symbols or setting.symbols
@@ -193,9 +194,9 @@ def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[st
             ignore_invalid_inputs=True,
         ).next_epoch_itr()
     except Exception as error:  # that is what fairseq raises where it finds no languages
-        raise SystemExit(f"error: --data {setting.data}: {error}") from error
+        raise OdeTransformerError(f"--data {setting.data}: {error}") from error
     if not (found := list(itertools.islice(batches, BATCHES))):
-        raise SystemExit(f"error: --data {setting.data}: has no training sentences")
+        raise OdeTransformerError(f"--data {setting.data}: has no training sentences")
     return its_task, found
 
 
@@ -354,9 +355,9 @@ def answer(connection: Any, name: str, message: Any = None) -> Any:
             connection.send(message)
         found = connection.recv()
     except (EOFError, OSError) as error:
-        raise SystemExit(f"error: {name}: its process has died; is there memory for all systems at once?") from error
+        raise OdeTransformerError(f"{name}: its process has died; is there memory for all systems at once?") from error
     if isinstance(found, Exception):
-        raise SystemExit(f"error: {name}: {found}")
+        raise OdeTransformerError(f"{name}: {found}")
     return found
 
 

@@ -93,7 +93,7 @@ def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Mo
             if system == "materialised":
                 F.scaled_dot_product_attention = _materialised
             for layer in layers:
-                x = layer(x, EncoderContext())
+                x, _ = layer(x, EncoderContext())
         finally:
             F.scaled_dot_product_attention = fused
         return x

@@ -391,7 +391,7 @@ def table(name: str, record: dict[str, Any]) -> str:
         f"PyTorch {record['versions']['torch'].split('+')[0]}",
         "",
         f"| system | parameters | evaluations | {per_second} | speed / {record['baseline']} | memory, MiB | "
-        "of it a step's | bar |",
+        "of it a step's | threshold |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for system, found in systems.items():

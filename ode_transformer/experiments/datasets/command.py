@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _like(add_to: Callable) -> None:
-    add_to("--like", type=Path, required=True, metavar="DIR", help="cut text as the folder of a pretrained model says")
+    add_to(
+        "--like", type=Path, required=True, metavar="DIR", help="segment text as the pretrained model in a folder does"
+    )
 
 
 def _squad(args: argparse.Namespace) -> None:
