@@ -8,7 +8,9 @@ compares them with the records.
 
 import argparse
 import contextlib
+import functools
 import io
+import json
 import os
 import pkgutil
 import re
@@ -502,8 +504,19 @@ KINDS: dict[str, Callable[..., str]] = {
 }
 
 
+@functools.cache
+def rehearsals() -> str:
+    """How many of the papers' rows were rehearsed."""
+    from ode_transformer.experiments import recipes
+
+    rows = [name for name in recipes.names() if recipes.load(name).paper]
+    rehearsed = json.loads((ROOT / "results" / "rehearsal.json").read_text(encoding="utf-8"))["rehearsed"]
+    return f"{sum(name in rehearsed for name in rows)} of {len(rows)}"
+
+
 def fill(text: str) -> str:
-    """A page with every table between markers written anew from the records."""
+    """A page with every table between markers, and the number of rehearsed rows, written anew from the records."""
+    text = re.sub(r"\d+ of \d+(?= were (run|rehearsed) )", rehearsals(), text)
 
     def written(match: re.Match) -> str:
         kind, *words = match[1].split()

@@ -48,7 +48,7 @@ difference.
 ``pcformer`` is from the same authors' next paper; ``models/pcformer.py`` has its equations.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 
@@ -171,6 +171,24 @@ class ReleasedOdeConfig(OdeConfig):
     word_dropout: float = option(0.8, "released code: probability of keeping a word")
 
 
+def refuse_ours(values: Mapping[str, Any], described_by: str) -> None:
+    """Refuse options of ours that a checkpoint of released code cannot have.
+
+    Args:
+        values: the options, by the names of their fields.
+        described_by: the options of the released code that say the same.
+
+    Raises:
+        OdeTransformerError: there is such an option.
+    """
+    for name in ("integrator", "coefficients", "ode_residual", "relative_positions", "encoder_history"):
+        if values[name] != (ours := getattr(OdeConfig(), name)):
+            raise OdeTransformerError(
+                f"--{name.replace('_', '-')} {values[name]}: must be left at {ours} in an architecture of the released "
+                f"code, which {described_by} describe"
+            )
+
+
 @register_model("ode_released", dataclass=ReleasedOdeConfig)
 class ReleasedOdeModel(OdeModel):
     """Builds the model that a checkpoint of the released code holds, from the options that it stores."""
@@ -185,12 +203,7 @@ class ReleasedOdeModel(OdeModel):
             ValueError: for options that the released code, once it runs, cannot train with.
         """
         values = plain(cfg)
-        for name in ("integrator", "coefficients", "ode_residual", "relative_positions", "encoder_history"):
-            if values[name] != (ours := getattr(OdeConfig(), name)):
-                raise OdeTransformerError(
-                    f"{name} {values[name]!r}: must be left at {ours!r} in an architecture of the released code, "
-                    f"which --rk-type, --enc-calculate-num and --encoder-history-type describe"
-                )
+        refuse_ours(values, "--rk-type, --enc-calculate-num and --encoder-history-type")
         stages, kind = values.pop("enc_calculate_num"), values.pop("rk_type")
         integrators = {1: "euler", 2: "heun", 4: "rk4"}
         coefficients = {"learnable": "sigmoid", "initialization": "scalars", "standard": "fixed"}

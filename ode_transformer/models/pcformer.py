@@ -38,7 +38,7 @@ from fairseq.models import register_model
 
 from ..config import option, plain, register_architectures
 from ..errors import OdeTransformerError
-from .ode import OdeConfig, OdeModel
+from .ode import OdeConfig, OdeModel, refuse_ours
 from .transformer import size
 
 
@@ -88,12 +88,7 @@ class ReleasedPCformerModel(OdeModel):
                 here.
         """
         values = plain(cfg)
-        for name in ("integrator", "coefficients", "ode_residual", "relative_positions", "encoder_history"):
-            if values[name] != (ours := getattr(OdeConfig(), name)):
-                raise OdeTransformerError(
-                    f"{name} {values[name]!r}: must be left at {ours!r} in an architecture of the released code, "
-                    "which --enc-calculate-num, --enc-learnable-type and --alpha-type describe"
-                )
+        refuse_ours(values, "--enc-calculate-num, --enc-learnable-type and --alpha-type")
         stages, kind, alpha = (values.pop(k) for k in ("enc_calculate_num", "enc_learnable_type", "alpha_type"))
         keys_only, layer_wise = values.pop("k_only"), values.pop("layer_wise")
         for name, value, valid in (

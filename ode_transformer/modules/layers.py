@@ -14,7 +14,7 @@ Legend: T positions, S positions of the source, B sentences, C the width, H head
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq.models.transformer import TransformerConfig
@@ -30,11 +30,11 @@ from .positions import Biases
 
 
 @dataclass(frozen=True)
-class EncoderContext:
-    """What an encoder passes to a layer in one forward pass, beside the state.
+class Context:
+    """What a stack passes to a layer in one forward pass, beside the state.
 
     Args:
-        padding_mask: (B, T), true where the source is padding; None if there is none.
+        padding_mask: (B, T), true where there is no token; None if there is no padding.
         coefficients: what weighs the stages, if the layers share it.
         biases: by the name of an attention, what positions add to its queries, keys and values.
         step_size: h; 1 in a network, other values for studies of the equation.
@@ -67,17 +67,15 @@ class SourceMemory:
 
 
 @dataclass(frozen=True)
-class DecoderContext:
-    """What a decoder passes to a layer in one forward pass, beside the state.
+class DecoderContext(Context):
+    """What a decoder passes to a layer in addition.
 
     Args:
         source: (S, B, C), the encoder's output; None in a language model.
         source_padding_mask: (B, S), true where the source is padding; None if there is none.
         incremental_state: the cache of incremental decoding.
         attn_mask: (T, T), the mask of self-attention, minus infinity where attention is forbidden.
-        padding_mask: (B, T), true where the target is padding; None if there is none.
         need_head_weights: whether the layer returns the weights of cross-attention for each head.
-        coefficients, biases, step_size, carried, norms, correct: as in ``EncoderContext``.
         memory: what cross-attention keeps; the layer sets it.
     """
 
@@ -85,18 +83,8 @@ class DecoderContext:
     source_padding_mask: Optional[Tensor] = None
     incremental_state: Optional[dict] = None
     attn_mask: Optional[Tensor] = None
-    padding_mask: Optional[Tensor] = None
     need_head_weights: bool = False
-    coefficients: Optional[Coefficients] = None
-    biases: Mapping[str, Biases] = field(default_factory=dict)
-    step_size: float = 1.0
-    carried: Optional[Tensor] = None
-    norms: Optional[Sequence[Norm]] = None
-    correct: Optional[Callable[[Tensor], Tensor]] = None
     memory: Optional[SourceMemory] = None
-
-
-Context = Union[EncoderContext, DecoderContext]
 
 
 class Sublayer(NamedTuple):
@@ -288,7 +276,7 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
         return self._build_attention(cfg, "encoder", self_attention=True)
 
-    def forward(self, x: Tensor, context: EncoderContext) -> tuple[Tensor, Optional[Tensor]]:
+    def forward(self, x: Tensor, context: Context) -> tuple[Tensor, Optional[Tensor]]:
         """One layer.
 
         Args:
@@ -301,7 +289,7 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         """
         return self.solve(x, self.sublayers, context)
 
-    def sub(self, x: Tensor, sublayer: Sublayer, context: EncoderContext, stage: int) -> Tensor:
+    def sub(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
         if sublayer.flow == "G":
             return self.feed_forward(x, sublayer.modules)
         (name,) = sublayer.modules

@@ -110,7 +110,7 @@ class Place:
 class PositionEncoder(nn.Module):
     """Tells the layers of an encoder and of a decoder where the tokens are."""
 
-    def encoder(self, tokens: Tensor, padding: Tensor) -> list[Place]:
+    def source_places(self, tokens: Tensor, padding: Tensor) -> list[Place]:
         """One place per layer, for a pass over sources.
 
         Args:
@@ -119,7 +119,7 @@ class PositionEncoder(nn.Module):
         """
         raise NotImplementedError
 
-    def decoder(
+    def target_places(
         self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
     ) -> list[Place]:
         """One place per layer, for a pass over previous outputs.
@@ -168,10 +168,10 @@ class BlockPositions(PositionEncoder):
             else:
                 self._sinusoids[side] = [stack.embed_positions]
 
-    def encoder(self, tokens: Tensor, padding: Tensor) -> list[Place]:
+    def source_places(self, tokens: Tensor, padding: Tensor) -> list[Place]:
         return self._places("encoder", tokens, None)
 
-    def decoder(
+    def target_places(
         self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
     ) -> list[Place]:
         return self._places("decoder", tokens, incremental_state)
@@ -186,7 +186,8 @@ class Layout:
     """Which projections of a model's attentions move with the position, and which solver moves them.
 
     A *piece* is the projections of an attention that move together: that of its queries, or those of its keys and
-    values. The projections belong to the layers. This class is not a module, or they would be its sub-modules as well.
+    values. It holds the attentions, and names their projections, so that these can be replaced. This class is not a
+    module, or the attentions would be its sub-modules as well.
 
     Args:
         sides: the stacks by name, encoder and decoder.
@@ -197,7 +198,7 @@ class Layout:
 
     def __init__(self, sides: Mapping[str, Any], sharing: str, blocks: str):
         self.sharing = sharing
-        self.pieces: dict[str, list[list[nn.Linear]]] = {}  # by solver
+        self.pieces: dict[str, list[list[tuple[nn.Module, str]]]] = {}  # by solver
         self.layers: dict[str, list[dict[str, tuple]]] = {}  # of each layer, two (solver, piece) per attention
         for side, stack in sides.items():
             layers = self.layers[side] = []
@@ -205,15 +206,13 @@ class Layout:
                 layers.append({})
                 for name in ("macaron_attn", "self_attn", "encoder_attn"):
                     attention = getattr(layer, name, None)
-                    if attention is None:
+                    if attention is None or (blocks == "input" and i > 0):
                         continue
                     memory = "source" if name == "encoder_attn" else side
-                    _reset_biases(attention, len(stack.layers), side, memory)
-                    if blocks == "all" or i == 0:
-                        q = self._add(side, attention.q_proj)
-                        layers[i][name] = (q, self._add(memory, attention.k_proj, attention.v_proj))
+                    q, *kv = ((attention, f"{x}_proj") for x in "qkv")
+                    layers[i][name] = (self._add(side, q), self._add(memory, *kv))
 
-    def _add(self, solver: str, *projections: nn.Linear) -> tuple[str, int]:
+    def _add(self, solver: str, *projections: tuple[nn.Module, str]) -> tuple[str, int]:
         solver = solver if self.sharing == "stack" else "all"
         pieces = self.pieces.setdefault(solver, [])
         pieces.append(list(projections))
@@ -237,7 +236,7 @@ class Layout:
 
     def initial(self, solver: str) -> list[nn.Parameter]:
         """b(0) of every row that a solver moves, each (C,): the biases that the projections have anyway."""
-        return [projection.bias for piece in self.pieces[solver] for projection in piece]
+        return [getattr(attention, name).bias for piece in self.pieces[solver] for attention, name in piece]
 
     def split(self, solver: str, moved: Tensor) -> Sequence[Tensor]:
         """The rows that a solver moved, (N, R, C) -> those of each piece, (N, 1 or 2, C)."""
@@ -349,6 +348,8 @@ class BiasPositions(PositionEncoder):
     ):
         super().__init__()
         self.interval, self.updates = interval, 0
+        for side, stack in sides.items():
+            _reset_biases(side, stack.layers)
         self.layout = Layout(sides, sharing, blocks)
         self.solvers = nn.ModuleDict({name: build(width) for name, width in self.layout.widths().items()})
         for p in self.solvers.parameters():
@@ -358,11 +359,11 @@ class BiasPositions(PositionEncoder):
         self._pass: Optional[tuple[int, Tables]] = None  # length and tables of ``one_pass``
         self._given: dict[str, GivenPositions] = {}
 
-    def encoder(self, tokens: Tensor, padding: Tensor) -> list[Place]:
+    def source_places(self, tokens: Tensor, padding: Tensor) -> list[Place]:
         source = self._place("source", padding, slice(0, tokens.size(1)))
         return self.layout.places("encoder", source, source)
 
-    def decoder(
+    def target_places(
         self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
     ) -> list[Place]:
         length = tokens.size(1)
@@ -469,8 +470,8 @@ class BiasPositions(PositionEncoder):
                 for name, pieces in layer.items():
                     moved = [row for solver, piece in pieces for row in tables[solver][piece].unbind(1)]
                     projections = [p for solver, piece in pieces for p in self.layout.pieces[solver][piece]]
-                    for x, row, projection in zip("qkv", moved, projections, strict=True):
-                        found[f"{side}.{i}.{name}.{x}"] = row + projection.bias
+                    for x, row, (attention, projection) in zip("qkv", moved, projections, strict=True):
+                        found[f"{side}.{i}.{name}.{x}"] = row + getattr(attention, projection).bias
         return found
 
     @contextmanager
@@ -532,52 +533,51 @@ class BiasPositions(PositionEncoder):
         return super()._apply(*args, **more)
 
 
-def _reset_biases(attention: nn.Module, layers: int, side: str, memory: str) -> None:
+def _reset_biases(side: str, layers: nn.ModuleList) -> None:
     # As in the released code: Xavier's bound for one tensor of all b(0), (kinds, L, C).
     kinds = {"encoder": 3, "decoder": 4, "source": 2}
-    for name, group in (("q_proj", side), ("k_proj", memory), ("v_proj", memory)):
-        bias = getattr(attention, name).bias
-        bound = math.sqrt(6 / ((layers + kinds[group]) * bias.numel()))
-        nn.init.uniform_(bias, -bound, bound)
+    for layer in nn.ModuleList.__iter__(layers):
+        for name in ("macaron_attn", "self_attn", "encoder_attn"):
+            if (attention := getattr(layer, name, None)) is None:
+                continue
+            memory = "source" if name == "encoder_attn" else side
+            for projection, group in (("q_proj", side), ("k_proj", memory), ("v_proj", memory)):
+                bias = getattr(attention, projection).bias
+                bound = math.sqrt(6 / ((len(layers) + kinds[group]) * bias.numel()))
+                nn.init.uniform_(bias, -bound, bound)
 
 
-def _blocks(learned: bool) -> Callable[[TransformerConfig, Mapping[str, Any]], Optional[PositionEncoder]]:
-    def build(cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
-        return BlockPositions(cfg, learned, sides) if str(cfg.position_blocks) == "all" else None
-
-    return build
+def _block_positions(learned: bool, cfg: TransformerConfig, sides: Mapping[str, Any]) -> Optional[PositionEncoder]:
+    return BlockPositions(cfg, learned, sides) if str(cfg.position_blocks) == "all" else None
 
 
-def _biases(
-    solver: Callable[[TransformerConfig, int], nn.Module],
-) -> Callable[[TransformerConfig, Mapping[str, Any]], Optional[PositionEncoder]]:
-    def build(cfg: TransformerConfig, sides: Mapping[str, Any]) -> PositionEncoder:
-        sharing, blocks = str(cfg.flow_sharing), str(cfg.position_blocks)
-        return BiasPositions(partial(solver, cfg), sides, sharing, blocks, cfg.flow_update_interval)
-
-    return build
+def _bias_positions(
+    solver: Callable[[TransformerConfig, int], nn.Module], cfg: TransformerConfig, sides: Mapping[str, Any]
+) -> PositionEncoder:
+    sharing, blocks = str(cfg.flow_sharing), str(cfg.position_blocks)
+    return BiasPositions(partial(solver, cfg), sides, sharing, blocks, cfg.flow_update_interval)
 
 
-def _flow(cfg: TransformerConfig, dim: int) -> nn.Module:
+def _flow(cfg: TransformerConfig, embed_dim: int) -> nn.Module:
     horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
-    return Flow(dim, str(cfg.flow_method), cfg.flow_step, str(cfg.flow_gradient), horizon)
+    return Flow(embed_dim, str(cfg.flow_method), cfg.flow_step, str(cfg.flow_gradient), horizon)
 
 
-def _recurrence(input_: str, layers: int) -> Callable[[TransformerConfig, int], nn.Module]:
-    return lambda cfg, dim: Recurrence(dim, layers, input_)
+def _recurrence(input_: str, layers: int, cfg: TransformerConfig, embed_dim: int) -> nn.Module:
+    return Recurrence(embed_dim, layers, input_)
 
 
 POSITION_ENCODERS: Table[Callable[[TransformerConfig, Mapping[str, Any]], Optional[PositionEncoder]]] = Table(
     "position encoder",
     {
         "none": lambda cfg, sides: None,
-        "sinusoidal": _blocks(learned=False),
-        "learned": _blocks(learned=True),
-        "floater": _biases(_flow),
-        "rnn-scalar-1": _biases(_recurrence("scalar", 1)),
-        "rnn-scalar-2": _biases(_recurrence("scalar", 2)),
-        "rnn-vector-1": _biases(_recurrence("vector", 1)),
-        "rnn-vector-2": _biases(_recurrence("vector", 2)),
+        "sinusoidal": partial(_block_positions, False),
+        "learned": partial(_block_positions, True),
+        "floater": partial(_bias_positions, _flow),
+        "rnn-scalar-1": partial(_bias_positions, partial(_recurrence, "scalar", 1)),
+        "rnn-scalar-2": partial(_bias_positions, partial(_recurrence, "scalar", 2)),
+        "rnn-vector-1": partial(_bias_positions, partial(_recurrence, "vector", 1)),
+        "rnn-vector-2": partial(_bias_positions, partial(_recurrence, "vector", 2)),
     },
 )
 """(configuration, stacks by name) -> the position encoder; None if there is only the stock encoding of the input."""

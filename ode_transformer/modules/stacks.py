@@ -1,6 +1,6 @@
 """Encoder and decoder: embeddings, our layers, and what stands between them.
 
-The forward passes are those of fairseq 0.12.3, with the contexts of our layers (``EncoderContext``,
+The forward passes are those of fairseq 0.12.3, with the contexts of our layers (``Context``,
 ``DecoderContext``), histories and positions added. Everything else is inherited from fairseq.
 
 Legend: T positions, S positions of the source, B sentences, C the width, H heads.
@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import OdeTransformerError
 from .dropout import replace_dropout
 from .history import build_connection
-from .layers import DecoderContext, DecoderLayer, EncoderContext, EncoderLayer
+from .layers import Context, DecoderContext, DecoderLayer, EncoderLayer
 from .options import Options
 from .positions import Place, PositionEncoder
 
@@ -177,7 +177,7 @@ class Encoder(SplitStack, TransformerEncoderBase):
         padding = src_tokens.eq(self.padding_idx)
         # Asked once: on a GPU the host waits for the answer.
         padded = src_tokens.device.type == "xla" or bool(padding.any())
-        places = None if self.position_encoder is None else self.position_encoder.encoder(src_tokens, padding)
+        places = None if self.position_encoder is None else self.position_encoder.source_places(src_tokens, padding)
 
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
         if padded:
@@ -186,7 +186,7 @@ class Encoder(SplitStack, TransformerEncoderBase):
         states, past = [x] if return_all_hiddens else [], []
         x, carried = self.history.begin(past, x), self._velocity(src_tokens)
         for layer, place in self._layers(places):
-            context = EncoderContext(
+            context = Context(
                 padding if padded else None,
                 self.coefficients,
                 place.biases,
@@ -307,17 +307,17 @@ class Decoder(SplitStack, TransformerDecoderBase):
         x, carried = self.history.begin(past, x), self._velocity(prev_output_tokens, incremental_state)
         for i, (layer, place) in enumerate(self._layers(places)):
             context = DecoderContext(
-                source,
-                source_padding,
-                incremental_state,
-                mask,
                 padding,
-                need_head_weights=i == alignment_layer,
-                coefficients=self.coefficients,
-                biases=place.biases,
+                self.coefficients,
+                place.biases,
                 carried=carried,
                 norms=self.stage_norms,
                 correct=self.history.corrector(past),
+                source=source,
+                source_padding_mask=source_padding,
+                incremental_state=incremental_state,
+                attn_mask=mask,
+                need_head_weights=i == alignment_layer,
             )
             y, of_layer, carried = layer(place.add(x), context)
             x = self.history.follow(past, y)
@@ -339,7 +339,7 @@ class Decoder(SplitStack, TransformerDecoderBase):
             source_padding = None
         elif source_padding is None:
             source_padding = padding.new_zeros(source.size(1), source.size(0))  # (B, S)
-        return self.position_encoder.decoder(tokens, padding, source_padding, state)
+        return self.position_encoder.target_places(tokens, padding, source_padding, state)
 
     def reorder_incremental_state_scripting(self, incremental_state: dict, new_order: Tensor) -> None:
         """As in fairseq; the position encoder, which is not a sub-module of the decoder, is reordered too."""

@@ -281,8 +281,8 @@ class Multistep:
         norms: Optional[Sequence[Norm]] = None,
         learned: Optional[Velocity] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """The increment f(y) alone, for ``multistep_step``; what is carried beside the state is returned unchanged."""
-        return f(y), carried
+        """The increment h f(y) alone, for ``multistep_step``; what is carried is returned unchanged."""
+        return f(y) if h == 1.0 else h * f(y), carried
 
 
 def _before(t: int, _: Any) -> dict:

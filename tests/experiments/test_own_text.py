@@ -34,7 +34,7 @@ from ode_transformer.experiments.metrics.translations import score as score_text
 from ode_transformer.experiments.pipeline import Pipeline
 from ode_transformer.experiments.translator import LONGEST
 from ode_transformer.files import sha256
-from ode_transformer.modules.layers import EncoderContext
+from ode_transformer.modules.layers import Context
 from tests.helpers import EVOLUTION, ROOT, SMALL, model, parse
 
 LANGS = ("de", "en")
@@ -654,7 +654,7 @@ def test_the_same_weights_with_another_integrator(home, tmp_path):
     assert torch.equal(euler[0], second[0]) and torch.equal(euler, again)
     # Heun's first layer by hand: F of the state, F of the state after an Euler step, and their mean.
     layer, history = residual.models[0].encoder.layers[0], residual.models[0].encoder.history
-    context = EncoderContext(None, None, {})
+    context = Context(None, None, {})
     with torch.no_grad():
         past = []
         y = history.begin(past, euler[0][:, None])

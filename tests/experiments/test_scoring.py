@@ -19,6 +19,7 @@ from ode_transformer.experiments.metrics import bleu, validation
 from ode_transformer.experiments.metrics import translations as scoring
 from ode_transformer.experiments.metrics.translations import ScoringError
 from ode_transformer.experiments.metrics.validation import ValidationError
+from tests.helpers import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 # All that Python takes for a blank and multi-bleu.perl, which reads bytes, does not.
@@ -343,3 +344,15 @@ def test_plain_text_has_no_tokenized_score(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["tokenised"] is None
     assert cli.main([*command, "--compound-split"]) == 1
     assert "--plain: excludes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--generate-output", "g.txt", "--references", "raw.de"], "--references: is not read with --generate-output"),
+        (["--predictions", "p.tsv", "--generate-output", "g.txt"], "--generate-output: is not read with --predictions"),
+        (["--summaries", "g.txt", "--lowercase"], "--lowercase: is not read with --summaries"),
+    ],
+)
+def test_options_of_another_kind_of_score_are_refused(words, message, capsys):
+    refused(["score", *words], message, capsys)

@@ -117,7 +117,8 @@ def test_without_dynamics_it_is_the_transformer(norm, blocks):
 
 def test_only_the_input_block_is_told():
     m = small("floater_input_tiny")
-    places = m.position_encoder.encoder(*(lambda src: (src, src.eq(1)))(batch()[0]))
+    src, _, _ = batch()
+    places = m.position_encoder.source_places(src, src.eq(1))
     assert [bool(place.biases) for place in places] == [True, False]
 
 

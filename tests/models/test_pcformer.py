@@ -9,7 +9,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 
 from ode_transformer.models.pcformer import RELEASED, ReleasedPCformerModel
-from ode_transformer.modules.layers import EncoderContext
+from ode_transformer.modules.layers import Context
 from ode_transformer.numerics.coefficients import Scalars
 from ode_transformer.numerics.integrators import HEUN, RK4, rk_step
 from tests.helpers import batch, model, small, task
@@ -172,7 +172,7 @@ def test_the_encoder_by_its_equations(integrator, tableau, norm, released):
     for i, layer in enumerate(torch.nn.ModuleList.__iter__(plain.encoder.layers)):
 
         def f(y, layer=layer):
-            return layer(y, EncoderContext())[0] - y
+            return layer(y, Context())[0] - y
 
         def stage(y, f=f):
             return y + f(y) if released else f(y)
@@ -197,6 +197,6 @@ def test_the_predictor_is_the_runge_kutta_step_of_its_layer():
     euler = next(torch.nn.ModuleList.__iter__(plain.encoder.layers))
     euler.load_state_dict(layer.state_dict())
     weights = Scalars(torch.tensor([1 / 4, 1 / 2], dtype=torch.float64))
-    expected = rk_step(lambda x: euler(x, EncoderContext())[0] - x, y, HEUN, combine=weights)
-    ours = layer(y, EncoderContext(coefficients=m.encoder.coefficients))[0]
+    expected = rk_step(lambda x: euler(x, Context())[0] - x, y, HEUN, combine=weights)
+    ours = layer(y, Context(coefficients=m.encoder.coefficients))[0]
     torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-6)

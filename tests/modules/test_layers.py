@@ -9,7 +9,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 
 from ode_transformer.models.transformer import SplitTransformerConfig
-from ode_transformer.modules.layers import DecoderContext, DecoderLayer, EncoderContext, EncoderLayer
+from ode_transformer.modules.layers import Context, DecoderContext, DecoderLayer, EncoderLayer
 
 
 def config(splitting="lie-trotter", pre_norm=True, hidden=1, **more):
@@ -55,7 +55,7 @@ def test_lie_trotter_is_fairseqs_encoder_layer(data, pre_norm, dropout):
     outputs, gradients = [], []
     for layer in (ours, stock):
         torch.manual_seed(1)
-        y = layer(x, EncoderContext(mask))[0] if layer is ours else layer(x, mask)
+        y = layer(x, Context(mask))[0] if layer is ours else layer(x, mask)
         (y * torch.arange(y.numel()).view_as(y)).sum().backward()
         outputs.append(y)
         gradients.append({n: p.grad for n, p in layer.named_parameters()})
@@ -75,7 +75,9 @@ def test_lie_trotter_is_fairseqs_decoder_layer_bit_for_bit(data, pre_norm, need_
     ours.load_state_dict(stock.state_dict())
     keywords = {"self_attn_mask": future, "self_attn_padding_mask": x_mask, "need_head_weights": need_head_weights}
     y_stock, attn_stock, _ = stock(x, enc, enc_mask, **keywords)
-    context = DecoderContext(enc, enc_mask, None, future, x_mask, need_head_weights=need_head_weights)
+    context = DecoderContext(
+        x_mask, source=enc, source_padding_mask=enc_mask, attn_mask=future, need_head_weights=need_head_weights
+    )
     y, attn, _ = ours(x, context)
     assert torch.equal(y, y_stock)
     assert torch.equal(attn, attn_stock)
@@ -111,9 +113,9 @@ def test_macaron_is_equations_17_to_19(data, pre_norm):
             y = sub(cross, layer.encoder_attn_layer_norm, y, 1)
         y = sub(last, layer.final_layer_norm, y, 0.5)
         if layer is encoder:
-            ours = layer(x, EncoderContext(x_mask))[0]
+            ours = layer(x, Context(x_mask))[0]
         else:
-            ours, _, _ = layer(x, DecoderContext(enc, enc_mask, attn_mask=future))
+            ours, _, _ = layer(x, DecoderContext(source=enc, source_padding_mask=enc_mask, attn_mask=future))
         torch.testing.assert_close(ours, y)
 
 
@@ -129,8 +131,8 @@ def test_macaron_without_its_first_ffn_is_a_transformer_with_half_an_ffn(data, p
         halved = {n: p for n, p in macaron.state_dict().items() if "macaron" not in n}
         halved |= {n: p / 2 for n, p in halved.items() if n.startswith("fc2")}
         transformer.load_state_dict(halved)
-    expected = transformer(x if pre_norm else macaron.macaron_layer_norm(x), EncoderContext(mask))[0]
-    assert torch.equal(macaron(x, EncoderContext(mask))[0], expected)
+    expected = transformer(x if pre_norm else macaron.macaron_layer_norm(x), Context(mask))[0]
+    assert torch.equal(macaron(x, Context(mask))[0], expected)
 
 
 def test_attention_twice_is_two_halves_around_a_feed_forward(data):
@@ -145,7 +147,7 @@ def test_attention_twice_is_two_halves_around_a_feed_forward(data):
     y = attention(layer.macaron_attn, layer.macaron_attn_layer_norm, x)
     y = y + layer.fc2(torch.relu(layer.fc1(layer.final_layer_norm(y))))
     y = attention(layer.self_attn, layer.self_attn_layer_norm, y)
-    torch.testing.assert_close(layer(x, EncoderContext(mask))[0], y)
+    torch.testing.assert_close(layer(x, Context(mask))[0], y)
 
 
 def test_two_hidden_layers_without_residual(data):
@@ -155,7 +157,7 @@ def test_two_hidden_layers_without_residual(data):
     y = layer.self_attn_layer_norm(x)
     y = x + layer.self_attn(y, y, y, key_padding_mask=mask)[0]
     z = torch.relu(layer.fc_hidden(torch.relu(layer.fc1(layer.final_layer_norm(y)))))
-    torch.testing.assert_close(layer(x, EncoderContext(mask))[0], y + layer.fc2(z))
+    torch.testing.assert_close(layer(x, Context(mask))[0], y + layer.fc2(z))
 
 
 @pytest.mark.parametrize(("splitting", "hidden"), [("strang", 2), ("lie-trotter", 3), ("lie-trotter", 0)])
@@ -184,10 +186,10 @@ def test_modules_that_are_replaced_and_copied_are_those_that_run(data):
     copied = copy.deepcopy(layer)
     for name in ("self_attn_layer_norm", "macaron_fc1", "fc1"):
         setattr(copied, name, torch.nn.Sequential(getattr(copied, name)))
-    assert torch.equal(copied(x, EncoderContext(mask))[0], layer(x, EncoderContext(mask))[0])
+    assert torch.equal(copied(x, Context(mask))[0], layer(x, Context(mask))[0])
     with torch.no_grad():
         copied.fc1[0].weight.zero_()
-    assert not torch.equal(copied(x, EncoderContext(mask))[0], layer(x, EncoderContext(mask))[0])
+    assert not torch.equal(copied(x, Context(mask))[0], layer(x, Context(mask))[0])
 
 
 def test_a_decoder_layer_without_a_source_has_self_attention_and_feed_forward(data):
@@ -203,5 +205,5 @@ def test_quantisation_noise_reaches_the_extra_sublayers():
     cfg.quant_noise.pq, cfg.quant_noise.pq_block_size = 0.5, 8
     layer = copy.deepcopy(EncoderLayer(cfg)).train()
     before = layer.macaron_fc1.weight.clone()
-    layer(torch.randn(4, 2, 16), EncoderContext())
+    layer(torch.randn(4, 2, 16), Context())
     assert (layer.macaron_fc1.weight == 0).sum() > (before == 0).sum()

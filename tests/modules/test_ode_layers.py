@@ -10,7 +10,7 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 
 from ode_transformer.config import to_transformer_config
 from ode_transformer.models.transformer import SplitTransformerConfig
-from ode_transformer.modules.layers import DecoderContext, DecoderLayer, EncoderContext, EncoderLayer
+from ode_transformer.modules.layers import Context, DecoderContext, DecoderLayer, EncoderLayer
 from ode_transformer.numerics.integrators import INTEGRATORS, RK4, ButcherTableau, Polynomial, rk_step
 
 UNSPLIT = ("parallel", "substeps")  # which is refused: sub-layers that are taken together have no sub-steps
@@ -81,7 +81,7 @@ def test_a_layer_integrates_its_increment(name, relative, splitting, data):
         expected = y + f1 + field(subs, f1)
     else:
         expected = rk_step(lambda x: field(subs, x), y, INTEGRATORS[name])
-    torch.testing.assert_close(built(y, EncoderContext(mask))[0], expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-12, rtol=1e-12)
 
 
 def test_euler_without_history_and_relative_positions_is_fairseqs_layer_bit_for_bit(data):
@@ -92,7 +92,7 @@ def test_euler_without_history_and_relative_positions_is_fairseqs_layer_bit_for_
     outputs = []
     for built in (ours, stock):
         torch.manual_seed(2)
-        outputs.append(built(y.float(), EncoderContext(mask))[0] if built is ours else built(y.float(), mask))
+        outputs.append(built(y.float(), Context(mask))[0] if built is ours else built(y.float(), mask))
     assert torch.equal(*outputs)
 
 
@@ -105,8 +105,8 @@ def test_a_gate_of_one_half_is_heun(dtype, tolerance, data):
     heun.load_state_dict({k: v for k, v in gated.state_dict().items() if not k.startswith("coefficients")})
     y, mask = data[0].to(dtype), data[1]
     torch.testing.assert_close(
-        gated(y, EncoderContext(mask))[0],
-        heun(y, EncoderContext(mask))[0],
+        gated(y, Context(mask))[0],
+        heun(y, Context(mask))[0],
         atol=tolerance * y.abs().max().item(),
         rtol=tolerance,
     )
@@ -117,10 +117,8 @@ def test_ones_are_the_layer_applied_twice(dtype, tolerance, data):
     ones, plain = layer(dtype, coefficients="ones", gate_sharing="per-layer"), layer(dtype, integrator="euler")
     plain.load_state_dict(ones.state_dict())
     y, mask = data[0].to(dtype), data[1]
-    twice = plain(plain(y, EncoderContext(mask))[0], EncoderContext(mask))[0]
-    torch.testing.assert_close(
-        ones(y, EncoderContext(mask))[0], twice, atol=tolerance * twice.abs().max().item(), rtol=0
-    )
+    twice = plain(plain(y, Context(mask))[0], Context(mask))[0]
+    torch.testing.assert_close(ones(y, Context(mask))[0], twice, atol=tolerance * twice.abs().max().item(), rtol=0)
 
 
 @pytest.mark.parametrize("function", ["both", "san", "ffn", "substeps"])
@@ -131,7 +129,7 @@ def test_without_a_field_a_layer_is_the_identity(name, function, data):
         torch.nn.init.zeros_(linear.weight)
         torch.nn.init.zeros_(linear.bias)
     y = data[0].float()
-    assert torch.equal(built(y, EncoderContext(data[1]))[0], y)
+    assert torch.equal(built(y, Context(data[1]))[0], y)
 
 
 @pytest.mark.parametrize("coefficients", ["fixed", "ones", "scalars", "sigmoid", "two-sigmoids", "two-tanh", "ema"])
@@ -149,7 +147,7 @@ def test_the_released_form_is_its_closed_expression(coefficients, data):
         expected = (3 - g) * y + field(subs, y) + (1 - g) * field(subs, 2 * y + field(subs, y))
     else:
         expected = y + built.coefficients([f1, f2])
-    torch.testing.assert_close(built(y, EncoderContext(mask))[0], expected, atol=1e-11, rtol=1e-11)
+    torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-11, rtol=1e-11)
 
 
 def test_the_released_rk4_is_its_expression(data):
@@ -157,7 +155,7 @@ def test_the_released_rk4_is_its_expression(data):
     built = layer(integrator="rk4", ode_residual="released")
     subs = sub_layers(built, mask)
     expected = rk_step(lambda x: x + field(subs, x), y, RK4)
-    torch.testing.assert_close(built(y, EncoderContext(mask))[0], expected, atol=1e-11, rtol=1e-11)
+    torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-11, rtol=1e-11)
 
 
 @pytest.mark.parametrize("released", [False, True])
@@ -175,7 +173,7 @@ def test_parts_of_a_layer_are_integrated_by_themselves(function, integrated, rel
             expected = rk_step(f, expected, RK4)
         else:
             expected = expected + f(expected)
-    torch.testing.assert_close(built(y, EncoderContext(mask))[0], expected, atol=1e-11, rtol=1e-11)
+    torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-11, rtol=1e-11)
 
 
 def test_macaron_rk2_takes_heuns_sub_steps(data):
@@ -185,7 +183,7 @@ def test_macaron_rk2_takes_heuns_sub_steps(data):
     expected = y
     for f, h in sub_layers(built, mask):
         expected = expected + h / 2 * (f(expected) + f(expected + h * f(expected)))
-    torch.testing.assert_close(built(y, EncoderContext(mask))[0], expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("integrator", "order"), [("euler", 2), ("heun", 3)])
@@ -206,7 +204,7 @@ def test_macaron_with_heuns_sub_steps_is_of_third_order_locally(integrator, orde
             for linear in {scaled.self_attn.out_proj, scaled.fc2}:
                 linear.weight.mul_(step)
                 linear.bias.mul_(step)
-        errors.append((scaled(y, EncoderContext(mask))[0] - exact).norm().item())
+        errors.append((scaled(y, Context(mask))[0] - exact).norm().item())
     slopes = torch.tensor(errors).log2()
     assert abs((slopes[:-1] - slopes[1:]).mean().item() - order) < 0.2, errors
 
@@ -225,7 +223,7 @@ def test_a_parallel_layer_has_no_splitting(name, released, data):
 
     method = INTEGRATORS[name]
     expected = y + f(y) + f(f(y)) if name == "polynet" else rk_step(f, y, method)
-    torch.testing.assert_close(built(y, EncoderContext(mask))[0], expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["euler", "rk4"])
@@ -238,7 +236,7 @@ def test_a_parallel_decoder_layer_meets_the_source_from_the_same_state(name):
         cross = built.encoder_attn(built.encoder_attn_layer_norm(y), source, source)[0]
         return built.self_attn(x, x, x)[0] + cross + built.fc2(torch.tanh(built.fc1(built.final_layer_norm(y))))
 
-    ours = built(y, DecoderContext(source))[0]
+    ours = built(y, DecoderContext(source=source))[0]
     torch.testing.assert_close(ours, rk_step(f, y, INTEGRATORS[name]), atol=1e-6, rtol=1e-6)
 
 
@@ -249,7 +247,7 @@ def test_gradients_of_a_layer(integrator, data):
     names, parameters = zip(*built.named_parameters(), strict=True)
 
     def run(y, *values):
-        return torch.func.functional_call(built, dict(zip(names, values, strict=True)), (y, EncoderContext()))[0]
+        return torch.func.functional_call(built, dict(zip(names, values, strict=True)), (y, Context()))[0]
 
     assert torch.autograd.gradcheck(run, (y, *parameters), atol=1e-6)
 
@@ -258,10 +256,10 @@ def test_the_increment_keeps_bits_that_a_difference_loses():
     """In half precision y + f(y) - y is a multiple of y's last bit; the increment is not."""
     built, euler = layer(torch.bfloat16, integrator="leapfrog"), layer(torch.bfloat16, integrator="euler")
     y = 64 * torch.randn(5, 3, 16).bfloat16()
-    exact = built.float()(y.float(), EncoderContext())[0]
+    exact = built.float()(y.float(), Context())[0]
     built.bfloat16()
-    summed = (built(y, EncoderContext())[0] - exact).norm()
-    assert summed < 0.5 * (euler(y, EncoderContext())[0] - y - exact).norm()
+    summed = (built(y, Context())[0] - exact).norm()
+    assert summed < 0.5 * (euler(y, Context())[0] - y - exact).norm()
 
 
 @pytest.mark.parametrize("name", ["heun", "rk4"])
@@ -269,7 +267,7 @@ def test_a_decoder_layer_projects_the_source_once_a_step(name):
     built = layer(torch.float32, DecoderLayer, decoder_integrator=name)
     calls, project = [], built.encoder_attn._project
     built.encoder_attn._project = lambda *given: calls.append(given) or project(*given)
-    built(torch.randn(4, 2, 16), DecoderContext(torch.randn(6, 2, 16)))
+    built(torch.randn(4, 2, 16), DecoderContext(source=torch.randn(6, 2, 16)))
     assert len(calls) == 1
 
 
@@ -283,7 +281,7 @@ def test_a_decoder_layer_integrates_its_increment():
         z = z + built.encoder_attn(built.encoder_attn_layer_norm(z), source, source)[0]
         return z + built.fc2(torch.tanh(built.fc1(built.final_layer_norm(z)))) - y
 
-    ours, weights, _ = built(y, DecoderContext(source))
+    ours, weights, _ = built(y, DecoderContext(source=source))
     # Not closer: fairseq's attention with a cache takes its softmax in single precision.
     torch.testing.assert_close(ours, rk_step(f, y, RK4), atol=1e-6, rtol=1e-6)
     assert weights.shape == (2, 4, 6)
@@ -315,7 +313,7 @@ def test_a_decoder_layer_of_two_attentions_meets_the_source_after_the_second(fun
         if function == "substeps":
             slope = (slope + f(expected + h * slope)) / 2
         expected = expected + h * slope
-    torch.testing.assert_close(built(y, DecoderContext(source))[0], expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(built(y, DecoderContext(source=source))[0], expected, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +334,7 @@ def test_a_layer_with_momentum(name, function, splitting, data):
         pieces = [(n, lambda x, f=f, h=h: h * f(x)) for n, (f, h) in zip(names, subs, strict=True)]
     assert set(built.velocities) == {n for n, _ in pieces}
     x, v = y, 0.5 * y.flip(0)
-    ours = built(y, EncoderContext(mask, carried=v))
+    ours = built(y, Context(mask, carried=v))
     for n, f in pieces:
         learned = built.velocities[n]
         beta, mu = learned.raw[:2].sigmoid()
@@ -385,4 +383,4 @@ def test_a_new_tableau_is_a_layer_at_once(data):
     built = layer()
     built.options = replace(built.options, integrator=replace(RK4, b=(0.0, 0.0, 1.0, 0.0)))
     expected = rk_step(lambda x: field(sub_layers(built, mask), x), y, built.options.integrator)
-    torch.testing.assert_close(built(y, EncoderContext(mask))[0], expected)
+    torch.testing.assert_close(built(y, Context(mask))[0], expected)

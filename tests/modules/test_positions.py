@@ -121,7 +121,8 @@ def test_every_attention_is_moved(variant):
     """Each by itself: with biases of the others alone, a model computes something else."""
     m = small(variant)
     expected = logits(m)
-    stock = BiasPositions.decoder, BiasPositions.encoder
+    method = {"encoder": "source_places", "decoder": "target_places"}
+    stock = {side: getattr(BiasPositions, name) for side, name in method.items()}
     attentions = {("encoder", "self_attn"), ("decoder", "self_attn"), ("decoder", "encoder_attn")}
     if "twice" in variant:
         attentions |= {("encoder", "macaron_attn"), ("decoder", "macaron_attn")}
@@ -130,13 +131,13 @@ def test_every_attention_is_moved(variant):
         with pytest.MonkeyPatch.context() as patch:
 
             def without(self, *given, side=side, attention=attention):
-                places = stock[side == "encoder"](self, *given)
+                places = stock[side](self, *given)
                 names.update((side, name) for place in places for name in place.biases)
                 return [
                     replace(place, biases={k: v for k, v in place.biases.items() if k != attention}) for place in places
                 ]
 
-            patch.setattr(BiasPositions, side, without)
+            patch.setattr(BiasPositions, method[side], without)
             assert (logits(m) - expected).abs().max() > 1e-6, (side, attention)
     assert names == attentions
 
@@ -400,7 +401,7 @@ def test_self_attention_stays_fused(m):
 def test_blocks_are_told_what_the_input_is_told():
     """The sinusoid of the input, at every further block; in its first place it is the Transformer."""
     m = small("sinusoidal-blocks")
-    places = m.position_encoder.encoder(batch()[0], batch()[0].eq(1))
+    places = m.position_encoder.source_places(batch()[0], batch()[0].eq(1))
     assert places[0].addition is None
     assert torch.equal(places[1].addition, m.encoder.embed_positions(batch()[0]).transpose(0, 1))
     assert not list(m.position_encoder.parameters())
@@ -478,3 +479,14 @@ def test_explicit_positions_are_solved_again_for_other_weights():
 @pytest.mark.parametrize(("options", "expected"), [({"flow-horizon": 30}, 30), ({"max-source-positions": 3000}, 3000)])
 def test_the_flow_ends_at_the_horizon_of_the_options(options, expected):
     assert small("floater_tiny", **options).position_encoder.solvers["all"].horizon == expected
+
+
+def test_a_projection_that_is_replaced_is_the_one_that_moves():
+    m, inputs = small("floater_tiny").eval(), batch()
+    attention = m.encoder.layers[0].self_attn
+    attention.q_proj = copy.deepcopy(attention.q_proj)
+    with torch.no_grad():
+        attention.q_proj.bias.add_(1.0)
+        found = m.position_encoder.biases(3)["encoder.0.self_attn.q"]
+        torch.testing.assert_close(found[0], attention.q_proj.bias)
+        assert m(*inputs)[0].isfinite().all()

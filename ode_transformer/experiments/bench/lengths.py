@@ -23,7 +23,7 @@ from ...config import to_transformer_config
 from ...models.transevolve import Block, TransEvolveConfig
 from ...models.transformer import SplitTransformerConfig
 from ...modules.evolving_attention import EvolvingAttention, time_signal
-from ...modules.layers import EncoderContext, EncoderLayer
+from ...modules.layers import Context, EncoderLayer
 from .contest import answer, give_freed_memory_back, peak_of, process, seconds
 
 SYSTEMS = ("evolving", "fused", "materialised", "equation-9")
@@ -93,7 +93,7 @@ def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Mo
             if system == "materialised":
                 F.scaled_dot_product_attention = _materialised
             for layer in layers:
-                x, _ = layer(x, EncoderContext())
+                x, _ = layer(x, Context())
         finally:
             F.scaled_dot_product_attention = fused
         return x

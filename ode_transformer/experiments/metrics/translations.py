@@ -28,6 +28,17 @@ COMPOUND_LANGUAGES = ("de",)
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
 # The other kinds of scores, by the option that names their input.
 OTHERS = {"validation_log": validation, "predictions": accuracy, "summaries": rouge, "corrections": corrections}
+# What each kind reads besides --json, --output and options that have defaults.
+READ = {
+    "generate_output": (
+        *("generate_output", "hyp", "ref", "target_lang", "reference"),
+        *("lowercase", "compound_split", "join_hyphens", "plain", "remove_bpe"),
+    ),
+    "validation_log": ("validation_log",),
+    "predictions": ("predictions",),
+    "summaries": ("summaries", "ref", "source", "lead"),
+    "corrections": ("corrections", "references", "source", "edits", "own_edits"),
+}
 SHOWN = 5  # sentences named in a message
 _ID = r"\d{1,18}"  # the number of a sentence
 
@@ -244,7 +255,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer score``; the exit status."""
-    module = next((module for option, module in OTHERS.items() if getattr(args, option)), None)
+    kind = next((option for option in OTHERS if getattr(args, option)), "generate_output")
+    for option in dict.fromkeys(option for options in READ.values() for option in options):
+        if getattr(args, option) and option not in READ[kind]:
+            raise ScoringError(f"--{option.replace('_', '-')}: is not read with --{kind.replace('_', '-')}")
+    module = OTHERS.get(kind)
     result = module.score_files(args) if module else _score_files(args)
     text = module.report(result) if module else report(result)
     if args.output:
