@@ -41,7 +41,7 @@ else
     merges=${merges:-8000}
     from=CLEAN clean=${CLEAN:-} same=()
     if [[ -n $clean ]]; then
-        [[ -f $clean || $dry_run -eq 1 ]] || die "CLEAN=$clean: no such file"
+        [[ -f $clean || $dry_run -eq 1 || -e ${out:-$root/data-bin/$name} ]] || die "CLEAN=$clean: no such file"
         if [[ -f $clean ]]; then same=(clean="$(sha256sum <"$clean" | cut -d ' ' -f 1)"); fi
     fi
     begin errors="$errors" merges="$merges" quotes=straight sentences="$sentences" percent="$percent" seed="$seed" "${same[@]}"

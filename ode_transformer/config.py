@@ -50,8 +50,10 @@ def _flat_fields() -> Iterable[tuple[str, type, Field]]:
                 continue
             name = inner.name if owner is config else f"{outer.name}_{inner.name}"
             type_, default = _TYPES.get(name, (inner.type, getattr(owner, inner.name)))
-            help_ = inner.metadata.get("help") or name.replace("_", " ")
-            yield name, type_, field(default=default, metadata={"help": help_})
+            metadata = {"help": name.replace("_", " "), **inner.metadata}
+            if alias := metadata.pop("alias", None):  # fairseq gives it under a name that it does not read
+                metadata["argparse_alias"] = alias
+            yield name, type_, field(default=default, metadata=metadata)
 
 
 _StockFields = make_dataclass(
@@ -158,8 +160,6 @@ def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any)
 
     if getattr(config, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
         config.tpu = False  # fairseq takes --bf16 on the command line for a TPU
-    if hasattr(config, "relu_dropout"):
-        default("activation_dropout", config.relu_dropout)
     for key, value in preset.items():
         default(key, value)
     # As in fairseq's Transformer, the decoder follows the encoder's sizes unless told otherwise.
@@ -236,7 +236,7 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     for key in ("input_dim", "output_dim"):
         if values[f"decoder_{key}"] is None:
             values[f"decoder_{key}"] = values["decoder_embed_dim"]
-    if not values["activation_dropout"]:  # as in fairseq, the old name counts where the new one says nothing
+    if values["relu_dropout"]:  # the old name: under hydra, and in checkpoints; on the command line it sets the new one
         values["activation_dropout"] = values["relu_dropout"]
     values |= {key: literal(key, values[key]) for key in EVALUATED}
     return TransformerConfig.from_namespace(argparse.Namespace(**values))

@@ -1,4 +1,4 @@
-"""The base class of the errors about what the user gave; ``numerics`` raises ``ValueError``."""
+"""The base class of errors that a user's input causes; ``numerics`` raises a plain ``ValueError``."""
 
 
 class OdeTransformerError(ValueError):

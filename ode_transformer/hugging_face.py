@@ -148,7 +148,7 @@ def read(path: Path) -> dict[str, Tensor]:
     """The tensors of a ``.safetensors`` file, in single precision.
 
     Raises:
-        CheckpointError: it is none, is damaged, or has tensors of another type than floating-point numbers.
+        CheckpointError: the file is missing or damaged, or has tensors of another type than floating-point numbers.
     """
     try:
         tensors = load_file(path)

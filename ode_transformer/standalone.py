@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor, nn
 
@@ -70,8 +71,11 @@ _ROBERTAS_OWN = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
 )
 
-# Options of a stock Transformer that fairseq reads beside the flat ones: nested ones, and one without a prefix.
-_NESTED = ("encoder", "decoder", "quant_noise", "xformers_att_config")
+# Of a stock Transformer fairseq reads nested options, too, and those of a side without its prefix, for both sides.
+_NESTED = {"encoder", "decoder", "quant_noise"}
+_NESTED |= {f.name for config in (EncDecBaseConfig, DecoderConfig, QuantNoiseConfig) for f in fields(config)} - {
+    "_name"
+}
 
 _LEAST = 2**28  # elements that a model may have besides those of its file: tables of sinusoids, say
 
@@ -153,8 +157,8 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
         known |= _OF_ROBERTA - {"sentence_pairs"}
     if ours and not state.get("args") and (unknown := sorted(set(stored) - known - {"_name"})):
         raise CheckpointError(f"{path}: its model {model} has unknown options: {', '.join(unknown)[:200]}")
-    if not ours and (nested := [name for name in _NESTED if stored.get(name) is not None]):
-        raise CheckpointError(f"{path}: its model {model} has nested options, which are not read: {', '.join(nested)}")
+    if not ours and (nested := sorted(name for name in _NESTED if stored.get(name) is not None)):
+        raise CheckpointError(f"{path}: its model {model} has options that are not read here: {', '.join(nested)}")
     options = {name: value for name, value in stored.items() if name in known}
     most = len(state["model"])  # a layer has a tensor at least; what is too wide, open_state finds
     for name, value in options.items():

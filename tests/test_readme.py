@@ -117,6 +117,17 @@ def test_no_placeholder_is_left():
     assert not re.findall(r"\b(?:RESULTS|CONTROL|TODO|TBD)\b", TEXT)
 
 
+def test_lines_of_commands_begin_with_a_program():
+    """A block of commands that was wrapped as prose does not."""
+    blocks = re.findall(r"^```bash\n(.*?)^```", TEXT, re.M | re.S)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    variable = r"""\w+=(?:"[^"]*"|'[^']*'|\$\(.*\)|\S*)\s+"""
+    programs = {re.match(f"(?:{variable})*(\\S+)", line)[1] for line in lines if line and line[0] not in " #"}
+    programs = {name for name in programs if not (ROOT / name).is_file() and not name.startswith(("fairseq-", "~/"))}
+    assert len(lines) > 100
+    assert programs <= {"export", "make", "ode-transformer", "pip", "python3.11", "sbatch", "source"}
+
+
 def test_make_targets_are_there():
     makefile = (ROOT / "Makefile").read_text()
     for target in map("".join, re.findall(r"^make (\S+)|`make (\S+)`", TEXT, re.M)):

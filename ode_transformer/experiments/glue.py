@@ -358,9 +358,11 @@ def grid(
             folder = recipes.ROOT / "runs" / "grids" / recipe.name / where / f"seed-{seed}"
             words = ["run", recipe.given, "--seed", str(seed), "--run-dir", str(folder), "--until", "score", *options]
             words += ["--", *(word for flag, value in (flags | follows).items() for word in (f"--{flag}", value))]
-            if status := cli.main(words):
+            try:
+                cli.call(words)
+            except OdeTransformerError as error:
                 if not _diverged(folder):
-                    raise GlueError(f"{folder}: the run ended with status {status}")
+                    raise GlueError(f"{folder}: {error}") from error
                 scores.append({})
                 continue
             found = json.loads((folder / "scores" / f"{subset}.json").read_text(encoding="utf-8"))

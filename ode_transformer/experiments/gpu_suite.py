@@ -174,8 +174,10 @@ class Suite:
         folder = job.files(self.runs, self.out)[0]
         folder.mkdir(parents=True, exist_ok=True)
         words = [sys.executable, *job.command(self.runs, self.out, self.args)[1:]]
-        threads = {} if device else {processors.VARIABLE: str(max(1, processors.allowed() // self.args.jobs))}
-        environment = runner.environment({"CUDA_VISIBLE_DEVICES": device, **threads})
+        more = {"CUDA_VISIBLE_DEVICES": device}
+        if self.args.cpu and not os.environ.get(processors.VARIABLE):
+            more[processors.VARIABLE] = str(max(1, processors.allowed() // self.args.jobs))
+        environment = runner.environment(more)
         with open(folder / "suite.log", "ab") as log:
             return subprocess.Popen(
                 words,

@@ -77,7 +77,10 @@ def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
         found |= encoder.biases(length)
     elif encoder is not None:
         padding = torch.zeros_like(tokens, dtype=torch.bool)
-        sides = {"encoder": encoder.encoder(tokens, padding), "decoder": encoder.decoder(tokens, padding, None, None)}
+        sides = {
+            "encoder": encoder.source_places(tokens, padding),
+            "decoder": encoder.target_places(tokens, padding, None, None),
+        }
         found |= {
             f"{side}.{layer}.input": place.addition[:, 0]
             for side, places in sides.items()

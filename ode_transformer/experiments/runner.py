@@ -660,8 +660,10 @@ def main(args: argparse.Namespace) -> int:
     found: list[Run] = []
     for recipe in chosen:
         run_dir = folder_of(args.run_dir) if args.run_dir else recipes.default_run_dir(recipe)
-        if ":" in run_dir:
-            raise RunError(f"--run-dir {run_dir}: must hold no colon, which separates checkpoints for fairseq-generate")
+        if ":" in run_dir and recipe.generate is not None:
+            raise RunError(
+                f"{run_dir}: a run's folder must hold no colon, which separates fairseq-generate's checkpoints"
+            )
         if run_dir in (other.run_dir for other in found):
             raise RunError(f"{recipe.given}: would share {run_dir} with another run; run it by itself, with --run-dir")
         run = Run(recipe, Place(), run_dir, record)

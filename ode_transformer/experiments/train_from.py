@@ -36,10 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _differing(path: Path, this: dict[str, Any]) -> list[str]:
-    """In what the training that ``path`` describes differs from this one; nothing where that is unknown."""
+    """In what the training that ``path`` describes differs from this one; nothing where there is no such file."""
     if not path.is_file():
         return []
-    trained = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        trained = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise RecipeError(f"{path}: {error}") from error
     return [key for key, value in this.items() if trained.get(key) != value]
 
 
@@ -85,7 +88,8 @@ def main(args: argparse.Namespace) -> int:
             write_json(folder / "start.json", this)
         elif differing := _differing(folder / "start.json", this):
             raise RecipeError(
-                f"--save-dir {args.save_dir}: holds a training with other {', '.join(differing)}; take another folder"
+                f"--save-dir {args.save_dir}: holds another training: {', '.join(differing)} differ; take another "
+                "folder"
             )
         flags = needed(args.arch, checkpoints.load(start)["cfg"]["model"])
         command = [*train, *flags, *args.flags]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..config import add_flags, option, register_architectures
 from ..modules.options import check_alone
 from ..modules.stacks import Encoder
-from .transformer import SplitTransformerConfig, finish, nested
+from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested
 
 LONGEST = "longest sentence in tokens, for the task as well"
 
@@ -119,7 +119,7 @@ class TransformerClassifier(EncoderClassifier):
 
     def __init__(self, cfg: TransformerConfig, encoder: Encoder):
         super().__init__(cfg, encoder)
-        finish(self, cfg, {"encoder": encoder})
+        add_positions_and_freeze(self, cfg, {"encoder": encoder})
 
     @classmethod
     def nested(cls, cfg: Any) -> TransformerConfig:

@@ -28,7 +28,7 @@ from .transformer import (
     RelativePositionsName,
     SplitTransformerConfig,
     SplitTransformerModel,
-    finish,
+    add_positions_and_freeze,
     nested,
 )
 
@@ -57,7 +57,7 @@ class OdeLanguageModel(FairseqLanguageModel):
 
     def __init__(self, cfg: TransformerConfig, decoder: Decoder):
         super().__init__(decoder)
-        finish(self, cfg, {"decoder": decoder})
+        add_positions_and_freeze(self, cfg, {"decoder": decoder})
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:

@@ -42,7 +42,7 @@ from ..config import add_flags, option, plain, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.options import check_alone
 from ..modules.stacks import Encoder
-from .transformer import SplitTransformerConfig, finish, nested
+from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested
 
 ActivationName = ChoiceEnum(utils.get_available_activation_fns())
 
@@ -133,7 +133,7 @@ class MaskedLanguageModel(RobertaModel):
         self.classification_heads = nn.ModuleDict()
         self.span_head = None
         self.apply(_draw)
-        finish(self, cfg, {"encoder": encoder.sentence_encoder})
+        add_positions_and_freeze(self, cfg, {"encoder": encoder.sentence_encoder})
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:

@@ -156,7 +156,7 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
     """
     cfg = to_transformer_config(cfg, config_class)
     for side in (cfg.encoder, cfg.decoder):
-        if side.layers_to_keep:  # of a checkpoint with more layers; fairseq itself does this for encoder-decoders alone
+        if side.layers_to_keep:  # fairseq does this in functions that ours do not all call
             side.layers = len(side.layers_to_keep.split(","))
     if str(cfg.position_encoder) == "learned":
         cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
@@ -164,7 +164,7 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
     return cfg
 
 
-def finish(model: nn.Module, cfg: TransformerConfig, sides: Mapping[str, SplitStack]) -> None:
+def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, sides: Mapping[str, SplitStack]) -> None:
     """Give a model its position encoder, which its stacks refer to, and turn off gradients as ``--freeze`` asks.
 
     Args:
@@ -206,7 +206,7 @@ class SplitTransformerModel(TransformerModelBase):
 
     def __init__(self, args: Any, encoder: Encoder, decoder: Decoder):
         super().__init__(args, encoder, decoder)
-        finish(self, self.cfg, {"encoder": encoder, "decoder": decoder})
+        add_positions_and_freeze(self, self.cfg, {"encoder": encoder, "decoder": decoder})
 
     def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **more: Any) -> Any:
         """As in fairseq's Transformer.

@@ -208,8 +208,8 @@ def _weighs(cfg: TransformerConfig, side: str) -> bool:
     They are about steps of several stages. An encoder's Euler step is weighed too, as in the released code, unless the
     decoder has such steps.
     """
-    methods = {side: get_integrator(str(getattr(cfg, field))) for side, field in _INTEGRATOR.items()}
-    several = {side: isinstance(m, (ButcherTableau, Polynomial)) and m != EULER for side, m in methods.items()}
+    methods = {name: get_integrator(str(getattr(cfg, field))) for name, field in _INTEGRATOR.items()}
+    several = {name: isinstance(m, (ButcherTableau, Polynomial)) and m != EULER for name, m in methods.items()}
     return several[side] or (side == "encoder" and methods[side] == EULER and not several["decoder"])
 
 
@@ -314,11 +314,19 @@ def _check_velocity_embedding(cfg: TransformerConfig) -> None:
 _OTHER_SIDE = {
     "encoder": (
         "a decoder",
-        {"decoder_integrator": "euler", "decoder_history": "none", "decoder_relative_positions": "same"},
+        (
+            ("decoder_integrator", "euler", "integrator"),
+            ("decoder_history", "none", "encoder_history"),
+            ("decoder_relative_positions", "same", "relative_positions"),
+        ),
     ),
-    "decoder": ("an encoder", {"integrator": "euler", "encoder_history": "none"}),
+    "decoder": (
+        "an encoder",
+        (("integrator", "euler", "decoder_integrator"), ("encoder_history", "none", "decoder_history")),
+    ),
 }
-"""For a model of one side: the side that it lacks, and the options of that side with their values without an effect."""
+"""For a model of one side: the side that it lacks, and the options of that side, each with the value without an effect
+and the option of its own side."""
 
 
 def check_alone(cfg: TransformerConfig, side: str) -> None:
@@ -328,10 +336,14 @@ def check_alone(cfg: TransformerConfig, side: str) -> None:
         OdeTransformerError: there is such an option.
     """
     other, options = _OTHER_SIDE[side]
-    for name, idle in (options | {"cross_self_attention": "False", "no_cross_attention": "False"}).items():
+    for name, idle, own in options:
         if (value := str(getattr(cfg, name))) != idle:
-            given = _flag(name) if value == "True" else f"{_flag(name)} {value}"
-            raise OdeTransformerError(f"{given}: has no meaning in a model without {other}")
+            raise OdeTransformerError(
+                f"{_flag(name)} {value}: has no meaning in a model without {other}; use {_flag(own)}"
+            )
+    for name in ("cross_self_attention", "no_cross_attention"):
+        if getattr(cfg, name):
+            raise OdeTransformerError(f"{_flag(name)}: has no meaning in a model without {other}")
     _check_weighed(cfg, [side])
 
 

@@ -90,7 +90,7 @@ class SplitStack(nn.Module):
         self.__dict__["position_encoder"] = encoder
 
     def _drop_words(self, x: Tensor) -> Tensor:
-        """Embeddings (B, T, C), in training with the probability ``--word-dropout`` zeros in place of a token's.
+        """In training, replace each token's embedding by zeros with probability ``--word-dropout``: (B, T, C) each.
 
         The released code's ``word_dropout`` is the probability of keeping a token.
         """

@@ -19,6 +19,7 @@ from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, documents, glue, recipes, segmentation
 from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
+from ode_transformer.experiments.runs import RunError
 from ode_transformer.standalone import open_model, pair_form
 from tests.models.test_masked_lm import SMALL, train, write
 
@@ -273,14 +274,14 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         (folder / "scores").mkdir(parents=True)
         if (rate, seed) == ("5e-5", 2):
             (folder / "train.log").write_text("FloatingPointError: Minimum loss scale reached")
-            return 1
+            raise RunError("train: fairseq-train ended with status 1")
         if (rate, batch, seed) == ("3e-5", 32, 9):
             value = float("nan")
         (folder / "scores" / "valid.json").write_text(json.dumps({"matthews": {"value": value}, "loss": 1}))
         return 0
 
-    real = cli.main
-    monkeypatch.setattr(cli, "main", run)
+    real = cli.call
+    monkeypatch.setattr(cli, "call", run)
     words = ["glue", "grid", "macaron/glue/macaron-cola", "--values", "lr", "3e-5", "5e-5"]
     words += ["--values", "batch-size", "16", "32", "--seeds", "1", "2", "9", "--output", str(tmp_path / "all.json")]
     assert real([*words, "--", "--cpu"]) == 0
@@ -307,8 +308,11 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         (tmp_path / "train.log").write_text(log)
         assert glue._diverged(tmp_path) == diverged, log
 
-    monkeypatch.setattr(cli, "main", lambda argv: 1)  # of another cause
-    with pytest.raises(glue.GlueError, match="seed-7: the run ended with status 1"):
+    def fail(argv):
+        raise RunError("another cause")
+
+    monkeypatch.setattr(cli, "call", fail)
+    with pytest.raises(glue.GlueError, match="seed-7: another cause"):
         glue.grid(recipes.load("macaron/glue/macaron-cola"), {"lr": ["1"]}, [7], [])
 
 

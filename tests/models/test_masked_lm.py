@@ -103,7 +103,10 @@ def test_every_parameter_gets_a_gradient(m):
 
 
 def test_words_are_dropped_in_training():
-    stack, tokens = built(**{"word-dropout": 0.5}).train().encoder.sentence_encoder, torch.full((1, 200), 9)
+    stack, tokens = (
+        built(**{"word-dropout": 0.5, "max-positions": 200}).train().encoder.sentence_encoder,
+        torch.full((1, 200), 9),
+    )
     _, words = stack.forward_embedding(tokens)
     assert 0.3 < (words == 0).all(-1).float().mean() < 0.7
 

@@ -234,9 +234,13 @@ def _table(args: argparse.Namespace) -> int:
     for path in map(Path, args.records):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
+            if record["what"] == "lengths":
+                raise OdeTransformerError(f"{path}: is of `bench lengths`, which has no table; `plot costs` draws it")
             own = {"preparation": preparation.table, "serving": serving.table}.get(record["what"])
             print(own(record) if own else suite.table(path.name.split(".")[0], record), end="\n\n")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except OdeTransformerError:
+            raise
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise OdeTransformerError(
                 f"{path}: not a record of the benchmark ({type(error).__name__}: {error})"
             ) from error
