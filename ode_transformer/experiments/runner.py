@@ -41,7 +41,7 @@ KEEP_FREED_MEMORY = {
 OURS = ("python", "-m", "ode_transformer")
 # Of fairseq-train, with a value: where it runs, and who else is told of its progress.
 PLACE_FLAGS = (
-    *("--distributed-port", "--distributed-world-size", "--update-freq"),
+    *("--distributed-port", "--distributed-world-size", "--update-freq", "--num-workers"),
     *("--tensorboard-logdir", "--wandb-project"),
 )
 BEFORE_TRAINING = ("prepare", "start")
@@ -148,10 +148,13 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
         *more,
     ]
     start = _start_files(recipe, run_dir)[1] if train.start else ""
+    # Where each epoch has new batches, fairseq starts a process to read them, and does not end it. On a CPU, sixty of
+    # them filled 24 GiB. There the text is read in time without.
+    workers = ["--num-workers", "0"] if place.cpu and "num-workers" not in train.flags else []
     where = [
         *(["--finetune-from-model", start] if start else []),
         *("--distributed-world-size", str(devices), "--update-freq", str(train.batches // devices)),
-        *("--save-dir", run_dir, *placed, *["--cpu"] * place.cpu),
+        *("--save-dir", run_dir, *workers, *placed, *["--cpu"] * place.cpu),
     ]
     outputs = [f"{run_dir}/run.json", f"{run_dir}/checkpoint_last.pt"]
     return Step(
