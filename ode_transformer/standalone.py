@@ -72,10 +72,8 @@ _ROBERTAS_OWN = (
 )
 
 # Of a stock Transformer fairseq reads nested options, too, and those of a side without its prefix, for both sides.
-_NESTED = {"encoder", "decoder", "quant_noise"}
-_NESTED |= {f.name for config in (EncDecBaseConfig, DecoderConfig, QuantNoiseConfig) for f in fields(config)} - {
-    "_name"
-}
+_PARTS = (EncDecBaseConfig, DecoderConfig, QuantNoiseConfig)
+_NESTED = {"encoder", "decoder", "quant_noise", *(f.name for part in _PARTS for f in fields(part))} - {"_name"}
 
 _LEAST = 2**28  # elements that a model may have besides those of its file: tables of sinusoids, say
 

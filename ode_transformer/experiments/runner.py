@@ -148,8 +148,8 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
         *more,
     ]
     start = _start_files(recipe, run_dir)[1] if train.start else ""
-    # Where each epoch has new batches, fairseq starts a process to read them, and does not end it. On a CPU, sixty of
-    # them filled 24 GiB. There the text is read in time without.
+    # With new batches in each epoch, fairseq starts a process per epoch to read them, and does not end it: on a CPU,
+    # sixty such processes filled 24 GiB. There, the training process itself reads the text fast enough.
     workers = ["--num-workers", "0"] if place.cpu and "num-workers" not in train.flags else []
     where = [
         *(["--finetune-from-model", start] if start else []),
@@ -388,7 +388,7 @@ class Run:
                 self._check_average(config, average)
                 (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
                 start = next(iter(step.inputs[1:]), None)
-                more = _split(self.place.flags)[1]
+                more = same_training(self.place.flags)
                 run = runs.describe(self.recipe, step.command, config, self.place.devices, start, more)
             runs.begin(self.folder, run, step.where)
         return updates, False

@@ -90,9 +90,12 @@ class SplitStack(nn.Module):
         self.__dict__["position_encoder"] = encoder
 
     def _drop_words(self, x: Tensor) -> Tensor:
-        """In training, replace each token's embedding by zeros with probability ``--word-dropout``: (B, T, C) each.
+        """In training, replace each token's embedding by zeros with probability ``--word-dropout``.
 
         The released code's ``word_dropout`` is the probability of keeping a token.
+
+        Args:
+            x: (B, T, C); the result has its shape.
         """
         if not self.training or self.word_dropout == 0:
             return x
