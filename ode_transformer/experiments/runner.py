@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
@@ -44,6 +44,7 @@ PLACE_FLAGS = (
     *("--distributed-port", "--distributed-world-size", "--update-freq", "--num-workers"),
     *("--tensorboard-logdir", "--wandb-project"),
 )
+LENGTH_FLAGS = ("--max-epoch", "--max-update", "--patience", "--stop-time-hours")
 BEFORE_TRAINING = ("prepare", "start")
 OPENING = ("generate", "validate")  # steps in which fairseq opens a checkpoint, which is looked at before
 
@@ -166,12 +167,12 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
     )
 
 
-def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Flags of fairseq-train with which a training is the same, such as where it runs, and the others."""
+def _split(words: Sequence[str], apart: Collection[str] = PLACE_FLAGS) -> tuple[list[str], list[str]]:
+    """The flags ``apart`` (by default those that say where a training runs) with their values, and the others."""
     placed, others, rest = [], [], iter(words)
     for word in rest:
         flag, equals, value = word.partition("=")
-        if flag in PLACE_FLAGS:
+        if flag in apart:
             placed += [flag, value if equals else next(rest, "")]
         elif word == "--cpu":
             placed.append(word)
@@ -180,9 +181,9 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return placed, others
 
 
-def same_training(words: Sequence[str]) -> list[str]:
-    """The flags of fairseq-train without those that only say where a training runs."""
-    return _split(words)[1]
+def same_training(words: Sequence[str], of_any_length: bool = False) -> list[str]:
+    """The flags of fairseq-train without those that say where a training runs and, if so asked, when it ends."""
+    return _split(words, (*PLACE_FLAGS, *LENGTH_FLAGS) if of_any_length else PLACE_FLAGS)[1]
 
 
 def _torchrun(place: Place) -> list[str]:

@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The flags name criterion, optimizer, batch and schedule. The options that the model needs besides --arch "
         "(shared embeddings, activation, dropout and so on) are taken from CHECKPOINT; the flags override them. "
-        "To resume a training that was stopped from its last checkpoint, give the command again."
+        "To resume a training that was stopped from its last checkpoint, give the command again; to train for longer, "
+        "give it with a larger --max-epoch or --max-update."
     )
 
 
@@ -81,7 +82,7 @@ def main(args: argparse.Namespace) -> int:
             "checkpoint": sha256(checkpoint),
             "dictionaries": [sha256(path) for part in data.split(":") for path in sorted(Path(part).glob("dict*.txt"))],
             "arch": args.arch,
-            "flags": runner.same_training(args.flags),
+            "flags": runner.same_training(args.flags, of_any_length=True),
         }
         if checkpoints.resume_point(folder) == 0:
             runner.execute(warm_start, lock)

@@ -158,7 +158,9 @@ def test_from_a_transformer_to_floater(data, tmp_path):
     stock = train(data, tmp_path / "stock", arch="transformer", **sizes) / "checkpoint_last.pt"
     words = {**TRAINING, **sizes, "max-epoch": 1, "lr": 1e-20}
     # What the model needs beside sizes is the checkpoint's.
-    words = flags({k: v for k, v in words.items() if k not in ("user-dir", "share-all-embeddings")})
+    words = {k: v for k, v in words.items() if k not in ("user-dir", "share-all-embeddings")}
+    longer = flags({**words, "max-epoch": 2})
+    words = flags(words)
     command = ["scripts/warm-start-floater.sh", str(stock), str(data), "--save-dir", str(tmp_path / "floater")]
 
     def run(*more):
@@ -177,7 +179,7 @@ def test_from_a_transformer_to_floater(data, tmp_path):
     assert "--share-all-embeddings" in trained
     assert hypotheses(tmp_path / "floater" / "start.pt") == hypotheses(stock)
     assert hypotheses(tmp_path / "floater" / "checkpoint_last.pt") == hypotheses(stock)
-    again = run("--", *[w if w != "1" else "2" for w in words])
+    again = run("--", *longer)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "warm-start" not in again.stderr  # the start is behind it
     command[1] = str(tmp_path / "floater" / "start.pt")
