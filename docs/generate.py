@@ -16,10 +16,12 @@ import pkgutil
 import re
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from ode_transformer.experiments.markdown import table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -45,13 +47,6 @@ def reference(folder: Path) -> None:
         path = folder / f"{name}.md"
         if not path.is_file() or path.read_text(encoding="utf-8") != text:  # Sphinx reads again what is newer
             write_text(path, text)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table in Markdown."""
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    lines += [f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
-    return "\n".join(lines)
 
 
 def architectures() -> str:
@@ -300,7 +295,7 @@ def measured(group: str) -> str:
     from ode_transformer.experiments import tables
 
     (rows,) = tables.tables(group).values()
-    return tables.markdown("", rows).partition("\n\n")[2].strip()
+    return tables.section("", rows).partition("\n\n")[2].strip()
 
 
 def metric(group: str, papers: str, name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Optional
 from .. import bundles, standalone
 from ..files import sha256
 from ..version import __version__
-from . import translate
+from . import markdown, translate
 from .metrics import METRICS
 from .pipeline import MODELS
 from .trained_translator import Origin, TrainedTranslator, find
@@ -141,10 +141,10 @@ def _card(translator: TrainedTranslator, record: Optional[dict[str, Any]], half:
 
 
 def _scores(record: dict[str, Any]) -> str:
-    rows = ["| test set | metric | value | signature |", "|---|---|---|---|"]
-    for test_set, scores in record["scores"].items():
-        for metric in METRICS.values():
-            if (value := metric.value(scores)) is not None:
-                signature = (metric.signature(scores) or "-").replace("|", r"\|")  # which ends a cell
-                rows.append(f"| {test_set} | {metric.label} | {value:.2f} | `{signature}` |")
-    return "\n".join(rows)
+    rows = [
+        (test_set, metric.label, f"{value:.2f}", f"`{metric.signature(scores) or '-'}`")
+        for test_set, scores in record["scores"].items()
+        for metric in METRICS.values()
+        if (value := metric.value(scores)) is not None
+    ]
+    return markdown.table(("test set", "metric", "value", "signature"), rows)

@@ -46,7 +46,7 @@ from ..numerics.integrators import (
 )
 from ..numerics.splitting import SPLITTINGS, Field, split_step
 from ..standalone import check_dictionaries, named, open_model, source_of
-from . import plots, records, runs
+from . import markdown, plots, records, runs
 
 _A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=torch.float64)
 _B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=torch.float64)
@@ -366,10 +366,9 @@ def _orders(args: argparse.Namespace) -> int:
     if args.picture and Path(args.picture).suffix not in plots.FORMATS:
         raise OdeTransformerError(f"--picture {args.picture}: must end in one of {', '.join(plots.FORMATS)}")
     rows, layers = orders(), {}
-    print("| method | local error: theory | measured | global error |")
-    print("|---|---|---|---|")
-    for row in rows:
-        print(f"| {row['method']} | {row['theory']} | {row['local']:.2f} | {row['global']:.2f} |")
+    head = ("method", "local error: theory", "measured", "global error")
+    cells = ((row["method"], row["theory"], f"{row['local']:.2f}", f"{row['global']:.2f}") for row in rows)
+    print(markdown.table(head, cells))
     print("\nwithout an order:")
     for name, reason in WITHOUT.items():
         print(f"  {name}: {reason}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ..errors import OdeTransformerError
-from . import recipes, significance
+from . import markdown, recipes, significance
 from .metrics import METRICS
 from .tasks import TASKS
 
@@ -180,7 +180,7 @@ def _cells(
     return cells
 
 
-def markdown(title: str, rows: Sequence[Row], baseline: str = "") -> str:
+def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     """A table for people, with what its numbers need to be comparable below it; ``baseline`` explains a star."""
     by = ", ".join({METRICS[cell.metric].label for row in rows for cell in row.cells.values() if cell.differs()})
     columns = list(dict.fromkeys(key for row in rows for key in row.cells))
@@ -188,20 +188,21 @@ def markdown(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     ran = [key for key in columns if any(row.cells.get(key) and row.cells[key].measured for row in rows)]
     head = ["system", *(f"paper: {t}, {METRICS[m].label}" for t, m in printed)]
     head += [*(f"measured: {t}, {METRICS[m].label}" for t, m in ran), "seeds", "parameters", "updates"]
-    lines = [f"### {title}", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    printable = []
     for row in rows:
         theirs = [row.cells[k].paper if k in row.cells else None for k in printed]
         values = [row.label, *("" if value is None else f"{value:g}" for value in theirs)]
         values += [row.cells[k].text() if k in row.cells else "" for k in ran]
         values += [str(len(row.records) or ""), row.numbers("parameters"), row.numbers("updates")]
-        lines.append(f"| {' | '.join(values)} |")
+        printable.append(values)
     records = [record for row in rows for record in row.records]
     signed = {
         (METRICS[metric].label, METRICS[metric].signature(record["scores"].get(test_set, {})))
         for record in records
         for test_set, metric in ran
     }
-    lines += [""] + [f"{label}: `{signature}`" for label, signature in sorted(signed) if signature]
+    lines = [f"### {title}", "", markdown.table(head, printable), ""]
+    lines += [f"{label}: `{signature}`" for label, signature in sorted(signed) if signature]
     measured = [cell for row in rows for cell in row.cells.values() if cell.measured]
     if baseline and any(cell.differs() for cell in measured):
         lines.append(f"\\* {by} differs from {baseline}")
@@ -247,7 +248,7 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
         row.cells = _cells(row.paper, row.records, {}, recipe)
         (seed,) = record["seeds"]
         systems.setdefault(recipe.name, {})[seed] = significance.System(recipe, folder)
-    lines = [markdown("Runs", list(rows.values()))]
+    lines = [section("Runs", list(rows.values()))]
     (baseline, first), *others = systems.items()
     for name, its in others:
         for seed, system in its.items():
@@ -304,5 +305,5 @@ def main(args: argparse.Namespace) -> int:
         compared = _significance(group, args.results)
         baseline = "{baseline} at p < .05 (paired {test}, seed {seed})".format(**compared) if "test" in compared else ""
         for title, rows in found.items():
-            print(markdown(title, rows, baseline))
+            print(section(title, rows, baseline))
     return 0

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import OdeTransformerError
+from .. import markdown
 from ..prepare import Preparation, say
 
 LANGS = ("de", "en")
@@ -245,19 +246,17 @@ def table(record: dict[str, Any]) -> str:
     last = sizes[-1]
     head = ["step", "seconds", "CPU seconds", "lines per CPU second", *(f"MiB, {s['pairs']:,} pairs" for s in sizes)]
     head += [f"{name}: {what}" for name in CORPORA for what in ("CPU minutes", "MiB")]
-    lines = [
+    title = (
         f"**preparation**: {last['pairs']:,} generated pairs, {setting['workers']} processes, {setting['merges']:,} "
         f"merges, {record['hardware']['processor']}; extrapolated to the pairs of "
-        + " and ".join(f"{name} ({pairs:,})" for name, pairs in CORPORA.items()),
-        "",
-        f"| {' | '.join(head)} |",
-        f"|{'---|' * len(head)}",
-    ]
+        + " and ".join(f"{name} ({pairs:,})" for name, pairs in CORPORA.items())
+    )
+    rows = []
     for name, step in last["steps"].items():
         cells = [name, f"{step['seconds']:,.0f}", f"{step['cpu_seconds']:,.0f}", f"{step['lines_per_cpu_second']:,}"]
         cells += [f"{size['steps'][name]['peak_mib']:,.0f}" for size in sizes]
         for pairs in CORPORA.values():
             seconds, mib = (extrapolated(name, sizes, what, pairs) for what in ("cpu_seconds", "peak_mib"))
             cells += ["" if seconds is None else f"{seconds / 60:,.0f}", "" if mib is None else f"{mib:,.0f}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return f"{title}\n\n{markdown.table(head, rows)}"

@@ -26,6 +26,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from ...errors import OdeTransformerError
 from ...standalone import task
+from .. import markdown
 from ..export import ExportError, Search, load_module, open_exported
 from ..export.command import compare, export, sentences
 from ..export.trained import Trained, padded
@@ -263,17 +264,15 @@ def random_sources(trained: Trained, count: int, tokens: int, shortest: int) -> 
 def table(record: dict[str, Any]) -> str:
     """A record as Markdown."""
     setting = record["setting"]
-    lines = [
+    title = (
         f"**serving**: {setting['sentences']} sentences, batches of {setting['batch']}, beam {setting['beam']}, "
-        f"{setting['rounds']} rounds in turns, {record['hardware']['threads']} CPU threads",
-        "",
-        "| model | engine | sentences/s | speed / fairseq | same as fairseq | BLEU |",
-        "|---|---|---|---|---|---|",
-    ]
+        f"{setting['rounds']} rounds in turns, {record['hardware']['threads']} CPU threads"
+    )
+    rows = []
     for model, of_engines in record["systems"].items():
         for name, found in of_engines.items():
             if "refused" in found:
-                lines.append(f"| {model} | {name} | {found['refused']} | | | |")
+                rows.append((model, name, found["refused"], "", "", ""))
                 continue
             low, high = found["speed"]["quartiles"]
             cells = (
@@ -282,5 +281,6 @@ def table(record: dict[str, Any]) -> str:
                 f"{found['same_as_fairseq']} of {setting['sentences']}",
                 f"{found['bleu']:.2f}" if "bleu" in found else "",
             )
-            lines.append(f"| {model} | {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            rows.append((model, name, *cells))
+    head = ("model", "engine", "sentences/s", "speed / fairseq", "same as fairseq", "BLEU")
+    return f"{title}\n\n{markdown.table(head, rows)}"

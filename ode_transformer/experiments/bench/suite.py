@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ...models import ode, transevolve
-from .. import plain_yaml, recipes
+from .. import markdown, plain_yaml, recipes
 from ..tasks.task import flags
 from .contest import BATCHES, STOCK, Setting, System, peers_of, stock_like
 
@@ -385,15 +385,14 @@ def table(name: str, record: dict[str, Any]) -> str:
         lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
         read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"
     precision = "" if name in SUITE and SUITE[name].of_precisions else f"{setting['precision']}, "
-    lines = [
+    title = (
         f"**{name}**: {SUITE[name].title if name in SUITE else setting['what']}; {read}, "
         f"{precision}{setting['rounds']} rounds in turns, {where}, "
-        f"PyTorch {record['versions']['torch'].split('+')[0]}",
-        "",
-        f"| system | parameters | evaluations | {per_second} | speed / {record['baseline']} | memory, MiB | "
-        "of it a step's | threshold |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+        f"PyTorch {record['versions']['torch'].split('+')[0]}"
+    )
+    head = ["system", "parameters", "evaluations", per_second, f"speed / {record['baseline']}", "memory, MiB"]
+    head += ["of it a step's", "threshold"]
+    rows = []
     for system, found in systems.items():
         low, high = found["speed"]["quartiles"]
         rate = amount / found["seconds"]
@@ -412,5 +411,5 @@ def table(name: str, record: dict[str, Any]) -> str:
             *(f"{cell[0]:,.0f} ({cell[1]:.2f})" if cell else "" for cell in memory.values()),
             _verdict(bar, found["speed"], whole),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(cells)
+    return f"{title}\n\n{markdown.table(head, rows)}"
