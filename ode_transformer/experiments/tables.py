@@ -8,11 +8,12 @@ import argparse
 import csv
 import io
 import json
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
 from . import markdown, recipes, significance
@@ -32,6 +33,13 @@ class TableError(OdeTransformerError):
     """A record or a run that cannot be used; the message names it."""
 
 
+class Compared(NamedTuple):
+    """A system in a test of significance: the value of its metric, and p (None for the baseline)."""
+
+    value: float
+    p_value: Optional[float]
+
+
 @dataclass
 class Cell:
     """A cell of a table: the value of a metric on a test set, the paper's and ours, one per seed."""
@@ -40,8 +48,8 @@ class Cell:
     metric: str
     paper: Optional[float] = None
     measured: list[float] = field(default_factory=list)
-    p_value: Optional[float] = None  # against the baseline of the group
-    left_out: bool = False  # of the comparison with it
+    compared: Optional[Compared] = None  # with the baseline of the group
+    left_out: bool = False  # of this comparison
 
     def text(self) -> str:
         """Mean, and deviation over several seeds; a star where the difference to the baseline is significant."""
@@ -52,7 +60,7 @@ class Cell:
 
     def differs(self) -> bool:
         """Whether the difference to the baseline is significant."""
-        return self.p_value is not None and self.p_value < 0.05
+        return self.compared is not None and self.compared.p_value is not None and self.compared.p_value < 0.05
 
 
 @dataclass
@@ -125,7 +133,7 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
     if group not in groups:
         raise TableError(f"no group of recipes {group!r}; there are: {', '.join(groups)}")
     records, comparison = read_records(folder), _significance(group, folder)
-    compared, by = _p_values(comparison), comparison.get("metric", TRANSLATIONS_BY)
+    compared, by = _by_system(comparison), comparison.get("metric", TRANSLATIONS_BY)
     title = groups[group].get("description", group)
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
@@ -139,7 +147,7 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
                 its = compared.get(recipe.name, {}) if variant == (comparison.get("precision", "fp32"),) else {}
                 cells = _cells(paper, mine, its, recipe)
                 for cell in cells.values():
-                    cell.left_out = bool(compared) and cell.metric == by and (cell.test_set, by) not in its
+                    cell.left_out = bool(compared) and cell.metric == by and cell.compared is None
                 rows.append(Row(variant_label(label, variant), recipe.name, cells, paper, mine))
     return found
 
@@ -165,7 +173,7 @@ def variant_label(label: str, variant: tuple[str, ...]) -> str:
 def _cells(
     paper: Optional[recipes.Paper],
     records: list[dict],
-    p_values: dict[tuple[str, str], float],
+    comparison: dict[tuple[str, str], Compared],
     recipe: Optional[recipes.Recipe],
 ) -> dict[tuple[str, str], Cell]:
     wanted = [(t, metric) for t, scores in (paper.scores if paper else {}).items() for metric in scores]
@@ -176,7 +184,11 @@ def _cells(
         theirs = paper.scores.get(test_set, {}).get(metric) if paper else None
         found = [METRICS[metric].value(record["scores"].get(test_set, {})) for record in records]
         measured = [value for value in found if value is not None]
-        cells[test_set, metric] = Cell(test_set, metric, theirs, measured, p_values.get((test_set, metric)))
+        cell = cells[test_set, metric] = Cell(test_set, metric, theirs, measured)
+        # What was compared may since have been trained anew.
+        compared = comparison.get((test_set, metric))
+        if compared and any(math.isclose(value, compared.value, rel_tol=1e-6) for value in measured):
+            cell.compared = compared
     return cells
 
 
@@ -219,13 +231,14 @@ def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
         for row in rows:
             for cell in row.cells.values():
                 mean = f"{statistics.mean(cell.measured):.4f}" if cell.measured else ""
+                p_value = cell.compared.p_value if cell.compared else None
                 deviation = f"{statistics.stdev(cell.measured):.4f}" if len(cell.measured) > 1 else ""
                 scores = [r["scores"][cell.test_set] for r in row.records if cell.test_set in r["scores"]]
                 signature = "; ".join(sorted({METRICS[cell.metric].signature(its) or "" for its in scores}))
                 write(
                     [
                         *(group, table, row.label, row.recipe, cell.test_set, cell.metric, _blank(cell.paper)),
-                        *(mean, deviation, len(cell.measured) or "", _blank(cell.p_value), signature),
+                        *(mean, deviation, len(cell.measured) or "", _blank(p_value), signature),
                         *(row.numbers("parameters"), row.numbers("updates")),
                     ]
                 )
@@ -273,13 +286,13 @@ def _significance(group: str, folder: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"test_sets": {}}
 
 
-def _p_values(comparison: dict[str, Any]) -> dict[str, dict[tuple[str, str], float]]:
-    """The p-values of a comparison, by recipe, and by test set and metric."""
+def _by_system(comparison: dict[str, Any]) -> dict[str, dict[tuple[str, str], Compared]]:
+    """The results of a comparison by recipe, and by test set and metric."""
     by = comparison.get("metric", TRANSLATIONS_BY)
-    found: dict[str, dict[tuple[str, str], float]] = {}
+    found: dict[str, dict[tuple[str, str], Compared]] = {}
     for test_set, systems in comparison["test_sets"].items():
         for name, values in systems.items():
-            found.setdefault(name, {})[test_set, by] = values["p_value"]
+            found.setdefault(name, {})[test_set, by] = Compared(values[METRICS[by].key], values["p_value"])
     return found
 
 

@@ -229,24 +229,34 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
     assert "baseline" in capsys.readouterr().out
     record = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
-    scores = {"generated": next(iter(record["scores"].values()))}
+    compared = json.loads(output.read_text())["test_sets"]["generated"]
+    scores = copy.deepcopy(next(iter(record["scores"].values())))
     (folder / "quickstart").mkdir()
+
+    def write(name, bleu, **changes):
+        its = {"generated": {**scores, "sacrebleu": {**scores["sacrebleu"], "bleu": bleu}}}
+        path = folder / "quickstart" / f"{name}{'.fp16' if changes else ''}.json"
+        path.write_text(json.dumps({**record, "recipe": f"quickstart/{name}", "scores": its, **changes}))
+
     for name in ("rk2-tiny", "rk4-tiny", "macaron-tiny"):
-        recipe = f"quickstart/{name}"
-        (folder / f"{recipe}.json").write_text(json.dumps({**record, "recipe": recipe, "scores": scores}))
+        write(name, compared.get(f"quickstart/{name}", {}).get("bleu", 50.0))
     assert cli.main(["table", "quickstart", "--results", str(folder)]) == 0
     shown = capsys.readouterr().out
     line = {x.split(" | ")[0].strip("| "): x for x in shown.splitlines() if x.startswith("| ")}
     assert "*" in line["rk4-tiny"] and "*" not in line["rk2-tiny"]
     assert "†" in line["macaron-tiny"] and "†" not in line["rk4-tiny"] + line["rk2-tiny"] and "† not compared" in shown
     assert "sacreBLEU differs from quickstart/transformer-tiny at p < .05 (paired bootstrap, seed 1)" in shown
-    # What was compared was fp32.
-    (folder / "quickstart/rk4-tiny.fp16.json").write_text(
-        json.dumps({**record, "recipe": "quickstart/rk4-tiny", "scores": scores, "precision": "fp16"})
-    )
-    found = tables.tables("quickstart", folder)
-    for label, starred in (("rk4-tiny", True), ("rk4-tiny, fp16", False)):
-        assert any(cell.differs() for cell in row(found, label).cells.values()) == starred
+    # What was compared was fp32, and it was this very run.
+    rk4 = compared["quickstart/rk4-tiny"]["bleu"]
+    write("rk4-tiny", rk4, precision="fp16")
+
+    def starred(label):
+        found = row(tables.tables("quickstart", folder), label)
+        return any(cell.differs() for cell in found.cells.values())
+
+    assert starred("rk4-tiny") and not starred("rk4-tiny, fp16")
+    write("rk4-tiny", rk4 + 0.5)
+    assert not starred("rk4-tiny")
     (runs / "runs/quickstart/rk4-tiny/run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp16"}))
     assert cli.main(["compare", *names, "--samples", "300"]) == 1
     assert "must have one precision, got fp16, fp32" in capsys.readouterr().err
