@@ -1,9 +1,9 @@
-"""Which processors are free: training on a CPU beside other work.
+"""Which cores are free: training on a CPU beside other work.
 
-PyTorch's threads meet after every operation. If one of them shares its processor with another process, all of them wait
-for it: on two processors of which one is busy, two threads train at a third of the speed of one. A training therefore
-begins with as many threads as there are free processors, unless the user sets ``OMP_NUM_THREADS``. Where the processors
-do not say how busy they are, as outside Linux and in some containers, the number is PyTorch's.
+PyTorch's threads meet after every operation. If one of them shares its core with another process, all of them wait for
+it: on two cores of which one is busy, two threads train at a third of the speed of one. A training therefore begins
+with as many threads as there are free cores, unless the user sets ``OMP_NUM_THREADS``. Where the processors do not say
+how busy they are, as outside Linux and in some containers, the number is PyTorch's.
 
 Trainings that begin in the same second do not see each other; several at once need ``OMP_NUM_THREADS``.
 """
@@ -17,7 +17,7 @@ from typing import Optional
 
 VARIABLE = "OMP_NUM_THREADS"
 _SECONDS = 0.3  # for which the processors are watched; Linux counts in hundredths
-_NOISE = 0.15  # of one processor, which a machine without other work is busy for
+_NOISE = 0.15  # of one core, which a machine without other work is busy for
 
 
 def allowed() -> int:
@@ -25,18 +25,25 @@ def allowed() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def free(seconds: float = _SECONDS) -> Optional[int]:
-    """The number of allowed processors that are free, at least 1 and at most a container's quota; None if unknown.
+def free(seconds: float = _SECONDS) -> Optional[tuple[int, int]]:
+    """How many cores are free, at least 1 and at most a container's quota, and how many there are; None if unknown.
+
+    Both are of the processors that this process may run on. The processors of one core (simultaneous multithreading)
+    share its arithmetic, so a core is as free as the busiest of them.
 
     Args:
         seconds: how long the processors are watched.
     """
     before = _times()
     time.sleep(seconds)
-    passed = [(idle - before[name][0], ran - before[name][1]) for name, (idle, ran) in _times().items()]
-    if len(passed) != allowed() or not all(ran for _, ran in passed):
+    passed = {name: (idle - before[name][0], ran - before[name][1]) for name, (idle, ran) in _times().items()}
+    if len(passed) != allowed() or not all(ran for _, ran in passed.values()):
         return None
-    return max(1, min(_quota(), math.floor(sum(idle / ran for idle, ran in passed) + _NOISE)))
+    cores: dict[str, float] = {}
+    for name, (idle, ran) in passed.items():
+        core = _text(f"/sys/devices/system/cpu/{name}/topology/thread_siblings_list").strip() or name
+        cores[core] = min(cores.get(core, 1.0), idle / ran)
+    return max(1, min(_quota(), math.floor(sum(cores.values()) + _NOISE))), len(cores)
 
 
 def _quota() -> int:
@@ -67,23 +74,23 @@ def _text(path: str) -> str:
 
 
 def threads(environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """The variables with which a training on a CPU begins, and what the user is told about its threads.
+    """The variables with which a process begins to compute on a CPU, and what the user is told about its threads.
 
-    A user's ``OMP_NUM_THREADS`` stays. Where all processors are free nothing is set either: PyTorch takes one thread
-    per core, however many processors a core has.
+    A user's ``OMP_NUM_THREADS`` stays. Where all cores are free nothing is set either: PyTorch takes a thread per core.
 
     Args:
         environment: of this process.
     """
     if environment.get(VARIABLE):
-        return {}, f"training with as many threads as {VARIABLE} says, {environment[VARIABLE]}"
-    count, found = allowed(), free()
+        return {}, f"as many threads as {VARIABLE} says, {environment[VARIABLE]}"
+    found = free()
     if found is None:
-        return {}, f"no count of free processors: PyTorch chooses the number of threads; {VARIABLE} sets another"
-    if found >= count:
-        return {}, f"all {count} processors are free: PyTorch chooses the number of threads; {VARIABLE} sets another"
-    plural = "s" * (found > 1)
-    return {VARIABLE: str(found)}, (
-        f"{found} of {count} processors {'are' if plural else 'is'} free: training with {found} thread{plural}; "
-        f"set {VARIABLE} for another number"
+        return {}, f"no count of free cores: PyTorch chooses the number of threads; {VARIABLE} sets another"
+    idle, count = found
+    if idle >= count:
+        return {}, f"all {count} cores are free: PyTorch chooses the number of threads; {VARIABLE} sets another"
+    plural = "s" * (idle > 1)
+    return {VARIABLE: str(idle)}, (
+        f"{idle} of {count} cores {'are' if plural else 'is'} free: {idle} thread{plural}; set {VARIABLE} for another "
+        "number"
     )

@@ -314,7 +314,7 @@ class Run:
                         data = recipes.ROOT / self.recipe.data.directory
                         _call(["check", str(self.folder / "average.pt"), "--data", str(data)])
                     say(f"\n== {self.recipe.name}: {step.key}")
-                    seconds = execute(step, lock)
+                    seconds = self._compute(step, lock) if step.name in OPENING else execute(step, lock)
                     if step.name == "generate":  # what translates with this model later searches as its scores did
                         runs.note_search(self.folder, self.recipe)
                     self._stamp(step, stamps, seconds)
@@ -370,11 +370,11 @@ class Run:
             self._stamp(step, stamps, 0)
             return
         say(f"\n== {self.recipe.name}: train")
-        if self.place.cpu:
-            variables, chosen = processors.threads(os.environ)
-            say(chosen)
-            step = replace(step, environment={**step.environment, **variables})
-        self._stamp(step, stamps, execute(step, lock))
+        self._stamp(step, stamps, self._compute(step, lock))
+
+    def _compute(self, step: Step, lock: int) -> float:
+        """Execute a step that trains, translates or validates, on a CPU with as many threads as are free; its seconds."""
+        return execute(on_free_cores(step) if self.place.cpu else step, lock)
 
     def _begin(self, step: Step, run: Optional[dict[str, Any]], average: bool) -> tuple[int, bool]:
         """Check that training can begin or resume, and note it; the updates that are done, and whether they are all."""
@@ -406,6 +406,13 @@ class Run:
 def _begun(folder: Path) -> bool:
     """Whether the folder holds files of a training that must not be mixed with another's."""
     return any(folder.glob("checkpoint*.pt")) or "train" in read_stamps(folder)
+
+
+def on_free_cores(step: Step) -> Step:
+    """A step that computes on a CPU, with as many threads as there are free cores; the user is told how many."""
+    variables, chosen = processors.threads(os.environ)
+    say(chosen)
+    return replace(step, environment={**step.environment, **variables})
 
 
 def execute(step: Step, lock: int = -1) -> float:

@@ -95,5 +95,5 @@ def main(args: argparse.Namespace) -> int:
         flags = needed(args.arch, checkpoints.load(start)["cfg"]["model"])
         command = [*train, *flags, *args.flags]
         step = Step("train", command, [str(start)], where=where, environment=environment, log=log)
-        runner.execute(step, lock)
+        runner.execute(runner.on_free_cores(step) if "--cpu" in args.flags else step, lock)
     return 0

@@ -193,11 +193,12 @@ def test_without_a_gpu_the_cpu_is_taken_loudly_and_half_precision_is_refused(rec
     assert runs.read(tmp_path / "half-run")["precision"] == "fp32"
 
 
-def test_training_on_a_cpu_begins_with_the_threads_that_are_free(recipe, programs, tmp_path, monkeypatch, capsys):
+def test_what_computes_on_a_cpu_has_as_many_threads_as_cores_are_free(recipe, programs, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runner.processors, "threads", lambda _: ({"OMP_NUM_THREADS": "3"}, "3 of 8 are free"))
-    assert run(recipe, "--run-dir", tmp_path / "run", "--cpu", "--until", "train") == 0
-    ((_, variables),) = [call for call in programs if call[0][0] == "fairseq-train"]
-    assert variables["OMP_NUM_THREADS"] == "3" and "3 of 8 are free" in capsys.readouterr().err
+    assert run(recipe, "--run-dir", tmp_path / "run", "--cpu") == 0
+    variables = {words[0]: variables for words, variables in programs}
+    assert all(variables[name]["OMP_NUM_THREADS"] == "3" for name in ("fairseq-train", "fairseq-generate"))
+    assert "3 of 8 are free" in capsys.readouterr().err
 
 
 def test_on_gpus_a_row_takes_its_papers_precision(recipe, tmp_path, monkeypatch, capsys):

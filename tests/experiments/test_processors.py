@@ -1,4 +1,4 @@
-"""A training on a CPU begins with as many threads as there are free processors, or with the user's number."""
+"""A training on a CPU begins with as many threads as there are free cores, or with the user's number."""
 
 import os
 import time
@@ -12,10 +12,13 @@ from ode_transformer.experiments import processors
 def machine(monkeypatch):
     """A machine of as many processors as shares are given, each of them idle for its share of a second."""
 
-    def make(*idle, quota="max 100000"):
+    def make(*idle, quota="max 100000", siblings=()):
         ticks = [0]
 
         def text(path):
+            if path.endswith("thread_siblings_list"):
+                processor = path.split("/")[5].removeprefix("cpu")
+                return next((f"{','.join(core)}\n" for core in siblings if processor in core), "")
             if path != "/proc/stat":
                 return quota
             shares = [(round(ticks[0] * share), round(ticks[0] * (1 - share))) for share in idle]
@@ -43,10 +46,18 @@ def machine(monkeypatch):
 )
 def test_what_is_free(machine, idle, free):
     machine(*idle)
-    assert processors.free() == free
+    assert processors.free() == (free, len(idle))
     variables, told = processors.threads({})
     assert variables == ({} if free == len(idle) else {"OMP_NUM_THREADS": str(free)})
-    assert "OMP_NUM_THREADS" in told and f"{len(idle)} processors" in told
+    assert "OMP_NUM_THREADS" in told and f"{len(idle)} cores" in told
+
+
+@pytest.mark.parametrize(("idle", "free"), [([1] * 8, 4), ([0] + [1] * 7, 3), ([0, 1, 1, 1, 0, 1, 1, 1], 3)])
+def test_a_core_is_as_free_as_the_busiest_of_its_processors(machine, idle, free):
+    """Eight processors on four cores: a busier machine gets fewer threads than an idle one."""
+    machine(*idle, siblings=[("0", "4"), ("1", "5"), ("2", "6"), ("3", "7")])
+    assert processors.free() == (free, 4)
+    assert processors.threads({})[0] == ({} if free == 4 else {"OMP_NUM_THREADS": str(free)})
 
 
 def test_a_containers_quota_is_a_bound(machine):
@@ -59,7 +70,7 @@ def test_a_quota_of_the_first_version_of_control_groups(machine, monkeypatch):
     stat = processors._text
     files = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n", "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}
     monkeypatch.setattr(processors, "_text", lambda path: files.get(path) or stat(path))
-    assert processors.free() == 2
+    assert processors.free() == (2, 4)
 
 
 def test_processors_that_do_not_tell_leave_the_number_to_pytorch(machine, monkeypatch):
@@ -70,13 +81,13 @@ def test_processors_that_do_not_tell_leave_the_number_to_pytorch(machine, monkey
     machine(1, 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5, 6})
     variables, told = processors.threads({})
-    assert variables == {} and "no count of free processors" in told
+    assert variables == {} and "no count of free cores" in told
 
 
 def test_processors_of_others_do_not_count(machine, monkeypatch):
     machine(1, 0, 1, 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})
-    assert (processors.allowed(), processors.free()) == (2, 1)
+    assert (processors.allowed(), processors.free()) == (2, (1, 2))
 
 
 def test_the_users_number_stays(machine):
