@@ -395,13 +395,12 @@ def thresholds(processor: str = "") -> str:
             continue
         record = json.loads(path.read_text(encoding="utf-8"))
         for system, bar in suite.bars(name, "cpu").items():
-            got = record["systems"].get(system)
-            if got is None:
-                continue
-            low, high = got["speed"]["quartiles"]
-            speed = f"{got['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"
-            baseline = record["systems"][record["baseline"]]
-            memory = f"{got['peak_mib'] / baseline['peak_mib']:.2f}" if "peak_mib" in got else ""
+            got, baseline = record["systems"].get(system), record["systems"][record["baseline"]]
+            speed, memory = "not measured", ""
+            if got:
+                low, high = got["speed"]["quartiles"]
+                speed = f"{got['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"
+                memory = f"{got['peak_mib'] / baseline['peak_mib']:.2f}" if "peak_mib" in got else ""
             wanted = [
                 f"{bar.speed:.2f}" if bar.speed is not None else "",
                 f"{bar.memory:.2f}" if bar.memory is not None else "",

@@ -2,7 +2,7 @@
 
 A bundle holds the weights (``model.safetensors``), the configuration of the model and of the search (``config.json``),
 the dictionaries and the subword model, the manifest of the data, the record of the scores, a model card
-(``README.md``), and ``bundle.json`` with the SHA-256 of every other file. It holds no code.
+(``README.md``), and ``bundle.json`` with the SHA-256 of every other file but the card. It holds no code.
 """
 
 import json
@@ -163,7 +163,8 @@ def write(
                 shutil.copyfile(source, part / name)
             for name, text in texts.items():
                 write_text(part / name, text)
-            hashes = {file.name: sha256(file) for file in sorted(part.iterdir())}
+            # The model card is for people, who may write more into it.
+            hashes = {file.name: sha256(file) for file in sorted(part.iterdir()) if file.name != CARD}
             write_json(part / INDEX, {"format": FORMAT, "sha256": hashes})
     except (OSError, SafetensorError) as error:
         raise BundleError(f"{path}: cannot be written: {error}") from error

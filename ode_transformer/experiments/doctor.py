@@ -11,13 +11,22 @@ from . import recipes, runs
 
 OPTIONAL = {
     "ctranslate2": "export --format ctranslate2",
+    "errant": "scores of grammatical error correction, beside M2SCORER",
     "fairscale": "--ddp-backend fully_sharded",
     "onnx": "export --format onnx",
-    "onnxruntime": "translating with ONNX models",
+    "onnxruntime": "export --format onnx, and translating with ONNX models",
+    "onnxscript": "export --format onnx",
+    "rouge_score": "scores of summaries",
     "tensorboardX": "--tensorboard-logdir of fairseq-train",
     "wandb": "--wandb-project of fairseq-train",
 }
-"""Optional packages, and what needs them."""
+"""Optional packages, as they are imported, and what needs them."""
+
+VARIABLES = {
+    "M2SCORER": "scores of grammatical error correction by the official scorer",
+    "PEER_PYTHON": "joeynmt in `bench suite`",
+}
+"""Variables that name a program, and what needs it."""
 
 PROGRAMS = {
     "curl": "downloads of corpora (or wget)",
@@ -100,3 +109,5 @@ def optional() -> Iterator[str]:
     for program, purpose in PROGRAMS.items():
         if shutil.which(program) is None:
             yield f"the program {program} is missing: {purpose}"
+    for variable, purpose in VARIABLES.items():
+        yield f"{variable} is {'set' if os.environ.get(variable) else 'not set'}: {purpose}"

@@ -6,13 +6,15 @@ line, followed by an empty line, as fairseq's ``masked_lm`` and our ``masked_lm_
 """
 
 import argparse
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import OdeTransformerError
+from ..files import whole
 from . import segmentation
-from .text import read_lines, write_lines
+from .text import read_lines
 
 # A sentence ends after a full stop and closing quotes, before a capital letter or a digit: as much as a rule can tell.
 _END = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]*[A-Z0-9])")
@@ -87,30 +89,39 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer documents``; the exit status."""
     if args.held_out < 2:
         raise DocumentsError(f"--held-out {args.held_out}: must be 2 or more")
-    found = [sentences(lines, args.split_sentences) for path in args.inputs for lines in documents(path)]
-    found = [document for document in found if document]
-    splits = {"train": found, "valid": []}
-    if args.valid:
-        splits["valid"] = [sentences(lines, args.split_sentences) for path in args.valid for lines in documents(path)]
-    else:
-        splits["valid"] = found[args.held_out - 1 :: args.held_out]
-        splits["train"] = [document for i, document in enumerate(found, 1) if i % args.held_out]
-    for name, its_documents in splits.items():
-        if not its_documents:
+    for name in ("valid", "train"):
+        if not any(split == name for split, _ in _splits(args)):
             raise DocumentsError(
-                f"{name}: must have a document, got none with --held-out {args.held_out} of {len(found)} documents; "
-                "lower --held-out, or give --valid"
+                f"{name}: must have a document, got none with --held-out {args.held_out}; lower --held-out, or give "
+                "--valid"
             )
     args.output_dir.mkdir(parents=True, exist_ok=True)
     how = args.like or args.output_dir
     if args.like is None:
-        lines = (line for document in splits["train"] for line in document)
-        segmentation.learn(lines, args.size, args.workers, args.output_dir)
+        lines = (line for name, document in _splits(args) if name == "train" for line in document)
+        segmentation.learn(lines, args.size, args.workers, args.output_dir / segmentation.OWN[0])
     cut = segmentation.opened(how)
-    for name, its_documents in splits.items():
-        write_lines(
-            args.output_dir / name,
-            (line for document in its_documents for line in (*map(cut, document), "")),
-        )
-        print(f"{name}: {len(its_documents)} documents, {sum(map(len, its_documents))} sentences")
+    counts = {name: [0, 0] for name in ("train", "valid")}
+    with contextlib.ExitStack() as stack:
+        files = {name: stack.enter_context(whole(args.output_dir / name)) for name in counts}
+        for name, document in _splits(args):
+            files[name].writelines(f"{line}\n" for line in (*map(cut, document), ""))
+            counts[name][0] += 1
+            counts[name][1] += len(document)
+    for name, (its_documents, its_sentences) in counts.items():
+        print(f"{name}: {its_documents} documents, {its_sentences} sentences")
     return 0
+
+
+def _splits(args: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
+    """The sentences of each document, and whether it is to train on or for validation; read anew with each call."""
+    for path in args.valid:
+        for lines in documents(path):
+            if document := sentences(lines, args.split_sentences):
+                yield "valid", document
+    count = 0
+    for path in args.inputs:
+        for lines in documents(path):
+            if document := sentences(lines, args.split_sentences):
+                count += 1
+                yield "train" if args.valid or count % args.held_out else "valid", document

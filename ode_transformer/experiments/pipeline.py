@@ -4,6 +4,7 @@ Imports neither torch nor fairseq.
 """
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -53,6 +54,12 @@ class Pipeline:
             raise TextError(
                 f"{path}: does not say how text was tokenized: the data were prepared elsewhere, or by an older "
                 f"version of this package. Move {folder} away, and its script in data-prep makes the same data again"
+            )
+        settings = manifest.get("settings")
+        if isinstance(settings, dict) and str(settings.get("tokeniser")).startswith("moses"):
+            print(
+                f"{path}: the data were tokenized by Moses; new text is tokenized by sacremoses, almost the same",
+                file=sys.stderr,
             )
         known = {f.name: f.type for f in fields(Tokeniser) if f.name != "lang"}
         source, target = manifest.get("source_lang"), manifest.get("target_lang")

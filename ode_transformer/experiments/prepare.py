@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..files import sha256, write_json, write_text
-from . import plain_yaml, recipes, text
+from . import plain_yaml, processors, recipes, text
 from .metrics.bleu import check_language
 from .pipeline import MODELS
 from .runner import folder_of
@@ -62,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(without a tokenizer, subword units; default: 250)")  # fmt: skip
     add("--max-ratio", type=float, metavar="R", help="drop training pairs with a side more than R times as long as the "
         "other")  # fmt: skip
-    add("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    add("--workers", type=int, default=processors.allowed(), metavar="N", help="processes (default: as many as there "
+        "are processors, here %(default)s)")  # fmt: skip
 
 
 def main(args: argparse.Namespace) -> int:

@@ -373,7 +373,7 @@ class Run:
         self._stamp(step, stamps, self._compute(step, lock))
 
     def _compute(self, step: Step, lock: int) -> float:
-        """Execute a step that trains, translates or validates, on a CPU with as many threads as are free; its seconds."""
+        """Execute a step that trains, translates or validates, on a CPU with as many threads as cores are free."""
         return execute(on_free_cores(step) if self.place.cpu else step, lock)
 
     def _begin(self, step: Step, run: Optional[dict[str, Any]], average: bool) -> tuple[int, bool]:

@@ -13,10 +13,11 @@ from ..errors import OdeTransformerError
 OWN = ("sentencepiece.model",)
 GPT2 = ("encoder.json", "vocab.bpe")
 LONGEST = 100_000  # bytes of a line; SentencePiece skips longer ones
+SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory to learn from
 
 
 class SegmentationError(OdeTransformerError):
-    """A folder without a segmentation; the message names it, and the files that it lacks."""
+    """A folder without a segmentation, or one that cannot be learned; the message names what is missing."""
 
 
 def files(folder: Path) -> tuple[str, ...]:
@@ -52,27 +53,48 @@ def opened(folder: Path) -> Callable[[str], str]:
         raise SegmentationError(f"{folder}: {', '.join(names)} cannot be used: {error}") from error
 
 
-def learn(lines: Iterable[str], size: int, workers: int, folder: Path) -> None:
-    """Learn subwords of lower-cased text, as for the BERT of Macaron Net, and write ``sentencepiece.model``.
+def learn(
+    lines: Iterable[str],
+    size: int,
+    workers: int,
+    model: Path,
+    normalisation: str = "nmt_nfkc_cf",
+    coverage: float = 0.9995,
+) -> None:
+    """Learn BPE with SentencePiece, on at most ``SAMPLE`` lines of a text.
 
     Args:
         lines: the text.
         size: the largest vocabulary size.
         workers: the number of threads.
-        folder: the folder for the model.
+        model: the file to write.
+        normalisation: SentencePiece's name of a rule. The default also lower-cases, as for the BERT of Macaron Net;
+            ``identity`` leaves text as it is.
+        coverage: the share of the characters of the text, the rarest left out, that get a unit of their own.
+
+    Raises:
+        SegmentationError: SentencePiece cannot learn so many units, as where ``size`` is less than the number of
+            characters.
     """
     import sentencepiece
 
-    model = folder / OWN[0]
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_prefix=str(model.with_suffix("")),
-        vocab_size=size,
-        num_threads=workers,
-        hard_vocab_limit=False,
-        model_type="bpe",
-        normalization_rule_name="nmt_nfkc_cf",  # this lower-cases
-        max_sentence_length=LONGEST,
-        minloglevel=1,
-    )
-    model.with_suffix(".vocab").unlink()
+    stem = model.with_name(f"{model.name}.part")
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_prefix=str(stem),
+            vocab_size=size,
+            num_threads=workers,
+            hard_vocab_limit=False,
+            model_type="bpe",
+            character_coverage=coverage,
+            normalization_rule_name=normalisation,
+            input_sentence_size=SAMPLE,
+            shuffle_input_sentence=True,  # a sample with a fixed seed
+            max_sentence_length=LONGEST,
+            minloglevel=1,
+        )
+    except RuntimeError as error:
+        raise SegmentationError(f"vocabulary size {size}: SentencePiece: {error}") from error
+    Path(f"{stem}.vocab").unlink()
+    Path(f"{stem}.model").replace(model)

@@ -38,6 +38,7 @@ import numpy as np
 
 from ..errors import OdeTransformerError
 from ..files import sha256, whole, write_json
+from . import segmentation
 
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
 SHOWN = 5  # line numbers named in a message
@@ -532,23 +533,19 @@ def _short_to_long(args: argparse.Namespace) -> None:
 
 
 def _learn_sentencepiece(args: argparse.Namespace) -> None:
-    """Learn a SentencePiece BPE model on tokenized text."""
-    import sentencepiece
+    """Learn a SentencePiece BPE model on tokenized text; every character is a unit if there is room for all."""
 
-    # The text is normalized and tokenized already; "identity" leaves its words unchanged for the scores.
-    sentencepiece.SentencePieceTrainer.train(
-        input=",".join(map(str, args.input)),
-        model_prefix=str(args.output),
-        vocab_size=args.size,
-        num_threads=args.workers,
-        hard_vocab_limit=False,
-        model_type="bpe",
-        character_coverage=1.0,
-        normalization_rule_name="identity",
-        minloglevel=1,
-    )
-    Path(f"{args.output}.model").replace(args.output)
-    Path(f"{args.output}.vocab").unlink()
+    def learn(coverage: float) -> None:
+        lines = itertools.chain.from_iterable(map(read_lines, args.input))
+        # The text is normalized and tokenized already; "identity" leaves its words unchanged for the scores.
+        segmentation.learn(lines, args.size, args.workers, args.output, "identity", coverage)
+
+    try:
+        learn(1.0)
+    except segmentation.SegmentationError as error:
+        # SentencePiece's advice for writing systems of thousands of characters, such as the Chinese.
+        print(f"{error}; leaving out the rarest .05% of the text's characters", file=sys.stderr)
+        learn(0.9995)
 
 
 def _apply_sentencepiece(args: argparse.Namespace) -> None:
@@ -782,8 +779,6 @@ def _binarise(args: argparse.Namespace) -> None:
         raise TextError("--dictionaries: cannot be combined with --joined-dictionary and --symbols, which make others")
     if args.symbols is not None and args.symbols <= len(SPECIAL):
         raise TextError(f"--symbols {args.symbols}: must be {len(SPECIAL) + 1} or more")
-    if args.workers < 1:
-        raise TextError(f"--workers {args.workers}: must be 1 or more")
     for lang in args.langs:
         if (data / f"dict.{lang}.txt").exists():
             raise TextError(f"--data-dir {data}: holds dict.{lang}.txt already; take another folder")
@@ -1121,6 +1116,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer text``; the exit status."""
+    if getattr(args, "workers", 1) < 1:
+        raise TextError(f"--workers {args.workers}: must be 1 or more")
     try:
         args.step(args)
     except OSError as error:

@@ -25,6 +25,8 @@ BATCH_SIZE, MAX_TOKENS = 128, 12_000
 LONGEST = 20_000  # characters of a line; a longer one is not a sentence, and could take hours to segment
 ENDS = (frozenset(".!?\u3002\uff01\uff1f"), frozenset(",;:\u3001\uff0c\uff1b\uff1a"))
 """Units that end a sentence, and those that end a clause."""
+UNSPACED = frozenset({"ja", "th", "yue", "zh"})
+"""Languages without spaces between sentences."""
 
 Found = tuple[list[tuple[str, float]], bool]
 """Translations of a sentence, units and score each, the best first; and whether the best was cut where it must end."""
@@ -233,16 +235,16 @@ class Translator:
             yield order[:count]
             order = order[count:]
 
-    @staticmethod
-    def _join(parts: list[list[Hypothesis]]) -> list[Hypothesis]:
+    def _join(self, parts: list[list[Hypothesis]]) -> list[Hypothesis]:
         """The hypotheses of a sentence from those of its pieces: the best are joined, the second best, and so on."""
         if not parts:
             return [Hypothesis("", 0.0, "")]
         if len(parts) == 1:
             return parts[0]
+        space = "" if self.pipeline.target in UNSPACED else " "
         return [
             Hypothesis(
-                " ".join(h.text for h in one), sum(h.score for h in one) / len(one), " ".join(h.units for h in one)
+                space.join(h.text for h in one), sum(h.score for h in one) / len(one), " ".join(h.units for h in one)
             )
             for one in zip(*parts, strict=False)
         ]

@@ -1,5 +1,7 @@
 """What the doctor says, of a machine that has everything and of one that has not."""
 
+import ast
+
 import pytest
 
 from ode_transformer import requirements
@@ -48,4 +50,16 @@ def test_what_is_missing(monkeypatch, tmp_path, capsys):
 def test_what_is_optional_is_asked_for_by_nothing_required(package):
     setup = (recipes.ROOT / "setup.py").read_text()
     required = setup[setup.index("install_requires") : setup.index("extras_require")]
-    assert f'"{package}"' not in required
+    assert f'"{package.replace("_", "-")}"' not in required
+
+
+def test_all_that_is_optional_is_listed():
+    tree = ast.parse((recipes.ROOT / "setup.py").read_text())
+    values = {node.targets[0].id: node.value for node in tree.body if isinstance(node, ast.Assign)}
+    (call,) = [node.value for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    (extras,) = [keyword.value for keyword in call.keywords if keyword.arg == "extras_require"]
+    found = set()
+    for name, value in zip(extras.keys, extras.values, strict=True):
+        if name.value not in ("test", "docs"):
+            found |= set(ast.literal_eval(values[value.id] if isinstance(value, ast.Name) else value))
+    assert {package.replace("-", "_") for package in found} == set(doctor.OPTIONAL)

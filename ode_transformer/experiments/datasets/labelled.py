@@ -53,7 +53,8 @@ def write(splits: Mapping[str, list[Example]], level: str, size: int, workers: i
     folder.mkdir(parents=True, exist_ok=True)
     cut = characters
     if level == "subword":
-        segmentation.learn((example.text for example in splits["train"]), size, workers, folder)
+        texts = (example.text for example in splits["train"])
+        segmentation.learn(texts, size, workers, folder / segmentation.OWN[0])
         cut = segmentation.opened(folder)
     for name, examples in splits.items():
         write_lines(folder / f"{name}.input0", (cut(example.text) for example in examples))
