@@ -21,12 +21,18 @@ END
 # published SET MEMBER NAME FILE URL: set $folder to where a set lies: in RAW_DIR or ODE_TRANSFORMER_DATA, if MEMBER is
 # in it; else in the archive FILE, of RAW_DIR or downloaded from URL, which URL_NAME replaces.
 published() {
+    local inner
     find_set "$1" "$text/unpacked/$1"
     if [[ -n $folder && ($dry_run -eq 1 || -e $folder/$2) ]]; then return; fi
     [[ -z $folder || -n ${RAW_DIR:-} ]] || die "$folder: holds no $2"
     if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi
     unpack "$3" "$4" "$5"
     folder=$unpacked
+    if [[ ! -e $folder/$2 ]]; then # an archive of a repository has a folder around all
+        for inner in "$unpacked"/*/; do
+            if [[ -e $inner$2 ]]; then folder=${inner%/}; fi
+        done
+    fi
     [[ $dry_run -eq 1 || -e $folder/$2 ]] || die "$4: holds no $2"
 }
 

@@ -29,13 +29,16 @@ def classify(model: "nn.Module", data: Path, subset: str, batch_size: int) -> li
         Examples that are longer than the model's longest sentence are truncated.
 
     Raises:
-        ClassifyError: there are no such data, or their vocabulary size or their classes are not the model's.
+        ClassifyError: there are no such data, their examples are pairs of texts, or their vocabulary size or their
+            classes are not the model's.
     """
     import torch
     from fairseq.data import data_utils
 
     from ..standalone import HEAD
 
+    if (data / "input1").is_dir():
+        raise ClassifyError(f"{data}: holds pairs of texts; ode-transformer glue validate scores those")
     symbols, labels = (_dictionary(data / part / "dict.txt") for part in ("input0", "label"))
     symbols.add_symbol("<mask>")  # fairseq's task does so
     embedded = model.encoder.embed_tokens.num_embeddings

@@ -44,7 +44,7 @@ def outcome(names: Sequence[str]) -> dict[str, Any]:
     """The outcome of rehearsals.
 
     Returns:
-        ``rehearsed``, by recipe: updates, parameters, sentences that were scored, seconds of training, commit;
+        ``rehearsed``, by recipe: updates, parameters, the sets that were scored, seconds of training, commit;
         ``missing``, the names of those without a record; where.
     """
     rehearsed, missing = {}, []
@@ -57,7 +57,7 @@ def outcome(names: Sequence[str]) -> dict[str, Any]:
         rehearsed[name] = {
             "updates": found["training"]["curve"][-1]["num_updates"],
             "parameters": found["training"]["parameters"],
-            "sentences": sum(score.get("sentences", 0) for score in found["scores"].values()),
+            "scored": list(found["scores"]),
             "seconds": round(found["training"]["seconds"]),
             "commit": found["versions"].get("commit", ""),
         }

@@ -35,11 +35,13 @@ def write_agnews(folder: Path) -> None:
 
 
 def write_aeslc(folder: Path) -> None:
+    """The archive of the set's repository, with a folder around all."""
+    files = {}
     for part, count in (("train", 30), ("dev", 4), ("test", 6)):
-        (folder / "enron_subject_line" / part).mkdir(parents=True)
         for i, line in enumerate(sentences("en", count)):
-            body = f"{line}\nIt is the {i}th.\nSee you."
-            (folder / "enron_subject_line" / part / f"{i}.subject").write_text(email(body, line))
+            content = email(f"{line}\nIt is the {i}th.\nSee you.", line)
+            files[f"AESLC-master/enron_subject_line/{part}/{i}.subject"] = content.encode()
+    tar(folder / "AESLC.tar.gz", files)
 
 
 def write_cnndm(folder: Path) -> None:
