@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cli, processors, recipes, runner
+from . import cli, plain_yaml, processors, recipes, runner
 from .runs import RunError
 
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
@@ -61,10 +61,14 @@ def jobs_of(args: argparse.Namespace) -> list[Job]:
     """The runs to make, in order."""
     names = args.systems
     if names is None:
-        names = [n for n in recipes.names() if n.startswith("multi30k-full/") and not re.search("-warm-|-longer-", n)]
+        full = [n for n in recipes.names() if n.startswith("multi30k-full/") and not re.search("-warm-|-longer-", n)]
+        later = set(plain_yaml.read(recipes.CONFIGS / "_beyond.yaml")["rows"])
+        later -= set(plain_yaml.read(recipes.CONFIGS / "_tiny.yaml")["rows"])
+        names = [n for n in full if n.partition("/")[2] not in later]
         data = Path(os.environ.get("ODE_TRANSFORMER_DATA") or os.devnull)
         if any(path.exists() for path in (recipes.ROOT / "data-bin" / "ptb", data / "ptb", data / "ptb.tar.xz")):
             names += [n for n in recipes.names() if n.startswith("ptb/")]
+        names += [n for n in full if n not in names]  # what came after the four papers
     found = []
     for precision in args.precisions:
         for name in names:
