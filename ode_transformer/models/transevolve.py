@@ -39,8 +39,8 @@ the paper's classification experiments.
 
 import argparse
 import logging
+import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Optional
 
 import torch
@@ -60,8 +60,7 @@ from ..errors import OdeTransformerError
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
-from ..modules.positions import SinusoidalPositions
-from ..modules.stacks import recompute
+from ..modules.recomputation import recompute
 from .classification import LONGEST, EncoderClassifier
 
 logger = logging.getLogger(__name__)
@@ -189,8 +188,7 @@ class Block(nn.Module):
         if self.form == "paper" and x.size(0) > 1:
             state, source = (None if s is None else s.fitted() for s in (state, source))
         for i in range(len(self.feed_forward)):
-            layer = partial(recompute, self._layer) if self.checkpointed else self._layer
-            x = layer(i, x, state, source, incremental_state)
+            x = recompute(self.checkpointed, self._layer, i, x, state, source, incremental_state)
         x = self.layer_norm(x)
         return (x, None, None) if decoder else x
 
@@ -210,6 +208,33 @@ class Block(nn.Module):
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
         """Do nothing; fairseq's encoder calls this method of its layers."""
+
+
+class SinusoidalPositions(nn.Module):
+    """Sines, then cosines, of a token's index from 0 (fairseq counts from 2); padding gets zeros.
+
+    Args:
+        embed_dim: C, the width, even.
+        padding_idx: the index of the padding symbol.
+    """
+
+    max_positions = 10**9
+    """There is no limit."""
+
+    def __init__(self, embed_dim: int, padding_idx: int):
+        super().__init__()
+        self.half = embed_dim // 2
+        self.padding_idx = padding_idx
+        self.register_buffer("dtype_of", torch.empty(0), persistent=False)  # follows the model's precision
+
+    def forward(self, tokens: Tensor, incremental_state: Optional[Any] = None) -> Tensor:
+        """(B, T) tokens -> (B, T, C); in incremental decoding too, where the caller takes the last position."""
+        real = tokens.ne(self.padding_idx)
+        index = (real.cumsum(1) - 1).unsqueeze(-1)
+        # In single precision even if the model is not: bfloat16 does not tell neighboring positions near 1,000 apart.
+        j = torch.arange(self.half, device=tokens.device, dtype=torch.float32)
+        angle = index * torch.exp(j * (-math.log(10000) / max(self.half - 1, 1)))
+        return (torch.cat((angle.sin(), angle.cos()), dim=-1) * real.unsqueeze(-1)).type_as(self.dtype_of)
 
 
 class _Evolving:

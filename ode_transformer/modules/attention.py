@@ -8,7 +8,6 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..errors import OdeTransformerError
 from .incremental import append, as_hypotheses, as_queries, once_a_sentence, reorder
 from .positions import Biases
 
@@ -195,22 +194,13 @@ class RelativeAttention(StagedAttention):
     Args:
         embed_dim: C, the width.
         num_heads: H.
-        max_relative_length: m, 1 or more; positions farther away count as m away.
+        max_relative_length: m; positions farther away count as m away.
         values: whether values have relative positions too.
         more: arguments of fairseq's attention.
-
-    Raises:
-        ValueError: m is below 1, or an option of fairseq's attention cannot be combined with relative positions.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, max_relative_length: int, values: bool = False, **more: Any):
         super().__init__(embed_dim, num_heads, **more)
-        if max_relative_length < 1:
-            raise OdeTransformerError(f"--max-relative-length {max_relative_length}: must be 1 or more")
-        if not self.self_attention:
-            raise OdeTransformerError("--relative-positions: cannot be combined with --cross-self-attention")
-        if self.use_xformers:
-            raise OdeTransformerError("--relative-positions: cannot be combined with the attention of xformers")
         self.max_relative_length = max_relative_length
         size = (2 * max_relative_length + 1, self.head_dim)
         self.relative_position_keys = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size)))

@@ -27,6 +27,7 @@ from ..numerics.integrators import EULER, Norm
 from .attention import RelativeAttention, StagedAttention
 from .options import Options
 from .positions import Biases
+from .recomputation import recompute
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class SplitLayer(nn.Module):
         ffn_embed_dim = getattr(cfg, side).ffn_embed_dim
         size, noise = self.embed_dim, (self.quant_noise, self.quant_noise_block_size)
         flows = self.options.splitting.flows
+        self.offloaded = cfg.offload_activations
+        self.recomputed = cfg.checkpoint_activations or self.offloaded
         if self.options.ffn_hidden_layers == 2:
             self.fc_hidden = self.build_fc1(ffn_embed_dim, ffn_embed_dim, *noise)
         if flows.count("G") == 2:
@@ -198,14 +201,14 @@ class SplitLayer(nn.Module):
             if integrated and not plain:
                 learned = self.velocities[_name(rows)] if self.velocities else None
                 y, carried = integrator.step(
-                    Field(self, rows, context), y, h, combine, carried, norms=context.norms, learned=learned
+                    LayerField(self, rows, context), y, h, combine, carried, norms=context.norms, learned=learned
                 )
             else:
                 for row in rows:
                     y = self.euler(y, row, context)
         if context.correct is not None:
             y = context.correct(y)
-            increment = Field(self, sublayers, context, stage=integrator.stages).increment(y)
+            increment = LayerField(self, sublayers, context, stage=integrator.stages).increment(y)
             y = torch.add(y, increment, alpha=h)
         return y, carried
 
@@ -234,7 +237,7 @@ def _name(sublayers: Sequence[Sublayer]) -> str:
 
 
 @dataclass
-class Field:
+class LayerField:
     """The vector field of some sub-layers of a pre-norm layer in one pass, f(y) = sum of h Sub(LN(y + the sum so far)).
 
     Sub-layers that are taken together all read y. The field is never computed as layer(y) - y, which loses bits in half
@@ -287,7 +290,7 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
             The new state (T, B, C), or for a multistep scheme the increment alone; what the integrator carries beside
             the state, or None.
         """
-        return self.solve(x, self.sublayers, context)
+        return recompute(self.recomputed, self.solve, x, self.sublayers, context, offload=self.offloaded)
 
     def sub(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
         if sublayer.flow == "G":
@@ -342,6 +345,9 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             (B, T, S), or (H, B, T, S) for separate heads, or None; what the integrator carries beside the state, or
             None. With several evaluations the weights are those of the last one.
         """
+        return recompute(self.recomputed, self._step, x, context, offload=self.offloaded)
+
+    def _step(self, x: Tensor, context: DecoderContext) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         # The source's keys and values are the same for every stage, so they are computed once and cached, even if
         # nothing else is cached.
         memory = SourceMemory(context.incremental_state)

@@ -125,11 +125,26 @@ class Options:
             check_coefficients(self.coefficients, self.integrator.stages)
         except ValueError as error:
             raise OdeTransformerError(f"{side} with the integrator {integrator}: {error}") from error
+        if self.relative_positions != "none":
+            self._check_relative_positions(cfg, side)
         if self.coefficients == "second-order" and (self.integrator != HEUN or self.released):
             raise OdeTransformerError(
                 f"--coefficients second-order: needs the integrator heun, got {integrator}, and --ode-residual paper: "
                 "they choose among the methods of order 2, for the increment"
             )
+
+        if self.coefficients == "second-order" and self.rk_norm:
+            raise OdeTransformerError(
+                "--coefficients second-order: cannot be combined with --rk-norm, with which no weights give order 2"
+            )
+
+    def _check_relative_positions(self, cfg: TransformerConfig, side: str) -> None:
+        if self.max_relative_length < 1:
+            raise OdeTransformerError(f"--max-relative-length {self.max_relative_length}: must be 1 or more")
+        if side == "decoder" and cfg.cross_self_attention:
+            raise OdeTransformerError("--relative-positions: cannot be combined with --cross-self-attention")
+        if getattr(cfg, side).xformers_att_config is not None:
+            raise OdeTransformerError(f"--relative-positions: cannot be combined with --{side}-xformers-att-config")
 
     def _check_post_norm(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
         instead = f"{side}, whose norms act on sums; or make it pre-norm, --{side}-normalize-before"

@@ -29,33 +29,6 @@ POSITION_BLOCKS = ("all", "input")
 FLOW_SHARING = ("all", "stack")
 
 
-class SinusoidalPositions(nn.Module):
-    """Sines, then cosines, of a token's index from 0 (fairseq counts from 2); padding gets zeros.
-
-    Args:
-        embed_dim: C, the width, even.
-        padding_idx: the index of the padding symbol.
-    """
-
-    max_positions = 10**9
-    """There is no limit."""
-
-    def __init__(self, embed_dim: int, padding_idx: int):
-        super().__init__()
-        self.half = embed_dim // 2
-        self.padding_idx = padding_idx
-        self.register_buffer("dtype_of", torch.empty(0), persistent=False)  # follows the model's precision
-
-    def forward(self, tokens: Tensor, incremental_state: Optional[Any] = None) -> Tensor:
-        """(B, T) tokens -> (B, T, C); in incremental decoding too, where the caller takes the last position."""
-        real = tokens.ne(self.padding_idx)
-        index = (real.cumsum(1) - 1).unsqueeze(-1)
-        # In single precision even if the model is not: bfloat16 does not tell neighboring positions near 1,000 apart.
-        j = torch.arange(self.half, device=tokens.device, dtype=torch.float32)
-        angle = index * torch.exp(j * (-math.log(10000) / max(self.half - 1, 1)))
-        return (torch.cat((angle.sin(), angle.cos()), dim=-1) * real.unsqueeze(-1)).type_as(self.dtype_of)
-
-
 Index = Union[slice, Tensor]
 """The rows of a table that the tokens take: the first rows, one per column, or a row number for each token, (T, B)."""
 

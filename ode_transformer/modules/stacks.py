@@ -7,9 +7,7 @@ Legend: T positions, S positions of the source, B sentences, C the width, H head
 """
 
 import re
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
-from functools import partial
+from collections.abc import Iterable
 from typing import Any, Optional
 
 import torch
@@ -17,7 +15,6 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import Embedding, TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
 from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ..errors import OdeTransformerError
 from .dropout import replace_dropout
@@ -27,32 +24,8 @@ from .options import Options
 from .positions import Place, PositionEncoder
 
 
-def recompute(forward: Callable, *args: Any, offload: bool = False, **kwargs: Any) -> Any:
-    """Call ``forward``. If gradients are taken, keep only its inputs and run it again in the backward pass.
-
-    fairseq's checkpointing runs a backward pass within the backward pass. There distributed training receives the
-    gradient of a parameter that layers share, such as a gate, once per layer, and stops. PyTorch's non-reentrant
-    checkpointing has no such inner pass.
-
-    Args:
-        forward: a layer's ``forward``.
-        offload: keep the inputs in the host's memory. Tensors inside the context stay on the device.
-        args, kwargs: the inputs of ``forward``.
-
-    Returns:
-        What ``forward`` returns.
-    """
-    if not torch.is_grad_enabled():
-        return forward(*args, **kwargs)
-    kept = torch.autograd.graph.save_on_cpu(pin_memory=torch.cuda.is_available()) if offload else nullcontext()
-    with kept:
-        return checkpoint(forward, *args, use_reentrant=False, **kwargs)
-
-
-def wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
-    """The layer with activation checkpointing and FSDP around it if the options ask for them, as in fairseq."""
-    if cfg.checkpoint_activations or cfg.offload_activations:
-        layer.forward = partial(recompute, layer.forward, offload=cfg.offload_activations)
+def _sharded(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
+    """The layer with FSDP around it if the options ask for that, as in fairseq."""
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 
@@ -145,7 +118,7 @@ class Encoder(SplitStack, TransformerEncoderBase):
         self._connect(cfg, "encoder")
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
-        return wrap(EncoderLayer(cfg), cfg)
+        return _sharded(EncoderLayer(cfg), cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> tuple[Tensor, Tensor]:
         """Tokens (B, S) -> the input of the first layer, and the scaled embeddings without positions, (B, S, C) each.
@@ -241,7 +214,7 @@ class Decoder(SplitStack, TransformerDecoderBase):
         self._connect(cfg, "decoder")
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
-        return wrap(DecoderLayer(cfg, no_encoder_attn), cfg)
+        return _sharded(DecoderLayer(cfg, no_encoder_attn), cfg)
 
     def forward_embedding(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Tensor:
         """Tokens (B, T) -> the input of the first layer (B, T, C), or with a cache the last token's (B, 1, C).

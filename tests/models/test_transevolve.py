@@ -18,12 +18,12 @@ from ode_transformer.models.classification import ClassificationHead, Transforme
 from ode_transformer.models.transevolve import (
     ARCHITECTURES,
     CLASSIFIERS,
+    SinusoidalPositions,
     TransEvolveClassifier,
     TransEvolveModel,
 )
 from ode_transformer.modules.dropout import Dropout
 from ode_transformer.modules.feed_forward import RandomProjection
-from ode_transformer.modules.positions import SinusoidalPositions
 from tests.helpers import (
     USER_DIR,
     Kernels,

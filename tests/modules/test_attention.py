@@ -263,17 +263,6 @@ def test_in_inference_mode_and_then_in_training():
     assert attention.relative_position_keys.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("m", [0, -1])
-def test_a_length_below_1_is_refused(m):
-    with pytest.raises(ValueError, match=rf"--max-relative-length {m}: must be 1 or more"):
-        relative(m)
-
-
-def test_relative_positions_need_self_attention():
-    with pytest.raises(ValueError, match="cross-self-attention"):
-        RelativeAttention(16, 4, 3)
-
-
 def test_the_fused_kernel_is_told_the_dropout(monkeypatch):
     """It never runs with dropout on a CPU; the meta device stands for a GPU."""
     told = []

@@ -358,6 +358,11 @@ def test_a_layer_with_momentum(name, function, splitting, data):
         ({"ode_function": "san", "integrator": "leapfrog"}, r"--ode-function san: must be both.*leapfrog"),
         ({"relative_positions": "keys", "max_relative_length": 0}, r"--max-relative-length 0: must be 1 or more"),
         (
+            {"relative_positions": "keys", "encoder_xformers_att_config": "{}"},
+            r"--relative-positions: cannot be combined with --encoder-xformers-att-config",
+        ),
+        ({"coefficients": "second-order", "rk_norm": True}, r"second-order: cannot be combined with --rk-norm"),
+        (
             {"splitting": "parallel", "ode_function": "san"},
             r"--ode-function san: must be both with --splitting parallel",
         ),

@@ -1,0 +1,32 @@
+"""Activation checkpointing: what a layer computes is not kept for the backward pass, but computed again there."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+
+def recompute(asked: bool, function: Callable, *args: Any, offload: bool = False) -> Any:
+    """Call a function; if asked, and gradients are taken, keep only its arguments and call it again for them.
+
+    fairseq's checkpointing runs a backward pass within the backward pass. There distributed training receives the
+    gradient of a parameter that layers share, such as a gate, once per layer, and stops. PyTorch's non-reentrant
+    checkpointing has no such inner pass.
+
+    Args:
+        asked: whether to compute again; otherwise the function is only called.
+        function: what a layer computes.
+        args: its arguments.
+        offload: keep the tensors among the arguments in the host's memory. Tensors within other arguments, such as a
+            context, stay on the device.
+
+    Returns:
+        What the function returns.
+    """
+    if not (asked and torch.is_grad_enabled()):
+        return function(*args)
+    kept = torch.autograd.graph.save_on_cpu(pin_memory=torch.cuda.is_available()) if offload else nullcontext()
+    with kept:
+        return checkpoint(function, *args, use_reentrant=False)
