@@ -130,7 +130,7 @@ def register_architectures(
         released: the names are those of released code, for loading its checkpoints, and get no presets.
 
     Raises:
-        ValueError: there is an architecture of that name; or no such model.
+        OdeTransformerError: there is an architecture of that name; or no such model.
     """
     for name, preset in architectures.items():
         register_model_architecture(model, name)(partial(_apply_preset, model, name, preset))
@@ -194,7 +194,7 @@ def literal(key: str, value: Any) -> Any:
     """The plain value of one of ``EVALUATED``.
 
     Raises:
-        ValueError: it is none; a string within a string would be evaluated, too.
+        OdeTransformerError: it is none; a string within a string would be evaluated, too.
     """
     found = value
     with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -215,7 +215,7 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
         A ``TransformerConfig``; the family's own fields are plain attributes of it.
 
     Raises:
-        ValueError: a field is unknown, is not one of its choices, or lacks a required value.
+        OdeTransformerError: a field is unknown, is not one of its choices, or lacks a required value.
     """
     values = plain(config)
     values.pop("_name", None)

@@ -34,7 +34,8 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         """The loss of a sample, what to divide it by, and what to log; as fairseq's criterion.
 
         Raises:
-            ValueError: the model's output is not a plain projection, or accuracy or losses per token are asked for.
+            OdeTransformerError: the model's output is not a plain projection, or accuracy or losses per token are
+                asked for.
         """
         return super().forward(model, {**sample, "net_input": {**sample["net_input"], "features_only": True}}, reduce)
 

@@ -21,7 +21,7 @@ class FusedAdam(FairseqAdam):
     ``--memory-efficient-fp16``.
 
     Raises:
-        ValueError: an option of fairseq's other implementations.
+        OdeTransformerError: an option of fairseq's other implementations.
     """
 
     supports_flat_params = True
@@ -72,7 +72,7 @@ class FlowAdam(FusedAdam):
     would not keep Adam's momentum from moving it.
 
     Raises:
-        ValueError: no parameter of a flow among those given, or a scale that is not positive.
+        OdeTransformerError: no parameter of a flow among those given, or a scale that is not positive.
     """
 
     def __init__(self, cfg: FlowAdamConfig, params: Iterable[nn.Parameter]):

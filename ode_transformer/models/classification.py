@@ -69,7 +69,7 @@ class EncoderClassifier(FairseqEncoderModel):
         """Build the model, for sentences as long as the task's.
 
         Raises:
-            ValueError: an option is unknown or missing, or its value is invalid.
+            OdeTransformerError: an option is unknown or missing, or its value is invalid.
         """
         cfg = cls.nested(cfg)
         cfg.max_source_positions = cfg.max_target_positions = cfg.max_positions
@@ -126,7 +126,7 @@ class TransformerClassifier(EncoderClassifier):
         """The configuration that fairseq's encoder is built from.
 
         Raises:
-            ValueError: an option is unknown or missing, its value is invalid, or it has no meaning here.
+            OdeTransformerError: an option is unknown or missing, its value is invalid, or it has no meaning here.
         """
         cfg = nested(cfg, cls.config_class)
         check_alone(cfg, "encoder")

@@ -69,8 +69,8 @@ class OdeLanguageModel(FairseqLanguageModel):
         """Build the model, for samples as long as the task's.
 
         Raises:
-            ValueError: an option is unknown or missing, its value is invalid, it cannot be combined with another, or it
-                is an option of encoders.
+            OdeTransformerError: an option is unknown or missing, its value is invalid, it cannot be combined with
+                another, or it is an option of encoders.
         """
         cfg = nested(cfg, cls.config_class)
         check_alone(cfg, "decoder")

@@ -145,8 +145,8 @@ class MaskedLanguageModel(RobertaModel):
         """Build the model, for samples as long as the task's unless ``max_positions`` is given.
 
         Raises:
-            ValueError: an option is unknown or missing, its value is invalid, it cannot be combined with another, or it
-                is an option of decoders.
+            OdeTransformerError: an option is unknown or missing, its value is invalid, it cannot be combined with
+                another, or it is an option of decoders.
         """
         args = argparse.Namespace(**{f.name: f.default for f in fields(cls.config_class)} | plain(cfg))
         if args.max_positions is None:
@@ -179,7 +179,7 @@ class MaskedLanguageModel(RobertaModel):
         """As in RoBERTa: bring the names of old checkpoints up to date, and handle the heads of classes and spans.
 
         Raises:
-            ValueError: the table of positions is for another number of tokens.
+            OdeTransformerError: the table of positions is for another number of tokens.
         """
         super().upgrade_state_dict_named(state_dict, name)
         prefix = f"{name}." * bool(name)

@@ -200,7 +200,7 @@ class ReleasedOdeModel(OdeModel):
         """As in ``SplitTransformerModel``.
 
         Raises:
-            ValueError: for options that the released code, once it runs, cannot train with.
+            OdeTransformerError: for options that the released code, once it runs, cannot train with.
         """
         values = plain(cfg)
         refuse_ours(values, "--rk-type, --enc-calculate-num and --encoder-history-type")

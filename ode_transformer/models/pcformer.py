@@ -84,8 +84,8 @@ class ReleasedPCformerModel(OdeModel):
         """As in ``SplitTransformerModel``.
 
         Raises:
-            ValueError: the released code, once repaired, cannot train with the options, or they have no counterpart
-                here.
+            OdeTransformerError: the released code, once repaired, cannot train with the options, or they have no
+                counterpart here.
         """
         values = plain(cfg)
         refuse_ours(values, "--enc-calculate-num, --enc-learnable-type and --alpha-type")

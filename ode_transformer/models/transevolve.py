@@ -95,7 +95,7 @@ def _nested(flat: Any, config_class: type) -> TransformerConfig:
     """The configuration that fairseq's Transformer is built from; a block takes the place of a layer.
 
     Raises:
-        ValueError: an option has no meaning here, or its value is invalid.
+        OdeTransformerError: an option has no meaning here, or its value is invalid.
     """
     values = plain(flat)
     for name, meaningless in _UNUSED.items():
@@ -310,7 +310,7 @@ class TransEvolveModel(_Counted, TransformerModelBase):
         """Build the model from the family's flat configuration.
 
         Raises:
-            ValueError: a field is unknown or missing, its value is invalid, or it has no meaning here.
+            OdeTransformerError: a field is unknown or missing, its value is invalid, or it has no meaning here.
         """
         model = super().build_model(_nested(cfg, TransEvolveConfig), task)
         logger.info(f"parameters: {model.trained:,} trained, {model.frozen:,} frozen")

@@ -152,7 +152,8 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
     hydra's version of it.
 
     Raises:
-        ValueError: a field is unknown or missing, its value is invalid, or it cannot be combined with another.
+        OdeTransformerError: a field is unknown or missing, its value is invalid, or it cannot be combined with
+                another.
     """
     cfg = to_transformer_config(cfg, config_class)
     for side in (cfg.encoder, cfg.decoder):
@@ -239,7 +240,8 @@ class SplitTransformerModel(TransformerModelBase):
         """Build the model from the family's flat configuration, or from fairseq's or hydra's version of it.
 
         Raises:
-            ValueError: a field is unknown or missing, its value is invalid, or it cannot be combined with another.
+            OdeTransformerError: a field is unknown or missing, its value is invalid, or it cannot be combined with
+                another.
         """
         return super().build_model(nested(cfg, cls.config_class), task)
 

@@ -161,7 +161,7 @@ class InitialState(nn.Module):
         dropout: the dropout of queries and keys, applied once per block in training.
 
     Raises:
-        ValueError: m does not divide d, or d is odd.
+        OdeTransformerError: m does not divide d, or d is odd.
     """
 
     beam_size = 1

@@ -74,7 +74,7 @@ class Options:
         """The options of one side, ``encoder`` or ``decoder``.
 
         Raises:
-            ValueError: a name is unknown, or the options cannot be combined.
+            OdeTransformerError: a name is unknown, or the options cannot be combined.
         """
         name = str(cfg.integrator if side == "encoder" else cfg.decoder_integrator)
         integrator, coefficients = get_integrator(name), str(cfg.coefficients)

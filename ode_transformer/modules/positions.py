@@ -195,7 +195,7 @@ class Layout:
         """The width C of every solver.
 
         Raises:
-            ValueError: the projections of one solver have several widths.
+            OdeTransformerError: the projections of one solver have several widths.
         """
         found = {}
         for name in self.pieces:
@@ -308,7 +308,7 @@ class BiasPositions(PositionEncoder):
         interval: updates of the optimizer from one solution to the next, 1 or more.
 
     Raises:
-        ValueError: the projections of one solver have several widths.
+        OdeTransformerError: the projections of one solver have several widths.
     """
 
     def __init__(

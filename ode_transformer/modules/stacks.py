@@ -96,7 +96,7 @@ class SplitStack(nn.Module):
         """Bring parameter names up to date.
 
         Raises:
-            ValueError: the history in the checkpoint is for another number of layers.
+            OdeTransformerError: the history in the checkpoint is for another number of layers.
         """
         # fairseq drops the final norm of encoders before version 2 and of decoders before version 3. The released
         # pre-norm models have version 2 *and* a trained norm: stock fairseq loads them silently and decodes wrongly.
