@@ -8,13 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output, read_lines
 from tests.helpers import ROOT, environment
 
 DATA = Path(os.environ.get("ODE_TRANSFORMER_DATA", "/nonexistent"))
 PAIRS = 8_000
-FEW = "--max-epoch 5 --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 32 " + (
+SMALL = "--max-epoch 5 --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 --encoder-ffn-embed-dim 32 " + (
     "--decoder-embed-dim 32 --decoder-ffn-embed-dim 32 --encoder-attention-heads 2 --decoder-attention-heads 2"
 )
+
+
+def command(*words, **more):
+    words = ["ode-transformer", *map(str, words)]
+    return subprocess.run(words, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, check=True, **more)
 
 
 @pytest.mark.slow
@@ -27,12 +33,8 @@ def test_three_commands(tmp_path):
             found = members.extractfile(f"deen_mix/train.{lang}").read().decode().split("\n")
         (tmp_path / f"my.{lang}").write_text("".join(f"{line}\n" for line in found[:-1:31][:PAIRS]), encoding="utf-8")
 
-    def command(*words, **more):
-        words = ["ode-transformer", *map(str, words)]
-        return subprocess.run(words, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True, check=True, **more)
-
     command("prepare", "--train", tmp_path / "my", "--langs", "de", "en", "--out", tmp_path / "mine")
-    command("run", f"{tmp_path}/mine.yaml/macaron-tiny", "--run-dir", tmp_path / "run", "--cpu", "--", *FEW.split())
+    command("run", f"{tmp_path}/mine.yaml/macaron-tiny", "--run-dir", tmp_path / "run", "--cpu", "--", *SMALL.split())
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     scores = record["scores"]["held-out"]
     assert scores["reference"] == "raw" and scores["sentences"] == PAIRS // 20
@@ -40,3 +42,20 @@ def test_three_commands(tmp_path):
     done = command("translate", tmp_path / "run", "--cpu", input="Ein Mann sitzt im Park.\n\nGuten Morgen.\n")
     first, empty, last = done.stdout.split("\n")[:-1]
     assert first and last and not empty
+
+
+@pytest.mark.slow
+def test_the_raw_test_set_of_multi30k_is_translated_as_the_recipe_translates_it(tmp_path):
+    """All 1,000 sentences, in order, whatever the order of their lengths."""
+    if not any((DATA / name).exists() for name in ("multi30k", "multi30k.tar.xz")):
+        pytest.skip("ODE_TRANSFORMER_DATA holds no multi30k")
+    run = tmp_path / "run"
+    command("run", "multi30k-short/transformer-tiny", "--run-dir", run, "--cpu", "--", "--train-subset", "valid",
+            *SMALL.split())  # fmt: skip
+    expected = detokenise(read_generate_output(run / "generate" / "generate-test.txt")[0], "de")
+    assert len(expected) == 1_000 and len(set(expected)) > 1
+    raw = ROOT / "data-bin" / "multi30k-own.en-de" / "raw" / "test.en"
+    assert command("translate", run, raw, "--cpu").stdout.splitlines() == expected
+    backwards = tmp_path / "backwards.en"
+    backwards.write_text("".join(f"{line}\n" for line in reversed(read_lines(raw))), encoding="utf-8")
+    assert command("translate", run, backwards, "--cpu").stdout.splitlines() == expected[::-1]
