@@ -27,6 +27,7 @@ setup(
         "sacrebleu",
         "sacremoses",
         "safetensors",
+        "scipy",
         "sentencepiece",
         "subword-nmt",
         "torchdiffeq",

@@ -50,7 +50,7 @@ def check(path: str | Path) -> None:
     there = {
         file.name for file in folder.iterdir() if not file.name.startswith(".")
     }  # the operating system's files begin with a dot
-    if unknown := sorted(there - set(files) - {INDEX}):
+    if unknown := sorted(there - set(files) - {INDEX, CARD}):
         raise BundleError(f"{folder / unknown[0]}: is not a file of the bundle, must be named in {INDEX}")
     for name, digest in files.items():
         if Path(name).name != name:

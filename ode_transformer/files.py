@@ -1,14 +1,16 @@
-"""Files and folders that are written whole or not at all."""
+"""Files: written whole or not at all, as folders are; JSON; hashes."""
 
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from .errors import OdeTransformerError
 
 
 @contextmanager
@@ -78,6 +80,24 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, content: Any) -> None:
     """Write a JSON file whole or not at all."""
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_lines(path: str | Path, lines: Iterable[str]) -> None:
+    """Write lines, each ended by a line feed, to a file whole or not at all."""
+    with whole(path) as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def read_json(path: str | Path) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        OdeTransformerError: it cannot be read, or is not JSON; the message names it.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise OdeTransformerError(f"{path}: cannot be read: {error}") from error
 
 
 def sha256(path: str | Path) -> str:

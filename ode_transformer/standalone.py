@@ -9,7 +9,7 @@ import argparse
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -17,7 +17,13 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+from fairseq.data.data_utils import collate_tokens
+from fairseq.models import (
+    ARCH_MODEL_NAME_REGISTRY,
+    MODEL_DATACLASS_REGISTRY,
+    MODEL_REGISTRY,
+    FairseqLanguageModel,
+)
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor, nn
@@ -25,6 +31,7 @@ from torch import Tensor, nn
 from . import bundles, checkpoints
 from .checkpoints import CheckpointError
 from .config import EVALUATED, FlatTransformerConfig, literal
+from .errors import OdeTransformerError
 from .files import sha256
 from .models.floater import FloaterConfig, FloaterModel
 from .models.masked_lm import MaskedLanguageModel, MaskedLanguageModelConfig
@@ -94,6 +101,8 @@ def task(source: int, target: Optional[int] = None) -> TranslationTask:
 
 def _rows(state: dict[str, Any], name: str, path: str | Path) -> int:
     """The rows of a matrix of a checkpoint, symbols for instance: a dictionary of so many will be made."""
+    if name not in state["model"]:
+        raise CheckpointError(f"{path}: has no {name}")
     shape = state["model"][name].shape
     if len(shape) != 2 or not all(shape):
         raise CheckpointError(f"{path}: {name} is of shape {tuple(shape)}, must have rows and columns")
@@ -197,7 +206,7 @@ def stock_options(model: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> nn.Module:
-    """The encoder-decoder or masked language model that a loaded checkpoint holds, in training mode.
+    """The encoder-decoder or language model, masked or not, that a loaded checkpoint holds, in training mode.
 
     Args:
         state: what :func:`load` returned.
@@ -209,7 +218,10 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
     """
     model_name, options = model_options(state, path)
     stock = STOCK.get(model_name)
-    task_ = task(*symbols(state, path))
+    if issubclass(MODEL_REGISTRY[model_name], FairseqLanguageModel):
+        task_ = task(_rows(state, "decoder.embed_tokens.weight", path))
+    else:
+        task_ = task(*symbols(state, path))
 
     def build() -> nn.Module:
         if stock is not None:
@@ -239,7 +251,7 @@ def _opened(build: Callable[[], nn.Module], state: dict[str, Any], path: str | P
 
 
 def open_model(path: str | Path) -> nn.Module:
-    """The encoder-decoder or masked language model of a checkpoint or bundle, in evaluation mode: of ours, or
+    """The encoder-decoder or language model, masked or not, of a checkpoint or bundle, in evaluation mode: of ours, or
     fairseq's own Transformer or RoBERTa in our layers.
 
     Raises:
@@ -335,24 +347,89 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:
             raise CheckpointError(f"{file}: is another dictionary than the one that {checkpoint} was trained with")
 
 
-def source_of(path: Path, dictionary: Path, count: int) -> dict[str, Tensor]:
-    """What an encoder-decoder is called with to read prepared sentences, one per line: ``src_tokens`` (B, T), padded on
-    the left, and the rest; its decoder sees the beginning alone.
+# Text for any model
+
+
+def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> list[list[Tensor]]:
+    """The first sentences of prepared texts, one per line, without those that are blank in one of the texts.
+
+    Args:
+        files: each text and its dictionary. Several texts are parallel.
+        count: lines to read of each text.
+
+    Returns:
+        For each text its sentences as numbers of symbols (T,), the end of the sentence last.
 
     Raises:
-        CheckpointError: a file is not there or cannot be read, or holds no sentences.
+        CheckpointError: a file is not there or cannot be read, or the texts are not parallel or hold no sentences.
     """
-    try:
-        lines = path.read_bytes().decode("utf-8-sig").split("\n")[:count]
-        symbols = Dictionary.load(str(dictionary))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}, {dictionary}: {error}") from error
-    rows = [symbols.encode_line(line, add_if_not_exist=False).long() for line in lines if line.strip()]
+    texts = []
+    for path, dictionary in files:
+        try:
+            lines = Path(path).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")[:count]
+            symbols = Dictionary.load(str(dictionary))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"{path}, {dictionary}: {error}") from error
+        texts.append([symbols.encode_line(line, add_if_not_exist=False).long() for line in lines])
+    names, lengths = ", ".join(str(path) for path, _ in files), [len(text) for text in texts]
+    if len(set(lengths)) > 1:
+        raise CheckpointError(f"{names}: have {', '.join(map(str, lengths))} lines, must be parallel")
+    rows = [row for row in zip(*texts, strict=True) if all(len(sentence) > 1 for sentence in row)]
     if not rows:
-        raise CheckpointError(f"{path}: holds no sentences")
-    tokens = torch.full((len(rows), max(map(len, rows))), symbols.pad())
-    for row, words in zip(tokens, rows, strict=True):
-        row[len(row) - len(words) :] = words
-    lengths = tokens.ne(symbols.pad()).sum(1)
-    beginning = torch.full((len(rows), 1), symbols.eos())
-    return {"src_tokens": tokens, "src_lengths": lengths, "prev_output_tokens": beginning}
+        raise CheckpointError(f"{names}: holds no sentences")
+    return [list(text) for text in zip(*rows, strict=True)]
+
+
+def stacks(model: nn.Module) -> dict[str, nn.Module]:
+    """The encoder and the decoder of a model by name; a language model has one of them."""
+    found = {side: getattr(model, side) for side in ("encoder", "decoder") if hasattr(model, side)}
+    return {side: getattr(stack, "sentence_encoder", stack) for side, stack in found.items()}  # inside RoBERTa's
+
+
+def inputs_of(model: nn.Module, texts: Sequence[Sequence[Tensor]]) -> dict[str, Tensor]:
+    """What a model is called with to read sentences, as it reads them in training.
+
+    An encoder-decoder reads the source, and in its decoder the target or, without one, only the beginning of a
+    sentence. A language model reads the text in blocks of ``--tokens-per-sample``, as with fairseq's
+    ``--sample-break-mode none``. A masked language model reads sentence by sentence, with nothing masked.
+
+    Args:
+        model: of :func:`open_model`.
+        texts: the sentences of the source and perhaps those of the target, of :func:`read_texts`.
+
+    Returns:
+        ``src_tokens`` (B, S); for an encoder-decoder also ``src_lengths`` (B,) and ``prev_output_tokens`` (B, T).
+
+    Raises:
+        OdeTransformerError: there is a target, but the model is not an encoder-decoder.
+    """
+    (source, *target), found = texts, stacks(model)
+    symbols = next(iter(found.values())).dictionary
+    pad, eos = symbols.pad(), symbols.eos()
+    if target and len(found) == 1:
+        raise OdeTransformerError("--target: must be left out, a language model reads --text alone")
+    if "encoder" not in found:
+        text = torch.cat((torch.tensor([eos]), *source))[:-1]
+        return {"src_tokens": collate_tokens(text.split(model.decoder.cfg.tokens_per_sample), pad)}
+    if "decoder" not in found:
+        beginning = torch.tensor([symbols.bos()])
+        return {"src_tokens": collate_tokens([torch.cat((beginning, sentence)) for sentence in source], pad)}
+    tokens = collate_tokens(source, pad, left_pad=True)
+    before = torch.full((len(source), 1), eos)
+    if target:
+        before = collate_tokens(target[0], pad, eos, move_eos_to_beginning=True)
+    return {"src_tokens": tokens, "src_lengths": tokens.ne(pad).sum(1), "prev_output_tokens": before}
+
+
+def observed(model: nn.Module, net_input: dict[str, Tensor]) -> dict[str, tuple[nn.Module, Tensor]]:
+    """The stacks of a model that read text, by name, each with where it does: (T, B), false at padding.
+
+    A decoder that is given only the beginning of a sentence is left out.
+    """
+    source = net_input["src_tokens"]
+    tokens = {"encoder": source, "decoder": net_input.get("prev_output_tokens", source)}
+    return {
+        side: (stack, tokens[side].ne(stack.padding_idx).t())
+        for side, stack in stacks(model).items()
+        if tokens[side].size(1) > 1
+    }

@@ -280,7 +280,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
     path.write_bytes("\ufeffein Haus\u2028mit Tür\nzwei\n".encode())
     assert read_lines(path) == list(text_lines(path)) == ["ein Haus\u2028mit Tür", "zwei"]
     (tmp_path / "dict.txt").write_text("ein 1\nHaus 1\nmit 1\nTür 1\nzwei 1\n")
-    assert len(standalone.source_of(path, tmp_path / "dict.txt", 9)["src_tokens"]) == 2
+    assert [len(text) for text in standalone.read_texts([(path, tmp_path / "dict.txt")], 9)] == [2]
 
 
 # Recipes

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any, Optional
 
-from .. import bundles, standalone
-from ..files import sha256
+from .. import bundles
+from ..files import read_json, sha256
 from ..version import __version__
 from . import markdown, translate
 from .metrics import METRICS
@@ -88,7 +88,7 @@ def make(model: str | Path, output: str | Path, *, data: str | Path | None = Non
         raise bundles.BundleError(f"{model}: is a bundle already")
     translator = TrainedTranslator([origin], "cpu")  # checks that the bundle will translate
     (opened,), pipeline = translator.opened, translator.pipeline
-    state = standalone.load(origin.model)["model"]
+    state = origin.state()["model"]
     langs = (pipeline.tokeniser.lang, pipeline.target)
     names = [*(f"dict.{lang}.txt" for lang in langs), "manifest.json"]
     if pipeline.model is not None:
@@ -125,7 +125,7 @@ def _record(origin: Origin) -> Optional[dict[str, Any]]:
 
 def _card(translator: TrainedTranslator, record: Optional[dict[str, Any]], half: bool) -> str:
     (opened,), pipeline = translator.opened, translator.pipeline
-    manifest = json.loads((translator.origins[0].data / "manifest.json").read_text(encoding="utf-8"))
+    manifest = read_json(translator.origins[0].data / "manifest.json")
     train = manifest.get("counts", {}).get("train", {}).get("lines")
     data = f"Set `{manifest.get('set')}`" + (f", {train:,} pairs to train on" if train else "") + f": {pipeline}."
     search = ", ".join(f"{name} {value}" for name, value in translator.search.items())

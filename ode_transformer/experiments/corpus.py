@@ -29,7 +29,7 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from ..errors import OdeTransformerError
-from ..files import write_text
+from ..files import write_lines
 
 __all__ = ["Sentence", "add_arguments", "generate", "generate_sentences", "main", "write"]
 
@@ -857,12 +857,11 @@ def write(
     """
     splits = generate(seed, train, valid, test)
     folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, pairs in splits.items():
         for side, language in enumerate(LANGUAGES):
             path = folder / f"{name}.{language}"
-            write_text(path, "".join(f"{pair[side]}\n" for pair in pairs))
+            write_lines(path, (pair[side] for pair in pairs))
             paths.append(path)
     return paths
 

@@ -8,7 +8,6 @@ and the median over seeds.
 
 import argparse
 import itertools
-import json
 import math
 import re
 import statistics
@@ -18,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import OdeTransformerError
-from ..files import write_json, write_text
+from ..files import read_json, write_json, write_lines, write_text
 from . import segmentation
 from .metrics.glue import LOGGED, read, score
-from .text import read_lines, write_lines
+from .text import read_lines
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -365,7 +364,7 @@ def grid(
                     raise GlueError(f"{folder}: {error}") from error
                 scores.append({})
                 continue
-            found = json.loads((folder / "scores" / f"{subset}.json").read_text(encoding="utf-8"))
+            found = read_json(folder / "scores" / f"{subset}.json")
             found = {metric: found[metric]["value"] for metric in LOGGED if metric in found}
             scores.append({metric: value if math.isfinite(value) else None for metric, value in found.items()})
         points.append({"flags": flags, "schedule": follows, "seeds": list(seeds), "scores": scores})

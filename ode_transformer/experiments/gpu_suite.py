@@ -20,6 +20,7 @@ from pathlib import Path
 
 from . import cli, plain_yaml, processors, recipes, runner
 from .runs import RunError
+from .tasks.task import OURS
 
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
 LEAST = 20  # seconds for which nothing is begun any more
@@ -53,7 +54,7 @@ class Job:
         """The command that makes it."""
         folder, record = self.files(runs, out)
         place = ["--cpu"] if args.cpu else ["--devices", "1"]
-        words = [*runner.OURS, "run", self.recipe.given, "--run-dir", str(folder), "--record", str(record)]
+        words = [*OURS, "run", self.recipe.given, "--run-dir", str(folder), "--record", str(record)]
         return [*words, *recipes.variant(self.recipe), f"--{self.precision}", *place, "--", *args.flags]
 
 

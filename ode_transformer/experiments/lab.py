@@ -23,6 +23,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -45,7 +46,7 @@ from ..numerics.integrators import (
     rk_step,
 )
 from ..numerics.splitting import SPLITTINGS, Field, split_step
-from ..standalone import check_dictionaries, named, open_model, source_of
+from ..standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts
 from . import markdown, plots, records, runs
 
 _A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=torch.float64)
@@ -189,8 +190,7 @@ def _corrected(
 
 def slope(sizes: list[float], errors: list[float]) -> float:
     """The least-squares slope of log error against log size."""
-    x, y = (torch.tensor([math.log(v) for v in values], dtype=torch.float64) for values in (sizes, errors))
-    return float(((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum())
+    return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
 
 
 def orders() -> list[dict[str, Any]]:
@@ -222,15 +222,15 @@ def orders() -> list[dict[str, Any]]:
 # Layers of trained models
 
 
-def layers_of(model: nn.Module, path: str | Path) -> dict[str, SplitLayer]:
-    """The layers of a model's encoder by name.
+def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitLayer]:
+    """The layers of a stack by name: those of an ``encoder`` are ``encoder 1`` and so on.
 
     Raises:
         CheckpointError: their step cannot be halved; the message says why.
     """
-    history = getattr(model.encoder, "history", None)
+    history = getattr(stack, "history", None)
     corrected = history is not None and type(history).corrector is not Connection.corrector
-    found = {f"encoder {i + 1}": layer for i, layer in enumerate(nn.ModuleList.__iter__(model.encoder.layers))}
+    found = {f"{side} {i + 1}": layer for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers))}
     for name, layer in found.items():
         if not isinstance(layer, SplitLayer):
             raise CheckpointError(f"{path}: its {name} is a {type(layer).__name__}: no layers to measure")
@@ -252,7 +252,8 @@ def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path
 
     Args:
         model: a model in evaluation mode.
-        net_input: its inputs, including ``src_tokens`` (B, T).
+        net_input: its inputs, as :func:`.standalone.inputs_of` makes them; :func:`.standalone.observed` says which
+            stacks are measured.
         path: the name of the model in error messages.
 
     Returns:
@@ -263,19 +264,18 @@ def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path
     Raises:
         CheckpointError: the steps of the layers cannot be halved, or are not finite.
     """
-    layers, rows, hooks = layers_of(model, path), [], []
-    real = net_input["src_tokens"].ne(1).t()  # (T, B)
+    rows, hooks = [], []
 
-    def norm(x: Tensor) -> float:
-        return float(x[real].double().pow(2).mean().sqrt())
+    def watch(name: str, real: Tensor) -> Callable:
+        def norm(x: Tensor) -> float:
+            return float(x[real].double().pow(2).mean().sqrt())
 
-    def watch(name: str) -> Callable:
         def hook(layer: SplitLayer, args: tuple, result: tuple) -> None:
-            (x, context), (y, _) = args, result
+            (x, context), (y, *_) = args, result
             if context.step_size != 1:
                 return  # our own half steps
             half = replace(context, step_size=0.5)
-            two, _ = layer(layer(x, half)[0], half)
+            two, *_ = layer(layer(x, half)[0], half)
             state, step, difference = norm(x), norm(y - x), norm(two - y)
             if not (state > 0 and step > 0 and math.isfinite(state + step + difference)):
                 raise CheckpointError(
@@ -287,9 +287,10 @@ def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path
 
         return hook
 
-    for name, layer in layers.items():
-        hooks.append(layer.register_forward_hook(watch(name)))
     try:
+        for side, (stack, real) in observed(model, net_input).items():
+            for name, layer in layers_of(stack, side, path).items():
+                hooks.append(layer.register_forward_hook(watch(name, real)))
         model.eval()(**net_input)
     finally:
         for hook in hooks:
@@ -345,9 +346,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "measure the order of convergence of every method, and the error of a step inside trained models"
     kind = kinds.add_parser("orders", help=help_, description=help_)
     kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="pre-norm models of this package")
-    kind.add_argument("--text", help="with checkpoints: prepared source sentences, one per line")
-    kind.add_argument("--dictionary", help="with checkpoints: the source dictionary, such as data-bin/NAME/dict.en.txt")
-    kind.add_argument("--sentences", type=int, default=64, help="number of sentences to read (default: %(default)s)")
+    plots.add_text_arguments(kind, required=False)
     kind.add_argument("--output", help="file for the record, as JSON")
     kind.add_argument("--picture", help=f"file for the figure, {', '.join(plots.FORMATS)}")
     kind.set_defaults(measure=_orders)
@@ -361,8 +360,7 @@ def main(args: argparse.Namespace) -> int:
 def _orders(args: argparse.Namespace) -> int:
     if args.checkpoints and not (args.text and args.dictionary):
         raise OdeTransformerError("checkpoints need --text and --dictionary")
-    if args.sentences < 1:
-        raise OdeTransformerError(f"--sentences {args.sentences}: must be 1 or more")
+    files = plots.texts_of(args)
     if args.picture and Path(args.picture).suffix not in plots.FORMATS:
         raise OdeTransformerError(f"--picture {args.picture}: must end in one of {', '.join(plots.FORMATS)}")
     rows, layers = orders(), {}
@@ -373,20 +371,22 @@ def _orders(args: argparse.Namespace) -> int:
     for name, reason in WITHOUT.items():
         print(f"  {name}: {reason}")
     if args.checkpoints:
-        net_input = source_of(Path(args.text), Path(args.dictionary), args.sentences)
+        texts = read_texts(files, args.sentences)
         for path in args.checkpoints:
             name = Path(path).parent.name
             label = name if name and name not in layers else path
-            check_dictionaries(path, args.dictionary)
+            for _, dictionary in files:
+                check_dictionaries(path, dictionary)
             with named(f"{path}: cannot read the sentences"):
-                layers[label] = step_errors(open_model(path), net_input, path)
+                model = open_model(path)
+                layers[label] = step_errors(model, inputs_of(model, texts), path)
             print(f"\n{label}: relative size of a layer's step, and relative distance of two half steps from it")
             for row in layers[label]:
                 print(f"  {row['layer']:12s} {row['increment']:.4f}  {row['difference']:.4f}")
     if args.output:
         record = {"what": "orders", "versions": runs.versions(), "methods": rows, "without": WITHOUT, "layers": layers}
         if args.checkpoints:
-            record |= {"text": args.text, "sentences": len(net_input["src_tokens"])}
+            record |= plots.what_was_read(files, texts)
         records.write(Path(args.output), record)
     if args.picture:
         draw(rows, layers, args.picture)

@@ -44,7 +44,10 @@ class Pipeline:
         """
         path = folder / "manifest.json"
         if not path.is_file():
-            raise TextError(f"{path}: no such file; it describes how the data of the model were prepared")
+            raise TextError(
+                f"{path}: no such file; it describes how the data of the model were prepared, and is in their folder "
+                "(--data)"
+            )
         try:
             manifest = text.read_manifest(folder)
         except OSError as error:

@@ -9,6 +9,8 @@ import json
 import logging
 import math
 import shlex
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,8 @@ from ..files import whole
 from ..models.ode import SIZES
 from ..modules.positions import BiasPositions
 from ..numerics.coefficients import Coefficients
-from ..standalone import check_dictionaries, named, open_model, source_of
-from . import records
+from ..standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts, stacks
+from . import markdown, records, runs
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -36,7 +38,7 @@ MARKS = "os^Dv<>P"
 def pyplot_for(output: str | Path) -> Any:
     """matplotlib without a display, for a file of a known format."""
     if Path(output).suffix not in FORMATS:
-        raise ValueError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
+        raise OdeTransformerError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
     import matplotlib
 
@@ -62,29 +64,28 @@ def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
     ``encoder.1.input`` what is added to a further block's input.
 
     Raises:
-        ValueError: a length beyond a learned table's.
+        OdeTransformerError: a length beyond a learned table's.
     """
     tokens = torch.full((1, length), 4)
-    found = {}
-    for side in ("encoder", "decoder"):
-        stack = getattr(model, side)
+    sides, found = stacks(model), {}
+    for side, stack in sides.items():
         if stack.embed_positions is not None:
             if length > (longest := stack.embed_positions.max_positions):
-                raise ValueError(f"--length {length}: must be at most {longest}, what the {side} has learned")
+                raise OdeTransformerError(f"--length {length}: must be at most {longest}, what the {side} has learned")
             found[f"{side}.input"] = stack.embed_positions(tokens)[0]
     encoder = getattr(model, "position_encoder", None)
     if isinstance(encoder, BiasPositions):
         found |= encoder.biases(length)
     elif encoder is not None:
         padding = torch.zeros_like(tokens, dtype=torch.bool)
-        sides = {
-            "encoder": encoder.source_places(tokens, padding),
-            "decoder": encoder.target_places(tokens, padding, None, None),
+        places = {
+            "encoder": encoder.source_places,
+            "decoder": partial(encoder.target_places, source_padding=None, incremental_state=None),
         }
         found |= {
             f"{side}.{layer}.input": place.addition[:, 0]
-            for side, places in sides.items()
-            for layer, place in enumerate(places)
+            for side in sides
+            for layer, place in enumerate(places[side](tokens, padding))
             if place.addition is not None
         }
     return found
@@ -96,23 +97,25 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
     Args:
         paths: checkpoints.
         of: which vectors, a name of ``position_vectors``; None: the encoder's first queries where a flow or a
-            recurrent network moves them, else what is added to the encoder's embeddings.
+            recurrent network moves them, else what is added to the encoder's embeddings; without an encoder the
+            decoder's.
         length: positions.
         output: the file; its suffix is the format.
 
     Raises:
         CheckpointError: a checkpoint that cannot be used, or has no vectors of that name.
-        ValueError: a length below 2 or an unknown format.
+        OdeTransformerError: a length below 2 or an unknown format.
     """
     pyplot = pyplot_for(output)
     if length < 2:
-        raise ValueError(f"--length {length}: must be 2 or more")
+        raise OdeTransformerError(f"--length {length}: must be 2 or more")
     panels = []
     for path in paths:
         found = position_vectors(open_model(path), length)
         if bad := [name for name, vectors in found.items() if not vectors.isfinite().all()]:
             raise CheckpointError(f"{path}: {', '.join(bad[:4])} are not finite within {length} positions")
-        name = of or next((n for n in ("encoder.0.self_attn.q", "encoder.input") if n in found), None)
+        usual = (f"{side}.{vectors}" for side in ("encoder", "decoder") for vectors in ("0.self_attn.q", "input"))
+        name = of or next((name for name in usual if name in found), None)
         if name not in found:
             there = ", ".join(found) or "none, it has no positions"
             raise CheckpointError(f"{path}: --of {of}: must be one of {there}")
@@ -177,7 +180,7 @@ def costs(paths: list[str], output: str | Path) -> None:
 
     Raises:
         CheckpointError: a file that is no such record.
-        ValueError: an unknown format.
+        OdeTransformerError: an unknown format.
     """
     pyplot = pyplot_for(output)
     found = [cost_lines(path) for path in paths]
@@ -230,7 +233,7 @@ def training(paths: list[str], output: str | Path) -> None:
 
     Raises:
         CheckpointError: a file that is neither, or has no such curve.
-        ValueError: an unknown format.
+        OdeTransformerError: an unknown format.
     """
     pyplot = pyplot_for(output)
     curves = {}
@@ -266,7 +269,7 @@ def training(paths: list[str], output: str | Path) -> None:
 
 def encoder_layers(command: str) -> int:
     """The number of encoder layers of the model that a fairseq-train command trains."""
-    words = shlex.split(command)
+    words = [part for word in shlex.split(command) for part in (word.split("=", 1) if word[:2] == "--" else [word])]
     given = {word: value for word, value in itertools.pairwise(words) if word.startswith("--")}
     values = resolve(PRESETS[given["--arch"]][2], PRESETS[given["--arch"]][1]) if given["--arch"] in PRESETS else {}
     if "evolution_depth" in values:
@@ -292,7 +295,7 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
 
     Raises:
         CheckpointError: a file is not a record, or has no such test set.
-        ValueError: an unknown format.
+        OdeTransformerError: an unknown format.
     """
     pyplot = pyplot_for(output)
     points: dict[str, list[tuple[int, float, float]]] = {}
@@ -321,23 +324,47 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
 
 
 @torch.no_grad()
-def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[list[tuple[float, float]]]:
-    """What learned coefficients weigh stages with: for each step of the encoder in turn, of each stage the mean and the
-    standard deviation over real tokens.
+def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[str, Any]]:
+    """What learned coefficients weigh stages with.
+
+    Args:
+        model: a model.
+        net_input: its inputs, as :func:`.standalone.inputs_of` makes them; :func:`.standalone.observed` says which
+            stacks are seen.
+
+    Returns:
+        For each step in turn the name of its ``layer``, such as ``decoder 1``; and for each stage the ``mean`` and the
+        ``deviation`` of its weight over real tokens.
     """
-    real, found, hooks = net_input["src_tokens"].ne(1).t(), [], []
+    found, weighed, hooks = [], [], []
 
-    def watch(module: nn.Module, args: tuple, _: Tensor) -> None:
-        rows = []
-        for weight in module.weights(*args):
-            values = weight.squeeze(-1)[real] if weight.dim() == 3 and weight.size(0) == len(real) else weight.flatten()
-            rows.append((float(values.double().mean()), float(values.double().std(correction=0))))
-        found.append(rows)
+    def weigh(real: Tensor) -> Callable:
+        def hook(module: Coefficients, args: tuple, _: Tensor) -> None:
+            by_token = (
+                w[real] if w.dim() == 3 and w.shape[:2] == real.shape else w.flatten() for w in module.weights(*args)
+            )
+            weighed.append([w.double() for w in by_token])
 
-    for module in model.encoder.modules():
-        if isinstance(module, Coefficients) and any(True for _ in module.parameters()):
-            hooks.append(module.register_forward_hook(watch))
+        return hook
+
+    def name(layer: str) -> Callable:  # coefficients do not know it: layers may share them
+        def hook(*_: Any) -> None:
+            for i, stages in enumerate(weighed):
+                row = {"layer": layer if len(weighed) == 1 else f"{layer}, step {i + 1}"}
+                row["mean"] = [float(weights.mean()) for weights in stages]
+                row["deviation"] = [float(weights.std(correction=0)) for weights in stages]
+                found.append(row)
+            weighed.clear()
+
+        return hook
+
     try:
+        for side, (stack, real) in observed(model, net_input).items():
+            for module in stack.modules():
+                if isinstance(module, Coefficients) and any(True for _ in module.parameters()):
+                    hooks.append(module.register_forward_hook(weigh(real)))
+            for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
+                hooks.append(layer.register_forward_hook(name(f"{side} {i + 1}")))
         model.eval()(**net_input)
     finally:
         for hook in hooks:
@@ -345,43 +372,59 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[list[t
     return found
 
 
-def coefficients(paths: list[str], text: str, dictionary: str, count: int, output: str | Path) -> None:
-    """Draw what learned coefficients weigh the stages of each layer's step with, one panel per checkpoint.
+def coefficients(
+    paths: list[str], files: Sequence[tuple[str, str]], count: int, output: str | Path, record: str | Path | None = None
+) -> None:
+    """Draw and print what learned coefficients weigh the stages of each layer's step with, one panel per checkpoint.
 
     Args:
         paths: checkpoints.
-        text, dictionary, count: sentences of their source, for gates depend on what they read.
-        output: the file; its suffix is the format.
+        files, count: what they read, as in :func:`.standalone.read_texts`, for gates depend on it.
+        output: the file of the picture; its suffix is the format.
+        record: a JSON file for the numbers.
 
     Raises:
         CheckpointError: a checkpoint that cannot be used, or has no learned coefficients.
-        ValueError: an unknown format.
+        OdeTransformerError: an unknown format.
     """
     pyplot = pyplot_for(output)
-    net_input, panels = source_of(Path(text), Path(dictionary), count), []
+    texts, layers = read_texts(files, count), {}
     for path in paths:
-        check_dictionaries(path, dictionary)
+        for _, dictionary in files:
+            check_dictionaries(path, dictionary)
         with named(f"{path}: cannot read the sentences"):
-            found = stage_weights(open_model(path), net_input)
-        if not all(math.isfinite(value) for rows in found for row in rows for value in row):
+            model = open_model(path)
+            found = stage_weights(model, net_input := inputs_of(model, texts))
+        if not all(math.isfinite(value) for row in found for value in (*row["mean"], *row["deviation"])):
             raise CheckpointError(f"{path}: its coefficients are not finite")
         if not found:
-            raise CheckpointError(f"{path}: has no learned coefficients")
-        panels.append((Path(path), found))
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(5.5 * len(panels), 4), squeeze=False, layout="constrained")
-    for axis, (path, found) in zip(axes[0], panels, strict=True):
-        steps = range(1, len(found) + 1)
-        for i in range(len(found[0])):
-            mean, deviation = zip(*(rows[i] for rows in found), strict=True)
+            seen = list(observed(model, net_input))
+            hint = "; --target has its decoder read, too" * (len(seen) < len(stacks(model)))
+            raise CheckpointError(f"{path}: has no learned coefficients in its {' and '.join(seen)}{hint}")
+        layers[path] = found
+    for path, found in layers.items():
+        stages = range(1, 1 + max(len(row["mean"]) for row in found))
+        cells = (
+            (row["layer"], *(f"{m:.4f} ± {d:.4f}" for m, d in zip(row["mean"], row["deviation"], strict=True)))
+            for row in found
+        )
+        print(f"{path}: the weight of each stage, mean and deviation over tokens\n")
+        print(markdown.table(("layer", *(f"stage {stage}" for stage in stages)), cells), end="\n\n")
+    figure, axes = pyplot.subplots(1, len(layers), figsize=(5.5 * len(layers), 4), squeeze=False, layout="constrained")
+    for axis, (path, found) in zip(axes[0], layers.items(), strict=True):
+        for i in range(max(len(row["mean"]) for row in found)):
+            points = [(x, row["mean"][i], row["deviation"][i]) for x, row in enumerate(found) if i < len(row["mean"])]
             style = {"color": COLOURS[i % 8], "marker": MARKS[i % 8], "capsize": 3, "label": f"stage {i + 1}"}
-            axis.errorbar(steps, mean, deviation, **style)
-        axis.set_xticks(steps)
-        axis.set_xlabel("step of the encoder, layer by layer")
+            axis.errorbar(*zip(*points, strict=True), **style)
+        axis.set_xticks(range(len(found)), [row["layer"] for row in found], rotation=45, ha="right")
         axis.set_ylabel("weight: mean and deviation over tokens")
-        axis.set_title(f"{path.parent.name}/{path.name}", fontsize=9)
+        axis.set_title(f"{Path(path).parent.name}/{Path(path).name}", fontsize=9)
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)
     save(figure, output)
+    if record:
+        content = {"what": "coefficients", "versions": runs.versions(), "layers": layers}
+        records.write(Path(record), content | what_was_read(files, texts))
 
 
 def confusion(path: str, of: str | None, output: str | Path) -> None:
@@ -393,14 +436,14 @@ def confusion(path: str, of: str | None, output: str | Path) -> None:
         output: the file to write.
 
     Raises:
-        ValueError: it is not a record of a classifier.
+        OdeTransformerError: it is not a record of a classifier.
     """
     try:
         scores = json.loads(Path(path).read_text(encoding="utf-8"))["scores"]
         found = scores[of or next(iter(scores))]["accuracy"]
         rows, classes = np.array(found["confusion"]), found["classes"]
     except (OSError, ValueError, LookupError, TypeError, StopIteration) as error:
-        raise ValueError(f"{path}: no record of a classifier's {of or 'test set'}") from error
+        raise OdeTransformerError(f"{path}: no record of a classifier's {of or 'test set'}") from error
     pyplot = pyplot_for(output)
     size = 2 + 0.6 * len(classes)
     figure, axis = pyplot.subplots(figsize=(size + 1, size), layout="constrained")
@@ -426,16 +469,16 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
 
     Raises:
         M2Error: a file is none.
-        ValueError: the first file holds no edit, or there are more files than colors.
+        OdeTransformerError: the first file holds no edit, or there are more files than colors.
     """
     from .metrics.m2 import types
 
     if len(paths) > len(COLOURS):
-        raise ValueError(f"{len(paths)} files: at most {len(COLOURS)} can be told apart")
+        raise OdeTransformerError(f"{len(paths)} files: at most {len(COLOURS)} can be told apart")
     found = [types(path) for path in paths]
     names = [name for name, _ in found[0].most_common(most)]
     if not names:
-        raise ValueError(f"{paths[0]}: holds no edit")
+        raise OdeTransformerError(f"{paths[0]}: holds no edit")
     pyplot = pyplot_for(output)
     figure, axis = pyplot.subplots(figsize=(2 + 0.5 * len(names), 4), layout="constrained")
     width = 0.8 / len(found)
@@ -449,69 +492,82 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
     save(figure, output)
 
 
+def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    """The arguments of commands whose models read text, which ``texts_of`` reads."""
+    parser.add_argument(
+        "--text", required=required,
+        help="what the models read: prepared sentences, one per line, for an encoder-decoder those of the source",
+    )  # fmt: skip
+    parser.add_argument("--dictionary", required=required, help="its dictionary, such as data-bin/NAME/dict.en.txt")
+    parser.add_argument(
+        "--target", nargs=2, metavar=("TEXT", "DICTIONARY"),
+        help="for encoder-decoders: the translations, prepared, and their dictionary; without them only the encoder is "
+        "observed",
+    )  # fmt: skip
+    parser.add_argument("--sentences", type=int, default=64, help="number of sentences to read (default: %(default)s)")
+
+
+def texts_of(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """The texts that the models read, each with its dictionary.
+
+    Raises:
+        OdeTransformerError: ``--sentences`` is less than 1.
+    """
+    if args.sentences < 1:
+        raise OdeTransformerError(f"--sentences {args.sentences}: must be 1 or more")
+    return [(args.text, args.dictionary), *([tuple(args.target)] if args.target else [])]
+
+
+def what_was_read(files: list[tuple[str, str]], texts: list[list[Tensor]]) -> dict[str, Any]:
+    """For a record: the files of the ``text`` and perhaps of its ``target``, and how many ``sentences`` were read."""
+    return {**dict(zip(("text", "target"), (text for text, _ in files), strict=False)), "sentences": len(texts[0])}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer plot``."""
     kinds = parser.add_subparsers(dest="kind", required=True)
     drawn = kinds.add_parser("positions", help="what positions look like to a model, position x dimension as colors")
     drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
-    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
     drawn.add_argument("--length", type=int, default=100, help="positions (default: %(default)s)")
     drawn.add_argument(
         "--of", metavar="NAME",
         help="such as encoder.input, encoder.0.self_attn.q or decoder.2.encoder_attn.k (default: the encoder's first "
-        "queries where they move, else its input)",
+        "queries where they move, else its input; without an encoder the decoder's)",
     )  # fmt: skip
-
+    drawn.set_defaults(draw=lambda args: positions(args.checkpoints, args.of, args.length, args.output))
     drawn = kinds.add_parser("training", help="perplexity and gradient norm against updates")
     drawn.add_argument(
         "logs", nargs="+", metavar="LOG", help="a log of fairseq-train --log-format json, or a run's record"
     )
-    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn.set_defaults(draw=lambda args: training(args.logs, args.output))
     drawn = kinds.add_parser("scores", help="BLEU against layers and parameters")
     drawn.add_argument("records", nargs="+", metavar="RECORD", help="records of runs, such as results/*/*.json")
     drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the first record)")
-    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn.set_defaults(draw=lambda args: scores(args.records, args.of, args.output))
     drawn = kinds.add_parser("coefficients", help="what learned coefficients weigh the stages of each layer with")
     drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
-    drawn.add_argument("--text", required=True, help="prepared sentences of the source language, one per line")
-    drawn.add_argument("--dictionary", required=True, help="its dictionary, such as data-bin/NAME/dict.en.txt")
-    drawn.add_argument("--sentences", type=int, default=64, help="how many of them (default: %(default)s)")
-    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    add_text_arguments(drawn)
+    drawn.add_argument("--record", metavar="FILE", help="file for the numbers, as JSON")
+    drawn.set_defaults(
+        draw=lambda args: coefficients(args.checkpoints, texts_of(args), args.sentences, args.output, args.record)
+    )
     drawn = kinds.add_parser("costs", help="time and memory against sentence length, depth or vocabulary size")
     drawn.add_argument("records", nargs="+", metavar="RECORD", help="records of `ode-transformer bench`, one row each")
-    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn.set_defaults(draw=lambda args: costs(args.records, args.output))
     drawn = kinds.add_parser("confusion", help="the confusion matrix of a classifier")
     drawn.add_argument("record", metavar="RECORD", help="of a run of classification")
     drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the record)")
-    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn.set_defaults(draw=lambda args: confusion(args.record, args.of, args.output))
     drawn = kinds.add_parser("edits", help="corrections by type: people's and those of systems")
     drawn.add_argument("files", nargs="+", metavar="M2", help="people's first, then a system's each")
     drawn.add_argument("--types", type=int, default=15, metavar="N", help="the first's most frequent (default: 15)")
-    drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+    drawn.set_defaults(draw=lambda args: edits(args.files, args.types, args.output))
+    for drawn in kinds.choices.values():
+        drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Draw."""
-    try:
-        if getattr(args, "sentences", 1) < 1:
-            raise ValueError(f"--sentences {args.sentences}: must be 1 or more")
-        if args.kind == "costs":
-            costs(args.records, args.output)
-        elif args.kind == "training":
-            training(args.logs, args.output)
-        elif args.kind == "scores":
-            scores(args.records, args.of, args.output)
-        elif args.kind == "confusion":
-            confusion(args.record, args.of, args.output)
-        elif args.kind == "edits":
-            edits(args.files, args.types, args.output)
-        elif args.kind == "coefficients":
-            coefficients(args.checkpoints, args.text, args.dictionary, args.sentences, args.output)
-        else:
-            positions(args.checkpoints, args.of, args.length, args.output)
-    except CheckpointError:
-        raise
-    except ValueError as error:
-        raise OdeTransformerError(str(error)) from error
+    """Run ``ode-transformer plot``; the exit status."""
+    args.draw(args)
     print(args.output)
     return 0

@@ -7,7 +7,6 @@ Its manifest describes all steps, and ``ode-transformer translate`` treats raw t
 
 import argparse
 import contextlib
-import fcntl
 import hashlib
 import heapq
 import json
@@ -15,7 +14,6 @@ import os
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +23,8 @@ from ..files import sha256, write_json, write_text
 from . import plain_yaml, processors, recipes, text
 from .metrics.bleu import check_language
 from .pipeline import MODELS
-from .runner import folder_of
+from .runner import alone_in, folder_of, say
+from .tasks.task import OURS
 from .text import TextError
 
 TOKENISERS = ("sacremoses", "none")
@@ -70,29 +69,12 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer prepare``; the exit status."""
     try:
         preparation = Preparation(args)
-        with alone(preparation.out):
+        preparation.out.parent.mkdir(parents=True, exist_ok=True)
+        with alone_in(preparation.out, f"{preparation.out}.lock"):  # as the scripts of data-prep
             preparation.go()
     except OSError as error:
         raise TextError(str(error)) from error
     return 0
-
-
-@contextlib.contextmanager
-def alone(out: Path) -> Iterator[None]:
-    """Wait until no other process prepares the same folder, as the scripts of ``data-prep`` do."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with open(f"{out}.lock", "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another process that prepares {out}")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def say(line: str) -> None:
-    """Print a line for the user to standard error."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def once(path: Path, make: Callable[[Path], None], part: Path | None = None) -> None:
@@ -487,7 +469,7 @@ class Preparation:
     def command(self) -> str:
         """The command that makes the data again, from the top of the repository."""
         args = self.args
-        words = ["python", "-m", "ode_transformer", "prepare", "--langs", *args.langs, "--out", folder_of(args.out)]
+        words = [*OURS, "prepare", "--langs", *args.langs, "--out", folder_of(args.out)]
         for option in ("train", "valid", "test"):
             given = [prefix for split in self.given if split.startswith(option) for prefix in self.given[split]]
             words += [f"--{option}", *map(folder_of, given)] if given else []
@@ -501,7 +483,7 @@ class Preparation:
 
     def recipe_text(self) -> str:
         """The recipe: the systems to start from, with a schedule by the size of the text."""
-        counts = json.loads((self.out / "manifest.json").read_text(encoding="utf-8"))["counts"]
+        counts = text.read_json(self.out / "manifest.json")["counts"]
         source, target = self.args.langs
         per_epoch = max(1, round(counts["train"]["tokens"][target] / 3500))  # batches of 4,096 tokens are never full
         epochs = min(max(round(3000 / per_epoch), 10), 60)

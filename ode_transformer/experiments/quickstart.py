@@ -1,10 +1,10 @@
 """The quickstart: a recipe from data to BLEU, and ten of its translations."""
 
 import argparse
-import json
 import time
 from pathlib import Path
 
+from ..files import read_json
 from . import cli, recipes, runner
 from .metrics.translations import read_generate_output, read_lines
 from .tasks.translation import translations
@@ -34,7 +34,7 @@ def main(args: argparse.Namespace) -> int:
     print("\nTen held-out sentences, their translations, and what is right:")
     for i in range(SHOWN):
         print(f"\nsource  {sources[f'S-{i}']}\nours    {ours[i]}\nright   {right[i]}")
-    score = json.loads((folder / "scores" / "test.json").read_text(encoding="utf-8"))
+    score = read_json(folder / "scores" / "test.json")
     seconds = round(time.monotonic() - began)
     bleu = score["tokenised"]["bleu"]
     print(f"\nBLEU {bleu:.2f} on {score['sentences']} held-out sentences; this call took {seconds} seconds")

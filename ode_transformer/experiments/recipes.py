@@ -106,7 +106,7 @@ class Validate:
 
 @dataclass(frozen=True)
 class Score:
-    """How the score of what was generated is taken."""
+    """How generated text is scored."""
 
     lowercase: bool = False  # of sacreBLEU
     compound_split: bool = False
@@ -497,10 +497,7 @@ def main(args: argparse.Namespace) -> int:
         return 0
     from . import runner
 
-    place = runner.Place(
-        devices=args.devices or recipe.devices or 1, precision=args.precision or recipe.train.precision
-    )
-    found = runner.steps(recipe, place, args.run_dir)
+    found = runner.steps(recipe, _place(recipe, args.devices, args.precision), args.run_dir)
     chosen = [step for step in found if step.name == args.step]
     if not chosen and args.step != "start":  # most recipes start from nothing
         raise RecipeError(f"step {args.step!r}: must be one of {', '.join(dict.fromkeys(s.name for s in found))}")

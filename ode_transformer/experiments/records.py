@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OdeTransformerError
-from ..files import sha256, write_json, write_text
+from ..files import read_json, sha256, write_json, write_lines
 from . import recipes, runs
 from .tasks.translation import plain_text
 from .tasks.translation import translations as translated
@@ -152,7 +152,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         ],
         "model": run["model"],
         "sha256": hashes,
-        "data": json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else None,
+        "data": read_json(manifest) if manifest.is_file() else None,
         **runs.where(),
     }
 
@@ -202,7 +202,7 @@ def _write_translations(recipe: recipes.Recipe, run_dir: Path, output: Path) -> 
     for subset, test_set in recipe.subsets.items():
         path = translations_beside(output, test_set)
         lines = plain_text(recipe, read_generate_output(translated(str(run_dir), subset))[0])
-        write_text(path, "".join(f"{line}\n" for line in lines))
+        write_lines(path, lines)
         hashes[test_set] = sha256(path)
     return hashes
 

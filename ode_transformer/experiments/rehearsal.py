@@ -5,7 +5,6 @@ The result says that a recipe runs, and nothing about its quality.
 
 import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ..files import read_json
 from . import recipes, records, runner, runs
 
 
@@ -53,7 +53,7 @@ def outcome(names: Sequence[str]) -> dict[str, Any]:
         if not path.is_file():
             missing.append(name)
             continue
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         rehearsed[name] = {
             "updates": found["training"]["curve"][-1]["num_updates"],
             "parameters": found["training"]["parameters"],
@@ -93,7 +93,7 @@ def main(args: argparse.Namespace) -> int:
             list(pool.map(rehearse, names))
         content = outcome(names)
     print(f"{len(content['rehearsed'])} of {len(names)} recipes rehearsed to their end")
-    before = json.loads(output.read_text(encoding="utf-8"))["rehearsed"] if output.is_file() else {}
+    before = read_json(output)["rehearsed"] if output.is_file() else {}
     rehearsed = {name: row for name, row in before.items() if name not in content["missing"]} | content["rehearsed"]
     records.write(output, {**content, "rehearsed": rehearsed})
     if content["missing"]:

@@ -10,7 +10,6 @@ import argparse
 import base64
 import difflib
 import io
-import json
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ..errors import OdeTransformerError
-from ..files import write_text
+from ..files import read_json, write_text
 from . import recipes, significance, tables
 from .metrics import METRICS
 from .metrics.translations import read_generate_output, read_lines
@@ -158,7 +157,7 @@ def _recorded(folder: Path, by_recipe: dict[str, list[dict]]) -> list[str]:
     """Comparisons that ``ode-transformer compare`` wrote below the folder, of systems of this group."""
     found = []
     for path in sorted((folder / tables.SIGNIFICANCE).rglob("*.json")):
-        comparison = json.loads(path.read_text(encoding="utf-8"))
+        comparison = read_json(path)
         if comparison["baseline"] in by_recipe:
             found.append(_comparison(comparison))
     return ["<h3>Significance</h3>", *found] if found else []
@@ -260,7 +259,7 @@ def _translated(folder: Path) -> dict[tuple[str, Any], tuple[dict, Path]]:
     """Runs that left translations beside their records, by recipe and seed."""
     found = {}
     for path in sorted(folder.rglob("record.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         if record.get("scale", "full") == "full" and any((path.parent / "generate").glob("generate-*.txt")):
             found.setdefault((record["recipe"], record["seeds"][0]), (record, path.parent))
     return found

@@ -28,7 +28,7 @@ from . import processors, recipes, runs
 from .recipes import RecipeError
 from .runs import RunError
 from .tasks import TASKS
-from .tasks.task import Step, flags
+from .tasks.task import OURS, Step, flags
 from .terminal import LogView
 
 # For training on a CPU: glibc returns every freed tensor to the system and faults it in again; keeping the memory makes
@@ -38,7 +38,6 @@ KEEP_FREED_MEMORY = {
     "MALLOC_TOP_PAD_": "268435456",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
 }
-OURS = ("python", "-m", "ode_transformer")
 # Of fairseq-train, with a value: where it runs, and who else is told of its progress.
 PLACE_FLAGS = (
     *("--distributed-port", "--distributed-world-size", "--update-freq", "--num-workers"),
@@ -216,16 +215,20 @@ def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def alone_in(run_dir: Path) -> Iterator[int]:
+def alone_in(folder: Path, lock: str | Path = "") -> Iterator[int]:
     """Wait until nothing else works in a folder, then keep it locked; the file descriptor of the lock.
 
     Child processes are given the descriptor, so that the training of a runner that was killed keeps the folder.
+
+    Args:
+        folder: the folder.
+        lock: the file that is locked, by default ``.lock`` in the folder.
     """
-    with open(run_dir / ".lock", "a") as file:
+    with open(lock or folder / ".lock", "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"waiting for another process in {run_dir}")
+            say(f"waiting for another process in {folder}")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()
 

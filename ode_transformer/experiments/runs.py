@@ -11,7 +11,6 @@ import functools
 import importlib.metadata
 import json
 import math
-import os
 import platform
 import re
 import subprocess
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from ..errors import OdeTransformerError
 from ..files import sha256, write_json
 from ..version import __version__
-from . import recipes
+from . import processors, recipes
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -43,7 +42,7 @@ def hardware() -> dict[str, Any]:
     memory = re.search(r"MemTotal:\s*(\d+)", _text("/proc/meminfo"))
     return {
         "processor": model[1] if model else platform.processor() or platform.machine(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": processors.allowed(),
         "memory_gib": round(int(memory[1]) / 2**20) if memory else None,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }

@@ -1,13 +1,12 @@
 """``ode-transformer compare``: tests whether systems differ significantly from a baseline on the test sets."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import OdeTransformerError
-from ..files import sha256
+from ..files import read_json, sha256
 from . import recipes, records, runs
 from .metrics import METRICS, translations
 from .tasks import TASKS
@@ -191,7 +190,7 @@ def _precision(one: System) -> str:
     """The precision of a run, from its ``run.json`` or its record."""
     run = runs.read(one.folder)
     if run is None and one.record and one.record.is_file():
-        run = json.loads(one.record.read_text(encoding="utf-8"))
+        run = read_json(one.record)
     if run is None:
         raise SignificanceError(f"{one.folder}: must hold a run; ode-transformer run {one.recipe.given} makes it")
     return run["precision"]
@@ -208,7 +207,7 @@ def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
     if not path.is_file():
         raise SignificanceError(f"{path}: no such file; ode-transformer run {recipe.name} translates {test_set}")
     if gone:
-        known = json.loads(one.record.read_text(encoding="utf-8")).get("translations", {}).get(test_set)
+        known = read_json(one.record).get("translations", {}).get(test_set)
         if known is None:
             raise SignificanceError(
                 f"{one.record}: has no SHA-256 of {path.name}; ode-transformer record --translations writes both"

@@ -8,14 +8,13 @@ candidate's score. An answer is the text of the paragraph from the first charact
 """
 
 import argparse
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import OdeTransformerError
-from ..files import write_json
+from ..files import read_json, write_json
 from .metrics import squad as metric
 
 PARTS = ("predictions", "no_answer", "nbest")
@@ -38,13 +37,10 @@ def questions(data: Path, subset: str) -> dict[str, Any]:
     """What ``data-prep/prepare-squad.sh`` says of the questions of a subset.
 
     Raises:
-        SquadError: it has not made these data, or not this subset.
+        OdeTransformerError: it has not made these data, or not this subset.
     """
     path = data / f"{subset}.questions.json"
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SquadError(f"{path}: {error}") from error
+    tree = read_json(path)
     if not isinstance(tree, dict) or not {"version", "paragraphs", "questions", "windows"} <= tree.keys():
         raise SquadError(f"{path}: is not what prepare-squad.sh writes")
     return tree
@@ -190,17 +186,14 @@ def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]
     """Predictions and no-answer scores of a folder of ``squad predict``; the latter may be missing.
 
     Raises:
-        SquadError: there are none, or they are no mapping of texts or numbers.
+        OdeTransformerError: there are none, or they are no mapping of texts or numbers.
     """
     found = []
     for part, kinds in (("predictions", (str,)), ("no_answer", (int, float))):
         path = folder / f"{part}.json"
         if part == "no_answer" and not path.exists():
             return found[0], None
-        try:
-            tree = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise SquadError(f"{path}: {error}") from error
+        tree = read_json(path)
         # NaN, which has no place in an order, is the one value that does not equal itself.
         if not isinstance(tree, dict) or not all(type(value) in kinds and value == value for value in tree.values()):
             raise SquadError(f"{path}: must say of every question {'a text' if str in kinds else 'a number'}")

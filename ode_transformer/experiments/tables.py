@@ -7,7 +7,6 @@ What was not run is blank. Measured numbers are means over seeds, with the stand
 import argparse
 import csv
 import io
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
+from ..files import read_json
 from . import markdown, recipes, significance
 from .metrics import METRICS
 from .tasks import TASKS
@@ -88,17 +88,14 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
     """The records of finished runs below a folder, by recipe.
 
     Raises:
-        TableError: a file is not a record.
+        OdeTransformerError: a file is not a record.
     """
     found: dict[str, dict[tuple, dict]] = {}
     paths: dict[tuple, Path] = {}
     for path in sorted(folder.rglob("*.json")):
         if path.name in ("run.json", "steps.json") or any(p.startswith(".") for p in path.relative_to(folder).parts):
             continue
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise TableError(f"{path}: {error}") from error
+        record = read_json(path)
         if isinstance(record, dict) and "recipe" in record and record.get("scale", "full") == "full":
             if missing := [
                 key for key in ("scores", "training", "seeds", "precision", "versions") if key not in record
@@ -255,7 +252,7 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
     rows: dict[str, Row] = {}
     systems: dict[str, dict[int, significance.System]] = {}
     for recipe, folder in runs:
-        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+        record = read_json(folder / "record.json")
         row = rows.setdefault(recipe.name, Row(recipe.name, recipe.name, {}, (recipe.paper or [None])[0]))
         row.records.append(record)
         row.cells = _cells(row.paper, row.records, {}, recipe)
@@ -283,7 +280,7 @@ def _blank(value: Optional[float]) -> Any:
 def _significance(group: str, folder: Path) -> dict[str, Any]:
     """The recorded comparison of a group, if there is one."""
     path = folder / SIGNIFICANCE / f"{group}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"test_sets": {}}
+    return read_json(path) if path.is_file() else {"test_sets": {}}
 
 
 def _by_system(comparison: dict[str, Any]) -> dict[str, dict[tuple[str, str], Compared]]:

@@ -1,7 +1,7 @@
 """What a terminal shows: neither the noise of fairseq and hydra, nor lines that are for programs.
 
 Our commands run within :func:`tidy`. A program that they start writes all that it says to its log; :class:`LogView`
-shows what is worth a look of it: warnings and errors, results of validation, and a bar of progress.
+shows what is worth seeing: warnings and errors, results of validation, and a bar of progress.
 """
 
 import contextlib

@@ -37,7 +37,7 @@ from unicodedata import category
 import numpy as np
 
 from ..errors import OdeTransformerError
-from ..files import sha256, whole, write_json
+from ..files import sha256, whole, write_json, write_lines
 from . import segmentation
 
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
@@ -117,12 +117,6 @@ def count_lines(path: Path) -> int:
 
 def _create(path: Path) -> TextIO:
     return path.open("w", encoding="utf-8", newline="\n")
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines as UTF-8, each ended by a line feed."""
-    with _create(path) as file:
-        file.writelines(f"{line}\n" for line in lines)
 
 
 def read_pair(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:

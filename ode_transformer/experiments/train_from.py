@@ -14,7 +14,7 @@ from typing import Any
 from ..files import sha256, write_json
 from . import recipes, runner
 from .recipes import RecipeError
-from .tasks.task import Step
+from .tasks.task import OURS, Step
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _differing(path: Path, this: dict[str, Any]) -> list[str]:
-    """In what the training that ``path`` describes differs from this one; nothing where there is no such file."""
+    """What differs between this training and the one that ``path`` describes; empty without such a file."""
     if not path.is_file():
         return []
     try:
@@ -57,7 +57,7 @@ def main(args: argparse.Namespace) -> int:
     warm_start = Step(
         "start",
         [
-            *(*runner.OURS, "warm-start", str(checkpoint), "--arch", args.arch),
+            *(*OURS, "warm-start", str(checkpoint), "--arch", args.arch),
             *("--data", data, "--output", str(start), "--", *args.flags),
         ],
         outputs=[str(start)],

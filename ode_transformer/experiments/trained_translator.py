@@ -59,6 +59,14 @@ class Origin:
     search: dict[str, Any] = field(default_factory=dict)
     run: Optional[Path] = None
 
+    def state(self) -> dict[str, Any]:
+        """The state of the checkpoint, or of the bundle, which :func:`find` compared with its hashes.
+
+        Raises:
+            CheckpointError: it cannot be read.
+        """
+        return bundles.load(self.model, checked=True) if bundles.is_bundle(self.model) else checkpoints.load(self.model)
+
 
 def find(model: str | Path, data: str | Path | None = None) -> Origin:
     """Where a model's parts are.
@@ -69,11 +77,12 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
         data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
 
     Raises:
-        OdeTransformerError: something is missing; the message names it.
+        OdeTransformerError: something is missing, or the dictionaries are not those of the training; the message names
+            it.
     """
     path = located(model)
     if is_exported(path):
-        raise TranslationError(f"{model}: is an exported model; must be a run, a checkpoint or a bundle")
+        raise TranslationError(f"{model}: is an exported model already; must be a run, a checkpoint or a bundle")
     if bundles.is_bundle(path):
         if data is not None:
             raise TranslationError(f"--data {data}: must not be given with {model}, a bundle, which holds its data")
@@ -99,8 +108,8 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
             data = recipes.ROOT / (run.get("data") or run["command"][1])
     elif data is None:
         data = folder
-    if not Path(data).is_dir() or not (Path(data) / "manifest.json").is_file():
-        raise TranslationError(f"{data}: holds no manifest.json of the data of {path}; name their folder with --data")
+    if not Path(data).is_dir():
+        raise TranslationError(f"{data}: no such folder; name the folder of the data of {path} with --data")
     standalone.check_dictionaries(path, data)
     return Origin(path, Path(data), (run or {}).get("generate") or {}, folder if run else None)
 
@@ -178,8 +187,7 @@ class TrainedTranslator(Translator):
         self.task = TranslationTask(TranslationConfig(source_lang=langs[0], target_lang=langs[1]), source, target)
         self.opened = []
         for one in origins:
-            bundled = bundles.is_bundle(one.model)  # and compared with its hashes, when it was found
-            state = bundles.load(one.model, checked=True) if bundled else checkpoints.load(one.model)
+            state = one.state()
             trained = tuple(checkpoints.options(state, "task").get(name) for name in ("source_lang", "target_lang"))
             if None not in trained and trained != langs:
                 raise TranslationError(

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from ode_transformer.experiments import cli, text
-from ode_transformer.files import sha256
+from ode_transformer.files import sha256, write_lines
 from tests.cli.test_data_prep import lines, search_path, sentences, times
 from tests.helpers import ROOT, ask
 
@@ -559,8 +559,8 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     from subword_nmt.learn_bpe import learn_bpe
 
     monkeypatch.setattr(text, "CHUNK", 7)
-    text.write_lines(tmp_path / "train.en", [*side("en", 40), "", "  two  blanks "])
-    text.write_lines(tmp_path / "train.de", side("de", 42))
+    write_lines(tmp_path / "train.en", [*side("en", 40), "", "  two  blanks "])
+    write_lines(tmp_path / "train.de", side("de", 42))
     both = [str(tmp_path / f"train.{lang}") for lang in ("en", "de")]
     codes = tmp_path / "codes"
     command = ["text", "learn-subword-nmt", "--input", *both, "--size", "70", "--workers", workers]

@@ -22,6 +22,7 @@ from fairseq_cli import preprocess
 
 from ode_transformer.experiments import cli, text
 from ode_transformer.experiments.pipeline import Pipeline
+from ode_transformer.files import write_lines
 from tests.helpers import ROOT, ask
 
 SCRIPT = ROOT / "data-prep" / "prepare-multi30k.sh"
@@ -377,7 +378,7 @@ def test_every_chunk_of_lines_is_tokenised(tmp_path, monkeypatch, stderr, worker
     monkeypatch.setattr(text, "CHUNK", 3)
     monkeypatch.setattr(sys, "stderr", stderr())
     for lang in ("en", "de"):
-        text.write_lines(tmp_path / f"train.{lang}", (f"{i}!" for i in range(11)))
+        write_lines(tmp_path / f"train.{lang}", (f"{i}!" for i in range(11)))
     command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", workers]
     assert cli.main(["text", *command, "--output-dir", str(tmp_path / "tok")]) == 0
     for lang in ("en", "de"):
@@ -448,9 +449,9 @@ def test_binarised_text_is_that_of_fairseq(tmp_path, monkeypatch, ours, theirs):
     for split, count in (("train", 40), ("valid", 5), ("test", 9), ("test1", 3)):
         for lang in ("en", "de"):
             odd = ["<unk> a\u00a0b", "", "</s> madeupword0001 \u3000 x", "newer"]
-            text.write_lines(tmp_path / f"{split}.{lang}", sentences(lang, count) + odd[: 3 + (split != "train")])
+            write_lines(tmp_path / f"{split}.{lang}", sentences(lang, count) + odd[: 3 + (split != "train")])
     for lang in ("en", "de"):
-        text.write_lines(tmp_path / f"given.{lang}", ["park. 9", "Park. 8", "a 1"])
+        write_lines(tmp_path / f"given.{lang}", ["park. 9", "Park. 8", "a 1"])
     names = ["--source-lang", "en", "--target-lang", "de"]
     for name, given in (("train", "train"), ("valid", "valid"), ("test", "test,{}/test1")):
         names += [f"--{name}pref", f"{{}}/{given}"]
@@ -506,7 +507,7 @@ def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch
 
 def test_lines_lost_in_tokenising_are_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(text.Tokeniser, "sacremoses", lambda _, lines: list(lines)[1:])
-    text.write_lines(tmp_path / "train.en", ["a", "b"])
+    write_lines(tmp_path / "train.en", ["a", "b"])
     command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", "1"]
     assert cli.main(["text", *command, "--output-dir", str(tmp_path / "tok")]) == 1
     assert f"{tmp_path}/train.en: 2 lines from line 1 on became 1" in capsys.readouterr().err

@@ -172,7 +172,7 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
         ["env", f"RAW_DIR={raw}", ROOT / f"data-prep/prepare-{name}.sh", *["rte"] * (name == "glue"), "--like",
          tmp_path / "like", "--out", tmp_path / "out" / str(i)] for i, (name, raw) in enumerate(asked.values())
     ]  # fmt: skip
-    segmentation.learn(sentences("en", 60), 60, 1, tmp_path / "like")
+    segmentation.learn(sentences("en", 60), 60, 1, tmp_path / "like" / segmentation.OWN[0])
     for message, done in zip(asked, ask(tmp_path / "answers", commands, clean()), strict=True):
         assert done.returncode == 1 and message in done.stderr, (message, done.stderr)
     out = tmp_path / "out" / "8"  # what was downloaded stays, and would be taken again

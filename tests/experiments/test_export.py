@@ -67,6 +67,8 @@ REFUSED = {
     "rk2_tiny": (NO_HISTORY, "an integrator of several stages"),
     "rk2_learnable_tiny": (NO_HISTORY, "an integrator of several stages"),
     "rk2_unit_tiny": ({**NO_HISTORY, "ode-residual": "released"}, "--ode-residual released"),
+    "rk-norm": ({"arch": "rk2_unit_tiny", **NO_HISTORY, "rk-norm": True}, "stages that --rk-norm normalizes"),
+    "parallel": ({"arch": "macaron_tiny", "splitting": "parallel"}, "has no layer for --splitting parallel;"),
     "rk2_scalars_tiny": ({**NO_HISTORY, "integrator": "euler"}, "coefficients"),
     "ode_leapfrog_tiny": ({"decoder-history": "none"}, "or multistep scheme"),
     "rk4_tiny": ({**NO_HISTORY, "integrator": "euler", **POST_NORM}, "relative positions beside others"),
@@ -178,10 +180,10 @@ def test_ctranslate2_in_integers_is_near(tmp_path, ctranslate2):
     assert all(torch.equal(p, before[name]) for name, p in model.model.state_dict().items())
 
 
-@pytest.mark.parametrize("arch", REFUSED)
-def test_what_ctranslate2_has_no_layers_for_is_named(tmp_path, arch, ctranslate2):
-    flags, reason = REFUSED[arch]
-    model = trained(small("macaron", **{"arch": arch, **flags}))
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_ctranslate2_has_no_layers_for_is_named(tmp_path, name, ctranslate2):
+    flags, reason = REFUSED[name]
+    model = trained(small("macaron", **{"arch": name, **flags}))
     with pytest.raises(ExportError, match=re.escape(reason)) as raised:
         command.export(model, "ctranslate2", tmp_path / "out")
     assert "--format onnx has" in str(raised.value)
@@ -356,32 +358,31 @@ def macaron():
 
 
 @pytest.fixture
-def run(tmp_path, files):
-    """The folder of a run: a checkpoint beside its dictionaries."""
-    folder = tmp_path / "run"
+def saved(tmp_path, files):
+    """A checkpoint beside its dictionaries."""
+    folder = tmp_path / "saved"
     folder.mkdir()
     for file in files.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     (folder / "codes").write_text("#version: 0.2\n")
     model, values = macaron()
-    checkpoint(folder / "average.pt", model, "macaron_tiny", values)
-    return folder
+    return checkpoint(folder / "model.pt", model, "macaron_tiny", values)
 
 
-def test_a_run_is_exported(tmp_path, run, capsys, ctranslate2):
+def test_a_checkpoint_is_exported(tmp_path, saved, capsys, ctranslate2):
     out = tmp_path / "out"
-    assert cli.main(["export", str(run), "--format", "ctranslate2", "-o", str(out)]) == 0
+    assert cli.main(["export", str(saved), "--format", "ctranslate2", "-o", str(out)]) == 0
     assert "log-probabilities of 45 symbols differ" in capsys.readouterr().out
     assert {"model.bin", "dict.xx.txt", "dict.yy.txt", "codes", "export.json"} <= {p.name for p in out.iterdir()}
     described = json.loads((out / "export.json").read_text())
     assert described["source_lang"] == "xx" and described["versions"]["ctranslate2"]
     assert open_exported(out, threads=1).translate([["w5", "w6"]], Search(2))[0][0].tokens
     before = sorted(out.iterdir())
-    assert cli.main(["export", str(run), "--format", "ctranslate2", "-o", str(out)]) == 1
+    assert cli.main(["export", str(saved), "--format", "ctranslate2", "-o", str(out)]) == 1
     assert "exists already" in capsys.readouterr().err and sorted(out.iterdir()) == before
 
 
-def test_what_is_another_model_leaves_nothing(tmp_path, run, monkeypatch, ctranslate2):
+def test_what_is_another_model_leaves_nothing(tmp_path, saved, monkeypatch, ctranslate2):
     from ode_transformer.experiments.export import to_ctranslate2
 
     norm = to_ctranslate2._norm
@@ -393,18 +394,18 @@ def test_what_is_another_model_leaves_nothing(tmp_path, run, monkeypatch, ctrans
     monkeypatch.setattr(to_ctranslate2, "_norm", wrong)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ExportError, match=r"log-probabilities differ from the checkpoint's by .*0.0001"):
-        command.export(open_trained(run), "ctranslate2", tmp_path / "out")
+        command.export(open_trained(saved), "ctranslate2", tmp_path / "out")
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("format", export.FORMATS)
-def test_a_missing_library_is_named_with_its_extra(tmp_path, run, monkeypatch, format, capsys):
+def test_a_missing_library_is_named_with_its_extra(tmp_path, saved, monkeypatch, format, capsys):
     for name in export.FORMATS[format].libraries:
         monkeypatch.setitem(sys.modules, name, None)
     for name in ("writer", "reader"):
         module = f"{export.__name__}{getattr(export.FORMATS[format], name)}"
         monkeypatch.delitem(sys.modules, module, raising=False)
-    assert cli.main(["export", str(run), "--format", format, "-o", str(tmp_path / "out")]) == 1
+    assert cli.main(["export", str(saved), "--format", format, "-o", str(tmp_path / "out")]) == 1
     message = capsys.readouterr().err
     assert re.search(rf"--format {format}: .* is not installed; .* pip install '\.\[{format}\]'", message)
 
@@ -419,54 +420,48 @@ def test_what_pytorch_cannot_trace_is_named(tmp_path, to_onnx, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def without_checkpoint(run):
-    (run / "average.pt").unlink()
+def without_checkpoint(saved):
+    saved.unlink()
 
 
-def another_dictionary(run):
-    dictionary(49).save(str(run / "dict.xx.txt"))
+def another_dictionary(saved):
+    dictionary(49).save(str(saved.with_name("dict.xx.txt")))
 
 
-def without_dictionary(run):
-    (run / "dict.yy.txt").unlink()
+def without_dictionary(saved):
+    saved.with_name("dict.yy.txt").unlink()
 
 
-def without_dictionaries(run):
-    without_dictionary(run)
-    (run / "dict.xx.txt").unlink()
-
-
-def without_languages(run):
+def without_languages(saved):
     model, values = macaron()
-    checkpoint(run / "average.pt", model, "macaron_tiny", values, source_lang=None)
+    checkpoint(saved, model, "macaron_tiny", values, source_lang=None)
 
 
-def another_task(run):
+def another_task(saved):
     model, values = macaron()
-    checkpoint(run / "average.pt", model, "macaron_tiny", values, target_lang="../../yy")
+    checkpoint(saved, model, "macaron_tiny", values, target_lang="../../yy")
 
 
-def damaged(run):
-    (run / "average.pt").write_bytes(b"PK")
+def damaged(saved):
+    saved.write_bytes(b"PK")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without_checkpoint, "has no average.pt and no checkpoint_best.pt; give a checkpoint"),
-        (another_dictionary, "has 49 symbols, must have the 50 of .*average.pt"),
-        (without_dictionary, "no dictionaries of xx and yy"),
-        (without_dictionaries, "no dictionaries and no run.json beside it; give --data"),
+        (without_checkpoint, "model.pt: no such file or folder"),
+        (another_dictionary, "has 49 symbols, must have the 50 of .*model.pt"),
+        (without_dictionary, "no dictionaries of xx and yy: .*--data names their folder"),
         (without_languages, "must name a source and a target language"),
         (another_task, "must name a source and a target language"),
         (damaged, "not a readable checkpoint"),
     ],
 )
-def test_what_cannot_be_exported_is_named(tmp_path, run, change, message, capsys, ctranslate2):
-    change(run)
-    assert cli.main(["export", str(run), "--format", "ctranslate2", "-o", str(tmp_path / "out")]) == 1
+def test_what_cannot_be_exported_is_named(tmp_path, saved, change, message, capsys, ctranslate2):
+    change(saved)
+    assert cli.main(["export", str(saved), "--format", "ctranslate2", "-o", str(tmp_path / "out")]) == 1
     assert re.search(message, capsys.readouterr().err)
-    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+    assert [p.name for p in tmp_path.iterdir()] == ["saved"]
 
 
 @pytest.mark.parametrize(
@@ -536,17 +531,17 @@ def test_the_random_sentences_are_always_the_same():
 
 
 @pytest.fixture
-def binarised(run):
-    """A test set beside the dictionaries of a run, of five pairs, binarised."""
+def binarised(saved):
+    """A checkpoint with a test set of five pairs beside it, binarised."""
     from fairseq.data import indexed_dataset
 
     for language in ("xx", "yy"):
-        stem = f"{run}/test.xx-yy.{language}"
+        stem = f"{saved.parent}/test.xx-yy.{language}"
         builder = indexed_dataset.make_builder(f"{stem}.bin", "mmap", len(DICTIONARY))
         for sentence in command.sentences(DICTIONARY.symbols, (3, 1, 6, 2, 4), seed=5):
             builder.add_item(torch.tensor([*(DICTIONARY.index(word) for word in sentence), DICTIONARY.eos()]))
         builder.finalize(f"{stem}.idx")
-    return run
+    return saved
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ TEXT = [f"The {a} {b} was {c}." for a in WORDS for b in WORDS for c in WORDS]
 def like(tmp_path_factory):
     """What cuts text, learned on some, and its dictionary."""
     folder = tmp_path_factory.mktemp("like")
-    segmentation.learn(TEXT, 60, 1, folder)
+    segmentation.learn(TEXT, 60, 1, folder / segmentation.OWN[0])
     (folder / "text").write_text("".join(f"{segmentation.opened(folder)(line)}\n" for line in TEXT))
     words = ["--only-source", "--trainpref", str(folder / "text"), "--destdir", str(folder)]
     preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))

@@ -10,29 +10,32 @@ from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, lab
 from ode_transformer.modules.layers import Sublayer
 from ode_transformer.numerics.integrators import INTEGRATORS
-from tests.experiments.test_plots import write
+from tests.experiments.test_plots import LANGUAGE_MODEL, write
 from tests.helpers import batch, refused, small
 
-ORDERS = {row["method"]: row for row in lab.orders()}
+
+@pytest.fixture(scope="module")
+def measured():
+    return {row["method"]: row for row in lab.orders()}
 
 
-@pytest.mark.parametrize("method", ORDERS)
-def test_orders_are_as_in_theory(method):
-    row = ORDERS[method]
+@pytest.mark.parametrize("method", lab.methods())
+def test_orders_are_as_in_theory(measured, method):
+    row = measured[method]
     assert row["local"] == pytest.approx(row["theory"], abs=0.1)
     assert row["global"] == pytest.approx(row["theory"] - 1, abs=0.1)
 
 
 def test_every_integrator_is_there():
-    measured = {name.partition(", for a damped")[0] for name in ORDERS}
-    assert set(INTEGRATORS) - measured == {"triple"} and any("triple" in name for name in lab.WITHOUT)
+    found = {name.partition(", for a damped")[0] for name in lab.methods()}
+    assert set(INTEGRATORS) - found == {"triple"} and any("triple" in name for name in lab.WITHOUT)
 
 
-def test_a_corrector_is_of_the_order_of_predictor_and_corrector_together():
+def test_a_corrector_is_of_the_order_of_predictor_and_corrector_together(measured):
     """Of the newest state alone it is Euler's method; the second order needs a prediction that has it, too."""
     mean = "corrected from the mean of prediction and state before"
-    assert [ORDERS[f"{name}, {mean}"]["theory"] for name in ("euler", "heun", "rk4")] == [2, 3, 3]
-    assert ORDERS["heun, corrected from the newest state"]["theory"] == 2
+    assert [measured[f"{name}, {mean}"]["theory"] for name in ("euler", "heun", "rk4")] == [2, 3, 3]
+    assert measured["heun, corrected from the newest state"]["theory"] == 2
 
 
 def test_momentum_solves_the_damped_equation_that_it_is_said_to_solve():
@@ -68,16 +71,17 @@ def test_steps_are_those_of_the_layers(variant):
             p.add_(0.1 * torch.randn_like(p))
     logits = m(**net_input())[0]
     rows = lab.step_errors(m, net_input())
-    assert [row["layer"] for row in rows] == ["encoder 1", "encoder 2"]
+    assert [row["layer"] for row in rows] == ["encoder 1", "encoder 2", "decoder 1", "decoder 2"]
     assert all(row["increment"] > 0 and row["difference"] > 0 for row in rows)
     assert torch.equal(m(**net_input())[0], logits)  # no step size stays behind
+    beginning = net_input() | {"prev_output_tokens": net_input()["prev_output_tokens"][:, :1]}
+    assert lab.step_errors(m, beginning) == rows[:2]  # a decoder without a target is not measured
 
 
 def test_a_linear_layer_has_the_difference_that_theory_has():
     """For y' = a y, a whole Euler step is 1 + a, two half steps are (1 + a / 2)^2: they differ by a^2 / 4 of a."""
     m = small("macaron", **{"splitting": "lie-trotter"})
-    for layer in nn.ModuleList.__iter__(m.encoder.layers):
-        make_linear(layer, 0.3)
+    make_linear(m, 0.3)
     rows = lab.step_errors(m, net_input())
     assert all(row["difference"] == pytest.approx(0.3 / 4, rel=1e-3) for row in rows)
     assert all(row["increment"] == pytest.approx(0.3, rel=1e-3) for row in rows)
@@ -85,19 +89,20 @@ def test_a_linear_layer_has_the_difference_that_theory_has():
 
 def test_and_a_linear_layer_of_heuns():
     """A whole step is p(a) = 1 + a + a^2 / 2, two half steps are p(a / 2)^2."""
-    m = small("rk2_tiny", **{"encoder-history": "none"})
-    for layer in nn.ModuleList.__iter__(m.encoder.layers):
-        make_linear(layer, 0.3)
+    m = small("rk2_tiny", **{"encoder-history": "none", "decoder-history": "none", "decoder-integrator": "heun"})
+    make_linear(m, 0.3)
     whole, halves = 1 + 0.3 + 0.3**2 / 2, (1 + 0.15 + 0.15**2 / 2) ** 2
     for row in lab.step_errors(m, net_input()):
         assert row["increment"] == pytest.approx(whole - 1, rel=1e-3)
         assert row["difference"] == pytest.approx((halves - whole) / (whole - 1), rel=1e-2)
 
 
-def make_linear(layer, a):
-    """Leave a layer one sub-layer, x -> a x."""
-    layer.linear, layer.identity = lambda x: a * x, nn.Identity()
-    layer.sublayers = (Sublayer("G", ("linear",), "identity", 1.0),)
+def make_linear(m, a):
+    """Leave each layer one sub-layer, x -> a x."""
+    for stack in (m.encoder, m.decoder):
+        for layer in nn.ModuleList.__iter__(stack.layers):
+            layer.linear, layer.identity = lambda x: a * x, nn.Identity()
+            layer.sublayers = (Sublayer("G", ("linear",), "identity", 1.0),)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ def sentences(tmp_path):
     return ["--text", str(tmp_path / "text"), "--dictionary", str(tmp_path / "dict.txt")]
 
 
-def test_the_command(tmp_path, sentences, capsys):
+def test_the_command(tmp_path, sentences, measured, capsys):
     path, record = write(tmp_path / "rk2.pt", "rk2_tiny"), tmp_path / "orders.json"
     other = write(tmp_path / "rk4.pt", "rk4_tiny")
     words = [
@@ -141,10 +146,30 @@ def test_the_command(tmp_path, sentences, capsys):
     shown = capsys.readouterr().out
     assert "| rk4 | 5 | 5.0" in shown and "encoder 2" in shown and "without an order:" in shown
     content = json.loads(record.read_text())
-    assert len(content["methods"]) == len(ORDERS) and len(content["layers"][tmp_path.name]) == 2
+    assert len(content["methods"]) == len(measured) and len(content["layers"][tmp_path.name]) == 2
     assert set(content["layers"]) == {tmp_path.name, other}
     assert (content["text"], content["sentences"]) == (str(tmp_path / "text"), 3)
     assert (tmp_path / "orders.png").stat().st_size > 5000
+
+
+def test_decoders_are_measured_where_they_read_text(tmp_path, sentences, capsys):
+    text, dictionary, record = sentences[1], sentences[3], tmp_path / "orders.json"
+    paths = [
+        write(tmp_path / "translates.pt", "decoder-rk2-learnable"),
+        write(tmp_path / "lm.pt", **LANGUAGE_MODEL),
+        write(tmp_path / "masked.pt", arch="ode_roberta_tiny"),
+    ]
+    assert cli.main(["lab", "orders", *paths, *sentences, "--output", str(record)]) == 0
+    layers = json.loads(record.read_text())["layers"].values()
+    names = [{row["layer"].partition(" ")[0] for row in rows} for rows in layers]
+    assert names == [{"encoder"}, {"decoder"}, {"encoder"}]
+    target = ["--target", text, dictionary]
+    assert cli.main(["lab", "orders", paths[0], *sentences, *target, "--output", str(record)]) == 0
+    content = json.loads(record.read_text())
+    rows = content["layers"][tmp_path.name]
+    assert [row["layer"] for row in rows] == ["encoder 1", "encoder 2", "decoder 1", "decoder 2"]
+    assert content["target"] == text
+    refused(["lab", "orders", paths[1], *sentences, *target], "lm.pt: .*--target: must be left out", capsys)
 
 
 @pytest.mark.parametrize(

@@ -515,13 +515,15 @@ def test_what_cannot_be_translated(run, home, tmp_path, capsys):
         ([run, tmp_path / "nofile"], "nofile: no such file"),
         ([run, good, "--beam", "0"], "--beam 0: must be from 1 to 1000"),
         ([run, good, "--buffer", "0"], "--buffer 0: must be a positive number"),
-        ([run, good, "--data", tmp_path], "holds no manifest.json"),
-        ([good, good], "holds no manifest.json"),
+        ([run, good, "--data", tmp_path / "none"], "none: no such folder; name the folder of the data of"),
+        ([run, good, "--data", tmp_path], "was trained with a dictionary of that name"),
+        ([good, good], "manifest.json: no such file; it describes how the data of the model were prepared"),
     ):
         assert message in refused(capsys, "translate", *words, "--cpu")
     (tmp_path / "begun").mkdir()
     shutil.copy(run / "run.json", tmp_path / "begun")
-    assert "the run is not finished" in refused(capsys, "translate", tmp_path / "begun", good, "--cpu")
+    for words in (["translate"], ["bundle", "-o", "x"], ["export", "--format", "onnx", "-o", "x"]):
+        assert "the run is not finished" in refused(capsys, *words, tmp_path / "begun")
 
 
 def change(data, to, **values):
@@ -738,6 +740,8 @@ def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, m
     assert not any(str(home) in path.read_text() for path in moved.glob("*.json")), "no folder of this machine"
     card = (moved / "README.md").read_text()
     bleu = json.loads((run / "scores" / "test.json").read_text())["sacrebleu"]["bleu"]
+    (moved / "README.md").write_text("Mine.\n")
+    bundles.check(moved)  # a card may be changed
     assert f"| held-out | sacreBLEU | {bleu:.2f} |" in card and "macaron" in card and "de to en" in card
 
 
@@ -745,7 +749,8 @@ def test_a_bundle_is_compared_with_its_hashes_once(bundle, monkeypatch):
     hashed = []
     monkeypatch.setattr(bundles, "sha256", lambda path: hashed.append(path.name) or sha256(path))
     ode_transformer.load(bundle)
-    assert sorted(hashed) == sorted(path.name for path in bundle.iterdir() if path.name != "bundle.json")
+    names = {path.name for path in bundle.iterdir()}
+    assert sorted(hashed) == sorted(names - {"bundle.json", "README.md"})
 
 
 def test_a_bundle_is_exported_as_its_run_is(run, bundle, home):
@@ -756,6 +761,15 @@ def test_a_bundle_is_exported_as_its_run_is(run, bundle, home):
     assert of_bundle.score(sentences, sentences) == of_run.score(sentences, sentences)
     with pytest.raises(OdeTransformerError, match="a bundle, which holds its data"):
         open_trained(bundle, home / "mine")
+
+
+def test_a_run_is_exported_from_elsewhere_as_it_is_translated(run, home, tmp_path, monkeypatch):
+    shutil.copytree(home / "mine", tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(recipes, "ROOT", home)
+    assert open_trained(run.name).files == open_trained(run).files, "found in the repository"
+    moved = open_trained(run.name, "data").files
+    assert [path.parent for path in moved] == [Path("data")] * len(moved)
 
 
 def test_half_precision_takes_half_the_space(run, home, bundle, tmp_path, capsys):
@@ -900,7 +914,7 @@ def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path
         (["translate", run, good, "--with", exported], "is an exported model, of which there are no ensembles"),
         (["translate", exported, good, "--data", home / "mine"], "is an exported model, which holds what it needs"),
         (["translate", exported, good, "--fp16"], "--fp16: "),
-        (["bundle", exported, "-o", tmp_path / "x"], "is an exported model; must be a run, a checkpoint or a bundle"),
+        (["bundle", exported, "-o", tmp_path / "x"], "is an exported model already; must be a run"),
         (["export", exported, "--format", "onnx", "-o", tmp_path / "x"], "is an exported model already"),
     ):
         assert message in refused(capsys, *words)

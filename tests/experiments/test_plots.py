@@ -5,16 +5,31 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq.data import LanguagePairDataset, TokenBlockDataset
 from fairseq.models import build_model
 
+from ode_transformer import standalone
 from ode_transformer.experiments import cli, plots
 from ode_transformer.experiments.plots import position_vectors
-from tests.helpers import SMALL, VARIANTS, batch, parse, refused, small, task
+from ode_transformer.modules.layers import DecoderContext
+from tests.helpers import SMALL, VARIANTS, batch, dictionary, parse, refused, small, task
+
+LANGUAGE_MODEL = {
+    "arch": "ode_transformer_lm_ptb_1l",
+    "task": "language_modeling",
+    "tokens-per-sample": 5,
+    "decoder-embed-dim": 16,
+    "decoder-ffn-embed-dim": 24,
+    "decoder-attention-heads": 2,
+    "decoder-integrator": "heun",
+    "decoder-history": "none",
+    "coefficients": "sigmoid",
+}
 
 
-def write(path, variant="floater_tiny"):
-    """A checkpoint of a small model of a variant, as fairseq writes them."""
-    values = {"arch": "macaron_tiny", **SMALL, "share-all-embeddings": True, **VARIANTS[variant]}
+def write(path, variant="floater_tiny", **values):
+    """A checkpoint of a small model of a variant, or of these options, as fairseq writes them."""
+    values = values or {"arch": "macaron_tiny", **SMALL, "share-all-embeddings": True, **VARIANTS[variant]}
     arch = values.pop("arch")
     config = parse(arch, {k: v for k, v in values.items() if v is not None}).model
     torch.save({"cfg": {"model": dict(config)}, "args": None, "model": build_model(config, task()).state_dict()}, path)
@@ -42,6 +57,13 @@ def test_vectors_of_inputs():
     assert set(found) == {"encoder.input", "decoder.input", "encoder.1.input", "decoder.1.input"}
     torch.testing.assert_close(found["encoder.1.input"][3], m.position_encoder.learned["encoder"][0].weight[2 + 3])
     assert set(position_vectors(small("macaron"), 9)) == {"encoder.input", "decoder.input"}
+
+
+def test_vectors_of_a_decoder_alone(tmp_path):
+    m = standalone.open_model(write(tmp_path / "lm.pt", **LANGUAGE_MODEL | {"position-encoder": "sinusoidal"}))
+    assert set(position_vectors(m, 5)) == {"decoder.input"}
+    path = write(tmp_path / "floater.pt", **LANGUAGE_MODEL | {"position-encoder": "floater"})
+    assert cli.main(["plot", "positions", path, "--length", "5", "--output", str(tmp_path / "x.png")]) == 0
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
@@ -155,6 +177,7 @@ def run_record(arch, bleu, **more):
     [
         ("fairseq-train data --arch rk2_learnable_h256_l28", 28),
         ("fairseq-train data --arch rk2_big_deep --encoder-layers 3", 3),
+        ("fairseq-train data --arch=rk2_big_deep --encoder-layers=3", 3),
         ("fairseq-train data --arch transevolve_fullff_2_tiny", 6),
         ("fairseq-train data --arch transformer --encoder-layers 4 --share-all-embeddings", 4),
         ("fairseq-train data --arch transformer", 6),
@@ -216,34 +239,130 @@ def test_what_has_no_scores_or_curve_is_named(tmp_path, kind, content, capsys):
         assert str(tmp_path / name) in capsys.readouterr().err
 
 
+def test_a_defect_is_not_an_error_of_the_user(tmp_path, costs, monkeypatch):
+    def broken(*_):
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(plots, "save", broken)
+    with pytest.raises(ValueError, match="a defect"):
+        cli.main(["plot", "costs", *costs, "--output", str(tmp_path / "x.png")])
+
+
+def layers_and_means(rows):
+    return [(row["layer"], [pytest.approx(mean) for mean in row["mean"]]) for row in rows]
+
+
 def test_weights_of_stages_are_those_that_the_layers_use():
     src, lengths, prev = batch()
     net_input = {"src_tokens": src, "src_lengths": lengths, "prev_output_tokens": prev}
-    m = small("rk2_learnable_tiny")
-    with torch.no_grad():
-        m.encoder.coefficients.gate.weight.zero_()
-        m.encoder.coefficients.gate.bias.fill_(1.0)
+    m = small("decoder-rk2-learnable")
+    for stack, bias in ((m.encoder, 1.0), (m.decoder, 60.0)):
+        torch.nn.init.zeros_(stack.coefficients.gate.weight)
+        torch.nn.init.constant_(stack.coefficients.gate.bias, bias)
     g = torch.sigmoid(torch.tensor(1.0)).item()
     found = plots.stage_weights(m, net_input)
-    assert len(found) == 2
-    for stages in found:
-        assert stages[0] == (pytest.approx(g), pytest.approx(0, abs=1e-6)) and stages[1][0] == pytest.approx(1 - g)
+    expected = [(f"encoder {i}", [g, 1 - g]) for i in (1, 2)] + [(f"decoder {i}", [1, 0]) for i in (1, 2)]
+    assert layers_and_means(found) == expected
+    assert all(deviation == pytest.approx(0, abs=1e-6) for row in found for deviation in row["deviation"])
+    net_input["prev_output_tokens"] = prev[:, :1]
+    assert plots.stage_weights(m, net_input) == found[:2]  # a decoder without a target is not observed
     scalars = small("rk2_scalars_tiny")
-    assert plots.stage_weights(scalars, net_input)[0][0] == (
-        pytest.approx(float(scalars.encoder.coefficients.weight[0])),
-        0,
-    )
+    (first, *_) = plots.stage_weights(scalars, net_input)
+    weight = scalars.encoder.coefficients.weight.tolist()
+    assert first == {"layer": "encoder 1", "mean": pytest.approx(weight), "deviation": [0, 0]}
     assert plots.stage_weights(small("macaron"), net_input) == []
+    substeps = plots.stage_weights(small("rk2-ema", **{"ode-function": "substeps"}), net_input)
+    assert [row["layer"] for row in substeps] == [f"encoder {i}, step {j}" for i in (1, 2) for j in (1, 2)]
 
 
-def test_a_picture_of_coefficients(tmp_path, capsys):
-    (tmp_path / "text").write_text("s4 s5 s6\ns7\n")
-    (tmp_path / "dict.txt").write_text("".join(f"s{i} 1\n" for i in range(46)))
-    words = ["--text", str(tmp_path / "text"), "--dictionary", str(tmp_path / "dict.txt")]
+@pytest.fixture
+def text(tmp_path):
+    """Eleven words and ends of sentences, and the words to name them."""
+    (tmp_path / "text").write_text("w4 w5 w6\nw7\n\nw1 w2 w3 w9\n")
+    dictionary(50).save(str(tmp_path / "dict.txt"))
+    return ["--text", str(tmp_path / "text"), "--dictionary", str(tmp_path / "dict.txt")]
+
+
+@torch.no_grad()
+def gates_of(m, tokens):
+    """The gates of a language model's only layer for one block of tokens, by the equations: (T, 1, 1)."""
+    (layer,), y = m.decoder.layers, m.decoder.forward_embedding(tokens[None]).transpose(0, 1)
+    context = DecoderContext(attn_mask=m.decoder.buffered_future_mask(y))
+
+    def f(y):
+        x = y
+        for sublayer in layer.sublayers:
+            x = layer.euler(x, sublayer, context)
+        return x - y
+
+    stages = f1, _ = f(y), f(y + f(y))
+    assert f1.norm() > 0
+    gate = m.decoder.coefficients.gate
+    return torch.sigmoid(torch.cat(stages, -1) @ gate.weight.t() + gate.bias)
+
+
+def test_the_gate_of_a_language_model_is_the_one_of_the_equations(tmp_path, text, capsys):
+    path, record = write(tmp_path / "lm.pt", **LANGUAGE_MODEL), tmp_path / "x.json"
+    state = torch.load(path)
+    state["model"]["decoder.coefficients.gate.weight"].mul_(3)
+    torch.save(state, path)
+    words = ["plot", "coefficients", path, *text, "--output", str(tmp_path / "x.png"), "--record", str(record)]
+    assert cli.main(words) == 0
+    shown, content = capsys.readouterr().out, json.loads(record.read_text())
+    d, m = dictionary(50), standalone.open_model(path)
+    stream = d.encode_line("</s> w4 w5 w6 </s> w7 </s> w1 w2 w3 w9", append_eos=False).long()
+    gates = torch.cat([gates_of(m, block) for block in stream.split(LANGUAGE_MODEL["tokens-per-sample"])])
+    (row,) = content["layers"][path]
+    mean, deviation = gates.mean().item(), gates.std(correction=0).item()
+    assert row["layer"] == "decoder 1" and deviation > 0.01
+    assert row["mean"] == pytest.approx([mean, 1 - mean], abs=1e-5)
+    assert row["deviation"] == pytest.approx([deviation, deviation], abs=1e-5)
+    cells = [f"{m:.4f} ± {d:.4f}" for m, d in zip(row["mean"], row["deviation"], strict=True)]
+    assert f"| layer | stage 1 | stage 2 |\n|---|---|---|\n| decoder 1 | {' | '.join(cells)} |" in shown
+    assert (content["text"], content["sentences"], "target" in content) == (text[1], 3, False)
+
+
+def test_models_read_what_they_read_in_training(tmp_path, text):
+    """As fairseq's data sets have it."""
+    d = dictionary(50)
+    ((source,), (again, target)) = (standalone.read_texts([(text[1], text[3])] * count, 9) for count in (1, 2))
+    assert [len(row) for row in source] == [4, 2, 5] and all(map(torch.equal, source, again))
+    lm = standalone.open_model(write(tmp_path / "lm.pt", **LANGUAGE_MODEL))
+    sizes = [len(row) for row in source]
+    blocks = TokenBlockDataset(source, sizes, 5, d.pad(), d.eos(), break_mode="none", include_targets=True)
+    tokens = standalone.inputs_of(lm, [source])["src_tokens"]
+    assert [row[row.ne(d.pad())].tolist() for row in tokens] == [block[0].tolist() for block in blocks]
+
+    translated = [row.flip(0).roll(-1) for row in target]
+    pairs = LanguagePairDataset(source, sizes, d, translated, sizes, d, shuffle=False)
+    batch = pairs.collater([pairs[i] for i in range(3)])
+    found = standalone.inputs_of(small("macaron"), [source, translated])
+    assert set(found) == set(batch["net_input"])
+    for name, expected in batch["net_input"].items():
+        assert torch.equal(found[name][batch["id"]], expected), name
+
+
+def test_texts_that_are_not_parallel_are_named(tmp_path, text):
+    (tmp_path / "other").write_text("w4\n")
+    with pytest.raises(standalone.CheckpointError, match=r"text, .*other: have 4, 1 lines, must be parallel"):
+        standalone.read_texts([(text[1], text[3]), (tmp_path / "other", text[3])], 9)
+
+
+def test_pictures_of_coefficients(tmp_path, text, capsys):
+    values = {"arch": "ode_roberta_tiny", "coefficients": "sigmoid"}
     paths = [write(tmp_path / f"{name}.pt", name) for name in ("rk2_learnable_tiny", "rk2-ema")]
-    output = tmp_path / "x.png"
-    assert cli.main(["plot", "coefficients", *paths, *words, "--output", str(output)]) == 0
+    paths += [write(tmp_path / "masked.pt", **values), write(tmp_path / "lm.pt", **LANGUAGE_MODEL)]
+    words, output = [*text, "--output", str(tmp_path / "x.png")], tmp_path / "x.png"
+    assert cli.main(["plot", "coefficients", *paths, *words]) == 0
     assert output.stat().st_size > 5000
+    shown = capsys.readouterr().out
+    assert all(f"{path}: the weight of each stage" in shown for path in paths) and shown.endswith(f"{output}\n")
+    target = ["--target", text[1], text[3]]
+    both = write(tmp_path / "both.pt", "decoder-rk2-learnable")
+    assert cli.main(["plot", "coefficients", both, *words, *target]) == 0
+    assert "| decoder 2 | " in capsys.readouterr().out
     macaron = write(tmp_path / "macaron.pt", "macaron")
-    assert cli.main(["plot", "coefficients", macaron, *words, "--output", str(output)]) == 1
-    assert "macaron.pt: has no learned coefficients" in capsys.readouterr().err
+    message = "macaron.pt: has no learned coefficients in its encoder"
+    refused(["plot", "coefficients", macaron, *words], f"{message}; --target has its decoder read, too", capsys)
+    refused(["plot", "coefficients", macaron, *words, *target], f"{message} and decoder$", capsys)
+    refused(["plot", "coefficients", paths[-1], *words, *target], "lm.pt: .*--target: must be left out", capsys)

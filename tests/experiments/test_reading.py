@@ -44,7 +44,7 @@ def own(tmp_path_factory, published):
     _, paragraphs = squad_data.read(published / "train-v1.1.json")
     texts = [paragraph.text for paragraph in paragraphs]
     texts += [question.text for paragraph in paragraphs for question in paragraph.questions]
-    segmentation.learn(texts, 120, 1, folder)
+    segmentation.learn(texts, 120, 1, folder / segmentation.OWN[0])
     (folder / "text").write_text("".join(f"{segmentation.opened(folder)(text)}\n" for text in texts))
     words = ["--only-source", "--trainpref", str(folder / "text"), "--destdir", str(folder)]
     preprocess_cli.main(options.get_preprocessing_parser().parse_args(words))
@@ -99,7 +99,7 @@ def test_files_are_read_and_what_is_wrong_with_one_is_named(tmp_path, published)
             changed(change)
     (tmp_path / "x.json").write_text((published / "train-v1.1.json").read_text()[:99])
     for name in ("x.json", "absent.json"):
-        with pytest.raises(DatasetError, match=name):
+        with pytest.raises(OdeTransformerError, match=f"{name}: cannot be read"):
             squad_data.read(tmp_path / name)
 
 
@@ -475,7 +475,7 @@ def test_race_is_read_as_roberta_reads_it(published, tmp_path):
         with pytest.raises(DatasetError, match=message):
             race.read(tmp_path, race.LEVELS)
     (tmp_path / "high" / "7.txt").write_text("{")
-    with pytest.raises(DatasetError, match=r"high/7.txt"):
+    with pytest.raises(OdeTransformerError, match=r"high/7.txt: cannot be read"):
         race.read(tmp_path, race.LEVELS)
     with pytest.raises(DatasetError, match="no such folder, or no articles"):
         race.read(tmp_path / "none", race.LEVELS)

@@ -468,6 +468,14 @@ def test_without_a_clone_there_are_no_recipes_and_the_error_says_so(tmp_path, mo
         recipes.load("quickstart/macaron-tiny")
 
 
+def test_the_command_of_a_rehearsal_is_of_one_device(capsys):
+    assert recipe_command("command", "ode/wmt14-en-de/rk2", "train", "--scale", "small") == 0
+    command = capsys.readouterr().out.strip()
+    assert "--distributed-world-size 1 " in command
+    assert recipe_command("show", "ode/wmt14-en-de/rk2", "--scale", "small") == 0
+    assert command in capsys.readouterr().out.split("\n")
+
+
 def test_unknown_steps_and_precisions_are_named(capsys):
     assert recipe_command("command", "multi30k-short/macaron-tiny", "trian") == 1
     assert "step 'trian': must be one of prepare, train, average, generate, score, record" in capsys.readouterr().err

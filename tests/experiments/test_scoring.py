@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.metrics import bleu, validation
 from ode_transformer.experiments.metrics import translations as scoring
@@ -233,12 +234,12 @@ def test_generate_output_without_references(tmp_path):
         (generated().replace(END, ""), "'Generate ... with beam=...', is missing"),
         (generated() + generated(), "T-2 occurs twice"),
         (generated().replace(END, TRANSLATED + END), "of 4 sentences, H-3 are missing"),
-        (generated() + "\udcff", "not UTF-8"),  # the byte 0xff
+        (generated() + "\udcff", "is not UTF-8"),  # the byte 0xff
     ],
 )
 def test_generate_output_that_is_not_whole(tmp_path, text, message):
     (tmp_path / "o").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(ScoringError, match=message):
+    with pytest.raises(OdeTransformerError, match=message):
         scoring.read_generate_output(tmp_path / "o")
 
 

@@ -200,7 +200,8 @@ def _suite(args: argparse.Namespace) -> int:
 
 def _serving(args: argparse.Namespace) -> dict[str, Any]:
     from ..export import Search
-    from ..export.trained import data_folder, open_trained
+    from ..export.trained import open_trained
+    from ..trained_translator import find
     from . import serving
 
     setting = {name: getattr(args, name) for name in ("batch", "beam", "lenpen", "rounds")}
@@ -215,7 +216,7 @@ def _serving(args: argparse.Namespace) -> dict[str, Any]:
             search = Search(args.beam, args.lenpen, max_len_b=args.tokens, min_len=args.tokens)
         else:
             trained = open_trained(name, args.data)
-            sources, references = serving.test_set(trained, data_folder(name, args.data), args.subset)
+            sources, references = serving.test_set(trained, find(name, args.data).data, args.subset)
             count = min(args.sentences or len(sources), len(sources))
             sources, references = sources[:count], references[:count]
             search = Search(args.beam, args.lenpen)

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from ...errors import OdeTransformerError
 from ...modules.evolving_attention import EvolvingAttention
 from ...numerics.splitting import get_splitting
 from ...standalone import task
+from ..runner import KEEP_FREED_MEMORY
 
 STOCK = "label_smoothed_cross_entropy"
 
@@ -301,12 +302,6 @@ def evaluations(model: nn.Module, sample: dict[str, Any]) -> dict[str, int]:
     return counts
 
 
-# As scripts/train.sh sets on a CPU: glibc keeps freed memory.
-_ENVIRONMENT = {
-    "MALLOC_MMAP_THRESHOLD_": "4294967296",
-    "MALLOC_TRIM_THRESHOLD_": "4294967296",
-    "MALLOC_TOP_PAD_": "268435456",
-}
 _SMALL = 2**16  # with it glibc returns freed memory at once
 
 
@@ -335,7 +330,7 @@ def process(function: Callable, *args: Any) -> Iterator[Any]:
     context = multiprocessing.get_context("forkserver")
     hushed = importlib.util.resolve_name("...hushed", __name__)  # keeps the import of fairseq quiet
     context.set_forkserver_preload([hushed, __name__])  # imported once, without any threads yet
-    os.environ |= _ENVIRONMENT  # read when the server starts
+    os.environ |= KEEP_FREED_MEMORY  # read when the server starts
     ours, theirs = context.Pipe()
     worker = context.Process(target=_serve, args=(theirs, function, torch.get_num_threads(), *args), daemon=True)
     worker.start()
@@ -442,7 +437,7 @@ def _peers_process(environment: dict[str, str]) -> Iterator[tuple[Any, int]]:
 @contextlib.contextmanager
 def _peers_turns(system: System, setting: Setting) -> Iterator[Any]:
     """As ``process(_take_turns, system, setting)``, with a system of joeynmt."""
-    with _peers_process(_ENVIRONMENT) as (connection, _):
+    with _peers_process(KEEP_FREED_MEMORY) as (connection, _):
         connection.send(_peers_job(system, setting))
         yield connection
 
@@ -455,8 +450,23 @@ def _built_by_peer(connection: Any, job: dict[str, Any]) -> Callable[[], float]:
 
 def _peers_peak(system: System, setting: Setting) -> tuple[int, int]:
     job = _peers_job(system, setting)
-    with _peers_process(dict.fromkeys(_ENVIRONMENT, str(_SMALL))) as (connection, its_id):
+    with _peers_process(dict.fromkeys(KEEP_FREED_MEMORY, str(_SMALL))) as (connection, its_id):
         return peak_of(partial(_built_by_peer, connection, job), "cpu", its_id)
+
+
+def speed(baseline: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
+    """A system's speed against the baseline's, from the seconds of both in the same rounds.
+
+    Returns:
+        The baseline's seconds divided by its own: ``median``, lower and upper ``quartiles``, and ``all``, sorted.
+    """
+    ratios = sorted(theirs / its for theirs, its in zip(baseline, own, strict=True))
+    quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    return {
+        "median": round(statistics.median(ratios), 4),
+        "quartiles": [round(quartiles[0], 4), round(quartiles[2], 4)],
+        "all": [round(ratio, 4) for ratio in ratios],
+    }
 
 
 def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -> dict[str, Any]:
@@ -464,9 +474,8 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
 
     Returns:
         The measurements, for a record: ``setting``, ``baseline``, and for each of ``systems`` its median ``seconds``,
-        ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's part of it), ``speed`` (the baseline's
-        seconds divided by its own: median, quartiles, all rounds), ``parameters`` and ``evaluations``, and of joeynmt
-        the ``versions`` of its environment.
+        ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's part of it), ``speed`` (:func:`speed`),
+        ``parameters`` and ``evaluations``, and of joeynmt the ``versions`` of its environment.
     """
     about: dict[str, dict[str, Any]] = {}
     times: dict[str, list[float]] = {name: [] for name in systems}
@@ -484,14 +493,8 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
                     times[name].append(elapsed)
     baseline = next(iter(systems))
     for name, system in systems.items():
-        ratios = sorted(theirs / own for theirs, own in zip(times[baseline], times[name], strict=True))
-        quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
         about[name]["seconds"] = round(statistics.median(times[name]), 4)
-        about[name]["speed"] = {
-            "median": round(statistics.median(ratios), 4),
-            "quartiles": [round(quartiles[0], 4), round(quartiles[2], 4)],
-            "all": [round(ratio, 4) for ratio in ratios],
-        }
+        about[name]["speed"] = speed(times[baseline], times[name])
         if memory:
             if system.peer:
                 peaks = _peers_peak(system, setting)

@@ -23,7 +23,8 @@ import numpy as np
 
 from ...errors import OdeTransformerError
 from .. import markdown
-from ..prepare import Preparation, say
+from ..prepare import Preparation
+from ..runner import say
 
 LANGS = ("de", "en")
 MERGES = 32_000  # of BPE, for every number of pairs

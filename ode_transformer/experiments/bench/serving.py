@@ -34,7 +34,7 @@ from ..metrics.bleu import multi_bleu
 from ..metrics.translations import remove_segmentation
 from ..text import read_lines
 from ..trained_translator import TrainedTranslator, find
-from .contest import Setting, System, configure, seconds
+from .contest import Setting, System, configure, seconds, speed
 
 RAW = "raw"
 ENGINES = {
@@ -58,7 +58,7 @@ SYSTEMS = {
         ("FLOATER", f"floater_{size}"),
     )
 }
-"""What is measured where nothing is named: architectures with flags of their own, by what tables call them."""
+"""Measured by default: architectures with their flags, by their names in tables."""
 
 Record = dict[str, Any]
 
@@ -200,8 +200,8 @@ def measure(
         raw: makes what translates them from raw text.
 
     Returns:
-        a record of each engine by name: ``sentences_per_second``, ``speed`` (fairseq's seconds over its own in the same
-        round: median, quartiles), the ``check`` of its export, and ``bleu`` where there are references.
+        a record of each engine by name: ``sentences_per_second``, ``speed`` against fairseq's (:func:`.contest.speed`),
+        the ``check`` of its export, and ``bleu`` where there are references.
     """
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     batches = [order[i : i + batch] for i in range(0, len(order), batch)]
@@ -226,13 +226,8 @@ def measure(
                 if round_ >= 0:
                     times[name].append(elapsed)
     for name, elapsed in times.items():
-        ratios = [theirs / own for theirs, own in zip(times["fairseq"], elapsed, strict=True)]
-        quartiles = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
         found[name]["sentences_per_second"] = round(len(sources) / statistics.median(elapsed), 2)
-        found[name]["speed"] = {
-            "median": round(statistics.median(ratios), 3),
-            "quartiles": [round(quartiles[0], 3), round(quartiles[2], 3)],
-        }
+        found[name]["speed"] = speed(times["fairseq"], elapsed)
         lines = [_words(translations[name][i]) for i in range(len(sources))]
         if references is not None:
             found[name]["bleu"] = round(multi_bleu(lines, [_words(reference) for reference in references])["bleu"], 2)

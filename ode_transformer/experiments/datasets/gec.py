@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
 
 from ...errors import OdeTransformerError
+from ...files import write_lines
 from ..text import read_lines
 from . import errors, pairs
 from .pairs import Pair
@@ -43,7 +44,7 @@ def read_m2(path: Path) -> Iterator[tuple[str, list[str]]]:
     one before, in tokens. A sentence that nobody annotated is its own correction.
 
     Raises:
-        GecError: a line is neither, or an edit is of words that the sentence has not.
+        GecError: a line is neither, or an edit lies outside its sentence.
         TextError: no such file, or not UTF-8.
     """
     tokens: list[str] | None = None
@@ -86,8 +87,8 @@ def _edited(tokens: list[str], edits: list[Edit]) -> list[str]:
 def published(folder: Path) -> dict[str, Iterator[Pair]]:
     """Training and validation pairs of the M2 files of a folder, without those that hold no error.
 
-    Each distinct correction of a sentence is a pair of its own. Lang-8 has several of many sentences, and so took them
-    the scripts of Chollampatt and Ng (2018), which the ODE Transformer borrowed; the script of BEA-2019, who made the
+    Each distinct correction of a sentence is a pair of its own. Lang-8 has several for many sentences; the scripts of
+    Chollampatt and Ng (2018), which the ODE Transformer borrowed, also take each; the script of BEA-2019, who made the
     M2 file, takes the first annotator's alone. NUCLE, FCE and W&I+LOCNESS have one annotator.
 
     Pairs of NUCLE at equal distances are for validation: ``NUCLE_HELD_OUT`` of them, or half of NUCLE if it is smaller.
@@ -201,6 +202,6 @@ def write(args: argparse.Namespace) -> dict[str, int]:
     counts = pairs.write(splits, args.output_dir)
     for name, (_, references) in tests.items():
         for i, lines in enumerate(references):
-            (args.output_dir / f"{name}.ref{i}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            write_lines(args.output_dir / f"{name}.ref{i}", lines)
     shutil.copyfile(args.conll14, args.output_dir / "conll14.m2")
     return counts

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import OdeTransformerError
+from ...files import write_lines
 from .. import segmentation
-from ..text import write_lines
 
 LEVELS = ("subword", "characters")
 BLANK = "\u2581"  # a blank among characters, as SentencePiece writes it

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ..text import write_lines
+from ...files import write_lines
 
 SIDES = ("source", "target")
 
@@ -23,7 +23,6 @@ def write(splits: Mapping[str, Iterable[Pair]], folder: Path) -> dict[str, int]:
         splits: pairs by the name of the split.
         folder: where they go.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     counts = {}
     for name, pairs in splits.items():
         found = list(pairs)

@@ -6,12 +6,11 @@ preparation of RoBERTa's data: it takes the place of the question's gap, ``_``, 
 feeds become blanks; all else of a text remains, double blanks and HTML's ``<br>`` among it.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..text import write_lines
+from ...files import read_json, write_lines
 from .labelled import DatasetError
 
 LEVELS = ("middle", "high")
@@ -42,7 +41,7 @@ def read(folder: Path, levels: tuple[str, ...]) -> list[Choice]:
         levels: of ``LEVELS``.
 
     Raises:
-        DatasetError: there are no files, or one is of another layout; names it.
+        OdeTransformerError: there are no files, or one cannot be read or is of another layout; names it.
     """
     found = []
     for level in levels:
@@ -55,10 +54,7 @@ def read(folder: Path, levels: tuple[str, ...]) -> list[Choice]:
 
 
 def _choices(path: Path) -> list[Choice]:
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}: {error}") from error
+    tree = read_json(path)
     kinds = {"article": str, "questions": list, "options": list, "answers": list}
     if not isinstance(tree, dict) or not all(isinstance(tree.get(key), kind) for key, kind in kinds.items()):
         raise DatasetError(f"{path}: must have an article and lists of questions, options and answers")
@@ -96,10 +92,9 @@ def write(source: Path, cut: Callable[[str], str], folder: Path) -> dict[str, in
         the number of questions of each split.
 
     Raises:
-        DatasetError: as in :func:`read`.
+        OdeTransformerError: as in :func:`read`.
     """
     splits = {name: read(source / part, levels) for name, (part, levels) in SPLITS.items()}
-    folder.mkdir(parents=True, exist_ok=True)
     for name, choices in splits.items():
         articles = {article: cut(article) for article in {choice.article for choice in choices}}
         write_lines(folder / f"{name}.input0", (articles[choice.article] for choice in choices))

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...files import write_text
+from ...files import read_json, write_lines, write_text
 from .. import segmentation
-from ..text import write_lines
 from .labelled import DatasetError
 
 SPECIAL = 4  # of a sample: <s> question </s> </s> window </s>
@@ -42,13 +41,10 @@ def read(path: Path) -> tuple[str, list[Paragraph]]:
     """The version, ``1.1`` or ``2.0``, and the paragraphs of a published file.
 
     Raises:
-        DatasetError: it cannot be read, is of another layout or version, a question is there twice, or an answer is not
-            where the file says; names the file, and the question if there is one.
+        OdeTransformerError: it cannot be read, is of another layout or version, a question is there twice, or an answer
+            is not where the file says; names the file, and the question if there is one.
     """
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}: {error}") from error
+    tree = read_json(path)
     version = VERSIONS.get(str(tree.get("version"))) if isinstance(tree, dict) else None
     if version is None:
         raise DatasetError(f"{path}: must be a file of SQuAD, whose version is one of {', '.join(VERSIONS)}")

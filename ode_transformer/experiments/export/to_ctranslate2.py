@@ -67,6 +67,8 @@ def steps(stack: nn.Module, options: Any, shared: Optional[nn.Module]) -> Iterat
             raise _refuse("coefficients that weigh a layer")
         if twice and options.released:
             raise _refuse("stages of --ode-residual released")
+        if twice and options.rk_norm:
+            raise _refuse("stages that --rk-norm normalizes")
         if not twice:
             taken = rows
         elif options.flows is None:
@@ -109,6 +111,7 @@ def _check(model: nn.Module) -> None:
             raise _refuse(f"the history or multistep scheme of the {side}")
     for wrong, what in (
         (getattr(model, "position_encoder", None) is not None, f"--position-encoder {cfg.position_encoder}"),
+        (model.encoder.layers[0].options.splitting.together, f"--splitting {cfg.splitting}"),
         (cfg.ffn_hidden_layers != 1, f"--ffn-hidden-layers {cfg.ffn_hidden_layers}"),
         (cfg.cross_self_attention or cfg.no_cross_attention, "--cross-self-attention or --no-cross-attention"),
         (cfg.adaptive_softmax_cutoff is not None or cfg.adaptive_input, "--adaptive-softmax-cutoff, --adaptive-input"),

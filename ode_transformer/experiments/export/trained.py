@@ -1,6 +1,5 @@
 """A trained model with its dictionaries, and where they are found."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,9 +11,9 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from ... import bundles, checkpoints, models, standalone  # noqa: F401  registers the architectures
-from .. import recipes
 from ..text import read_manifest
-from . import ExportError, is_exported
+from ..trained_translator import find
+from . import ExportError
 
 SEGMENTATION = ("codes", "sentencepiece.model", "manifest.json")
 """The files beside binarized data that describe how text becomes subword units, and the reverse."""
@@ -73,79 +72,34 @@ def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained
     """Open a model that was trained for translation.
 
     Args:
-        path: a checkpoint, a bundle, or the folder of a run, which stands for its average of checkpoints, or its best
-            checkpoint.
-        data: the folder of its binarized data. By default, the checkpoint's folder if dictionaries are there, or the
-            folder that ``run.json`` in it names.
+        path: a checkpoint, a bundle, or the folder of a run, which stands for its average of checkpoints; as for
+            :func:`.trained_translator.find`.
+        data: the folder of its dictionaries, if they are neither where the run had them nor beside the checkpoint.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, or the dictionaries are not those of its training.
-        ExportError: there is no checkpoint, or there are no dictionaries, or they do not fit each other.
+        OdeTransformerError: the checkpoint cannot be found or opened, or there are no dictionaries, or they are not
+            those of its training.
     """
-    checkpoint = _checkpoint(Path(path))
-    state = standalone.load(checkpoint)
-    model = standalone.open_state(state, checkpoint).float().eval()
-    folder = data_folder(checkpoint, data)
-    if bundles.is_bundle(checkpoint):
+    origin = find(path, data)
+    state, folder = origin.state(), origin.data
+    model = standalone.open_state(state, origin.model).float().eval()
+    if bundles.is_bundle(origin.model):
         languages = _languages(read_manifest(folder), folder / "manifest.json")
     else:
-        standalone.check_dictionaries(checkpoint, folder)
-        languages = _languages(checkpoints.options(state, "task"), checkpoint)
+        languages = _languages(checkpoints.options(state, "task"), origin.model)
     paths = [folder / f"dict.{language}.txt" for language in languages]
     try:
         dictionaries = [Dictionary.load(str(path)) for path in paths]
     except (OSError, ValueError, RuntimeError) as error:
-        raise ExportError(f"{folder}: no dictionaries of {' and '.join(languages)}: {error}") from error
-    sizes = standalone.symbols(state, checkpoint)
+        raise ExportError(
+            f"{folder}: no dictionaries of {' and '.join(languages)}: {error}; --data names their folder"
+        ) from error
+    sizes = standalone.symbols(state, origin.model)
     for dictionary, file, size in zip(dictionaries, paths, sizes, strict=True):
         if len(dictionary) != size:
-            raise ExportError(f"{file}: has {len(dictionary)} symbols, must have the {size} of {checkpoint}")
+            raise ExportError(f"{file}: has {len(dictionary)} symbols, must have the {size} of {origin.model}")
     files = [*paths, *(folder / name for name in SEGMENTATION if (folder / name).is_file())]
-    return Trained(str(path), model, languages, tuple(dictionaries), tuple(dict.fromkeys(files)), _search(checkpoint))
-
-
-def _search(checkpoint: Path) -> dict[str, Any]:
-    """The search of the model's recipe, where that is known."""
-    if bundles.is_bundle(checkpoint):
-        return bundles.config(checkpoint)["generate"]
-    run = checkpoint.parent / "run.json"
-    with standalone.named(f"{run}: does not say how its recipe searches"):
-        found = json.loads(run.read_text(encoding="utf-8")).get("generate") if run.is_file() else None
-        return dict(found or {})
-
-
-def _checkpoint(path: Path) -> Path:
-    if is_exported(path):
-        raise ExportError(f"{path}: is an exported model already; give its run, checkpoint or bundle")
-    if not path.is_dir() or bundles.is_bundle(path):
-        return path
-    names = ("average.pt", "checkpoint_best.pt")
-    found = [path / name for name in names if (path / name).is_file()]
-    if not found:
-        raise ExportError(f"{path}: has no {' and no '.join(names)}; give a checkpoint")
-    return found[0]
-
-
-def data_folder(path: str | Path, data: Optional[str | Path] = None) -> Path:
-    """The folder of a model's binarized data; the arguments are those of :func:`open_trained`.
-
-    Raises:
-        ExportError: it is unknown.
-    """
-    checkpoint = _checkpoint(Path(path))
-    if bundles.is_bundle(checkpoint):
-        if data is not None:
-            raise ExportError(f"--data {data}: must not be given with {path}, a bundle, which holds its data")
-        return checkpoint
-    if data is not None:
-        return Path(data)
-    if any(checkpoint.parent.glob("dict.*.txt")):
-        return checkpoint.parent
-    try:
-        run = json.loads((checkpoint.parent / "run.json").read_text(encoding="utf-8"))
-        return recipes.ROOT / run["command"][1]  # fairseq-train DATA ...
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ExportError(f"{checkpoint}: no dictionaries and no run.json beside it; give --data") from error
+    return Trained(str(path), model, languages, tuple(dictionaries), tuple(dict.fromkeys(files)), origin.search)
 
 
 def _languages(options: dict[str, Any], where: Path) -> tuple[str, str]:

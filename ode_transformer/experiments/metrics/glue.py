@@ -54,17 +54,11 @@ def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarra
     except ValueError as error:
         raise GlueMetricError(f"{error}; labels must be numbers for {metric}") from error
     if metric == "spearman":
-        x, y = _ranks(x), _ranks(y)
+        from scipy.stats import rankdata
+
+        x, y = rankdata(x), rankdata(y)
     x, y = x - x.mean(), y - y.mean()  # against cancellation
     return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
-
-
-def _ranks(values: "np.ndarray") -> "np.ndarray":
-    """Ranks, (examples,) -> (examples,); equal values have the mean of theirs."""
-    import numpy as np
-
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (counts.cumsum() - (counts - 1) / 2)[which]
 
 
 def value(metric: str, sums: "np.ndarray") -> "np.ndarray":

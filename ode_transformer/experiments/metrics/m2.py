@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from ...files import write_text
+from ...files import write_lines, write_text
 
 ERRANT = ("errant_parallel", "errant_m2", "errant_compare")
 EXAMPLE = "'python2 /opt/m2scorer/scripts/m2scorer.py'"
@@ -64,7 +64,7 @@ def max_match(corrections: Sequence[str], gold: str) -> dict[str, Any]:
         raise M2Error(f"the M2 score needs M2SCORER, the command of the official scorer, such as {EXAMPLE}")
     with tempfile.TemporaryDirectory() as folder:
         hypotheses = Path(folder) / "corrections"
-        write_text(hypotheses, "".join(f"{line}\n" for line in corrections))
+        write_lines(hypotheses, corrections)
         text = _run([*words, str(hypotheses), gold])
     return {**parse_max_match(text), "signature": "official M2 scorer, F0.5, percent"}
 
@@ -111,7 +111,7 @@ def errant(sources: Sequence[str], corrections: Sequence[str], gold: str, edits:
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: str(Path(folder) / name) for name in ("source", "corrections", "edits.m2", "gold.m2")}
         for name, lines in (("source", sources), ("corrections", corrections)):
-            write_text(paths[name], "".join(f"{line}\n" for line in lines))
+            write_lines(paths[name], lines)
         words = ["-orig", paths["source"], "-cor", paths["corrections"], "-out", paths["edits.m2"]]
         _run([ERRANT[0], *words])
         _run([ERRANT[1], "-auto", gold, "-out", paths["gold.m2"]])

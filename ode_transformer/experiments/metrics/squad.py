@@ -75,7 +75,7 @@ def counted(
 
     Questions are taken in the order of their no-answer scores, those of one score in that of ``no_answer``. As in the
     official script, the threshold is 0 where it is best to leave all of them, and an answer to a question that has none
-    counts 0 there although it be an article alone.
+    counts 0 there even if it is only an article.
 
     Args:
         compared, answers: of :func:`compare`.

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from sacremoses import MosesDetokenizer
-from sacremoses.corpus import NonbreakingPrefixes
 
 from ...errors import OdeTransformerError
 from ...files import write_json
+from .. import moses, text
 from . import accuracy, chrf, corrections, rouge, validation
 from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_bleu
 
-LANGUAGES = tuple(sorted(set(NonbreakingPrefixes().available_langs.values())))
+LANGUAGES = sorted(moses.LANGUAGES)
 COMPOUND_LANGUAGES = ("de",)
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
 # The other kinds of scores, by the option that names their input.
@@ -144,19 +144,12 @@ def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 file; only line feeds end a line.
+    """The lines of a UTF-8 file, as :func:`.text.read_lines` reads them.
 
     Raises:
-        ScoringError: there is no such file, or it is empty or not UTF-8.
+        OdeTransformerError: there is no such file, or it is empty or not UTF-8.
     """
-    try:
-        lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")  # without a byte order mark
-    except OSError as error:
-        raise ScoringError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ScoringError(f"{path}: not UTF-8: {error}") from error
-    if lines[-1] == "":
-        lines.pop()
+    lines = list(text.read_lines(Path(path)))
     if not lines:
         raise ScoringError(f"{path}: the file is empty")
     return lines
@@ -173,7 +166,7 @@ def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]
         The hypotheses, and the references or None if there are no T lines, as in the output of ``fairseq-interactive``.
 
     Raises:
-        ScoringError: there are no H lines, ids are missing or repeated, or the end of the file is missing.
+        OdeTransformerError: there are no H lines, ids are missing or repeated, or the end of the file is missing.
     """
     hyps: dict[int, str] = {}
     refs: dict[int, str] = {}
@@ -261,10 +254,10 @@ def main(args: argparse.Namespace) -> int:
             raise ScoringError(f"--{option.replace('_', '-')}: is not read with --{kind.replace('_', '-')}")
     module = OTHERS.get(kind)
     result = module.score_files(args) if module else _score_files(args)
-    text = module.report(result) if module else report(result)
+    shown = module.report(result) if module else report(result)
     if args.output:
         write_json(args.output, result)
-    print(json.dumps(result) if args.json else text)
+    print(json.dumps(result) if args.json else shown)
     return 0
 
 

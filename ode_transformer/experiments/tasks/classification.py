@@ -1,30 +1,10 @@
 """Sentence classification, fairseq's ``sentence_prediction``, by accuracy; recipes give the number of classes."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..metrics import accuracy
-from .task import Scored, Step, Task, flags
-
-
-def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
-    model, found = f"{run_dir}/average.pt", []
-    ours = ("python", "-m", "ode_transformer")
-    for subset in recipe.subsets:
-        output = predictions(run_dir, subset)
-        command = [*ours, "classify", model, "--data", recipe.data.directory, "--subset", subset, "--output", output]
-        found.append(Step("validate", [*command, *flags(recipe.validate.flags)], [model], [output], subset, where))
-    for subset in recipe.subsets:
-        read, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
-        command = [*ours, "score", "--predictions", read, "--output", output]
-        found.append(Step("score", command, [read], [output], subset))
-    return found
-
-
-def predictions(run_dir: str, subset: str) -> str:
-    """The file of predicted classes for a subset."""
-    return f"{run_dir}/validate/{subset}.tsv"
+from .task import Scored, Task, prediction, predictions
 
 
 def _scored(recipe: Any, folder: Path, subset: str) -> Scored:
@@ -39,7 +19,7 @@ TASK = Task(
     name="classification",
     section="validate",
     flags=lambda recipe: ["--task", "sentence_prediction_by_length"],
-    evaluation=_evaluation,
+    evaluation=prediction(["classify"], ["score"]),
     metrics=lambda recipe: ["accuracy"],
     scored=_scored,
 )

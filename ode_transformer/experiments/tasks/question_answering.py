@@ -5,21 +5,20 @@ from pathlib import Path
 from typing import Any
 
 from ..metrics import squad
-from .task import Scored, Step, Task, flags
-
-_OURS = ("python", "-m", "ode_transformer", "squad")
+from .task import OURS, Scored, Step, Task, flags
 
 
 def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
     model, found = f"{run_dir}/average.pt", []
     for subset in recipe.subsets:
         output = f"{run_dir}/answers/{subset}"
-        command = [*_OURS, "predict", model, "--data", recipe.data.directory, "--subset", subset]
+        command = [*OURS, "squad", "predict", model, "--data", recipe.data.directory, "--subset", subset]
         command += ["--output-dir", output, *flags(recipe.validate.flags)]
         found.append(Step("validate", command, [model], [f"{output}/predictions.json"], subset, where))
     for subset in recipe.subsets:
         answers, output = f"{run_dir}/answers/{subset}", f"{run_dir}/scores/{subset}.json"
-        command = [*_OURS, "score", answers, "--data", recipe.data.directory, "--subset", subset, "--output", output]
+        command = [*OURS, "squad", "score", answers, "--data", recipe.data.directory, "--subset", subset]
+        command += ["--output", output]
         found.append(Step("score", command, [f"{answers}/predictions.json"], [output], subset))
     return found
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Optional
 if TYPE_CHECKING:
     import numpy as np
 
+OURS = ("python", "-m", "ode_transformer")
+"""The first words of a command of this package, which the runner calls in its process."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -99,6 +102,37 @@ def flags(values: Mapping[str, Any]) -> list[str]:
     return out
 
 
+def predictions(run_dir: str, subset: str) -> str:
+    """The file of predicted classes of a subset."""
+    return f"{run_dir}/validate/{subset}.tsv"
+
+
+def prediction(
+    predict: Sequence[str], score: Sequence[str], options: Callable[[Any], Sequence[str]] = lambda recipe: ()
+) -> Callable[[Any, str, Sequence[str]], list[Step]]:
+    """The steps of a task whose classes are predicted for each subset, and then scored.
+
+    Args:
+        predict: the command of this package that predicts.
+        score: the command of this package that scores predictions.
+        options: recipe -> further options of the latter.
+    """
+
+    def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
+        model, found = f"{run_dir}/average.pt", []
+        for subset in recipe.subsets:
+            output = predictions(run_dir, subset)
+            command = [*OURS, *predict, model, "--data", recipe.data.directory, "--subset", subset, "--output", output]
+            found.append(Step("validate", [*command, *flags(recipe.validate.flags)], [model], [output], subset, where))
+        for subset in recipe.subsets:
+            read, output = predictions(run_dir, subset), f"{run_dir}/scores/{subset}.json"
+            command = [*OURS, *score, "--predictions", read, *options(recipe), "--output", output]
+            found.append(Step("score", command, [read], [output], subset))
+        return found
+
+    return steps
+
+
 def validation(metric: str, fairseq_task: str, *more: str) -> Callable[[Any, str, Sequence[str]], list[Step]]:
     """The steps of a task that ``fairseq-validate`` evaluates by a metric, for each subset, with ``more`` flags."""
 
@@ -113,7 +147,7 @@ def validation(metric: str, fairseq_task: str, *more: str) -> Callable[[Any, str
             found.append(Step("validate", command, [model], [log], subset, where, log=log))
         for subset in recipe.subsets:
             log, output = f"{run_dir}/validate/{subset}.log", f"{run_dir}/scores/{subset}.json"
-            command = ["python", "-m", "ode_transformer", "score", "--validation-log", log, "--subset", subset]
+            command = [*OURS, "score", "--validation-log", log, "--subset", subset]
             found.append(Step("score", [*command, "--metric", metric, "--output", output], [log], [output], subset))
         return found
 

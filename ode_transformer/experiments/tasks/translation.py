@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from .. import recipes
-from .task import Step, Task, flags
+from .task import OURS, Step, Task, flags
 
 
 def task_flags(recipe: "recipes.Recipe") -> list[str]:
@@ -35,7 +35,7 @@ def generation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> 
 def scoring(recipe: "recipes.Recipe", run_dir: str, subset: str, words: Sequence[str]) -> Step:
     """The step that scores a subset, as words of ``ode-transformer score`` say."""
     output = f"{run_dir}/scores/{subset}.json"
-    command = ["python", "-m", "ode_transformer", "score", *words, "--output", output]
+    command = [*OURS, "score", *words, "--output", output]
     return Step("score", command, [translations(run_dir, subset)], [output], subset)
 
 
