@@ -30,7 +30,7 @@ published() {
     folder=$unpacked
     if [[ ! -e $folder/$2 ]]; then # an archive of a repository has a folder around all
         for inner in "$unpacked"/*/; do
-            if [[ -e $inner$2 ]]; then folder=${inner%/}; fi
+            if [[ -e $inner$2 ]]; then folder=${inner%/} && break; fi
         done
     fi
     [[ $dry_run -eq 1 || -e $folder/$2 ]] || die "$4: holds no $2"

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, as folders are; JSON; hashes."""
+"""Files and folders that are written whole or not at all; JSON; hashes."""
 
 import hashlib
 import json

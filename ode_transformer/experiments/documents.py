@@ -91,10 +91,8 @@ def main(args: argparse.Namespace) -> int:
         raise DocumentsError(f"--held-out {args.held_out}: must be 2 or more")
     for name in ("valid", "train"):
         if not any(split == name for split, _ in _splits(args)):
-            raise DocumentsError(
-                f"{name}: must have a document, got none with --held-out {args.held_out}; lower --held-out, or give "
-                "--valid"
-            )
+            advice = "" if args.valid else f" with --held-out {args.held_out}; lower --held-out, or give --valid"
+            raise DocumentsError(f"{name}: must have a document, got none{advice}")
     args.output_dir.mkdir(parents=True, exist_ok=True)
     how = args.like or args.output_dir
     if args.like is None:

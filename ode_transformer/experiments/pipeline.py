@@ -4,7 +4,6 @@ Imports neither torch nor fairseq.
 """
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -28,12 +27,14 @@ class Pipeline:
         target: the target language.
         segmentation: one of ``MODELS``.
         model: the file of the model that the segmentation learned.
+        by_moses: whether Moses itself tokenized the data; ``tokeniser`` makes almost the same of new text.
     """
 
     tokeniser: Tokeniser
     target: str
     segmentation: str = "none"
     model: Path | None = None
+    by_moses: bool = False
 
     @classmethod
     def of(cls, folder: Path) -> "Pipeline":
@@ -58,12 +59,6 @@ class Pipeline:
                 f"{path}: does not say how text was tokenized: the data were prepared elsewhere, or by an older "
                 f"version of this package. Move {folder} away, and its script in data-prep makes the same data again"
             )
-        settings = manifest.get("settings")
-        if isinstance(settings, dict) and str(settings.get("tokeniser")).startswith("moses"):
-            print(
-                f"{path}: the data were tokenized by Moses; new text is tokenized by sacremoses, almost the same",
-                file=sys.stderr,
-            )
         known = {f.name: f.type for f in fields(Tokeniser) if f.name != "lang"}
         source, target = manifest.get("source_lang"), manifest.get("target_lang")
         if not isinstance(options, dict) or not all(re.fullmatch(r"[\w-]+", str(lang)) for lang in (source, target)):
@@ -74,7 +69,9 @@ class Pipeline:
         found = [name for name, file in MODELS.items() if file in manifest["sha256"]]
         segmentation = found[0] if found else "none"
         model = folder / MODELS[segmentation] if found else None
-        return cls(Tokeniser(source, **options), target, segmentation, model)
+        settings = manifest.get("settings")
+        by_moses = isinstance(settings, dict) and str(settings.get("tokeniser")).startswith("moses")
+        return cls(Tokeniser(source, **options), target, segmentation, model, by_moses)
 
     @property
     def identity(self) -> tuple[Any, ...]:

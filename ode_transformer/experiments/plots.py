@@ -340,10 +340,8 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[s
 
     def weigh(real: Tensor) -> Callable:
         def hook(module: Coefficients, args: tuple, _: Tensor) -> None:
-            by_token = (
-                w[real] if w.dim() == 3 and w.shape[:2] == real.shape else w.flatten() for w in module.weights(*args)
-            )
-            weighed.append([w.double() for w in by_token])
+            weights = (w[real] if w.shape[:2] == real.shape else w.flatten() for w in module.weights(*args))
+            weighed.append([w.double() for w in weights])
 
         return hook
 

@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(without a tokenizer, subword units; default: 250)")  # fmt: skip
     add("--max-ratio", type=float, metavar="R", help="drop training pairs with a side more than R times as long as the "
         "other")  # fmt: skip
-    add("--workers", type=int, default=processors.allowed(), metavar="N", help="processes (default: as many as there "
-        "are processors, here %(default)s)")  # fmt: skip
+    add("--workers", type=int, metavar="N", help="processes (default: as many as there are processors, here "
+        f"{processors.allowed()})")  # fmt: skip
 
 
 def main(args: argparse.Namespace) -> int:
@@ -122,6 +122,7 @@ class Preparation:
         self.given = {"train": args.train, "valid": [args.valid] if args.valid else []}
         self.given |= {f"test{i or ''}": [prefix] for i, prefix in enumerate(args.test)}
         self._check()
+        self.workers = args.workers or processors.allowed()
         self.splits = ["train", "valid", *(split for split in self.given if split.startswith("test"))]
         if not args.test:
             self.splits.append("test")
@@ -423,13 +424,13 @@ class Preparation:
                   "--output-dir", self.text / "tok")  # fmt: skip
 
     def _files(self) -> tuple[Any, ...]:
-        return "--langs", *self.args.langs, "--splits", *self.splits, "--workers", self.args.workers
+        return "--langs", *self.args.langs, "--splits", *self.splits, "--workers", self.workers
 
     def learn(self, folder: Path) -> None:
         """Learn subword units on the training text."""
         trained = [folder / f"train.{lang}" for lang in self.args.langs]
         once(self.text / MODELS[self.bpe], lambda part: text_step(
-            f"learn-{self.bpe}", "--input", *trained, "--size", self.size(trained[0]), "--workers", self.args.workers,
+            f"learn-{self.bpe}", "--input", *trained, "--size", self.size(trained[0]), "--workers", self.workers,
             "--output", part))  # fmt: skip
 
     def apply(self, folder: Path, output: Path) -> None:
@@ -451,7 +452,7 @@ class Preparation:
         args, bpe = self.args, self.text / "bpe"
         texts = ("--langs", *args.langs, "--splits", *self.splits, "--data-dir", part)
         joined = () if args.separate_dictionaries else ("--joined-dictionary",)
-        text_step("binarise", *texts, "--text-dir", bpe, "--workers", args.workers, *joined)
+        text_step("binarise", *texts, "--text-dir", bpe, "--workers", self.workers, *joined)
         text_step("references", *texts, "--text-dir", self.text)
         settings = text.read_json(self.text / "settings.json")
         del settings["text_version"]  # which the manifest has of itself
@@ -474,7 +475,7 @@ class Preparation:
             given = [prefix for split in self.given if split.startswith(option) for prefix in self.given[split]]
             words += [f"--{option}", *map(folder_of, given)] if given else []
         words += ["--tokeniser", args.tokeniser, "--bpe", self.bpe, "--max-tokens", str(args.max_tokens)]
-        for option, usual in (("size", None), ("max_ratio", None), ("hold_out", None), ("workers", 1)):
+        for option, usual in (("size", None), ("max_ratio", None), ("hold_out", None), ("workers", None)):
             if (value := getattr(args, option)) != usual:
                 words += [f"--{option.replace('_', '-')}", str(value)]
         for option in ("normalise", "lowercase", "separate_dictionaries"):

@@ -376,8 +376,9 @@ class Run:
         self._stamp(step, stamps, self._compute(step, lock))
 
     def _compute(self, step: Step, lock: int) -> float:
-        """Execute a step that trains, translates or validates, on a CPU with as many threads as cores are free."""
-        return execute(on_free_cores(step) if self.place.cpu else step, lock)
+        """Execute a step that trains, translates or validates; on a CPU, a program gets as many threads as are free."""
+        ours = tuple(step.words[: len(OURS)]) == OURS  # in this process, which has its threads
+        return execute(on_free_cores(step) if self.place.cpu and not ours else step, lock)
 
     def _begin(self, step: Step, run: Optional[dict[str, Any]], average: bool) -> tuple[int, bool]:
         """Check that training can begin or resume, and note it; the updates that are done, and whether they are all."""

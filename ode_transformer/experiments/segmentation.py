@@ -5,7 +5,7 @@ The folder holds either ``sentencepiece.model``, with subwords learned on the pr
 pretrained model, the text for fine-tuning it, and the folders of binarized data share the same segmentation.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..errors import OdeTransformerError
@@ -17,7 +17,7 @@ SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory to learn from
 
 
 class SegmentationError(OdeTransformerError):
-    """A folder without a segmentation, or one that cannot be learned; the message names what is missing."""
+    """A folder without a segmentation, or one that cannot be learned; the message says what is missing."""
 
 
 def files(folder: Path) -> tuple[str, ...]:
@@ -78,10 +78,20 @@ def learn(
     """
     import sentencepiece
 
+    failures: list[BaseException] = []
+
+    def read() -> Iterator[str]:
+        # SentencePiece makes a RuntimeError of its own of whatever the text raises, Ctrl-C included.
+        try:
+            yield from lines
+        except BaseException as error:
+            failures.append(error)
+            raise
+
     stem = model.with_name(f"{model.name}.part")
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=read(),
             model_prefix=str(stem),
             vocab_size=size,
             num_threads=workers,
@@ -95,6 +105,8 @@ def learn(
             minloglevel=1,
         )
     except RuntimeError as error:
+        if failures:
+            raise failures[0] from None
         raise SegmentationError(f"vocabulary size {size}: SentencePiece: {error}") from error
     Path(f"{stem}.vocab").unlink()
     Path(f"{stem}.model").replace(model)

@@ -138,12 +138,18 @@ def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
         baseline, key = scored[0], METRICS[metric].key
         found[test_set] = {
             s.recipe.name: {
-                key: one.score(one.units.sum(0)),
+                key: _recorded(s, subset, metric, one.score(one.units.sum(0))),
                 "p_value": p_value(baseline, one, test, samples) if i else None,
             }
             for i, (s, one) in enumerate(zip(systems, scored, strict=True))
         }
     return metric, signature, found
+
+
+def _recorded(one: System, subset: str, metric: str, otherwise: float) -> float:
+    """The value that the run reports, which GLEU draws at random, for instance."""
+    path = one.folder / "scores" / f"{subset}.json"
+    return METRICS[metric].value(read_json(path)) if path.is_file() else otherwise
 
 
 def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int = 12345) -> float:

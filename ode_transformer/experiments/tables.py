@@ -39,6 +39,10 @@ class Compared(NamedTuple):
     value: float
     p_value: Optional[float]
 
+    def among(self, measured: Sequence[float]) -> bool:
+        """Whether the run that was compared is among those with these values, and was not trained anew since."""
+        return any(math.isclose(value, self.value, rel_tol=1e-6) for value in measured)
+
 
 @dataclass
 class Cell:
@@ -130,7 +134,7 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
     if group not in groups:
         raise TableError(f"no group of recipes {group!r}; there are: {', '.join(groups)}")
     records, comparison = read_records(folder), _significance(group, folder)
-    compared, by = _by_system(comparison), comparison.get("metric", TRANSLATIONS_BY)
+    compared, by = _by_system(comparison, records), comparison.get("metric", TRANSLATIONS_BY)
     title = groups[group].get("description", group)
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
@@ -182,9 +186,8 @@ def _cells(
         found = [METRICS[metric].value(record["scores"].get(test_set, {})) for record in records]
         measured = [value for value in found if value is not None]
         cell = cells[test_set, metric] = Cell(test_set, metric, theirs, measured)
-        # What was compared may since have been trained anew.
         compared = comparison.get((test_set, metric))
-        if compared and any(math.isclose(value, compared.value, rel_tol=1e-6) for value in measured):
+        if compared and compared.among(measured):
             cell.compared = compared
     return cells
 
@@ -283,13 +286,19 @@ def _significance(group: str, folder: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {"test_sets": {}}
 
 
-def _by_system(comparison: dict[str, Any]) -> dict[str, dict[tuple[str, str], Compared]]:
-    """The results of a comparison by recipe, and by test set and metric."""
+def _by_system(
+    comparison: dict[str, Any], records: dict[str, list[dict]]
+) -> dict[str, dict[tuple[str, str], Compared]]:
+    """The results of a comparison by recipe, and by test set and metric; those whose baseline there still is."""
     by = comparison.get("metric", TRANSLATIONS_BY)
     found: dict[str, dict[tuple[str, str], Compared]] = {}
     for test_set, systems in comparison["test_sets"].items():
-        for name, values in systems.items():
-            found.setdefault(name, {})[test_set, by] = Compared(values[METRICS[by].key], values["p_value"])
+        its = {name: Compared(values[METRICS[by].key], values["p_value"]) for name, values in systems.items()}
+        baseline = comparison["baseline"]
+        values = [METRICS[by].value(record["scores"].get(test_set, {})) for record in records.get(baseline, [])]
+        if its[baseline].among([value for value in values if value is not None]):
+            for name, compared in its.items():
+                found.setdefault(name, {})[test_set, by] = compared
     return found
 
 

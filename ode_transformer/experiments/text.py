@@ -537,6 +537,8 @@ def _learn_sentencepiece(args: argparse.Namespace) -> None:
     try:
         learn(1.0)
     except segmentation.SegmentationError as error:
+        if "required_chars" not in str(error):
+            raise
         # SentencePiece's advice for writing systems of thousands of characters, such as the Chinese.
         print(f"{error}; leaving out the rarest .05% of the text's characters", file=sys.stderr)
         learn(0.9995)

@@ -44,6 +44,8 @@ def _differing(path: Path, this: dict[str, Any]) -> list[str]:
         trained = dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise RecipeError(f"{path}: {error}") from error
+    if "flags" in trained:  # older files have those of the length
+        trained["flags"] = runner.same_training(trained["flags"], of_any_length=True)
     return [key for key, value in this.items() if trained.get(key) != value]
 
 

@@ -115,6 +115,8 @@ def _translate(args: argparse.Namespace) -> None:
     translator = load(args.model, *args.more, data=args.data, device="cpu" if args.cpu else None)
     if args.fp16:
         translator.half()
+    if translator.pipeline.by_moses:
+        print("the data of the model were tokenized by Moses; sacremoses, here, makes almost the same", file=sys.stderr)
     translator.batch_size = args.batch_size or translator.batch_size
     prompt = not args.files and sys.stdin.isatty()
     if prompt:

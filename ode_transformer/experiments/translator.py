@@ -6,6 +6,7 @@ the recipe, so that a test set's raw text gives the sentences that the recipe's 
 Imports neither torch nor fairseq: exported models are translated with where there is neither.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ BATCH_SIZE, MAX_TOKENS = 128, 12_000
 LONGEST = 20_000  # characters of a line; a longer one is not a sentence, and could take hours to segment
 ENDS = (frozenset(".!?\u3002\uff01\uff1f"), frozenset(",;:\u3001\uff0c\uff1b\uff1a"))
 """Units that end a sentence, and those that end a clause."""
-UNSPACED = frozenset({"ja", "th", "yue", "zh"})
+UNSPACED = frozenset({"ja", "yue", "zh"})
 """Languages without spaces between sentences."""
 
 Found = tuple[list[tuple[str, float]], bool]
@@ -241,7 +242,7 @@ class Translator:
             return [Hypothesis("", 0.0, "")]
         if len(parts) == 1:
             return parts[0]
-        space = "" if self.pipeline.target in UNSPACED else " "
+        space = "" if re.split("[-_]", self.pipeline.target)[0].lower() in UNSPACED else " "
         return [
             Hypothesis(
                 space.join(h.text for h in one), sum(h.score for h in one) / len(one), " ".join(h.units for h in one)

@@ -132,7 +132,6 @@ class Options:
                 f"--coefficients second-order: needs the integrator heun, got {integrator}, and --ode-residual paper: "
                 "they choose among the methods of order 2, for the increment"
             )
-
         if self.coefficients == "second-order" and self.rk_norm:
             raise OdeTransformerError(
                 "--coefficients second-order: cannot be combined with --rk-norm, with which no weights give order 2"

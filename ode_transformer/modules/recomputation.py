@@ -16,7 +16,7 @@ def recompute(asked: bool, function: Callable, *args: Any, offload: bool = False
     checkpointing has no such inner pass.
 
     Args:
-        asked: whether to compute again; otherwise the function is only called.
+        asked: whether to compute again in the backward pass; otherwise the function is only called.
         function: what a layer computes.
         args: its arguments.
         offload: keep the tensors among the arguments in the host's memory. Tensors within other arguments, such as a

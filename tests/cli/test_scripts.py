@@ -193,7 +193,7 @@ def test_without_a_gpu_the_cpu_is_taken_loudly_and_half_precision_is_refused(rec
     assert runs.read(tmp_path / "half-run")["precision"] == "fp32"
 
 
-def test_what_computes_on_a_cpu_has_as_many_threads_as_cores_are_free(recipe, programs, tmp_path, monkeypatch, capsys):
+def test_programs_on_a_cpu_have_as_many_threads_as_cores_are_free(recipe, programs, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runner.processors, "threads", lambda _: ({"OMP_NUM_THREADS": "3"}, "3 of 8 are free"))
     assert run(recipe, "--run-dir", tmp_path / "run", "--cpu") == 0
     variables = {words[0]: variables for words, variables in programs}

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 import shlex
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from ode_transformer.experiments import cli, recipes, runner
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
-from tests.helpers import ROOT, dictionary, parse
+from tests.helpers import ROOT, dictionary, model, parse
 
 MODEL_FLAGS = ("splitting", "ffn-hidden-layers", "position-encoder", "position-blocks", "encoder-ffn-embed-dim")
 
@@ -168,6 +169,23 @@ def test_every_row_of_the_papers_has_a_recipe():
         table: sorted(sorted(map(float, row.split("/"))) for row in rows.split()) for table, rows in NUMBERS.items()
     }
     assert len(recipes.quoted("ode/wmt14-en-de")) == 12
+
+
+def test_the_transformer_of_2020_is_the_stock_one_but_for_its_initial_values():
+    built = []
+    for name in ("transformer-tiny", "transformer-2020-tiny"):
+        train = loaded(f"multi30k-full/{name}").train
+        of_models = re.compile("(no-)?(en|de)coder-|.*dropout$|splitting$|share-")
+        built.append(model(train.arch, {k: v for k, v in train.flags.items() if of_models.match(k)}).eval())
+    stock, ours = built
+    ffn = ours.encoder.layers[0].fc1
+    bound = (6 / (128 + 256)) ** 0.5  # Glorot and Bengio's
+    assert not ffn.bias.any() and 0.9 * bound < ffn.weight.abs().max() <= bound
+    ours.load_state_dict(stock.state_dict())
+    tokens, lengths = torch.tensor([[5, 6, 7, 2], [8, 9, 2, 1]]), torch.tensor([4, 3])
+    previous = torch.tensor([[2, 5, 6], [2, 9, 8]])
+    theirs, mine = (m(tokens, lengths, previous)[0] for m in built)
+    torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=0)
 
 
 # Spec sections 3.1 to 3.4, and our choice (6.4) where those have a gap: peak learning rate, warm-up, Adam's second

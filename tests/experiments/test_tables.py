@@ -238,7 +238,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
         path = folder / "quickstart" / f"{name}{'.fp16' if changes else ''}.json"
         path.write_text(json.dumps({**record, "recipe": f"quickstart/{name}", "scores": its, **changes}))
 
-    for name in ("rk2-tiny", "rk4-tiny", "macaron-tiny"):
+    for name in ("transformer-tiny", "rk2-tiny", "rk4-tiny", "macaron-tiny"):
         write(name, compared.get(f"quickstart/{name}", {}).get("bleu", 50.0))
     assert cli.main(["table", "quickstart", "--results", str(folder)]) == 0
     shown = capsys.readouterr().out
@@ -257,6 +257,10 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     assert starred("rk4-tiny") and not starred("rk4-tiny, fp16")
     write("rk4-tiny", rk4 + 0.5)
     assert not starred("rk4-tiny")
+    write("rk4-tiny", rk4)
+    assert starred("rk4-tiny")
+    write("transformer-tiny", rk4 - 1)
+    assert not starred("rk4-tiny"), "the baseline was trained anew"
     (runs / "runs/quickstart/rk4-tiny/run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp16"}))
     assert cli.main(["compare", *names, "--samples", "300"]) == 1
     assert "must have one precision, got fp16, fp32" in capsys.readouterr().err

@@ -78,7 +78,7 @@ def columns(path: str, count: int, form: str) -> list[list[str]]:
 
     Raises:
         AccuracyError: a line has another number of columns.
-        ScoringError: there is no such file, or it is empty or not UTF-8.
+        OdeTransformerError: there is no such file, or it is empty or not UTF-8.
     """
     from .translations import read_lines
 
