@@ -90,7 +90,7 @@ class Average:
 class Generate:
     """``fairseq-generate``: subsets with the test set each of them is, and flags."""
 
-    subsets: dict[str, str]
+    subsets: dict[str, Optional[str]]
     beam: int
     lenpen: float
     flags: dict[str, Any] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Generate:
 class Validate:
     """The evaluation of what is not decoded: subsets with the test set each of them is, and flags of the command."""
 
-    subsets: dict[str, str]
+    subsets: dict[str, Optional[str]]
     flags: dict[str, Any] = field(default_factory=dict)
 
 
@@ -152,8 +152,9 @@ class Recipe:
 
     @property
     def subsets(self) -> dict[str, str]:
-        """What is evaluated: the test set that each subset of the data is."""
-        return (self.generate or self.validate).subsets
+        """What is evaluated: the test set that each subset of the data is; null takes an inherited subset away."""
+        found = (self.generate or self.validate).subsets
+        return {subset: test_set for subset, test_set in found.items() if test_set is not None}
 
     @property
     def own_seed(self) -> int:
