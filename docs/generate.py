@@ -475,6 +475,15 @@ def preparation() -> str:
     return preparation.table(json.loads((ROOT / "results" / "bench" / "preparation.json").read_text(encoding="utf-8")))
 
 
+def served(path: str) -> str:
+    """The benchmark of trained models as they are served, whose record is at this path below ``results/bench``."""
+    import json
+
+    from ode_transformer.experiments.bench import serving
+
+    return serving.table(json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8")))
+
+
 def orders() -> str:
     """Measured orders of convergence beside those of theory."""
     import json
@@ -494,6 +503,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "intervals": intervals,
     "lengths": lengths,
     "preparation": preparation,
+    "serving": served,
     "orders": orders,
 }
 
