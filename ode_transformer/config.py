@@ -194,7 +194,7 @@ def literal(key: str, value: Any) -> Any:
     """The plain value of one of ``EVALUATED``.
 
     Raises:
-        OdeTransformerError: it is none; a string within a string would be evaluated, too.
+        OdeTransformerError: it is not a plain value; a string within a string would be evaluated, too.
     """
     found = value
     with contextlib.suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

@@ -475,8 +475,8 @@ class Preparation:
             given = [prefix for split in self.given if split.startswith(option) for prefix in self.given[split]]
             words += [f"--{option}", *map(folder_of, given)] if given else []
         words += ["--tokeniser", args.tokeniser, "--bpe", self.bpe, "--max-tokens", str(args.max_tokens)]
-        for option, usual in (("size", None), ("max_ratio", None), ("hold_out", None), ("workers", None)):
-            if (value := getattr(args, option)) != usual:
+        for option in ("size", "max_ratio", "hold_out", "workers"):
+            if (value := getattr(args, option)) is not None:
                 words += [f"--{option.replace('_', '-')}", str(value)]
         for option in ("normalise", "lowercase", "separate_dictionaries"):
             words += [f"--{option.replace('_', '-')}"] if getattr(args, option) else []

@@ -107,6 +107,6 @@ def learn(
     except RuntimeError as error:
         if failures:
             raise failures[0] from None
-        raise SegmentationError(f"vocabulary size {size}: SentencePiece: {error}") from error
+        raise SegmentationError(f"--size {size}: SentencePiece: {error}") from error
     Path(f"{stem}.vocab").unlink()
     Path(f"{stem}.model").replace(model)

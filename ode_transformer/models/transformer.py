@@ -153,7 +153,7 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
 
     Raises:
         OdeTransformerError: a field is unknown or missing, its value is invalid, or it cannot be combined with
-                another.
+            another.
     """
     cfg = to_transformer_config(cfg, config_class)
     for side in (cfg.encoder, cfg.decoder):

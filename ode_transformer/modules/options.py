@@ -74,7 +74,8 @@ class Options:
         """The options of one side, ``encoder`` or ``decoder``.
 
         Raises:
-            OdeTransformerError: a name is unknown, or the options cannot be combined.
+            ValueError: a name is unknown.
+            OdeTransformerError: the options cannot be combined.
         """
         name = str(cfg.integrator if side == "encoder" else cfg.decoder_integrator)
         integrator, coefficients = get_integrator(name), str(cfg.coefficients)

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 def recompute(asked: bool, function: Callable, *args: Any, offload: bool = False) -> Any:
-    """Call a function; if asked, and gradients are taken, keep only its arguments and call it again for them.
+    """Call a function; if asked, keep only its arguments for the backward pass, and call it again there.
 
     fairseq's checkpointing runs a backward pass within the backward pass. There distributed training receives the
     gradient of a parameter that layers share, such as a gate, once per layer, and stops. PyTorch's non-reentrant

@@ -258,10 +258,10 @@ def random_sources(trained: Trained, count: int, tokens: int, shortest: int) -> 
 
 def table(record: dict[str, Any]) -> str:
     """A record as Markdown."""
-    setting = record["setting"]
+    setting, hardware = record["setting"], record["hardware"]
     title = (
         f"**serving**: {setting['sentences']} sentences, batches of {setting['batch']}, beam {setting['beam']}, "
-        f"{setting['rounds']} rounds in turns, {record['hardware']['threads']} CPU threads"
+        f"{setting['rounds']} rounds in turns, {hardware['threads']} CPU threads ({hardware['processor']})"
     )
     rows = []
     for model, of_engines in record["systems"].items():
