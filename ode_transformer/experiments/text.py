@@ -430,10 +430,15 @@ def _end_with_parent() -> None:
 def _in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int) -> Iterator[Any]:
     """The results of ``work`` for each chunk, in order; few more chunks than processes are held at a time.
 
+    No process is started for a single chunk, as a validation set usually is.
+
     Raises:
         TextError: a process was killed.
     """
-    if workers == 1:
+    chunks = iter(chunks)
+    first = list(itertools.islice(chunks, 2))
+    chunks = itertools.chain(first, chunks)
+    if workers == 1 or len(first) < 2:
         yield from map(work, chunks)
         return
     waiting: deque[Future] = deque()

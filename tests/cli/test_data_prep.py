@@ -423,6 +423,11 @@ def test_work_in_parallel_keeps_its_order_and_draws_no_more_than_it_needs():
     assert list(found) == list(range(3, 50))
 
 
+def test_a_single_chunk_needs_no_process(monkeypatch):
+    monkeypatch.setattr(text, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("a process was started"))
+    assert list(text._in_parallel(len, [[0, 0]], 8)) == [2] and not list(text._in_parallel(len, [], 8))
+
+
 def binarised(folder: Path, sizes: list[int]) -> Path:
     """Text as fairseq's own builder writes it."""
     prefix = folder / "train.en-fr.fr"
