@@ -13,7 +13,7 @@ from ode_transformer import checkpoints, standalone
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, plain_yaml, recipes, records, runs
 from ode_transformer.experiments.metrics.translations import ScoringError, read_generate_output, read_lines
-from ode_transformer.experiments.text import read_lines as text_lines
+from ode_transformer.experiments.text.lines import read_lines as text_lines
 from ode_transformer.files import sha256, write_json
 from tests.helpers import SMALL, model, parse, small, task
 from tests.test_warm_start import SIZES, stock, words

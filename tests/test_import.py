@@ -78,7 +78,8 @@ def test_by_import_alone_without_printing(tmp_path):
 import sys
 import ode_transformer, ode_transformer.experiments.cli
 assert not {"torch", "fairseq", "numpy"} & set(sys.modules)
-from ode_transformer.experiments import cli, estimates, recipes, runner, tables, text, translate
+from ode_transformer.experiments import cli, estimates, recipes, runner, tables, translate
+from ode_transformer.experiments.text import command
 from ode_transformer.experiments.export import translator
 from ode_transformer.experiments.metrics import translations
 assert not {"torch", "fairseq"} & set(sys.modules), "neither scoring nor an exported model needs them"

@@ -63,7 +63,7 @@ COMMANDS = {
     "classify": Command(".classify", "predict the class of each example of a test set"),
     "score": Command(".metrics.translations", "score translations, summaries, corrections or predictions"),
     "export": Command(".export.command", "write a trained model for serving with CTranslate2 or ONNX"),
-    "text": Command(".text", "tokenise, clean, segment and check parallel text"),
+    "text": Command(".text.command", "tokenise, clean, segment and check parallel text"),
     "corpus": Command(".corpus", "write the generated German-English corpus"),
     "dataset": Command(".datasets.command", "read a published data set: classes, summaries, corrections, questions"),
     "listops": Command(".listops", "write generated ListOps expressions"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import OdeTransformerError
 from ..files import whole
 from . import segmentation
-from .text import read_lines
+from .text.lines import read_lines
 
 # A sentence ends after a full stop and closing quotes, before a capital letter or a digit: as much as a rule can tell.
 _END = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]*[A-Z0-9])")

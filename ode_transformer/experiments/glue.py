@@ -20,7 +20,7 @@ from ..errors import OdeTransformerError
 from ..files import read_json, write_json, write_lines, write_text
 from . import segmentation
 from .metrics.glue import LOGGED, read, score
-from .text import read_lines
+from .text.lines import read_lines
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..files import sha256
-from . import text
 from .metrics.translations import detokenise, remove_segmentation
-from .text import TextError, Tokeniser
+from .text.lines import TextError
+from .text.manifest import read_manifest
+from .text.subwords import segmented
+from .text.tokenisation import LOWERCASE, Tokeniser
 
 MODELS = {"subword-nmt": "codes", "sentencepiece": "sentencepiece.model", "none": None}
 """The file of the model that a segmentation learned, by the name of the segmentation."""
@@ -50,7 +52,7 @@ class Pipeline:
                 "(--data)"
             )
         try:
-            manifest = text.read_manifest(folder)
+            manifest = read_manifest(folder)
         except OSError as error:
             raise TextError(str(error)) from error
         options = manifest.get("tokenise")
@@ -64,7 +66,7 @@ class Pipeline:
         if not isinstance(options, dict) or not all(re.fullmatch(r"[\w-]+", str(lang)) for lang in (source, target)):
             raise TextError(f"{path}: is not a manifest of ode-transformer")
         for name, value in options.items():
-            if type(value) is not known.get(name) or (name == "lowercase" and value not in text.LOWERCASE):
+            if type(value) is not known.get(name) or (name == "lowercase" and value not in LOWERCASE):
                 raise TextError(f"{path}: tokenise.{name} {value!r}: is not an option of this version's tokenizer")
         found = [name for name, file in MODELS.items() if file in manifest["sha256"]]
         segmentation = found[0] if found else "none"
@@ -81,7 +83,7 @@ class Pipeline:
     def units(self, lines: Sequence[str]) -> list[str]:
         """Raw sentences -> their subword units, separated by single spaces."""
         words = list(self.tokeniser.tokenise(lines))
-        return text.segmented(words, self.segmentation, self.model)
+        return segmented(words, self.segmentation, self.model)
 
     def plain(self, lines: Sequence[str]) -> list[str]:
         """Subword units separated by spaces -> text to read."""

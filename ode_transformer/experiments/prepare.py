@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..files import sha256, write_json, write_text
-from . import plain_yaml, processors, recipes, text
+from . import plain_yaml, processors, recipes
 from .metrics.bleu import check_language
 from .pipeline import MODELS
 from .runner import alone_in, folder_of, say
 from .tasks.task import OURS
-from .text import TextError
+from .text.lines import TextError, count_lines, read_lines, read_pair
+from .text.manifest import check_settings, read_json, versioned
+from .text.pairs import Limits
 
 TOKENISERS = ("sacremoses", "none")
 SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
@@ -157,7 +159,7 @@ class Preparation:
             raise TextError("--normalise: cannot be combined with --tokeniser none, which takes text as it is")
         check_language(args.langs[1])  # before hours of training
         if not self.plain:
-            from .moses import LANGUAGES
+            from .text.moses import LANGUAGES
 
             if unknown := [lang for lang in args.langs if lang not in LANGUAGES]:
                 raise TextError(
@@ -209,8 +211,8 @@ class Preparation:
         complete = self.out.exists()
         if complete:
             manifest = self.out / "manifest.json"
-            held = text.read_json(manifest).get("settings", {}) if manifest.is_file() else {}
-            text.check_settings(manifest, {**self.settings(), **self.inputs(held)})
+            held = read_json(manifest).get("settings", {}) if manifest.is_file() else {}
+            check_settings(manifest, {**self.settings(), **self.inputs(held)})
             say(f"{self.out} is complete")
         self.check_recipe()  # before hours of work
         if not complete:
@@ -294,7 +296,7 @@ class Preparation:
             raise TextError(f"{self.text}: is there already, and of no preparation; take another --out")
         if file.is_file():
             try:
-                text.check_settings(file, settings)
+                check_settings(file, settings)
             except TextError:
                 say(f"{self.text} belongs to a preparation with other settings or other text, and is started again")
                 for path in self.text.iterdir():
@@ -304,7 +306,7 @@ class Preparation:
                         path.unlink()
             else:
                 return
-        write_json(file, {"text_version": text.VERSION, **settings})
+        write_json(file, versioned(settings))
 
     def check_lengths(self) -> None:
         """Check that no validation or test sentence is too long for models, because fairseq stops at such a sentence.
@@ -314,7 +316,7 @@ class Preparation:
         """
         for split in self.splits[1:]:
             for lang in self.args.langs:
-                for number, line in enumerate(text.read_lines(self.text / "bpe" / f"{split}.{lang}"), 1):
+                for number, line in enumerate(read_lines(self.text / "bpe" / f"{split}.{lang}"), 1):
                     if (units := len(line.split())) > LONGEST:
                         raise TextError(
                             f"{self.text / 'raw' / split}.{lang}: line {number} has {units:,} units, must have "
@@ -388,7 +390,7 @@ class Preparation:
         many units as characters, plus one of SentencePiece at its beginning.
         """
         path = self.text / "given" / "train"
-        limits = None if self.plain else text.Limits(self.args.max_tokens, self.args.max_ratio)
+        limits = None if self.plain else Limits(self.args.max_tokens, self.args.max_ratio)
         most = (self.args.hold_out or HELD_OUT) * len(wanted)  # which of them are taken is known at the end
         total = 0
         least: dict[bytes, tuple[int, tuple[str, str]]] = {}
@@ -440,7 +442,7 @@ class Preparation:
 
     def size(self, trained: Path) -> int:
         """Merges of BPE, or the vocabulary size of SentencePiece."""
-        return self.args.size or next(size for most, size in SIZES if text.count_lines(trained) <= most)
+        return self.args.size or next(size for most, size in SIZES if count_lines(trained) <= most)
 
     def finish(self) -> None:
         """Make the folder of data; it appears when it is complete."""
@@ -454,7 +456,7 @@ class Preparation:
         joined = () if args.separate_dictionaries else ("--joined-dictionary",)
         text_step("binarise", *texts, "--text-dir", bpe, "--workers", self.workers, *joined)
         text_step("references", *texts, "--text-dir", self.text)
-        settings = text.read_json(self.text / "settings.json")
+        settings = read_json(self.text / "settings.json")
         del settings["text_version"]  # which the manifest has of itself
         text_step("manifest", *texts, "--text-dir", bpe, "--set", self.out.name, "--source", "own text",
                   "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.flags}")  # fmt: skip
@@ -484,7 +486,7 @@ class Preparation:
 
     def recipe_text(self) -> str:
         """The recipe: the systems to start from, with a schedule by the size of the text."""
-        counts = text.read_json(self.out / "manifest.json")["counts"]
+        counts = read_json(self.out / "manifest.json")["counts"]
         source, target = self.args.langs
         per_epoch = max(1, round(counts["train"]["tokens"][target] / 3500))  # batches of 4,096 tokens are never full
         epochs = min(max(round(3000 / per_epoch), 10), 60)
@@ -564,7 +566,7 @@ rows:
 
 def _pairs(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:
     """The pairs of parallel text, without the carriage returns that end the lines of some systems."""
-    for source, target in text.read_pair(prefix, langs, bar):
+    for source, target in read_pair(prefix, langs, bar):
         yield source.removesuffix("\r"), target.removesuffix("\r")
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..errors import OdeTransformerError
-from . import text
 from .export import is_exported
+from .text.lines import decode_lines, read_lines
 from .translator import Hypothesis, TranslationError, Translator, check_sentence, located
 
 if TYPE_CHECKING:
@@ -163,10 +163,10 @@ def _progress(count: int, quiet: bool) -> Iterator[Callable[[int], Any]]:
 def _numbered(files: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Every line of the files, or of standard input, without its line ending, after its name in messages."""
     if not files:
-        for number, line in enumerate(text.decode_lines(sys.stdin.buffer, INPUT), 1):
+        for number, line in enumerate(decode_lines(sys.stdin.buffer, INPUT), 1):
             yield f"{INPUT}, line {number}", line.removesuffix("\r")
     for file in files:
-        for number, line in enumerate(text.read_lines(Path(file)), 1):
+        for number, line in enumerate(read_lines(Path(file)), 1):
             yield f"{file}, line {number}", line.removesuffix("\r")
 
 

@@ -16,7 +16,11 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from ode_transformer.experiments import cli, text
+from ode_transformer.experiments import cli
+from ode_transformer.experiments.text import pairs, parallel, subwords
+from ode_transformer.experiments.text.lines import TextError, read_lines, read_pair
+from ode_transformer.experiments.text.pairs import Limits
+from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256, write_lines
 from tests.cli.test_data_prep import lines, search_path, sentences, times
 from tests.helpers import ROOT, ask
@@ -368,7 +372,7 @@ def test_a_wrong_checksum(archives, tmp_path):
     assert done.returncode == 1 and not (tmp_path / "out").exists()
     assert "the published dev.tgz cda0f85309e8ea4c" in done.stderr
     mine = tmp_path / "mine.sha256"
-    mine.write_text(f"{text.sha256(archives / 'de-en.tgz')}  de-en.tgz\n")
+    mine.write_text(f"{sha256(archives / 'de-en.tgz')}  de-en.tgz\n")
     done = run("iwslt14-de-en", "--out", tmp_path / "out2", RAW_DIR=archives, ARCHIVES_SHA256=mine)
     assert done.returncode == 0, done.stderr
     assert "no published one" not in done.stderr
@@ -477,14 +481,14 @@ def test_iwslt14_is_the_published_text(tmp_path, lang):
     published = data("iwslt14_published", tmp_path)
     raw = data("iwslt14", tmp_path) / f"test.raw.{lang}"
     wrapped = tmp_path / f"IWSLT14.test.{lang}.xml"  # the sentences as TED's files have them
-    wrapped.write_bytes(segments([escape(line) for line in text.read_lines(raw)]))
-    tokeniser = text.Tokeniser(lang, straight_quotes=True, lowercase="last")
-    found = list(tokeniser.sacremoses(text._text(wrapped)))
-    assert len(found) == 6750 and differing(found, text.read_lines(published / "tok" / f"test.{lang}")) == 0
+    wrapped.write_bytes(segments([escape(line) for line in read_lines(raw)]))
+    tokeniser = Tokeniser(lang, straight_quotes=True, lowercase="last")
+    found = list(tokeniser.sacremoses(pairs._text(wrapped)))
+    assert len(found) == 6750 and differing(found, read_lines(published / "tok" / f"test.{lang}")) == 0
     if lang == "en":
         assert sum(len(line.split()) for line in found) == 131_156
-    units = text._units(published / "code", found)
-    assert differing(units, text.read_lines(published / "bpe10k" / f"test.{lang}")) == 0
+    units = subwords._units(published / "code", found)
+    assert differing(units, read_lines(published / "bpe10k" / f"test.{lang}")) == 0
 
 
 @pytest.mark.skipif("MOSES_DIR" not in os.environ, reason="MOSES_DIR names no folder scripts of Moses")
@@ -496,8 +500,8 @@ def test_iwslt14_is_the_published_text(tmp_path, lang):
 )
 def test_moses_itself_makes_the_same(tmp_path, name, flags):
     """The perl programs and what replaces them, by what the scripts do to text."""
-    found = list(text.read_lines(data("newstest", tmp_path) / name))
-    tokeniser = text.Tokeniser(name.rpartition(".")[2], **flags)
+    found = list(read_lines(data("newstest", tmp_path) / name))
+    tokeniser = Tokeniser(name.rpartition(".")[2], **flags)
     assert differing(tokeniser.sacremoses(found), tokeniser.moses(found, Path(os.environ["MOSES_DIR"]))) == 0
 
 
@@ -512,13 +516,13 @@ def test_moses_itself_makes_the_same(tmp_path, name, flags):
     ],
 )
 def test_the_full_stop_of_the_last_word(lang, line, tokens):
-    assert list(text.Tokeniser(lang).sacremoses([line])) == [tokens]
-    with pytest.raises(text.TextError, match="--old-full-stop: cannot be combined with --moses"):
-        text.Tokeniser(lang, old_full_stop=True).moses([line], Path("none"))
+    assert list(Tokeniser(lang).sacremoses([line])) == [tokens]
+    with pytest.raises(TextError, match="--old-full-stop: cannot be combined with --moses"):
+        Tokeniser(lang, old_full_stop=True).moses([line], Path("none"))
 
 
 def test_the_full_stop_of_the_last_word_in_earlier_versions():
-    found = text.Tokeniser("en", old_full_stop=True).sacremoses(["In the u.s.", "It is so."])
+    found = Tokeniser("en", old_full_stop=True).sacremoses(["In the u.s.", "It is so."])
     assert list(found) == ["In the u.s.", "It is so ."]
 
 
@@ -532,7 +536,7 @@ def test_the_full_stop_of_the_last_word_in_earlier_versions():
     ],
 )
 def test_quotation_marks_are_normalised_as_moses_does(lang, line, normalised):
-    from ode_transformer.experiments.moses import Normalizer
+    from ode_transformer.experiments.text.moses import Normalizer
 
     assert Normalizer(lang).normalize(line) == normalised
 
@@ -558,7 +562,7 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     from subword_nmt.apply_bpe import BPE
     from subword_nmt.learn_bpe import learn_bpe
 
-    monkeypatch.setattr(text, "CHUNK", 7)
+    monkeypatch.setattr(parallel, "CHUNK", 7)
     write_lines(tmp_path / "train.en", [*side("en", 40), "", "  two  blanks "])
     write_lines(tmp_path / "train.de", side("de", 42))
     both = [str(tmp_path / f"train.{lang}") for lang in ("en", "de")]
@@ -566,15 +570,15 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
     command = ["text", "learn-subword-nmt", "--input", *both, "--size", "70", "--workers", workers]
     assert cli.main([*command, "--output", str(codes)]) == 0
     expected = io.StringIO()
-    learn_bpe([line for path in both for line in text.read_lines(Path(path))], expected, 70)
+    learn_bpe([line for path in both for line in read_lines(Path(path))], expected, 70)
     assert codes.read_text() == expected.getvalue()
     command = ["text", "apply-subword-nmt", str(tmp_path), "--splits", "train", "--langs", "en", "de"]
     command += ["--model", str(codes), "--workers", workers, "--output-dir", str(tmp_path / "bpe")]
     assert cli.main(command) == 0
     bpe = BPE(io.StringIO(codes.read_text()))
     for lang in ("en", "de"):
-        found = list(text.read_lines(tmp_path / "bpe" / f"train.{lang}"))
-        assert differing(found, map(bpe.process_line, text.read_lines(tmp_path / f"train.{lang}"))) == 0
+        found = list(read_lines(tmp_path / "bpe" / f"train.{lang}"))
+        assert differing(found, map(bpe.process_line, read_lines(tmp_path / f"train.{lang}"))) == 0
     # What is there stays, and is whole.
     before = times(tmp_path)
     assert cli.main(command) == 0 and times(tmp_path) == before
@@ -582,11 +586,11 @@ def test_bpe_is_that_of_subword_nmt(tmp_path, monkeypatch, workers):
 
 def test_a_process_does_not_remember_all_words(tmp_path, monkeypatch):
     (tmp_path / "codes").write_text("#version: 0.2\na b\n")
-    monkeypatch.setattr(text, "KNOWN_WORDS", 3)
-    assert text._units(tmp_path / "codes", ["ab abc", "xy yz zx"]) == ["a@@ b ab@@ c", "x@@ y y@@ z z@@ x"]
+    monkeypatch.setattr(subwords, "KNOWN_WORDS", 3)
+    assert subwords._units(tmp_path / "codes", ["ab abc", "xy yz zx"]) == ["a@@ b ab@@ c", "x@@ y y@@ z z@@ x"]
     codes = tmp_path / "codes"
-    assert len(text._bpe(codes, sha256(codes)).cache) > 3
-    assert text._units(codes, ["ab"]) == ["a@@ b"] and len(text._bpe(codes, sha256(codes)).cache) == 1
+    assert len(subwords._bpe(codes, sha256(codes)).cache) > 3
+    assert subwords._units(codes, ["ab"]) == ["a@@ b"] and len(subwords._bpe(codes, sha256(codes)).cache) == 1
 
 
 @pytest.mark.full
@@ -605,18 +609,18 @@ def test_the_stand_in_writes_what_fairseq_preprocess_writes(tmp_path):
             assert path.read_bytes() == (tmp_path / kind / "real" / path.name).read_bytes(), path.name
 
 
-def count(path: Path, tokeniser: text.Tokeniser) -> tuple[int, int, int]:
+def count(path: Path, tokeniser: Tokeniser) -> tuple[int, int, int]:
     """Lines, tokens, and tokens after compound splitting."""
     from ode_transformer.experiments.metrics.bleu import split_compounds
 
-    found = list(tokeniser.sacremoses(text.read_lines(path)))
+    found = list(tokeniser.sacremoses(read_lines(path)))
     return len(found), *(sum(len(line.split()) for line in x) for x in (found, split_compounds(found)))
 
 
 @pytest.mark.parametrize(("old", "tokens"), [(True, (63_078, 64_496)), (False, (63_086, 64_504))])
 def test_newstest2014_reference_length(tmp_path, old, tokens):
     """As in the archive of Scaling NMT, which an earlier Moses made; and as Moses makes it now."""
-    tokeniser = text.Tokeniser("de", old_full_stop=old)
+    tokeniser = Tokeniser("de", old_full_stop=old)
     assert count(data("newstest", tmp_path) / "en-de" / "newstest2014.de", tokeniser) == (3003, *tokens)
 
 
@@ -689,27 +693,27 @@ def test_two_at_once_take_turns(archives, tmp_path):
     ],
 )
 def test_what_cleaning_drops(pair, fault):
-    assert text.Limits(80, 1.5).fault(pair) == fault
+    assert Limits(80, 1.5).fault(pair) == fault
 
 
 def test_every_reader(tmp_path):
     """Segments of one line, text, and TED's talks; what is cut off or of another length is named."""
     (tmp_path / "x.sgm").write_text('<doc>\n<seg id="1"> A. </seg>\n<seg id="12">B &amp; C</seg>\n</doc>\n')
-    assert list(text._text(tmp_path / "x.sgm")) == ["A.", "B &amp; C"]
+    assert list(pairs._text(tmp_path / "x.sgm")) == ["A.", "B &amp; C"]
     (tmp_path / "train.tags.x").write_text("<url>u</url>\n<talkid>1</talkid>\n<title>T</title>\n One\n")
-    assert list(text._text(tmp_path / "train.tags.x")) == ["T", " One"]
+    assert list(pairs._text(tmp_path / "train.tags.x")) == ["T", " One"]
     (tmp_path / "y.gz").write_bytes(gzip.compress(b"a\nb\n" * 500)[:-9])
     damaged = bytearray(gzip.compress(bytes(range(256)) * 50))
     damaged[20:40] = b"\xff" * 20
     (tmp_path / "z.gz").write_bytes(damaged)
     for name in ("y.gz", "z.gz"):
-        with pytest.raises(text.TextError, match=name):
-            list(text.read_lines(tmp_path / name))
+        with pytest.raises(TextError, match=name):
+            list(read_lines(tmp_path / name))
     for name, count in (("a", 3), ("b", 5)):
         (tmp_path / f"p.{name}").write_text("x\n" * count)
     for langs in (("a", "b"), ("b", "a")):
-        with pytest.raises(text.TextError, match=r"p\.a has 3 lines, .*p\.b has 5|p\.b has 5 lines, .*p\.a has 3"):
-            list(text.read_pair(tmp_path / "p", langs))
+        with pytest.raises(TextError, match=r"p\.a has 3 lines, .*p\.b has 5|p\.b has 5 lines, .*p\.a has 3"):
+            list(read_pair(tmp_path / "p", langs))
 
 
 def test_cleaning_heeds_the_ratio(tmp_path):
@@ -722,4 +726,4 @@ def test_cleaning_heeds_the_ratio(tmp_path):
 
 
 def test_characters_that_cannot_be_printed_become_spaces():
-    assert list(text.Tokeniser("en", printable=True).sacremoses(["a\u200bb \x07c"])) == ["a b c"]
+    assert list(Tokeniser("en", printable=True).sacremoses(["a\u200bb \x07c"])) == ["a b c"]

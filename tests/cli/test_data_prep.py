@@ -20,8 +20,12 @@ from fairseq import options
 from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
 from fairseq_cli import preprocess
 
-from ode_transformer.experiments import cli, text
+from ode_transformer.experiments import cli
 from ode_transformer.experiments.pipeline import Pipeline
+from ode_transformer.experiments.text import binarised, manifest, parallel
+from ode_transformer.experiments.text.binarised import count_tokens
+from ode_transformer.experiments.text.lines import TextError
+from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import write_lines
 from tests.helpers import ROOT, ask
 
@@ -360,11 +364,11 @@ def test_wrong_options(refused, message):
 
 def test_tokenised_text_holds_plain_spaces_only():
     """What some tools take for the end of a line or token is gone, so that all count alike."""
-    tokeniser = text.Tokeniser("de", lowercase="first", normalise=True)
+    tokeniser = Tokeniser("de", lowercase="first", normalise=True)
     (line,) = tokeniser.sacremoses(["Ein\u2028Satz\x85mit\xa0allem\u3000, \x1cwas\tes  gibt.\r"])
     assert line == "ein satz mit allem , was es gibt ."
-    with pytest.raises(text.TextError, match=r"language xx: must be one of .*de"):
-        list(text.Tokeniser("xx").sacremoses(["a"]))
+    with pytest.raises(TextError, match=r"language xx: must be one of .*de"):
+        list(Tokeniser("xx").sacremoses(["a"]))
 
 
 class Terminal(io.StringIO):
@@ -375,7 +379,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])
 @pytest.mark.parametrize("stderr", [Terminal, io.StringIO])  # a progress bar is shown, or none
 def test_every_chunk_of_lines_is_tokenised(tmp_path, monkeypatch, stderr, workers):
-    monkeypatch.setattr(text, "CHUNK", 3)
+    monkeypatch.setattr(parallel, "CHUNK", 3)
     monkeypatch.setattr(sys, "stderr", stderr())
     for lang in ("en", "de"):
         write_lines(tmp_path / f"train.{lang}", (f"{i}!" for i in range(11)))
@@ -390,8 +394,8 @@ def die(lines):
 
 
 def test_a_worker_that_is_killed_ends_the_work(tmp_path):
-    with pytest.raises(text.TextError, match="was killed"):
-        list(text._in_parallel(die, [[], []], 2))
+    with pytest.raises(TextError, match="was killed"):
+        list(parallel.in_parallel(die, [[], []], 2))
 
 
 @pytest.mark.full
@@ -399,8 +403,8 @@ def test_killed_tokenising_leaves_no_worker_behind(tmp_path):
     """They would hold its lock, and whoever waits for that would wait for ever."""
     code = """
 import time
-from ode_transformer.experiments import text
-list(text._in_parallel(time.sleep, [0.1] + [60] * 9, 2))
+from ode_transformer.experiments.text import parallel
+list(parallel.in_parallel(time.sleep, [0.1] + [60] * 9, 2))
 """
     read, write = os.pipe()  # it ends when nobody has it open
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, pass_fds=[write], start_new_session=True)
@@ -418,17 +422,17 @@ list(text._in_parallel(time.sleep, [0.1] + [60] * 9, 2))
 
 def test_work_in_parallel_keeps_its_order_and_draws_no_more_than_it_needs():
     drawn = []
-    found = text._in_parallel(len, (drawn.append(i) or [0] * i for i in range(50)), 2)
+    found = parallel.in_parallel(len, (drawn.append(i) or [0] * i for i in range(50)), 2)
     assert [next(found) for _ in range(3)] == [0, 1, 2] and len(drawn) < 10
     assert list(found) == list(range(3, 50))
 
 
 def test_a_single_chunk_needs_no_process(monkeypatch):
-    monkeypatch.setattr(text, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("a process was started"))
-    assert list(text._in_parallel(len, [[0, 0]], 8)) == [2] and not list(text._in_parallel(len, [], 8))
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("a process was started"))
+    assert list(parallel.in_parallel(len, [[0, 0]], 8)) == [2] and not list(parallel.in_parallel(len, [], 8))
 
 
-def binarised(folder: Path, sizes: list[int]) -> Path:
+def written_by_fairseq(folder: Path, sizes: list[int]) -> Path:
     """Text as fairseq's own builder writes it."""
     prefix = folder / "train.en-fr.fr"
     builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.uint16)
@@ -450,7 +454,7 @@ def binarised(folder: Path, sizes: list[int]) -> Path:
 )
 def test_binarised_text_is_that_of_fairseq(tmp_path, monkeypatch, ours, theirs):
     """Dictionaries and binarized text to the byte, with special symbols and strange spaces in the text."""
-    monkeypatch.setattr(text, "CHUNK", 7)  # several chunks per file
+    monkeypatch.setattr(parallel, "CHUNK", 7)  # several chunks per file
     for split, count in (("train", 40), ("valid", 5), ("test", 9), ("test1", 3)):
         for lang in ("en", "de"):
             odd = ["<unk> a\u00a0b", "", "</s> madeupword0001 \u3000 x", "newer"]
@@ -473,29 +477,29 @@ def test_binarised_text_is_that_of_fairseq(tmp_path, monkeypatch, ours, theirs):
 def test_an_index_beyond_two_gibibytes(tmp_path):
     """fairseq's own sum of the sizes of parts is int32 under numpy 2. Here the sizes come without their numbers."""
     sizes = np.full(7, 300_000_000, np.int32)
-    text._write_binarised(tmp_path / "train", 8, [(b"", sizes[:3]), (b"", sizes[3:])])
+    binarised._write_binarised(tmp_path / "train", 8, [(b"", sizes[:3]), (b"", sizes[3:])])
     found = MMapIndexedDataset.Index(f"{tmp_path}/train.idx")
     assert list(found._pointers) == [600_000_000 * i for i in range(7)] and list(found.sizes) == list(sizes)
     assert found.dtype == np.uint16
 
 
 def test_binarised_text_that_is_not_the_text(tmp_path):
-    prefix = binarised(tmp_path, [3, 1, 4])
-    assert text.count_tokens(prefix, 3) == 5
-    with pytest.raises(text.TextError, match=r"fr\.idx: has 3 sentences, must have those of the text, 4"):
-        text.count_tokens(prefix, 4)
+    prefix = written_by_fairseq(tmp_path, [3, 1, 4])
+    assert count_tokens(prefix, 3) == 5
+    with pytest.raises(TextError, match=r"fr\.idx: has 3 sentences, must have those of the text, 4"):
+        count_tokens(prefix, 4)
     whole = Path(f"{prefix}.bin").read_bytes()
     Path(f"{prefix}.bin").write_bytes(whole[:-1])
-    with pytest.raises(text.TextError, match=r"fr\.bin: has 15 bytes, which do not fit 8 symbols"):
-        text.count_tokens(prefix, 3)
+    with pytest.raises(TextError, match=r"fr\.bin: has 15 bytes, which do not fit 8 symbols"):
+        count_tokens(prefix, 3)
     Path(f"{prefix}.idx").write_bytes(Path(f"{prefix}.idx").read_bytes()[:-1])
-    with pytest.raises(text.TextError, match=r"fr\.idx: is cut off"):
-        text.count_tokens(prefix, 3)
+    with pytest.raises(TextError, match=r"fr\.idx: is cut off"):
+        count_tokens(prefix, 3)
     Path(f"{prefix}.idx").write_bytes(b"x" * 100)
-    with pytest.raises(text.TextError, match=r"fr\.idx: is not an index of fairseq"):
-        text.count_tokens(prefix, 3)
-    with pytest.raises(text.TextError, match=r"absent\.idx: No such file"):
-        text.count_tokens(tmp_path / "absent", 3)
+    with pytest.raises(TextError, match=r"fr\.idx: is not an index of fairseq"):
+        count_tokens(prefix, 3)
+    with pytest.raises(TextError, match=r"absent\.idx: No such file"):
+        count_tokens(tmp_path / "absent", 3)
 
 
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch, capsys):
@@ -505,13 +509,13 @@ def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch
         assert cli.main(["text", "setting", command[1], name]) == 0 and capsys.readouterr().out == value
     assert cli.main(["text", "setting", str(tmp_path / "x" / "manifest.json"), "merges"]) == 1
     assert "x was not made, or not finished, by this script" in capsys.readouterr().err
-    held = text.VERSION
-    monkeypatch.setattr(text, "VERSION", "next")
+    held = manifest.VERSION
+    monkeypatch.setattr(manifest, "VERSION", "next")
     assert cli.main(["text", *command]) == 1 and f"text_version {held} there, next now" in capsys.readouterr().err
 
 
 def test_lines_lost_in_tokenising_are_an_error(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(text.Tokeniser, "sacremoses", lambda _, lines: list(lines)[1:])
+    monkeypatch.setattr(Tokeniser, "sacremoses", lambda _, lines: list(lines)[1:])
     write_lines(tmp_path / "train.en", ["a", "b"])
     command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--workers", "1"]
     assert cli.main(["text", *command, "--output-dir", str(tmp_path / "tok")]) == 1

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from ode_transformer.experiments import segmentation
-from ode_transformer.experiments.text import VERSION
+from ode_transformer.experiments.text.manifest import VERSION
 from ode_transformer.files import write_json
 from tests.cli.test_archives import tar
 from tests.cli.test_data_prep import search_path, sentences, times

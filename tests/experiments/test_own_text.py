@@ -24,7 +24,7 @@ from fairseq_cli import generate, train
 import ode_transformer
 from ode_transformer import bundles
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, prepare, recipes, runner, runs, text
+from ode_transformer.experiments import cli, prepare, recipes, runner, runs, translate
 from ode_transformer.experiments.bench import serving
 from ode_transformer.experiments.corpus import Grammar
 from ode_transformer.experiments.export import Search
@@ -32,6 +32,9 @@ from ode_transformer.experiments.export.trained import open_trained
 from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
 from ode_transformer.experiments.pipeline import Pipeline
+from ode_transformer.experiments.text import binarised
+from ode_transformer.experiments.text.lines import read_pair
+from ode_transformer.experiments.text.subwords import segmented
 from ode_transformer.experiments.translator import LONGEST
 from ode_transformer.files import sha256
 from ode_transformer.modules.layers import Context
@@ -121,7 +124,7 @@ def bundle(home, run):
     return home / "bundle"
 
 
-def translate(capsys, *words) -> list[str]:
+def translated(capsys, *words) -> list[str]:
     capsys.readouterr()
     assert cli.main(["translate", *map(str, words), "--cpu"]) == 0
     return capsys.readouterr().out.split("\n")[:-1]
@@ -166,10 +169,10 @@ def divided(out: Path, *words) -> Path:
 
 def test_held_out_pairs_are_of_the_text_whatever_its_order_and_not_trained_on(home, tmp_path):
     def found(folder):
-        return {s: set(text.read_pair(folder / "raw" / s, LANGS)) for s in ("train", "valid", "test")}
+        return {s: set(read_pair(folder / "raw" / s, LANGS)) for s in ("train", "valid", "test")}
 
     splits = found(home / "mine.text")
-    pairs = list(text.read_pair(home / "raw" / "my", LANGS))
+    pairs = list(read_pair(home / "raw" / "my", LANGS))
     assert set.union(*splits.values()) <= set(pairs)
     for side in (0, 1):
         held = {pair[side] for pair in splits["valid"] | splits["test"]}
@@ -190,7 +193,7 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
         write(tmp_path / f"x.{lang}", [pair[side] for pair in (*pairs, *alike, *[(long, f"long {i}") for i in (1, 2)])])
     words = ["--train", tmp_path / "x", "--tokeniser", "none", "--hold-out", 10, "--lowercase"]
     raw = divided(tmp_path / "x", *words)
-    found = {s: list(text.read_pair(raw / s, LANGS)) for s in ("train", "valid", "test")}
+    found = {s: list(read_pair(raw / s, LANGS)) for s in ("train", "valid", "test")}
     held = found["valid"] + found["test"]
     assert len(held) == 20
     for side in (0, 1):
@@ -220,7 +223,7 @@ def test_a_preparation_that_was_stopped_leaves_no_data_and_goes_on(tmp_path, mon
 
     theirs = write(tmp_path / "x.part" / "novel", ["Call me Ishmael."])
     with monkeypatch.context() as patch:
-        patch.setattr(text, "_write_binarised", stopped)  # behind the first dictionary
+        patch.setattr(binarised, "_write_binarised", stopped)  # behind the first dictionary
         assert cli.main(words) == 130
     assert not (tmp_path / "x").exists() and not (tmp_path / "x.yaml").exists()
     before = times(tmp_path / "x.text")
@@ -267,7 +270,7 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
     pipeline = Pipeline.of(out)
     units = pipeline.units(lines(out / "raw" / "test.qaa"))
     assert units == lines(Path(f"{out}.text") / "bpe" / "test.qaa")
-    plain = Pipeline.of(out).plain(text.segmented(raw, "sentencepiece", out / "sentencepiece.model"))
+    plain = Pipeline.of(out).plain(segmented(raw, "sentencepiece", out / "sentencepiece.model"))
     assert plain == raw
     raw = lines(out / "raw" / "test.qaa")
     scores = score_texts(raw, raw, "qaa", plain=True)
@@ -281,7 +284,7 @@ def test_units_are_of_the_file_that_is_there_now(tmp_path, segmentation):
         write(tmp_path / "words", [sentence] * 9)
         learn = ["text", f"learn-{segmentation}", "--input", tmp_path / "words", "--size", 30, "--output", model]
         assert cli.main([str(word) for word in learn]) == 0
-        (units,) = text.segmented([sentence], segmentation, model)
+        (units,) = segmented([sentence], segmentation, model)
         assert units.replace("\u2581", "") == parts
 
 
@@ -354,8 +357,8 @@ def test_raw_text_is_translated_as_the_recipe_translates_it(run, home, capsys):
     expected = detokenise(hypotheses, "en")
     assert len(set(expected)) > 1 and len(expected) == HELD_OUT
     file = home / "mine" / "raw" / "test.de"
-    assert translate(capsys, run, file) == expected
-    assert translate(capsys, run, "--beam", "3", file) == expected, "options may stand anywhere"
+    assert translated(capsys, run, file) == expected
+    assert translated(capsys, run, "--beam", "3", file) == expected, "options may stand anywhere"
     score = json.loads((run / "scores" / "test.json").read_text())
     assert score["reference"] == "raw" and "case:mixed" in score["sacrebleu"]["signature"]
 
@@ -369,7 +372,7 @@ def test_what_run_says_comes_next_can_be_done_anywhere(run, home, capsys, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(recipes, "ROOT", run.parent)
     file = home / "mine" / "raw" / "test.de"
-    assert translate(capsys, run.name, file) == translate(capsys, run, file)
+    assert translated(capsys, run.name, file) == translated(capsys, run, file)
 
 
 def test_order_and_empty_lines_are_kept(translator, home):
@@ -385,18 +388,18 @@ def test_order_and_empty_lines_are_kept(translator, home):
 
 def test_standard_input_line_by_line(run, home, capsys, monkeypatch):
     sentences = lines(home / "mine" / "raw" / "test.de")[:4]
-    expected = translate(capsys, run, write(home / "four.de", sentences))
+    expected = translated(capsys, run, write(home / "four.de", sentences))
     content = "\ufeff" + "\r\n".join(
         [*sentences[:2], "", *sentences[2:]]
     )  # of another system, without a last line feed
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
-    assert translate(capsys, run, "--buffer", "1") == [*expected[:2], "", *expected[2:]]
+    assert translated(capsys, run, "--buffer", "1") == [*expected[:2], "", *expected[2:]]
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\0", b"a" * (LONGEST + 1)])
 def test_lines_before_one_that_is_no_text_are_translated(run, home, capsys, monkeypatch, tmp_path, bad):
     sentences = lines(home / "mine" / "raw" / "test.de")[:2]
-    expected = translate(capsys, run, write(tmp_path / "good", sentences))
+    expected = translated(capsys, run, write(tmp_path / "good", sentences))
     (tmp_path / "bad").write_bytes((tmp_path / "good").read_bytes() + bad + b"\nGut.\n")
     latin = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     with monkeypatch.context() as patch:
@@ -419,22 +422,22 @@ def test_at_a_prompt_every_line_is_answered_at_once(run, home, capsys, monkeypat
             answered.append(capsys.readouterr().out)
 
     answered, sentences = [], lines(home / "mine" / "raw" / "test.de")[:3]
-    expected = translate(capsys, run, write(home / "three.de", sentences))
+    expected = translated(capsys, run, write(home / "three.de", sentences))
     prompt = Prompt(io.BytesIO())
     monkeypatch.setattr(sys, "stdin", prompt)
-    monkeypatch.setattr(text, "decode_lines", lambda file, name: (line.decode().rstrip("\n") for line in typed()))
+    monkeypatch.setattr(translate, "decode_lines", lambda file, name: (line.decode().rstrip("\n") for line in typed()))
     assert cli.main(["translate", str(run), "--cpu"]) == 0
     assert [line.rstrip("\n") for line in answered] == expected
 
 
 def test_scores_and_several_hypotheses(run, home, capsys):
     file = write(home / "two.de", [lines(home / "mine" / "raw" / "test.de")[0], ""])
-    best = translate(capsys, run, file)
-    rows = [line.split("\t") for line in translate(capsys, run, file, "--nbest", "3", "--scores")]
+    best = translated(capsys, run, file)
+    rows = [line.split("\t") for line in translated(capsys, run, file, "--nbest", "3", "--scores")]
     assert [row[0] for row in rows] == ["1", "1", "1", "2"] and rows[0][2] == best[0]
     assert float(rows[0][1]) >= float(rows[1][1]) >= float(rows[2][1])
     file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
-    found = [json.loads(line) for line in translate(capsys, run, file, "--nbest", "3", "--json")]
+    found = [json.loads(line) for line in translated(capsys, run, file, "--nbest", "3", "--json")]
     assert [each["source"] for each in found] == [lines(home / "mine" / "raw" / "test.de")[0], ""]
     assert [[t["text"] for t in each["translations"]] for each in found] == [[row[2] for row in rows[:3]], [""]]
     of_fairseq = [line for line in lines(run / "generate" / "generate-test.txt") if line.startswith("H-0\t")]
@@ -874,15 +877,15 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, tr
     assert [best.units for (best, *_) in loaded.hypotheses(sentences, **same)] == [best.units for best in theirs]
     # The command: the same order, the same forms.
     file = write(home / "three.de", ["", *sentences[:2]])
-    best = translate(capsys, exported, file)
-    rows = [line.split("\t") for line in translate(capsys, exported, "--nbest", "3", "--scores", file)]
+    best = translated(capsys, exported, file)
+    rows = [line.split("\t") for line in translated(capsys, exported, "--nbest", "3", "--scores", file)]
     assert [row[0] for row in rows] == ["1", *["2"] * 3, *["3"] * 3]
     assert [rows[i][2] for i in (0, 1, 4)] == best and float(rows[1][1]) >= float(rows[2][1]) >= float(rows[3][1])
-    found = [json.loads(line) for line in translate(capsys, exported, file, "--json", "--beam", "2")]
+    found = [json.loads(line) for line in translated(capsys, exported, file, "--json", "--beam", "2")]
     assert [each["source"] for each in found] == ["", *sentences[:2]]
     assert "ctranslate2, fp32" in repr(loaded) and "de to en" in repr(loaded)
     monkeypatch.setattr(recipes, "ROOT", exported.parent)
-    assert translate(capsys, exported.name, file) == best, "as a run's folder is found in the repository"
+    assert translated(capsys, exported.name, file) == best, "as a run's folder is found in the repository"
 
 
 def test_an_exported_model_splits_long_lines_and_names_translations_that_are_cut(exported, home, capsys):

@@ -32,7 +32,7 @@ from ..export.command import compare, export, sentences
 from ..export.trained import Trained, padded
 from ..metrics.bleu import multi_bleu
 from ..metrics.translations import remove_segmentation
-from ..text import read_lines
+from ..text.lines import read_lines
 from ..trained_translator import TrainedTranslator, find
 from .contest import Setting, System, configure, seconds, speed
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...errors import OdeTransformerError
 from ...files import write_lines
-from ..text import read_lines
+from ..text.lines import read_lines
 from . import errors, pairs
 from .pairs import Pair
 

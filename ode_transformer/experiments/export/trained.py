@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from ... import bundles, checkpoints, models, standalone  # noqa: F401  registers the architectures
-from ..text import read_manifest
+from ..text.manifest import read_manifest
 from ..trained_translator import find
 from . import ExportError
 

@@ -19,7 +19,8 @@ from sacremoses import MosesDetokenizer
 
 from ...errors import OdeTransformerError
 from ...files import write_json
-from .. import moses, text
+from ..text import lines as text_lines
+from ..text import moses
 from . import accuracy, chrf, corrections, rouge, validation
 from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_bleu
 
@@ -144,12 +145,12 @@ def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 file, as :func:`.text.read_lines` reads them.
+    """The lines of a UTF-8 file, as :func:`~.lines.read_lines` reads them.
 
     Raises:
         OdeTransformerError: there is no such file, or it is empty or not UTF-8.
     """
-    lines = list(text.read_lines(Path(path)))
+    lines = list(text_lines.read_lines(Path(path)))
     if not lines:
         raise ScoringError(f"{path}: the file is empty")
     return lines

@@ -1,0 +1,182 @@
+"""Dictionaries and binarized text, the same files as those of fairseq-preprocess."""
+
+import argparse
+import itertools
+import shutil
+import struct
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from ...files import sha256, whole, write_lines
+from .lines import TextError, read_lines
+from .parallel import in_chunks, in_parallel
+
+NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16, 9: np.uint32}  # by fairseq's codes of the types
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary, which its file leaves out
+INDEX = struct.Struct("<9sQBQ")  # the head of fairseq's index: magic, version, code of NUMBERS, number of sentences
+MAGIC = b"MMIDIDX\0\0"
+
+
+def numbered(names: Sequence[str]) -> dict[str, str]:
+    """The sets by fairseq's names: train, valid, test, test1, ...
+
+    Raises:
+        TextError: there are fewer than three.
+    """
+    if len(names) < 3:
+        raise TextError(f"--splits {' '.join(names)}: must be training, validation and one test set or more")
+    return dict(zip(["train", "valid", *test_names(len(names) - 2)], names, strict=True))
+
+
+def test_names(count: int) -> list[str]:
+    """fairseq's names of test sets: test, test1, ..."""
+    return ["test", *(f"test{i}" for i in range(1, count))]
+
+
+def binarise(args: argparse.Namespace) -> None:
+    """Write dictionaries and binarized text, the same files as fairseq-preprocess, with all processes."""
+    data, files = args.data_dir, {lang: args.text_dir / f"{args.splits[0]}.{lang}" for lang in args.langs}
+    splits = numbered(args.splits)
+    if args.dictionaries and (args.joined_dictionary or args.symbols is not None):
+        raise TextError("--dictionaries: cannot be combined with --joined-dictionary and --symbols, which make others")
+    if args.symbols is not None and args.symbols <= len(SPECIAL):
+        raise TextError(f"--symbols {args.symbols}: must be {len(SPECIAL) + 1} or more")
+    for lang in args.langs:
+        if (data / f"dict.{lang}.txt").exists():
+            raise TextError(f"--data-dir {data}: holds dict.{lang}.txt already; take another folder")
+    data.mkdir(parents=True, exist_ok=True)
+    for side, lang in enumerate(args.langs):
+        dictionary = data / f"dict.{lang}.txt"
+        if args.dictionaries:
+            shutil.copyfile(args.dictionaries[side], dictionary)
+        elif side and args.joined_dictionary:
+            shutil.copyfile(data / f"dict.{args.langs[0]}.txt", dictionary)
+        else:
+            counts: Counter[str] = Counter()
+            for file in files.values() if args.joined_dictionary else [files[lang]]:
+                chunks = in_chunks(read_lines(file, bar=f"count symbols of {file.name}"))
+                for found in in_parallel(_count_symbols, chunks, args.workers):
+                    counts.update(found)
+            write_lines(dictionary, _dictionary(counts, args.symbols))
+        for split, name in splits.items():
+            source = args.text_dir / f"{name}.{lang}"
+            chunks = in_chunks(read_lines(source, bar=f"binarise {source.name}"))
+            prefix, code = data / f"{split}.{'-'.join(args.langs)}.{lang}", _code(len(_symbols(dictionary)))
+            _write_binarised(prefix, code, in_parallel(partial(_numbers_of, dictionary, code), chunks, args.workers))
+
+
+def _count_symbols(lines: list[str]) -> Counter[str]:
+    return Counter(itertools.chain.from_iterable(map(str.split, lines)))
+
+
+def _dictionary(counts: Counter[str], size: int | None) -> list[str]:
+    """The lines of a dictionary: symbols from the most frequent on, and as many more as make a multiple of 8.
+
+    Args:
+        counts: of the text's symbols.
+        size: the most symbols, with the special ones; None for all.
+    """
+    rows = sorted((item for item in counts.items() if item[0] not in SPECIAL), key=lambda item: (-item[1], item[0]))
+    rows = rows if size is None else rows[: size - len(SPECIAL)]
+    known = {symbol for symbol, _ in rows}
+    more = ((name, 0) for i in itertools.count() if (name := f"madeupword{i:04d}") not in known)
+    rows += itertools.islice(more, -(len(rows) + len(SPECIAL)) % 8)
+    return [f"{symbol} {count}" for symbol, count in rows]
+
+
+def _symbols(dictionary: Path) -> list[str]:
+    return [*SPECIAL, *(line.rstrip().rpartition(" ")[0] for line in read_lines(dictionary))]
+
+
+def _code(size: int) -> int:
+    """The code of the type that fairseq takes for the numbers of a dictionary of some size."""
+    return 8 if size < 65_500 else 9
+
+
+@cache
+def _numbers(dictionary: Path, digest: str) -> dict[str, int]:
+    """The numbers of symbols by the dictionary in a file, cached while the file is the same."""
+    return {symbol: number for number, symbol in enumerate(_symbols(dictionary))}
+
+
+def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, np.ndarray]:
+    """Lines -> the numbers of their symbols, each line ended by ``</s>``, and how many numbers each line has."""
+    numbers = _numbers(dictionary, sha256(dictionary))
+    unknown = numbers["<unk>"]
+    sentences = [f"{line} </s>".split() for line in lines]
+    found = [numbers.get(symbol, unknown) for sentence in sentences for symbol in sentence]
+    return np.array(found, NUMBERS[code]).tobytes(), np.array([len(sentence) for sentence in sentences], np.int32)
+
+
+def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.ndarray]]) -> None:
+    """Write ``PREFIX.bin``, and ``PREFIX.idx``: the sizes of all sentences, then the bytes at which they begin."""
+    sizes = []
+    with whole(f"{prefix}.bin", "wb") as data, whole(f"{prefix}.idx", "wb") as index:
+        index.write(bytes(INDEX.size))
+        for numbers, its_sizes in chunks:
+            data.write(numbers)
+            index.write(its_sizes.tobytes())
+            sizes.append(its_sizes)
+        begin = 0
+        for its_sizes in sizes:  # all of them at once would take three times the memory
+            ends = begin + its_sizes.cumsum(dtype=np.int64)
+            index.write(((ends - its_sizes) * np.dtype(NUMBERS[code]).itemsize).tobytes())
+            begin = ends[-1]
+        index.seek(0)
+        index.write(INDEX.pack(MAGIC, 1, code, sum(map(len, sizes))))
+
+
+def unbinarise(args: argparse.Namespace) -> None:
+    """Turn binarized text, DIR/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries."""
+    for lang in args.langs:
+        symbols = np.array(_symbols(args.dir / f"dict.{lang}.txt"), object)
+        for split in args.splits:
+            prefix = args.dir / f"{split}.{'-'.join(args.langs)}.{lang}"
+            code, sizes = _read_index(prefix)
+            numbers = np.fromfile(f"{prefix}.bin", NUMBERS[code])
+            sentences = np.split(numbers, sizes.cumsum(dtype=np.int64)[:-1])
+            with whole(args.output_dir / f"{split}.{lang}") as file:
+                file.writelines(" ".join(symbols[sentence[:-1]]) + "\n" for sentence in sentences)  # the last is </s>
+
+
+def count_tokens(prefix: Path, lines: int) -> int:
+    """The number of symbols of binarized text ``PREFIX.bin``, ends of sentences excepted, by its index ``PREFIX.idx``.
+
+    Args:
+        prefix: the path without its ending, such as ``data-bin/x/train.en-fr.fr``.
+        lines: the number of lines of the text.
+
+    Raises:
+        TextError: a file is missing or truncated, or holds another number of sentences.
+    """
+    code, sizes = _read_index(prefix)
+    if len(sizes) != lines:
+        raise TextError(f"{prefix}.idx: has {len(sizes)} sentences, must have those of the text, {lines}")
+    size, symbols = Path(f"{prefix}.bin").stat().st_size, int(sizes.sum(dtype=np.int64))
+    if size != symbols * np.dtype(NUMBERS[code]).itemsize:
+        raise TextError(f"{prefix}.bin: has {size} bytes, which do not fit {symbols} symbols")
+    return symbols - lines
+
+
+def _read_index(prefix: Path) -> tuple[int, np.ndarray]:
+    """The index of binarized text: the code of the type of its numbers, and the number of symbols of each sentence."""
+    index = Path(f"{prefix}.idx")
+    try:
+        with index.open("rb") as file:
+            head = file.read(INDEX.size)
+            if not head.startswith(MAGIC):
+                raise TextError(f"{index}: is not an index of fairseq")
+            if len(head) < INDEX.size:
+                raise TextError(f"{index}: is cut off")
+            *_, code, count = INDEX.unpack(head)
+            if index.stat().st_size != INDEX.size + 12 * count:
+                raise TextError(f"{index}: is cut off")
+            if code not in NUMBERS:
+                raise TextError(f"{index}: type {code} of numbers: must be one of {[*NUMBERS]}")
+            return code, np.fromfile(file, np.int32, count)
+    except OSError as error:
+        raise TextError(f"{index}: {error.strerror}") from error

@@ -1,0 +1,113 @@
+"""Lines of text: reading them, alone and in parallel."""
+
+import codecs
+import gzip
+import itertools
+import os
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, TextIO
+
+from ...errors import OdeTransformerError
+
+SHOWN = 5  # line numbers named in a message
+BETWEEN = 10_000  # lines between two looks at how much of a file has been read
+
+
+class TextError(OdeTransformerError):
+    """Text that cannot be used; the message names the file, the line or count, and what is expected."""
+
+
+def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
+    """The lines of a UTF-8 file, plain or ``.gz``. Only line feeds end a line, so that all tools count alike.
+
+    Args:
+        path: the file.
+        errors: ``surrogateescape`` also reads lines that are not UTF-8, with surrogates for the invalid bytes.
+        bar: the name of a progress bar on a terminal, which shows how much of the file is left; empty for none.
+
+    Raises:
+        TextError: there is no such file, or it is truncated, damaged or not UTF-8; the message names the line.
+    """
+    try:
+        with path.open("rb") as stored:
+            lines = decode_lines(unpacked(path, stored), path, errors)
+            yield from _with_bar(lines, stored, bar) if bar else lines
+    except OSError as error:
+        raise TextError(f"{path}: {error.strerror or error}") from error
+
+
+def unpacked(path: Path, stored: IO[bytes]) -> IO[bytes]:
+    """The content of an open file, which is packed if its name ends in ``.gz``."""
+    return gzip.open(stored) if path.suffix == ".gz" else stored
+
+
+def _with_bar(lines: Iterable[str], stored: IO[bytes], name: str) -> Iterator[str]:
+    """Show how much of a file has been read; its bytes say so without a pass that counts its lines."""
+    from tqdm import tqdm
+
+    if not stored.seekable():  # a pipe
+        yield from lines
+        return
+    size = os.fstat(stored.fileno()).st_size
+    with tqdm(desc=name, total=size, unit="B", unit_scale=True, disable=None, file=sys.stderr) as shown:
+        for number, line in enumerate(lines):
+            yield line
+            if number % BETWEEN == 0:
+                shown.update(stored.tell() - shown.n)
+        shown.update(stored.tell() - shown.n)
+
+
+def decode_lines(file: Iterable[bytes], name: str | Path, errors: str = "strict") -> Iterator[str]:
+    """As :func:`read_lines`, for a file that is open already, such as standard input; ``name`` is for messages."""
+    number = 0
+    try:
+        for line in file:
+            number += 1
+            if number == 1:  # a byte order mark would become part of the first word
+                line = line.removeprefix(codecs.BOM_UTF8)
+            yield line.decode("utf-8", errors).removesuffix("\n")
+    except UnicodeDecodeError as error:
+        found = f"byte {error.object[error.start]:#04x}: {error.reason}"
+        raise TextError(f"{name}: line {number} is not UTF-8 ({found})") from error
+    except (EOFError, zlib.error) as error:
+        raise TextError(f"{name}: cut off or damaged after line {number}") from error
+
+
+def count_lines(path: Path) -> int:
+    """The number of lines of a file; raises the errors of :func:`read_lines`."""
+    return sum(1 for _ in read_lines(path))
+
+
+def create(path: Path) -> TextIO:
+    """Open a text file for writing, with line feeds as they are."""
+    return path.open("w", encoding="utf-8", newline="\n")
+
+
+def read_pair(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:
+    """The pairs of parallel text, ``PREFIX.LANG``; with a progress bar if ``bar``, as in :func:`read_lines`.
+
+    Raises:
+        TextError: a file is missing, empty or not UTF-8, or the numbers of lines differ; the message names both files.
+    """
+    source, target = (Path(f"{prefix}.{lang}") for lang in langs)
+    yield from parallel(source, read_lines(source, bar=bar), target, read_lines(target))
+
+
+def parallel(source: Path, lines: Iterator[str], target: Path, others: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """The lines of two texts in pairs; ``source`` and ``target`` name them in messages.
+
+    Raises:
+        TextError: the texts are empty, or have different numbers of lines.
+    """
+    number = 0
+    for number, (line, other) in enumerate(itertools.zip_longest(lines, others), 1):
+        if line is None or other is None:
+            more = number + sum(1 for _ in (others if line is None else lines))
+            sizes = (number - 1, more) if line is None else (more, number - 1)
+            raise TextError(f"{source} has {sizes[0]} lines, {target} has {sizes[1]}: must be parallel")
+        yield line, other
+    if not number:
+        raise TextError(f"{source} and {target} are empty")

@@ -1,0 +1,197 @@
+"""What describes prepared text and binarized data: their settings, and the manifest."""
+
+import argparse
+import hashlib
+import importlib.metadata
+import json
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...files import sha256, write_json, write_lines
+from .binarised import count_tokens, numbered
+from .checksums import as_mapping
+from .lines import TextError, count_lines, read_lines
+from .tokenisation import tokeniser_of
+
+PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
+VERSION = "3"  # the version of the prepared text; data of another version are refused
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file of a preparation.
+
+    Raises:
+        TextError: it is damaged.
+    """
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise TextError(f"{path}: is damaged; remove its folder and prepare the data again: {error}") from error
+
+
+def settings(args: argparse.Namespace) -> None:
+    """Succeed if the file holds these settings, write them if there is no file, and otherwise name the differences."""
+    if args.file.exists() or args.required:
+        check_settings(args.file, as_mapping(args.settings))
+    else:
+        write_json(args.file, versioned(as_mapping(args.settings)))
+
+
+def setting(args: argparse.Namespace) -> None:
+    """Print what the file of finished data says of a setting, an empty line if nothing."""
+    print(_held(args.file).get(args.name, ""))
+
+
+def _held(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        raise TextError(f"{file.parent} was not made, or not finished, by this script; take another --out")
+    held = read_json(file)
+    return held.get("settings", held)
+
+
+def check_settings(file: Path, settings: Mapping[str, str]) -> None:
+    """Compare settings with those in a ``settings.json`` or ``manifest.json``.
+
+    Raises:
+        TextError: there is no such file, or settings differ; the message names them.
+    """
+    wanted, held = versioned(settings), _held(file)
+    differ = [
+        f"{k} {held.get(k)} there, {wanted.get(k)} now" for k in {**held, **wanted} if held.get(k) != wanted.get(k)
+    ]
+    if differ:
+        raise TextError(
+            f"{file.parent} was made with other settings ({'; '.join(differ)}); take another --out, or remove it "
+            "(in a folder DIR.text, everything but download)"
+        )
+
+
+def versioned(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings with the version of prepared text."""
+    return {"text_version": VERSION, **settings}
+
+
+def references(args: argparse.Namespace) -> None:
+    """Copy what decoding and scoring need to binarized data: the BPE model, and the test sets, raw and tokenized."""
+    text, data, (source, target) = args.text_dir, args.data_dir, args.langs
+    for name in ("codes", "sentencepiece.model", "archives.sha256"):
+        if (text / name).exists():
+            shutil.copyfile(text / name, data / name)
+    for folder in ("raw", "tok"):
+        (data / folder).mkdir(exist_ok=True)
+    for name, split in list(numbered(args.splits).items())[2:]:
+        count = count_lines(text / "bpe" / f"{split}.{target}")
+        # References as words, because fairseq's have <<unk>> for words that its dictionary lacks.
+        words = text / "tok" / f"{split}.{target}"
+        if words.exists():
+            shutil.copyfile(words, data / "tok" / f"{name}.{target}")
+        else:
+            units = read_lines(text / "bpe" / f"{split}.{target}")
+            write_lines(data / "tok" / f"{name}.{target}", (re.sub("@@( |$)", "", line) for line in units))
+        for lang in (source, target):
+            raw = text / "raw" / f"{split}.{lang}"
+            if not raw.parent.exists():
+                continue
+            if not raw.exists():
+                print(f"no raw text of {raw.name}: scores will use the detokenized text", file=sys.stderr)
+            elif count_lines(raw) != count:
+                print(f"{raw} has another number of lines than the segmented text: left out", file=sys.stderr)
+            else:
+                shutil.copyfile(raw, data / "raw" / f"{name}.{lang}")
+
+
+def manifest(args: argparse.Namespace) -> dict[str, Any]:
+    """The manifest of a folder of binarized data: its content, and how it was made.
+
+    Raises:
+        TextError: the text is not parallel, or is empty; or the errors of :func:`count_tokens`.
+    """
+    splits = numbered(args.splits)
+    data: Path = args.data_dir
+    counts, segmented = {}, {}
+    for split, name in splits.items():
+        files = [args.text_dir / f"{name}.{lang}" for lang in args.langs]
+        (lines, digest), (others, other_digest) = map(_lines_and_digest, files)
+        if lines != others:
+            raise TextError(f"{files[0]} has {lines} lines, {files[1]} has {others}: must be parallel")
+        if not lines:
+            raise TextError(f"{files[0]} and {files[1]} are empty")
+        segmented |= {f"segmented/{files[0].name}": digest, f"segmented/{files[1].name}": other_digest}
+        prefix = data / f"{split}.{'-'.join(args.langs)}"
+        tokens = {lang: count_tokens(Path(f"{prefix}.{lang}"), lines) for lang in args.langs}
+        counts[split] = {"lines": lines, "tokens": tokens}
+    settings = versioned(as_mapping(args.settings))
+    # The four special symbols are not in the file.
+    symbols = {lang: count_lines(data / f"dict.{lang}.txt") + 4 for lang in args.langs}
+    versions = {"python": sys.version.split()[0]}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    patterns = ("dict.*.txt", "codes", "sentencepiece.model", "raw/*", "tok/*", "archives.sha256")
+    kept = [path for pattern in patterns for path in data.glob(pattern)]
+    return {
+        "set": args.set,
+        "source_lang": args.langs[0],
+        "target_lang": args.langs[1],
+        "source": args.source,
+        "splits": splits,
+        "counts": counts,  # tokens are subword units
+        "symbols": symbols,
+        "settings": settings,
+        # How the model's input is tokenized; null if unknown.
+        "tokenise": None if args.tokenise is None else tokeniser_of(args.tokenise),
+        "sha256": {
+            **{path.relative_to(data).as_posix(): sha256(path) for path in sorted(kept)},
+            **segmented,
+        },
+        "versions": versions,
+    }
+
+
+def _lines_and_digest(path: Path) -> tuple[int, str]:
+    """The number of lines of a file and its SHA-256, in one pass."""
+    count, digest, last = 0, hashlib.sha256(), b"\n"
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+            count += block.count(b"\n")
+            last = block[-1:]
+    return count + (last != b"\n"), digest.hexdigest()
+
+
+def write_manifest(args: argparse.Namespace) -> None:
+    """Check binarized data, write the manifest of their folder, and print its numbers."""
+    found = manifest(args)
+    write_json(args.data_dir / "manifest.json", found)
+    for split, name in found["splits"].items():
+        tokens = ", ".join(f"{lang} {count:,}" for lang, count in found["counts"][split]["tokens"].items())
+        print(f"{split:<6} {name:<18} {found['counts'][split]['lines']:>7,} pairs   subword units: {tokens}")
+    print(f"vocabulary, with the 4 special symbols: {', '.join(f'{k} {v:,}' for k, v in found['symbols'].items())}")
+
+
+def intact(args: argparse.Namespace) -> None:
+    """Check that the dictionaries and codes of binarized data are those that its manifest names."""
+    read_manifest(args.dir)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of binarized data.
+
+    Raises:
+        TextError: there is no manifest, or the dictionaries and codes beside it are not those that it names.
+        OSError: one of these files cannot be read.
+    """
+    held = read_json(folder / "manifest.json")
+    held.setdefault("sha256", {})  # generated data have none; their settings describe them
+    if not isinstance(held["sha256"], dict):
+        raise TextError(f"{folder / 'manifest.json'}: is not a manifest: its sha256 must be a mapping")
+    for name, digest in held["sha256"].items():
+        if re.fullmatch(r"dict\.[\w-]+\.txt|codes|sentencepiece\.model", name) and sha256(folder / name) != digest:
+            raise TextError(f"{folder / name} has changed since the data were binarized: prepare them again")
+    return held

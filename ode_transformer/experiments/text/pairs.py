@@ -1,0 +1,207 @@
+"""Which pairs of sentences a text has: joining corpora, checking, cleaning, and dividing them into splits."""
+
+import argparse
+import bisect
+import re
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from .binarised import test_names
+from .lines import SHOWN, TextError, create, parallel, read_lines, read_pair
+from .manifest import read_json
+
+# Romanian's s and t have commas below; older text has cedillas, which look the same.
+COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
+DIACRITICS = str.maketrans("\u0218\u0219\u021a\u021b\u0102\u0103\u00c2\u00e2\u00ce\u00ee", "SsTtAaAaIi")
+ROMANIAN = ("raw", "normalised", "stripped")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of cleaning, as in Moses' ``clean-corpus-n.perl``, which drops pairs that are empty, too long on a
+    side, or whose sides differ too much in length."""
+
+    max_tokens: int
+    ratio: float | None = None
+
+    def fault(self, pair: tuple[str, str]) -> str | None:
+        """What is wrong with a pair, as the end of a sentence that begins with "pairs", or None."""
+        longer, shorter = sorted((len(side.split()) for side in pair), reverse=True)
+        if not shorter:
+            return "with an empty side"
+        if longer > self.max_tokens:
+            return f"with more than {self.max_tokens} tokens on a side"
+        if self.ratio is not None and longer / shorter > self.ratio:
+            return f"with a side more than {self.ratio:g} times as long as the other"
+        return None
+
+
+class Faults:
+    """How many pairs have which fault, and the first of their line numbers, whatever the size of the text."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.first: dict[str, list[int]] = {}
+
+    def add(self, fault: str, number: int) -> None:
+        """Count a pair; ``fault`` is the end of a sentence that begins with "pairs"."""
+        self.counts[fault] += 1
+        if self.counts[fault] <= SHOWN:
+            self.first.setdefault(fault, []).append(number)
+
+    def report(self, files: str, fate: str) -> None:
+        """Warn of the faults, and say what became of the pairs."""
+        for fault, count in self.counts.items():
+            shown = ", ".join(map(str, self.first[fault])) + (", ..." if count > SHOWN else "")
+            print(f"warning: {files}: {count} pairs {fault} (lines {shown}): {fate}", file=sys.stderr)
+
+
+def _files(prefix: Path, langs: Sequence[str]) -> str:
+    return f"{prefix}.{{{','.join(langs)}}}"
+
+
+def gather(args: argparse.Namespace) -> None:
+    """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, and TED's train.tags.
+
+    Training pairs that are not UTF-8 are dropped and reported; in other splits they are an error.
+    """
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    for split in dict.fromkeys(split for split, _, _ in args.add):
+        outputs = [args.output_dir / f"{split}.{lang}" for lang in args.langs]
+        with ExitStack() as stack:
+            files = [stack.enter_context(create(path)) for path in outputs]
+            for source, target in ([Path(f) for f in files] for name, *files in args.add if name == split):
+                count, faults = 0, Faults()
+                errors = "surrogateescape" if split == "train" else "strict"
+                texts = _text(source, errors, bar=f"gather {source.name}"), _text(target, errors)
+                for number, pair in enumerate(parallel(source, texts[0], target, texts[1]), 1):
+                    if not all(map(_is_utf8, pair)):
+                        faults.add("that are not UTF-8", number)
+                        continue
+                    count += 1
+                    for file, line, lang in zip(files, pair, args.langs, strict=True):
+                        file.write(f"{romanian(line, args.romanian) if lang == 'ro' else line}\n")
+                print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
+                faults.report(f"{source}, {target}", "dropped")
+
+
+def romanian(line: str, kind: str) -> str:
+    """Romanian as it is (``raw``), with commas for cedillas (``normalised``), or without diacritics (``stripped``)."""
+    if kind == "raw":
+        return line
+    line = line.translate(COMMAS)
+    return line.translate(DIACRITICS) if kind == "stripped" else line
+
+
+def _is_utf8(line: str) -> bool:
+    """Whether a line was read without surrogates."""
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
+    """The sentences of a file, without markup; arguments and errors as for :func:`read_lines`."""
+    lines = read_lines(path, errors, bar)
+    if path.suffix in (".sgm", ".xml"):
+        return (found[1].strip() for line in lines if (found := re.search(r"<seg id[^>]*>(.*?)(</seg>|$)", line)))
+    if path.name.startswith("train.tags."):
+        kept = (line for line in lines if not re.search("<(url|talkid|keywords)>", line))
+        return (re.sub("</?(title|description)>", "", line) for line in kept)
+    return lines
+
+
+def check(args: argparse.Namespace) -> None:
+    """Check that splits are parallel and UTF-8; with --max-tokens also for carriage returns, empty and long lines."""
+    for split in args.splits:
+        faults = Faults()
+        for number, pair in enumerate(read_pair(args.dir / split, args.langs, f"check {split}"), 1):
+            if args.max_tokens is None:
+                continue
+            for lang, line in zip(args.langs, pair, strict=True):
+                # fairseq reads a carriage return as the end of a line, so the sides would no longer be parallel.
+                if "\r" in line:
+                    raise TextError(f"{args.dir / split}.{lang}: carriage returns, first in line {number}")
+            if fault := Limits(args.max_tokens).fault(pair):
+                faults.add(fault, number)
+        faults.report(_files(args.dir / split, args.langs), "kept")
+
+
+def clean(args: argparse.Namespace) -> None:
+    """Copy the files of a folder to another; of --drop-from, without pairs that are empty, too long or too uneven."""
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    limits = Limits(args.max_tokens, args.ratio)
+    for split in args.splits:
+        drop = split in args.drop_from
+        faults = Faults()
+        kept = 0
+        with ExitStack() as stack:
+            files = [stack.enter_context(create(args.output_dir / f"{split}.{lang}")) for lang in args.langs]
+            for number, pair in enumerate(read_pair(args.dir / split, args.langs, f"clean {split}"), 1):
+                if fault := limits.fault(pair):
+                    faults.add(fault, number)
+                if fault is None or not drop:
+                    kept += 1
+                    for file, line in zip(files, pair, strict=True):
+                        file.write(f"{line}\n")
+        faults.report(_files(args.dir / split, args.langs), "dropped" if drop else "kept")
+        if not kept:
+            raise TextError(f"{args.dir / split}: no pair is left after cleaning")
+
+
+def hold_out(args: argparse.Namespace) -> None:
+    """Split the training text of a folder into another: every Nth pair for validation, the others for training."""
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    for lang in args.langs:
+        for split in args.splits:
+            shutil.copyfile(args.dir / f"{split}.{lang}", args.output_dir / f"{split}.{lang}")
+        with ExitStack() as stack:
+            train, valid = (
+                stack.enter_context(create(args.output_dir / f"{name}.{lang}")) for name in ("train", "valid")
+            )
+            for number, line in enumerate(read_lines(args.dir / f"train.{lang}", bar=f"hold-out train.{lang}"), 1):
+                (train if number % args.every else valid).write(f"{line}\n")
+            if number < args.every:
+                raise TextError(f"{args.dir}/train.{lang}: {number} lines, --every {args.every} holds out none")
+
+
+def short_to_long(args: argparse.Namespace) -> None:
+    """Split training text by source length: short pairs for training, longer ones for test sets, one per bin."""
+    bins: list[int] = args.bins
+    if sorted(set(bins)) != bins or not 1 < args.limit <= bins[0]:
+        raise TextError(
+            f"--limit {args.limit} --bins {bins}: --limit must be 2 or more, bins must increase from --limit on"
+        )
+    names = test_names(len(bins))
+    counts = dict.fromkeys(("train", "valid", *names), 0)
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        files = {
+            name: [stack.enter_context(create(args.output_dir / f"{name}.{lang}")) for lang in args.langs]
+            for name in counts
+        }
+        splits = read_json(args.dir / "manifest.json")["splits"]
+        text = args.text_dir / "bpe" if (args.text_dir / "bpe").is_dir() else args.text_dir
+        for split in ("train", "valid"):
+            for pair in read_pair(text / splits[split], args.langs):
+                length = len(pair[0].split())
+                if length < args.limit:
+                    name = split
+                elif split == "train" and length >= bins[0]:
+                    name = names[bisect.bisect(bins, length) - 1]
+                else:
+                    continue
+                counts[name] += 1
+                for file, line in zip(files[name], pair, strict=True):
+                    file.write(f"{line}\n")
+    for name, count in counts.items():
+        if not count:
+            raise TextError(f"--limit {args.limit} --bins {bins}: no pairs for {name}")
+        print(f"{name}: {count} pairs", file=sys.stderr)

@@ -1,0 +1,91 @@
+"""Work on the lines of a file with several processes."""
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from ...files import whole
+from .lines import TextError, read_lines
+
+CHUNK = 10_000  # lines that a process works on at a time
+
+
+def process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]], list[str]]]) -> None:
+    """Process the lines of a folder's files in parallel, and write them to another folder. Existing files are kept.
+
+    Args:
+        args: ``dir``, ``output_dir``, ``splits``, ``langs`` and ``workers``.
+        work: language -> the function from lines to lines.
+
+    Raises:
+        TextError: the number of lines changed; the message names the file and the first of the lines.
+    """
+    for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
+        source, target = args.dir / name, args.output_dir / name
+        if target.exists():
+            continue
+        sizes: deque[int] = deque()  # of the chunks that are being worked on
+        chunks = _noting_sizes(in_chunks(read_lines(source, bar=f"{args.what} {name}")), sizes)
+        first = 1
+        with whole(target) as file:
+            for chunk in in_parallel(work(name.rpartition(".")[2]), chunks, args.workers):
+                if len(chunk) != (size := sizes.popleft()):
+                    raise TextError(f"{source}: {size} lines from line {first} on became {len(chunk)}")
+                first += size
+                file.writelines(f"{line}\n" for line in chunk)
+
+
+def _noting_sizes(chunks: Iterable[list[str]], sizes: deque[int]) -> Iterator[list[str]]:
+    for chunk in chunks:
+        sizes.append(len(chunk))
+        yield chunk
+
+
+def in_chunks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines in lists of ``CHUNK``; the last may be shorter."""
+    lines = iter(lines)
+    return iter(lambda: list(itertools.islice(lines, CHUNK)), [])
+
+
+def in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int) -> Iterator[Any]:
+    """The results of ``work`` for each chunk, in order; few more chunks than processes are held at a time.
+
+    No process is started for a single chunk, as a validation set usually is.
+
+    Raises:
+        TextError: a process was killed.
+    """
+    chunks = iter(chunks)
+    first = list(itertools.islice(chunks, 2))
+    chunks = itertools.chain(first, chunks)
+    if workers == 1 or len(first) < 2:
+        yield from map(work, chunks)
+        return
+    waiting: deque[Future] = deque()
+    try:
+        with ProcessPoolExecutor(workers, initializer=_end_with_parent) as pool:
+            for chunk in chunks:
+                waiting.append(pool.submit(work, chunk))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise TextError("a process was killed, perhaps for lack of memory; use fewer --workers") from error
+
+
+def _end_with_parent() -> None:
+    """End a worker when its parent is killed; otherwise it would hold the parent's lock forever."""
+
+    def wait():
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -1,0 +1,113 @@
+"""Subword units: BPE by subword-nmt, or SentencePiece."""
+
+import argparse
+import importlib
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from ...files import sha256, whole
+from .. import segmentation
+from .lines import TextError, read_lines
+from .parallel import in_chunks, in_parallel, process
+
+KNOWN_WORDS = 1_000_000  # words whose segmentation a process remembers
+
+
+def learn_bpe(args: argparse.Namespace) -> None:
+    """Learn joint BPE with subword-nmt from the word counts of files."""
+    from tqdm import tqdm
+
+    library = importlib.import_module("subword_nmt.learn_bpe")
+    library.tqdm = partial(tqdm, disable=None)  # no bar unless standard error is a terminal
+    words: Counter[str] = Counter()
+    for path in args.input:
+        chunks = in_chunks(read_lines(path, bar=f"count words of {path.name}"))
+        for found in in_parallel(_count_words, chunks, args.workers):
+            words.update(found)
+    with whole(args.output) as file:
+        library.learn_bpe(_taken(words), file, args.size, is_dict=True)
+
+
+def _taken(words: Counter[str]) -> Iterator[str]:
+    """Take every word with its count, so that subword-nmt's copy of them replaces ours; their order has no effect."""
+    while words:
+        word, count = words.popitem()
+        yield f"{word} {count}"
+
+
+def _count_words(lines: list[str]) -> Counter[str]:
+    return Counter(word for line in lines for word in line.strip("\r ").split(" ") if word)
+
+
+def apply_bpe(args: argparse.Namespace) -> None:
+    """Segment the files of a folder with BPE into another folder."""
+    process(args, lambda lang: partial(_units, args.model))
+
+
+def _units(codes: Path, lines: list[str]) -> list[str]:
+    bpe = _bpe(codes, sha256(codes))
+    if len(bpe.cache) > KNOWN_WORDS:
+        bpe.cache.clear()
+    return [bpe.process_line(line) for line in lines]
+
+
+@cache
+def _bpe(codes: Path, digest: str) -> Any:
+    """The codes in a file, cached while the file is the same."""
+    from subword_nmt.apply_bpe import BPE
+
+    try:
+        with codes.open(encoding="utf-8") as file:
+            return BPE(file)
+    except (ValueError, SystemExit) as error:  # subword-nmt prints the line that it cannot read, and ends
+        raise TextError(f"{codes}: is not a file of subword-nmt codes") from error
+
+
+def learn_sentencepiece(args: argparse.Namespace) -> None:
+    """Learn a SentencePiece BPE model on tokenized text; every character is a unit if there is room for all."""
+
+    def learn(coverage: float) -> None:
+        lines = itertools.chain.from_iterable(map(read_lines, args.input))
+        # The text is normalized and tokenized already; "identity" leaves its words unchanged for the scores.
+        segmentation.learn(lines, args.size, args.workers, args.output, "identity", coverage)
+
+    try:
+        learn(1.0)
+    except segmentation.SegmentationError as error:
+        if "required_chars" not in str(error):
+            raise
+        # SentencePiece's advice for writing systems of thousands of characters, such as the Chinese.
+        print(f"{error}; leaving out the rarest .05% of the text's characters", file=sys.stderr)
+        learn(0.9995)
+
+
+def apply_sentencepiece(args: argparse.Namespace) -> None:
+    """Segment the files of a folder with a SentencePiece model into another folder."""
+    process(args, lambda lang: partial(_sentencepieces, args.model))
+
+
+def _sentencepieces(model: Path, lines: list[str]) -> list[str]:
+    return [" ".join(pieces) for pieces in _sentencepiece(model, sha256(model)).encode(lines, out_type=str)]
+
+
+@cache
+def _sentencepiece(model: Path, digest: str) -> Any:
+    """The model in a file, cached while the file is the same."""
+    import sentencepiece
+
+    try:
+        return sentencepiece.SentencePieceProcessor(model_file=str(model))
+    except (OSError, RuntimeError) as error:
+        raise TextError(f"{model}: is not a SentencePiece model: {error}") from error
+
+
+def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:
+    """Words -> subword units, by ``subword-nmt`` or ``sentencepiece`` and its model; ``none`` leaves them unchanged."""
+    if segmentation == "none":
+        return lines
+    return {"subword-nmt": _units, "sentencepiece": _sentencepieces}[segmentation](model, lines)

@@ -1,0 +1,140 @@
+"""Tokenization with Moses' rules, or without any."""
+
+import argparse
+import shlex
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unicodedata import category
+
+from .lines import TextError
+from .parallel import process
+
+QUOTES = str.maketrans("\u2019", "'")
+LOWERCASE = ("no", "first", "last")
+
+
+@dataclass(frozen=True)
+class Tokeniser:
+    """The steps of tokenization, in this order.
+
+    Args:
+        lang: the language.
+        straight_quotes: replace right single quotes by apostrophes.
+        lowercase: ``first``, as in the Multi30k literature; ``last``, as fairseq does for IWSLT14; or ``no``.
+        normalise: normalize punctuation with Moses' rules.
+        printable: replace control characters by spaces, as Moses' ``remove-non-printing-char.perl`` does.
+        aggressive: split ``a-b`` into ``a @-@ b``.
+        old_full_stop: leave the full stop of an abbreviation at the end of a line, as earlier versions of Moses do.
+        plain: split nothing off words, and only replace white space by single spaces; for text in any language.
+    """
+
+    lang: str
+    straight_quotes: bool = False
+    lowercase: str = "no"
+    normalise: bool = False
+    printable: bool = False
+    aggressive: bool = False
+    old_full_stop: bool = False
+    plain: bool = False
+
+    def _before(self, line: str) -> str:
+        """The first steps, which need no library."""
+        line = line.translate(QUOTES) if self.straight_quotes else line
+        return line.lower() if self.lowercase == "first" else line
+
+    def tokenise(self, lines: Iterable[str]) -> Iterator[str]:
+        """Tokenize with sacremoses, or make spaces single; raises the errors of :meth:`sacremoses`."""
+        if not self.plain:
+            return self.sacremoses(lines)
+        found = (" ".join(self._before(line).split()) for line in lines)
+        return (line.lower() for line in found) if self.lowercase == "last" else found
+
+    def sacremoses(self, lines: Iterable[str]) -> Iterator[str]:
+        """Tokenize with sacremoses and the rules of Moses that it lacks (:mod:`.moses`).
+
+        Raises:
+            TextError: sacremoses does not know the language.
+        """
+        from .moses import LANGUAGES, Normalizer, Tokenizer
+
+        if self.lang not in LANGUAGES:
+            raise TextError(f"language {self.lang}: must be one of {', '.join(sorted(LANGUAGES))}")
+        normaliser, tokeniser = Normalizer(self.lang), Tokenizer(self.lang, old_full_stop=self.old_full_stop)
+        for line in lines:
+            line = self._before(line)
+            line = normaliser.normalize(line) if self.normalise else line
+            if self.printable and not line.isprintable():
+                line = "".join(" " if category(c).startswith("C") else c for c in line)
+            line = tokeniser.tokenize(line, aggressive_dash_splits=self.aggressive, return_str=True)
+            yield line.lower() if self.lowercase == "last" else line
+
+    def moses(self, lines: Iterable[str], scripts: Path) -> list[str]:
+        """Tokenize with Moses' own programs, from its folder ``scripts``.
+
+        Raises:
+            TextError: a program failed; or ``old_full_stop`` or ``plain`` is set, for which Moses has no option.
+        """
+        for option in ("old_full_stop", "plain"):
+            if getattr(self, option):
+                raise TextError(f"--{option.replace('_', '-')}: cannot be combined with --moses")
+        tools = scripts / "tokenizer"
+        programs: list[list[Any]] = []
+        if self.normalise:
+            programs.append([tools / "normalize-punctuation.perl", "-l", self.lang])
+        if self.printable:
+            programs.append([tools / "remove-non-printing-char.perl"])
+        programs.append([tools / "tokenizer.perl", "-q", "-l", self.lang, *(["-a"] if self.aggressive else [])])
+        if self.lowercase == "last":
+            programs.append([tools / "lowercase.perl"])
+        return _filter([self._before(line) for line in lines], programs)
+
+
+def _filter(lines: list[str], programs: Sequence[Sequence[Any]]) -> list[str]:
+    """Send lines through Perl programs, one after the other."""
+    for program in programs:
+        words = ["perl", *map(str, program)]
+        text = "".join(f"{line}\n" for line in lines)
+        done = subprocess.run(words, input=text.encode(), capture_output=True)  # bytes: line feeds alone end lines
+        found = done.stdout.decode(errors="replace").split("\n")[:-1]
+        if done.returncode or len(found) != len(lines):
+            sizes = f"{len(lines)} lines in, {len(found)} out, status {done.returncode}"
+            raise TextError(f"{shlex.join(words)}: {sizes}: {done.stderr.decode(errors='replace').strip()}")
+        lines = found
+    return lines
+
+
+def add_tokeniser(add_to: Callable[..., Any]) -> None:
+    """The flags that are fields of a ``Tokeniser``."""
+    add_to("--straight-quotes", action="store_true", help="replace right single quotes by apostrophes")
+    add_to("--lowercase", choices=LOWERCASE, default="no", help="lower-case before all other steps, or after them")
+    add_to("--normalise", action="store_true", help="normalize punctuation")
+    add_to("--printable", action="store_true", help="replace control characters by spaces")
+    add_to("--aggressive", action="store_true", help="split words at hyphens, as tokenizer.perl -a does")
+    add_to("--old-full-stop", action="store_true", help="treat the end of a line as earlier versions of Moses do")
+    add_to("--plain", action="store_true", help="split nothing off words, and make spaces single")
+
+
+def _tokeniser_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a ``Tokeniser``, except its language."""
+    return {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
+
+
+def tokeniser_of(flags: str) -> dict[str, Any]:
+    """The fields of a ``Tokeniser`` from flags of ``text tokenise`` in one string."""
+    parser = argparse.ArgumentParser(prog="--tokenise", add_help=False)
+    add_tokeniser(parser.add_argument)
+    return _tokeniser_options(parser.parse_args(shlex.split(flags)))
+
+
+def tokenise(args: argparse.Namespace) -> None:
+    """Tokenize the files of a folder into another folder."""
+    options = _tokeniser_options(args)
+    process(args, lambda lang: partial(_tokenise_chunk, Tokeniser(args.language or lang, **options), args.moses))
+
+
+def _tokenise_chunk(tokeniser: Tokeniser, moses: Path | None, lines: list[str]) -> list[str]:
+    return tokeniser.moses(lines, moses) if moses else list(tokeniser.tokenise(lines))
