@@ -422,6 +422,37 @@ def contest(path: str) -> str:
     return suite.table(path.rpartition("/")[2], record)
 
 
+def comparison(path: str, *groups: str) -> str:
+    """The systems of a contest, the cost of a training step beside what the recipes' rows of their names score.
+
+    Args:
+        path: of the contest's record below ``results/bench``.
+        groups: of recipes, whose rows have the systems' names with ``-tiny``; without a number if not trained.
+    """
+    from ode_transformer.experiments.bench import suite
+    from ode_transformer.experiments.metrics import METRICS
+
+    record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
+    measured, baseline = [_rows(group) for group in groups], record["systems"][record["baseline"]]
+    found, signed = [], set()
+    for system, cost in record["systems"].items():
+        cells = []
+        for rows in measured:
+            records = rows[f"{system}-tiny"].records if f"{system}-tiny" in rows else []
+            scores = [r["scores"]["test_2016_flickr"] for r in records]
+            cells.append(", ".join(f"{METRICS['sacrebleu'].value(score):.2f}" for score in scores))
+            signed |= {METRICS["sacrebleu"].signature(score) for score in scores}
+        low, high = cost["speed"]["quartiles"]
+        speed = "1" if cost is baseline else f"{cost['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"
+        memory = f"{cost['step_mib'] / baseline['step_mib']:.2f}"
+        found.append((f"`{system}-tiny`", *cells, speed, memory, f"{cost['parameters']:,}"))
+    head = ("row", *(f"`{group}`" for group in groups), "speed", "memory of a step", "parameters")
+    signatures = ", ".join(f"`{text}`" for text in sorted(signed))
+    measured_on = suite.described(path.rpartition("/")[2], record)
+    made = f"Speed and memory, divided by those of `{record['baseline']}-tiny`: {measured_on}."
+    return f"{table(head, found)}\n\nsacreBLEU of test 2016, seed by seed, {signatures}. {made}"
+
+
 def intervals(group: str) -> str:
     """The runs of a group of GLUE: a row per system, and for each task and seed the score with its interval."""
     from ode_transformer.experiments import recipes
@@ -500,6 +531,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "headline": headline,
     "thresholds": thresholds,
     "contest": contest,
+    "comparison": comparison,
     "intervals": intervals,
     "lengths": lengths,
     "preparation": preparation,

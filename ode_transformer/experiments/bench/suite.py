@@ -371,12 +371,9 @@ def _processor(hardware: dict[str, Any]) -> str:
     return f"{hardware['threads']} CPU threads ({', '.join(more)})"
 
 
-def table(name: str, record: dict[str, Any]) -> str:
-    """A contest's record as Markdown."""
-    setting, systems = record["setting"], record["systems"]
-    baseline = systems[record["baseline"]]
-    per_second = "sentences/s" if setting["what"] == "decoding" else "tokens/s"
-    amount = setting["sentences"] if setting["what"] == "decoding" else record["tokens"]
+def described(name: str, record: dict[str, Any]) -> str:
+    """What a contest was measured on, without its title."""
+    setting = record["setting"]
     gpus = record["hardware"]["gpus"]
     where = gpus[0] if setting["device"] == "cuda" else _processor(record["hardware"])
     if setting.get("data"):
@@ -385,11 +382,17 @@ def table(name: str, record: dict[str, Any]) -> str:
         lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
         read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"
     precision = "" if name in SUITE and SUITE[name].of_precisions else f"{setting['precision']}, "
-    title = (
-        f"**{name}**: {SUITE[name].title if name in SUITE else setting['what']}; {read}, "
-        f"{precision}{setting['rounds']} rounds in turns, {where}, "
-        f"PyTorch {record['versions']['torch'].split('+')[0]}"
-    )
+    torch = record["versions"]["torch"].split("+")[0]
+    return f"{read}, {precision}{setting['rounds']} rounds in turns, {where}, PyTorch {torch}"
+
+
+def table(name: str, record: dict[str, Any]) -> str:
+    """A contest's record as Markdown."""
+    setting, systems = record["setting"], record["systems"]
+    baseline = systems[record["baseline"]]
+    per_second = "sentences/s" if setting["what"] == "decoding" else "tokens/s"
+    amount = setting["sentences"] if setting["what"] == "decoding" else record["tokens"]
+    title = f"**{name}**: {SUITE[name].title if name in SUITE else setting['what']}; {described(name, record)}"
     head = ["system", "parameters", "evaluations", per_second, f"speed / {record['baseline']}", "memory, MiB"]
     head += ["of it a step's", "threshold"]
     rows = []
