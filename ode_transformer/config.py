@@ -160,8 +160,12 @@ def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any)
 
     if getattr(config, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
         config.tpu = False  # fairseq takes --bf16 on the command line for a TPU
-    for key, value in preset.items():
-        default(key, value)
+    # What the architecture says of a flow has no meaning where the user's --position-encoder takes the flow away.
+    from .modules.options import idle_options
+
+    idle = idle_options({**preset, **vars(config)})
+    for key in preset.keys() - idle:
+        default(key, preset[key])
     # As in fairseq's Transformer, the decoder follows the encoder's sizes unless told otherwise.
     for key in ("embed_dim", "ffn_embed_dim"):
         if hasattr(config, f"encoder_{key}"):

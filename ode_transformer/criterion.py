@@ -80,4 +80,10 @@ def _projection(model: nn.Module) -> Tensor:
         raise OdeTransformerError(
             f"--criterion {NAME}: needs a decoder with an output_projection without bias, got {found}"
         )
+    distributed = getattr(model, "module", None)  # fairseq's wrapper of PyTorch's
+    if getattr(distributed, "find_unused_parameters", False) and projection.weight is not decoder.embed_tokens.weight:
+        raise OdeTransformerError(
+            f"--criterion {NAME}: cannot be combined with --find-unused-parameters unless the output projection is the "
+            "embedding (--share-decoder-input-output-embed): the model by itself does not use the projection"
+        )
     return projection.weight

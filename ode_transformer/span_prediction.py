@@ -148,7 +148,9 @@ class SpanPredictionTask(FairseqTask):
             raise OdeTransformerError(
                 f"{path}: {len(spans)} spans of {len(questions)} questions and {len(windows)} windows: must be as many"
             )
-        if (spans[:, 1] >= np.asarray(windows.sizes) - 1).any() or (spans[:, 0] > spans[:, 1]).any():
+        first, last = spans.T
+        within = (first >= 0) & (first <= last) & (last < np.asarray(windows.sizes) - 1)
+        if not (within | (spans == -1).all(1)).all():
             raise OdeTransformerError(f"{path}: has a span that is not in its window")
         dataset = Spans(
             questions, windows, spans, self.dictionary, self.cfg.init_token, self.cfg.separator_token,

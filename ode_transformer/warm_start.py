@@ -280,6 +280,8 @@ def _halve(after: nn.Module, old: Mapping[str, Tensor], rows: list) -> set[str]:
             continue
         w1, b1, w2, b2 = (old[f"{name}.{x}"] for x in ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"))
         halves = ((layer.macaron_fc1, layer.macaron_fc2), (layer.fc1, layer.fc2))
+        if len(layer.fc1.weight) == len(w1):
+            continue
         if 2 * len(layer.fc1.weight) != len(w1):
             raise CheckpointError(
                 f"{name}.fc1.weight is {tuple(w1.shape)}, must have {len(layer.fc1.weight)} rows, or twice as many"
@@ -322,11 +324,15 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
         for name, value in explicit.items()
         if name in options and str(options[name]) != str(value) and name not in _INNER
     ]
-    coefficients, integrator = str(values["coefficients"]), str(values["integrator"])
+    coefficients = str(values["coefficients"])
     if coefficients not in ("fixed", "ones", "scalars"):
         reasons.append(f"coefficients {coefficients} are never (1, 0)")
-    elif integrator != "euler" and coefficients != "scalars":
-        reasons.append(f"integrator {integrator} with coefficients {coefficients} is another step than Euler's")
+    elif coefficients != "scalars":
+        reasons += [
+            f"{name.replace('_', '-')} {values[name]} with coefficients {coefficients} is another step than Euler's"
+            for name in ("integrator", "decoder_integrator")
+            if str(values[name]) != "euler"
+        ]
     if values["rk_norm"]:
         reasons.append("rk-norm normalizes the state")
     if values["ode_residual"] == "released":
@@ -343,9 +349,8 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
     ]
     if str(values["splitting"]) != "lie-trotter":
         norm = "" if values["encoder_normalize_before"] else ", post-norm"
-        reasons.append(
-            f"splitting {values['splitting']} with feed-forward dimension {values['encoder_ffn_embed_dim']}{norm}"
-        )
+        sizes = dict.fromkeys(str(values[f"{side}_ffn_embed_dim"]) for side in ("encoder", "decoder"))
+        reasons.append(f"splitting {values['splitting']} with feed-forward dimension {' and '.join(sizes)}{norm}")
     if str(values["position_encoder"]) not in ("none", "floater"):
         reasons.append(f"position encoder {values['position_encoder']} moves from the first token on")
     if values["ffn_hidden_layers"] != 1:

@@ -116,7 +116,7 @@ VARIANTS = {
         "cross-self-attention": True,
         "no-cross-attention": True,
     },
-    "decoder-midpoint": {"arch": "ode_residual_tiny", "decoder-integrator": "midpoint"},
+    "decoder-midpoint": {"arch": "ode_residual_tiny", "decoder-integrator": "midpoint", "rk-norm": True},
     "decoder-ralston": {"arch": "ode_residual_tiny", "decoder-integrator": "ralston"},
     "decoder-kutta3": {"arch": "ode_residual_tiny", "decoder-integrator": "kutta3"},
     "decoder-three-eighths": {"arch": "rk4_tiny", "decoder-integrator": "three-eighths"},

@@ -1,9 +1,12 @@
 """The chunked criterion is fairseq's for every kind of model, and refuses what it cannot do by name."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from fairseq import criterions
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterionConfig
+from torch import nn
 
 from ode_transformer.criterion import NAME
 from tests.helpers import Kernels, batch, model, small, task
@@ -74,6 +77,23 @@ def test_in_autocast_the_projection_is_in_half_precision():
     assert ours[3]["encoder.embed_tokens.weight"].dtype == torch.float32
 
 
+class Distributed(nn.Module):
+    """A model as fairseq wraps it with --find-unused-parameters: what the wrapper lacks is the model's."""
+
+    def __init__(self, m):
+        super().__init__()
+        self.m, self.module = m, SimpleNamespace(find_unused_parameters=True)
+
+    def forward(self, **inputs):
+        return self.m(**inputs)
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.m, name)
+
+
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
@@ -83,8 +103,17 @@ def test_in_autocast_the_projection_is_in_half_precision():
             {},
             "cannot be combined with --adaptive-softmax-cutoff; take adaptive_loss",
         ),
+        (
+            lambda: Distributed(model("macaron_tiny")),
+            {},
+            "cannot be combined with --find-unused-parameters unless the output projection is the embedding",
+        ),
     ],
 )
 def test_what_it_cannot_do_is_named(make, options, message):
     with pytest.raises(ValueError, match=f"--criterion {NAME}: {message}"):
         criterion(NAME, **options)(make(), sample())
+
+
+def test_a_shared_projection_is_found_by_distributed_training():
+    assert criterion(NAME)(Distributed(small("macaron")), sample())[0].isfinite()

@@ -130,6 +130,8 @@ def test_other_families_where_they_can_be_equal(tmp_path, arch, more, norm):
         ("rk2_scalars_tiny", [], PRE_NORM, "--encoder-history learnable_dense"),
         ("rk2_tiny", NO_HISTORY, PRE_NORM, "heun with coefficients fixed"),
         ("ode_residual_tiny", [*NO_HISTORY, "--integrator", "nesterov"], PRE_NORM, "nesterov .* is another step"),
+        ("ode_residual_tiny", [*NO_HISTORY, "--decoder-integrator", "heun"], PRE_NORM, "decoder-integrator heun with"),
+        ("macaron_tiny", ["--encoder-ffn-embed-dim", "24", "--decoder-ffn-embed-dim", "12"], PRE_NORM, "24 and 12"),
         ("pcformer_tiny", ["--decoder-history", "none"], PRE_NORM, "--encoder-history corrector normalizes"),
         ("ode_residual_tiny", ["--encoder-history", "none", "--decoder-history", "attention"], PRE_NORM,
          "--decoder-history attention begins as the mean"),

@@ -18,7 +18,7 @@ Where the paper and the released code disagree:
 - There is one h for all blocks (equation 10; Table 6 counts its 526,336 parameters); the code has three (1,579,008
   parameters), as with ``--flow-sharing stack``.
 - The code takes five steps of RK4 per token, 5,080 evaluations of h for 255 positions. Ours takes one step per four
-  tokens and interpolates: 258 evaluations, at a difference below 1e-5. ``--flow-step 0.2`` is the released grid.
+  tokens and interpolates: 257 evaluations, at a difference below 1e-5. ``--flow-step 0.2`` is the released grid.
 - Adjoint gradients (paper, code; ``--flow-gradient adjoint``) agree with back-propagation through the solver, which is
   faster and the default.
 - "Sequences of any length": the code stops at 255; ours does not. Our positions are those of the tokens; the code's are

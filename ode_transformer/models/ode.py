@@ -171,17 +171,19 @@ class ReleasedOdeConfig(OdeConfig):
     word_dropout: float = option(0.8, "released code: probability of keeping a word")
 
 
-def refuse_ours(values: Mapping[str, Any], described_by: str) -> None:
+def refuse_ours(values: Mapping[str, Any], described_by: str, *more: str) -> None:
     """Refuse options of ours that a checkpoint of released code cannot have.
 
     Args:
         values: the options, by the names of their fields.
         described_by: the options of the released code that say the same.
+        more: further options that the released code's stand for.
 
     Raises:
         OdeTransformerError: there is such an option.
     """
-    for name in ("integrator", "coefficients", "ode_residual", "relative_positions", "encoder_history"):
+    replaced = ("integrator", "coefficients", "ode_residual", "relative_positions")
+    for name in (*replaced, "encoder_history", "decoder_history", *more):
         if values[name] != (ours := getattr(OdeConfig(), name)):
             raise OdeTransformerError(
                 f"--{name.replace('_', '-')} {values[name]}: must be left at {ours} in an architecture of the released "

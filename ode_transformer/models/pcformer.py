@@ -88,7 +88,8 @@ class ReleasedPCformerModel(OdeModel):
                 counterpart here.
         """
         values = plain(cfg)
-        refuse_ours(values, "--enc-calculate-num, --enc-learnable-type and --alpha-type")
+        described_by = "--enc-calculate-num, --enc-learnable-type and --alpha-type"
+        refuse_ours(values, described_by, "gate_sharing", "decoder_relative_positions")
         stages, kind, alpha = (values.pop(k) for k in ("enc_calculate_num", "enc_learnable_type", "alpha_type"))
         keys_only, layer_wise = values.pop("k_only"), values.pop("layer_wise")
         for name, value, valid in (

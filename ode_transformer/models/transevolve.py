@@ -111,6 +111,13 @@ def _nested(flat: Any, config_class: type) -> TransformerConfig:
         raise OdeTransformerError(
             f"--decoder-embed-dim {values['decoder_embed_dim']}: must be the encoder's, {values['encoder_embed_dim']}"
         )
+    if values["evolution_feed_forward"] == "random":
+        for name in ("encoder_embed_dim", "encoder_ffn_embed_dim", "decoder_ffn_embed_dim"):
+            if values[name] % 2:
+                raise OdeTransformerError(
+                    f"--{name.replace('_', '-')} {values[name]}: must be even with --evolution-feed-forward random, "
+                    "whose rotations turn pairs of channels"
+                )
     cfg = to_transformer_config(flat, config_class)
     cfg.encoder.layers = cfg.decoder.layers = values["evolution_blocks"]
     return cfg
@@ -331,7 +338,7 @@ class TransEvolveModel(_Counted, TransformerModelBase):
 
 @dataclass
 class TransEvolveClassifierConfig(TransEvolveConfig):
-    """The options of an encoder; those of decoders have no effect."""
+    """The options of an encoder; those of decoders have no effect, but must be valid."""
 
     max_positions: int = option(512, LONGEST)
 

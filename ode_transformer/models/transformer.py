@@ -156,7 +156,9 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
             another.
     """
     cfg = to_transformer_config(cfg, config_class)
-    for side in (cfg.encoder, cfg.decoder):
+    for name, side in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
+        if side.layers < 0:
+            raise OdeTransformerError(f"--{name}-layers {side.layers}: must be 0 or more")
         if side.layers_to_keep:  # fairseq does this in functions that ours do not all call
             side.layers = len(side.layers_to_keep.split(","))
     if str(cfg.position_encoder) == "learned":
@@ -243,7 +245,13 @@ class SplitTransformerModel(TransformerModelBase):
             OdeTransformerError: a field is unknown or missing, its value is invalid, or it cannot be combined with
                 another.
         """
-        return super().build_model(nested(cfg, cls.config_class), task)
+        cfg = nested(cfg, cls.config_class)
+        widths = cfg.encoder.embed_dim, cfg.decoder.embed_dim
+        if cfg.cross_self_attention and len(set(widths)) > 1:
+            raise OdeTransformerError(
+                f"--cross-self-attention: needs one width of encoder and decoder, got {widths[0]} and {widths[1]}"
+            )
+        return super().build_model(cfg, task)
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Embedding) -> Encoder:

@@ -173,10 +173,15 @@ def _softmax(scores: Tensor, attn_mask: Optional[Tensor], key_padding_mask: Opti
     if key_padding_mask is not None:  # on a CPU, adding is much faster than filling
         hidden = torch.zeros_like(key_padding_mask, dtype=scores.dtype)
         hidden = hidden.masked_fill_(key_padding_mask.to(torch.bool), float("-inf"))[:, None, None]  # (B, 1, 1, S)
-        mask = hidden if mask is None else mask + hidden
+        mask = hidden if mask is None else _open(mask + hidden)
     if mask is not None:
         scores = scores + mask
     return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+
+
+def _open(mask: Tensor) -> Tensor:
+    """A mask, opened in rows that hide all keys, as those of padding on the left do: their softmax would be NaN."""
+    return mask.masked_fill(mask.isneginf().all(-1, keepdim=True), 0.0)
 
 
 class RelativeAttention(StagedAttention):

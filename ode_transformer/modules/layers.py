@@ -22,6 +22,7 @@ from fairseq.modules import LayerNorm, MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
+from ..errors import OdeTransformerError
 from ..numerics.coefficients import Coefficients, weighted_sum
 from ..numerics.integrators import EULER, Norm
 from .attention import RelativeAttention, StagedAttention
@@ -153,6 +154,8 @@ class SplitLayer(nn.Module):
 
     def _build_attention(self, cfg: TransformerConfig, side: str, **more: Any) -> MultiheadAttention:
         heads = getattr(cfg, side).attention_heads
+        if heads < 1 or self.embed_dim % heads:
+            raise OdeTransformerError(f"--{side}-attention-heads {heads}: must divide the width {self.embed_dim}")
         more |= {
             "dropout": cfg.attention_dropout,
             "q_noise": self.quant_noise,

@@ -4,9 +4,9 @@ A configuration holds names, as users write them. ``Options.of`` turns the names
 stand for, and refuses combinations that have no meaning.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules import LayerNorm
@@ -197,10 +197,14 @@ class Options:
         return build_coefficients(self.coefficients, self.integrator.stages, initial, embed_dim)
 
     def build_norms(self, embed_dim: int) -> Optional[nn.ModuleList]:
-        """The norms of the state and of each stage of a Runge-Kutta step, which the layers share; None without them."""
+        """The norms of the state and of each stage of a Runge-Kutta step, which the layers share; None without them.
+
+        A stage whose weight is fixed at 0 has none.
+        """
         if not self.rk_norm:
             return None
-        return nn.ModuleList(LayerNorm(embed_dim) for _ in range(self.integrator.stages + 1))
+        weights = self.integrator.b if self.coefficients == "fixed" else [1.0] * self.integrator.stages
+        return nn.ModuleList(LayerNorm(embed_dim) if weight else nn.Identity() for weight in (1.0, *weights))
 
     def build_velocity(self, embed_dim: int) -> Optional[Velocity]:
         """What a field with momentum learns; None for an integrator without momentum."""
@@ -265,6 +269,15 @@ _NEEDS = (
 )
 
 
+def idle_options(values: Mapping[str, Any]) -> set[str]:
+    """The options that have no meaning with other ones, whatever their values.
+
+    Args:
+        values: by the name of the option; those that are not there count as having a meaning.
+    """
+    return {name for name, _, of, without in _NEEDS if str(values.get(of)) in without}
+
+
 def check_model(cfg: TransformerConfig) -> None:
     """Refuse options of a whole model that have no meaning with its other options.
 
@@ -311,6 +324,33 @@ def check_model(cfg: TransformerConfig) -> None:
             raise OdeTransformerError(f"--flow-update-interval {cfg.flow_update_interval}: must be 1 or more")
     if not 0 <= cfg.word_dropout < 1:
         raise OdeTransformerError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
+    for name in ("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj", "base_layers"):
+        if value := getattr(cfg, name):
+            raise OdeTransformerError(f"{_flag(name)} {value}: is an option of fairseq's that our models do not have")
+    _check_quantisation(cfg)
+
+
+def _check_quantisation(cfg: TransformerConfig) -> None:
+    pq, scalar = cfg.quant_noise.pq, cfg.quant_noise.scalar
+    several = [
+        f"{_flag(field)} {name}"
+        for field in _INTEGRATOR.values()
+        if get_integrator(name := str(getattr(cfg, field))).stages > 1
+    ]
+    histories = {side: str(getattr(cfg, f"{side}_history")) for side in _INTEGRATOR}
+    corrected = [f"--{side}-history corrector" for side, name in histories.items() if name == "corrector"]
+    again = [_flag(name) for name in ("checkpoint_activations", "offload_activations") if getattr(cfg, name)]
+    if pq > 0 and (found := [*several, *corrected, *again]):
+        raise OdeTransformerError(
+            f"--quant-noise-pq {pq}: cannot be combined with {found[0]}: fairseq's noise changes the weights at every "
+            "evaluation of a layer"
+        )
+    moved = [] if str(cfg.position_encoder) in _NO_BIASES else [f"--position-encoder {cfg.position_encoder}"]
+    if scalar > 0 and (found := [*moved, *corrected]):
+        raise OdeTransformerError(
+            f"--quant-noise-scalar {scalar}: cannot be combined with {found[0]}, whose parameters fairseq's noise does "
+            "not find"
+        )
 
 
 def _check_velocity_embedding(cfg: TransformerConfig) -> None:
@@ -356,7 +396,9 @@ def check_alone(cfg: TransformerConfig, side: str) -> None:
             raise OdeTransformerError(
                 f"{_flag(name)} {value}: has no meaning in a model without {other}; use {_flag(own)}"
             )
-    for name in ("cross_self_attention", "no_cross_attention"):
+    idle = ["cross_self_attention", "no_cross_attention", "share_all_embeddings", "merge_src_tgt_embed"]
+    idle += ["adaptive_softmax_cutoff"] * (side == "encoder")
+    for name in idle:
         if getattr(cfg, name):
             raise OdeTransformerError(f"{_flag(name)}: has no meaning in a model without {other}")
     _check_weighed(cfg, [side])

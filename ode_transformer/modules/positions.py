@@ -10,6 +10,7 @@ The position of a token is its index, not counting padding.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Optional, Union
@@ -152,7 +153,8 @@ class BlockPositions(PositionEncoder):
     def _places(self, side: str, tokens: Tensor, incremental_state: Optional[dict]) -> list[Place]:
         tables = self.learned[side] if self.learned else self._sinusoids[side]
         places = [Place(table(tokens, incremental_state=incremental_state).transpose(0, 1)) for table in tables]
-        return [Place(), *(places if self.learned else places * (self.depths[side] - 1))]
+        places = places if self.learned else places * (self.depths[side] - 1)
+        return [Place(), *places][: self.depths[side]]
 
 
 class Layout:
@@ -211,6 +213,10 @@ class Layout:
         """b(0) of every row that a solver moves, each (C,): the biases that the projections have anyway."""
         return [getattr(attention, name).bias for piece in self.pieces[solver] for attention, name in piece]
 
+    def heads(self, solver: str) -> list[int]:
+        """The number of heads of the attention that each of a solver's pieces belongs to."""
+        return [piece[0][0].num_heads for piece in self.pieces[solver]]
+
     def split(self, solver: str, moved: Tensor) -> Sequence[Tensor]:
         """The rows that a solver moved, (N, R, C) -> those of each piece, (N, 1 or 2, C)."""
         return moved.split([len(piece) for piece in self.pieces[solver]], dim=1)
@@ -231,6 +237,10 @@ class Layout:
 
 Tables = Mapping[str, Sequence[Tensor]]
 """The solution b(t) - b(0) at N positions: for each solver its pieces, each (N, 1 or 2, C)."""
+
+
+_PASS: ContextVar[tuple[Any, int, Tables]] = ContextVar("pass", default=(None, 0, {}))
+"""Whose pass it is, for how many positions, and the tables: what ``one_pass`` shares, for each thread by itself."""
 
 
 class Located(NamedTuple):
@@ -308,7 +318,7 @@ class BiasPositions(PositionEncoder):
         interval: updates of the optimizer from one solution to the next, 1 or more.
 
     Raises:
-        OdeTransformerError: the projections of one solver have several widths.
+        OdeTransformerError: the projections of one solver have several widths, or there is no attention.
     """
 
     def __init__(
@@ -324,12 +334,13 @@ class BiasPositions(PositionEncoder):
         for side, stack in sides.items():
             _reset_biases(side, stack.layers)
         self.layout = Layout(sides, sharing, blocks)
+        if not self.layout.pieces:
+            raise OdeTransformerError("--position-encoder: must be none in a model without layers, which has no biases")
         self.solvers = nn.ModuleDict({name: build(width) for name, width in self.layout.widths().items()})
         for p in self.solvers.parameters():
             p.param_group = "flow"  # for an optimizer that treats the flow separately
         self._evaluated: Optional[Solution] = None  # without gradients, for the weights as they are
         self._held: Optional[Solution] = None  # for an interval of updates
-        self._pass: Optional[tuple[int, Tables]] = None  # length and tables of ``one_pass``
         self._given: dict[str, GivenPositions] = {}
 
     def source_places(self, tokens: Tensor, padding: Tensor) -> list[Place]:
@@ -354,6 +365,7 @@ class BiasPositions(PositionEncoder):
         given = self._given[side]
         index = given.look_up(self._rows(given, len(padding), incremental_state), padding, columns)
         if torch.is_grad_enabled():
+            given.solution = None
             return Located(self._solve(given.grid), index)
         versions = self._versions()
         if given.solution is None or given.solution.versions != versions:
@@ -380,8 +392,9 @@ class BiasPositions(PositionEncoder):
 
     def _tables(self, length: int) -> Tables:
         """The tables of the positions 0 to ``length`` - 1, or of more positions."""
-        if self._pass is not None and self._pass[0] >= length:
-            return self._pass[1]
+        owner, known, tables = _PASS.get()
+        if owner is self and known >= length:
+            return tables
         if self.training and self.updates % self.interval != 0:
             if self._held is None or self._held.length < length:
                 self._held = self._remembered(length, None)
@@ -392,7 +405,7 @@ class BiasPositions(PositionEncoder):
                 tables = {name: [piece + zero for piece in pieces] for name, pieces in tables.items()}
             return tables
         if torch.is_grad_enabled():
-            self._held = None  # the next solution to hold is computed from the weights after this update
+            self.forget()  # an update may follow, and a fused optimizer's does not change the versions of weights
             return self._solve(torch.arange(length))
         versions, kept = self._versions(), self._evaluated
         if kept is None or kept.length < length or kept.versions != versions:
@@ -410,15 +423,15 @@ class BiasPositions(PositionEncoder):
         longer = max(64, 2 ** (length - 1).bit_length())
         tables = self._solve(torch.arange(longer))
         # A score contains the product of two biases. Where it overflows, attention is NaN although the biases are not.
-        finite = torch.stack(
+        fits = torch.stack(
             [
-                piece.float().square().sum(-1).isfinite().flatten(1).all(1)
-                for pieces in tables.values()
-                for piece in pieces
+                (_largest_score(piece, heads) < torch.finfo(piece.dtype).max).flatten(1).all(1)
+                for name, pieces in tables.items()
+                for piece, heads in zip(pieces, self.layout.heads(name), strict=True)
             ]
         )
-        if not finite.all():
-            longer = int(finite.all(0).long().argmin())
+        if not fits.all():
+            longer = int(fits.all(0).long().argmin())
             if longer < length:
                 kind = next(self.solvers.parameters()).dtype
                 raise OdeTransformerError(
@@ -453,12 +466,11 @@ class BiasPositions(PositionEncoder):
         if self._given:
             yield
             return
-        outer = self._pass
-        self._pass = (length, self._tables(length))
+        before = _PASS.set((self, length, self._tables(length)))
         try:
             yield
         finally:
-            self._pass = outer
+            _PASS.reset(before)
 
     @contextmanager
     def at(self, source: Optional[Tensor] = None, target: Optional[Tensor] = None) -> Iterator[None]:
@@ -504,6 +516,12 @@ class BiasPositions(PositionEncoder):
     def _apply(self, *args: Any, **more: Any) -> "BiasPositions":
         self.forget()
         return super()._apply(*args, **more)
+
+
+def _largest_score(biases: Tensor, heads: int) -> Tensor:
+    """The score of a query and a key that are these biases, (N, 1 or 2, C) -> (N, 1 or 2, heads), in fp32."""
+    squares = biases.float().unflatten(-1, (heads, -1)).square()
+    return squares.sum(-1) * squares.size(-1) ** -0.5
 
 
 def _reset_biases(side: str, layers: nn.ModuleList) -> None:

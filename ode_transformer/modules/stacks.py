@@ -72,7 +72,8 @@ class SplitStack(nn.Module):
         """
         if not self.training or self.word_dropout == 0:
             return x
-        return x * (x.new_empty(x.shape[:2]).uniform_() >= self.word_dropout).unsqueeze(-1)
+        kept = torch.rand(x.shape[:2], device=x.device) >= self.word_dropout  # half precision has too few numbers
+        return x * kept.unsqueeze(-1)
 
     def _velocity(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Optional[Tensor]:
         """Tokens (B, T) -> the initial velocity (T, B, C), or None if the stack starts at rest."""

@@ -203,6 +203,7 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
     for text, message in (
         (kept + "1 2\n", "must be as many"),
         (kept.replace("-1 -1", "3 2", 1), "a span that is not in its window"),
+        (kept.replace("-1 -1", "-1 2", 1), "a span that is not in its window"),
         (kept.replace("-1 -1", "3 400", 1), "a span that is not in its window"),
         (kept.replace("-1 -1", "3", 1), "two numbers in every line"),
         (kept.replace("-1 -1", "3 x", 1), "two numbers in every line"),

@@ -500,6 +500,26 @@ def test_a_checkpoint_of_another_depth_is_named():
         ({"coefficients": "fixed", "gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with"),
         ({"rk-norm": True, "integrator": "polynet"}, "--rk-norm: has no meaning without a Runge-Kutta"),
         ({"velocity-embedding": True}, "--velocity-embedding: has no meaning without .* nesterov or triple"),
+        ({"quant-noise-pq": 0.1}, "--quant-noise-pq 0.1: cannot be combined with --integrator heun"),
+        (
+            {"integrator": "euler", "quant-noise-pq": 0.1, "checkpoint-activations": True},
+            "--quant-noise-pq 0.1: cannot be combined with --checkpoint-activations",
+        ),
+        (
+            {"position-encoder": "floater", "quant-noise-scalar": 0.1},
+            "--quant-noise-scalar 0.1: cannot be combined with --position-encoder floater",
+        ),
+        (
+            {"encoder-history": "corrector", "quant-noise-scalar": 0.1},
+            "--quant-noise-scalar 0.1: cannot be combined with --encoder-history corrector",
+        ),
+        ({"tie-adaptive-weights": True}, "--tie-adaptive-weights True: is an option of fairseq's"),
+        ({"encoder-layers": -1}, "--encoder-layers -1: must be 0 or more"),
+        ({"decoder-attention-heads": 3}, "--decoder-attention-heads 3: must divide the width 16"),
+        (
+            {"relative-positions": "none", "cross-self-attention": True, "decoder-embed-dim": 24},
+            "--cross-self-attention: needs one width of encoder and decoder, got 16 and 24",
+        ),
         *(
             ({"encoder-history": "none", "integrator": name, **option}, f"{message} with --integrator {name} and --dec")
             for name in ("leapfrog", "dlcl", "nesterov", "triple")
@@ -510,6 +530,6 @@ def test_a_checkpoint_of_another_depth_is_named():
         ),
     ],
 )
-def test_options_that_would_do_nothing_are_refused(options, message):
+def test_options_that_would_do_nothing_or_harm_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         small("rk2_tiny", **options)

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ode_transformer.modules.attention import RelativeAttention, StagedAttention
 from ode_transformer.modules.positions import Biases
+from tests.helpers import SMALL, batch, model
 
 
 def relative(m=3, values=False, dropout=0.0, dtype=torch.float64):
@@ -261,6 +262,20 @@ def test_in_inference_mode_and_then_in_training():
         attention(x, x, x)
     attention(x, x, x)[0].sum().backward()
     assert attention.relative_position_keys.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("arch", ["rk2_tiny", "macaron_tiny"])
+def test_targets_that_are_padded_on_the_left(arch):
+    """The first queries see padding alone: their weights are no numbers in a softmax."""
+    m = model(arch, {**SMALL, "attention-dropout": 0.1}).train()
+    source, lengths, _ = batch()
+    target = torch.tensor([[1, 1, 2, 5], [2, 6, 7, 8], [1, 2, 9, 5]])
+    m(source, lengths, target)[0].float().log_softmax(-1)[..., 5].sum().backward()
+    assert all(p.grad.isfinite().all() for p in m.parameters() if p.grad is not None)
+    m.eval()
+    with torch.no_grad():
+        alone = m(source[:1], lengths[:1], target[:1, 2:])[0]
+        torch.testing.assert_close(m(source, lengths, target)[0][:1, 2:], alone, atol=1e-5, rtol=0)
 
 
 def test_the_fused_kernel_is_told_the_dropout(monkeypatch):

@@ -1,6 +1,9 @@
 """Position encoders: indices, one solution a pass, caches that are never stale, intervals, real positions, kernels."""
 
 import copy
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -10,7 +13,7 @@ from torch import nn
 
 from ode_transformer.modules import positions
 from ode_transformer.modules.positions import BiasPositions, BlockPositions, token_index
-from tests.helpers import Ends, Kernels, batch, model, small, task
+from tests.helpers import Ends, Kernels, batch, configure, model, small, task
 
 EVERYWHERE = slice(0, 5)
 
@@ -208,6 +211,72 @@ def test_gradients_in_evaluation_mode_are_not_those_of_a_cache(m):
         logits(m)
     loss_of(m.eval()).backward()
     assert m.position_encoder.solvers["all"].weight1.grad.norm() > 0
+
+
+def test_training_in_evaluation_mode_with_a_fused_optimizer_leaves_no_old_solution(m):
+    """Which changes weights without a change of their versions."""
+    optimizer = torch.optim.AdamW(m.parameters(), lr=0.1, fused=True)
+    with torch.no_grad():
+        before = logits(m.eval())
+    loss_of(m).backward()
+    optimizer.step()
+    other = small("floater_tiny")
+    other.load_state_dict(m.state_dict())
+    with torch.no_grad():
+        assert torch.equal(logits(m), logits(other)) and not torch.equal(logits(m), before)
+
+
+def test_threads_do_not_share_a_pass(m, solved):
+    """Each solves for itself, and leaves nothing behind."""
+    inside, done = threading.Barrier(2), threading.Barrier(2)
+
+    def translate():
+        with m.position_encoder.one_pass(5):
+            inside.wait(10)
+        done.wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        for each in [pool.submit(translate) for _ in range(2)]:
+            each.result()
+    assert solved == [5, 5]
+    m.position_encoder.target_places(torch.full((1, 5), 4), torch.zeros(1, 5, dtype=torch.bool), None, None)
+    assert solved == [5, 5, 5]
+
+
+def test_half_precision_ends_with_an_error_before_attention_does(m):
+    """A score is the product of two biases, so that it overflows long before they do."""
+    with torch.no_grad():
+        m.position_encoder.solvers["all"].weight1.mul_(20)
+        m.half().eval()
+        with pytest.raises(ValueError, match=r"attention in torch\.float16 beyond position \d+.*float32") as refused:
+            tokens = torch.full((1, 200), 4)
+            m.position_encoder.source_places(tokens, tokens.eq(1))
+        longest = int(re.search(r"position (\d+)", str(refused.value))[1])
+        tokens = torch.full((1, longest + 1), 4)
+        assert m(tokens, torch.tensor([longest + 1]), tokens)[0].isfinite().all()
+        biases = m.float().position_encoder.biases(longest + 2)
+        assert max(b.abs().max() for b in biases.values()) < 65504, "which alone would be no reason to stop"
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_a_side_without_layers_has_no_places(kind, side):
+    assert logits(small("macaron", **{"position-encoder": kind, f"{side}-layers": 0})).isfinite().all()
+
+
+def test_a_model_without_layers_has_no_biases_to_move():
+    with pytest.raises(ValueError, match="--position-encoder: must be none in a model without layers"):
+        small("floater_tiny", **{"encoder-layers": 0, "decoder-layers": 0})
+
+
+@pytest.mark.parametrize("arch", ["floater_input_tiny", "floater_roberta_tiny", "floater_tiny"])
+def test_without_its_flow_an_architecture_drops_what_it_says_of_it(arch):
+    cfg = configure(arch, {"position-encoder": "none"})
+    assert [str(getattr(cfg, name)) for name in ("flow_method", "flow_step", "position_blocks")] == [
+        "rk4",
+        "4.0",
+        "all",
+    ]
 
 
 def test_after_inference_mode(m):

@@ -88,7 +88,7 @@ def test_the_released_grid_and_ours_agree():
 
 
 def test_few_evaluations(monkeypatch):
-    """Four a step, and one of all nodes for the slopes: 258 for 255 tokens, where the released code has 5,080."""
+    """Four a step, and one of all nodes for the slopes: 257 for 255 tokens, where the released code has 5,080."""
     built, calls = Flow(8), []
     stock = built._dynamics
 
