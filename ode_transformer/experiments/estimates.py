@@ -23,6 +23,7 @@ KEPT: dict[str, Callable[[Mapping[str, Any]], bool]] = {
 OTHERS = 2  # checkpoints beside them: the best and the last
 BYTES = 12  # of a checkpoint per parameter: the weight and Adam's two moments, in single precision
 AVERAGED = 4  # likewise of an average, which has weights alone
+NAMED = 5  # files of unknown size; more are counted
 SCRIPTS, ARCHIVES = "data-prep", "data-prep/checksums/archives.sha256"
 
 
@@ -41,14 +42,16 @@ def _download(recipe: "recipes.Recipe") -> Optional[str]:
     unknown = [name for name in files if name not in sizes]
     parts = [f"about {sum(known) / 2**20:,.0f} MiB in {len(known)} file{'s' * (len(known) != 1)}"] if known else []
     if unknown:
-        parts.append(f"the size of {', '.join(unknown)} is unknown")
+        which = ", ".join(unknown) if len(unknown) <= NAMED else f"{len(unknown)} files"
+        parts.append(f"the size of {which} is unknown")
     return f"# download: {'; '.join(parts)}"
 
 
 def _fetched(prepare: str) -> list[str]:
-    """The files that a script of ours would download here and now, by its own ``--dry-run``; of other commands none."""
+    """The files that a script of ours, and those that it calls, would download here and now, by their ``--dry-run``; of
+    other commands none."""
     words = shlex.split(prepare)
-    script = (recipes.ROOT / words[0]).resolve() if words else recipes.ROOT
+    script = (recipes.ROOT / next((word for word in words if word != "env" and "=" not in word), "")).resolve()
     if script.parent != (recipes.ROOT / SCRIPTS).resolve() or not script.is_file():
         return []
     try:
@@ -57,7 +60,9 @@ def _fetched(prepare: str) -> list[str]:
         return []
     found = []
     for line in done.stdout.splitlines():
-        if line.startswith(("curl ", "wget ")):
+        if line.startswith("env "):  # variables of another script
+            found += _fetched(line)
+        elif line.startswith(("curl ", "wget ")):
             given = dict(itertools.pairwise(shlex.split(line)))
             path = given.get("--output") or given.get("--output-document", "")
             found.append(path.rpartition("/")[2].removesuffix(".part"))

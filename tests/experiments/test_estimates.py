@@ -87,6 +87,7 @@ WGET = "wget --tries 3 --continue --output-document /a/download/{0}.part https:/
             CURL.format("known.tgz") + WGET.format("known.tar") + CURL.format("x.zip"),
             ["# download: about 5 MiB in 2 files; the size of x.zip is unknown"],
         ),
+        ("".join(CURL.format(f"{i}.gz") for i in range(6)), ["# download: the size of 6 files is unknown"]),
         (WGET.format("x.zip") + CURL.format("summed.tgz"), ["# download: the size of x.zip, summed.tgz is unknown"]),
     ],
 )
@@ -107,6 +108,24 @@ def test_a_download_is_what_the_script_would_fetch(tmp_path, monkeypatch, printe
     monkeypatch.setattr(estimates.subprocess, "run", run)
     assert estimates.lines(recipe) == said
     assert asked == [[*recipe.data.prepare.split(), "--dry-run"]]
+
+
+def test_scripts_that_a_script_calls_are_asked_as_well(tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    (tmp_path / "data-prep").mkdir()
+    inner, outer = (tmp_path / "data-prep" / name for name in ("inner.sh", "outer.sh"))
+    inner.touch(), outer.touch()
+    printed = {
+        str(inner): CURL.format("model.tgz"),
+        "data-prep/outer.sh": f"env RAW_DIR= {inner} --size large\n{CURL.format('text.tgz')}",
+    }
+
+    def run(words, **options):
+        (script,) = (word for word in words if word in printed)
+        return subprocess.CompletedProcess(words, 0, printed[script], "")
+
+    monkeypatch.setattr(estimates.subprocess, "run", run)
+    assert estimates._fetched("data-prep/outer.sh --x y") == ["model.tgz", "text.tgz"]
 
 
 @pytest.mark.parametrize(
