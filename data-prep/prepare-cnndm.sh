@@ -21,9 +21,9 @@ name=cnndm words=500 merges=30000 max_tokens=100000
 options {words,merges,workers}=number -- "$@"
 begin words="$words" merges="$merges" highlights=tabs
 drive='https://drive.google.com/uc?export=download&id='
-published cnndm cnn/stories CNN cnn_stories.tgz "${drive}0BwmD_VLjR0rfTHk4NFg2SndKcJQ"
+published cnndm cnn/stories CNN cnn_stories.tgz "${drive}0BwmD_VLjROrfTHk4NFg2SndKcjQ"
 cnn=$folder/cnn/stories
-published cnndm dailymail/stories DAILYMAIL dailymail_stories.tgz "${drive}0BwmD_VLjR0rfM1BxdkxVaTY2bWs"
+published cnndm dailymail/stories DAILYMAIL dailymail_stories.tgz "${drive}0BwmD_VLjROrfM1BxdkxVaTY2bWs"
 lists=${RAW_DIR:+$(absolute "${RAW_DIR:-}")}
 if [[ -z $lists ]]; then
     lists=$text/download

@@ -14,6 +14,8 @@ Options of all of them:
   --workers N        processes (default: one per processor)
   --dry-run          print the commands only
 
+  ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
+
 DIR is complete once it is there; a second run does nothing, one that was stopped goes on.
 END
 }

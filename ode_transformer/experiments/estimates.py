@@ -1,9 +1,12 @@
-"""What a run takes, judged by a record of the same recipe; where there is none, nothing is said.
+"""What a run takes: the download of its data, and disk and time as a record of the same recipe has them.
 
 Imports torch only to compare this machine with that of a record.
 """
 
+import itertools
 import json
+import shlex
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Optional
 
@@ -20,14 +23,56 @@ KEPT: dict[str, Callable[[Mapping[str, Any]], bool]] = {
 OTHERS = 2  # checkpoints beside them: the best and the last
 BYTES = 12  # of a checkpoint per parameter: the weight and Adam's two moments, in single precision
 AVERAGED = 4  # likewise of an average, which has weights alone
+NAMED = 5  # files of unknown size; more are counted
+SCRIPTS, ARCHIVES = "data-prep", "data-prep/checksums/archives.sha256"
 
 
 def lines(recipe: "recipes.Recipe") -> list[str]:
-    """What ``ode-transformer recipe show`` says of the disk and the time that a run takes."""
+    """What ``ode-transformer recipe show`` says of the download, the disk and the time that a run takes."""
     found = list(_records(recipe))
-    if not found:
+    said = [_download(recipe), *([_disk(recipe, *found[0]), _speed(recipe, found)] if found else [])]
+    return [line for line in said if line]
+
+
+def _download(recipe: "recipes.Recipe") -> Optional[str]:
+    if not (files := _fetched(recipe.data.prepare)):
+        return None
+    sizes = _sizes()
+    known = [sizes[name] for name in files if name in sizes]
+    unknown = [name for name in files if name not in sizes]
+    parts = [f"about {sum(known) / 2**20:,.0f} MiB in {len(known)} file{'s' * (len(known) != 1)}"] if known else []
+    if unknown:
+        which = ", ".join(unknown) if len(unknown) <= NAMED else f"{len(unknown)} files"
+        parts.append(f"the size of {which} is unknown")
+    return f"# download: {'; '.join(parts)}"
+
+
+def _fetched(prepare: str) -> list[str]:
+    """The files that a script of ours, and those that it calls, would download here and now, by their ``--dry-run``; of
+    other commands none."""
+    words = shlex.split(prepare)
+    script = (recipes.ROOT / next((word for word in words if word != "env" and "=" not in word), "")).resolve()
+    if script.parent != (recipes.ROOT / SCRIPTS).resolve() or not script.is_file():
         return []
-    return [*filter(None, [_disk(recipe, *found[0])]), *filter(None, [_speed(recipe, found)])]
+    try:
+        done = subprocess.run([*words, "--dry-run"], cwd=recipes.ROOT, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    found = []
+    for line in done.stdout.splitlines():
+        if line.startswith("env "):  # variables of another script
+            found += _fetched(line)
+        elif line.startswith(("curl ", "wget ")):
+            given = dict(itertools.pairwise(shlex.split(line)))
+            path = given.get("--output") or given.get("--output-document", "")
+            found.append(path.rpartition("/")[2].removesuffix(".part"))
+    return found
+
+
+def _sizes() -> dict[str, int]:
+    """The published bytes of archives, of the list that has their checksums."""
+    rows = [line.split() for line in (recipes.ROOT / ARCHIVES).read_text(encoding="utf-8").splitlines()]
+    return {row[1]: int(row[2]) for row in rows if row[0] != "#" and row[2] != "-"}
 
 
 def _records(recipe: "recipes.Recipe") -> Iterator[tuple[str, dict[str, Any]]]:

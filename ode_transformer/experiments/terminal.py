@@ -59,6 +59,9 @@ modules, whose names have a dot."""
 BATCHES = re.compile(r"[^|{]*: +(\d+) / (\d+) ")
 """The message of fairseq's progress in ``--log-format simple``: batches that are done, and all."""
 
+REINIT = re.compile(r"wandb: (wandb\.init\(\) called while a run is active|WARNING Using a boolean value for 'reinit')")
+"""What Weights & Biases says of the way in which fairseq calls it, for every epoch."""
+
 SHOWN = {"loss": "loss", "ppl": "perplexity", "accuracy": "accuracy", "wps": "words/s"}
 """What is shown of the progress of a training, by fairseq's name, and what it is called."""
 
@@ -67,7 +70,8 @@ class LogView:
     """Shows the log of a program of fairseq's on standard error as it grows.
 
     What a record of the log says below a warning is left out, but for progress: on a terminal a bar, and a line for
-    every validation; elsewhere a line each time. Everything else, such as a traceback, is shown.
+    every validation; elsewhere a line each time. Everything else, such as a traceback, is shown, but
+    the same warning only once.
 
     Args:
         words: the command, which says how long training is.
@@ -83,6 +87,7 @@ class LogView:
         total = int(most[self.unit]) if units else None
         self.bar = tqdm(total=total, unit=f" {self.unit}s", disable=None, leave=False, dynamic_ncols=True)
         self.rest, self.showing = b"", True
+        self.warned: set[str] = set()
 
     def __enter__(self) -> "LogView":
         return self
@@ -102,12 +107,15 @@ class LogView:
         found = RECORD.match(line)
         if found is None:
             # What belongs to a record of several lines, such as a printed model, is indented, or closes what it opened.
-            self.showing = self.showing or (line != "" and line[0] not in " \t)")
+            self.showing = not REINIT.match(line) and (self.showing or (line != "" and line[0] not in " \t)"))
         else:
             level, of, message = found.groups()
             self.showing = level not in ("DEBUG", "INFO") or message.startswith("early stop")
             if not self.showing:
                 self._progress(of, message)
+            elif level == "WARNING":
+                self.showing = message not in self.warned
+                self.warned.add(message)
         if self.showing:
             self._write(line)
 

@@ -91,12 +91,13 @@ COUNTS = {
 }
 
 
-def clean() -> dict[str, str]:
-    """An environment that says nothing of the text; no test is to reach the network."""
+def clean(folders: dict[str, Path]) -> dict[str, str]:
+    """An environment that says nothing of the text; no test is to reach the network, and no archive is the real one."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("URL_") and k not in ("RAW_DIR", "CLEAN")}
     kept.pop("ODE_TRANSFORMER_DATA", None)
     nowhere = {f"URL_{name}": "file:///nonexistent/x" for name in SETS}
-    return {**kept, "PATH": search_path(), "OMP_NUM_THREADS": "1", **nowhere}
+    none = {"ARCHIVES_SHA256": str(folders["tests"] / "none.sha256")}
+    return {**kept, "PATH": search_path(), "OMP_NUM_THREADS": "1", **nowhere, **none}
 
 
 def command(name: str, *more, **variables) -> list:
@@ -116,7 +117,9 @@ def folders(tmp_path_factory) -> dict[str, Path]:
     found = {name: tmp_path_factory.mktemp(name) for name in WRITE}
     for name, write in WRITE.items():
         write(found[name])
-    return found | {"tests": write_tests(tmp_path_factory.mktemp("tests"))}
+    found["tests"] = write_tests(tmp_path_factory.mktemp("tests"))
+    (found["tests"] / "none.sha256").touch()
+    return found
 
 
 @pytest.mark.parametrize("name", WRITE)
@@ -125,7 +128,9 @@ def test_end_to_end_and_again(folders, tmp_path, name):
     once = command(name, "--out", out, **data)
     other = command(name, "--size" if "--size" in WORDS[name] else "--merges", 41, "--out", out, **data)
     keep = ["cp", "-a", out, f"{out}.text", tmp_path / "first"]
-    done, _, _, again, other = ask(tmp_path / "a", [once, ["mkdir", tmp_path / "first"], keep, once, other], clean())
+    done, _, _, again, other = ask(
+        tmp_path / "a", [once, ["mkdir", tmp_path / "first"], keep, once, other], clean(folders)
+    )
     assert done.returncode == 0, done.stderr
     assert numbers(out, COUNTS[name]) == COUNTS[name]
     assert not Path(f"{out}.part").exists()
@@ -157,7 +162,7 @@ def test_generated_errors_and_characters(folders, tmp_path):
     characters = command("imdb", "--level", "characters", "--out", tmp_path / "c", RAW_DIR=folders["imdb"])
     folder = tmp_path / "test0"  # as the first test set is not called
     asked = [[*made[0], "--out", folder / "g1"], [*made[1], "--out", folder / "g2"], characters]
-    for done in ask(tmp_path / "a", asked, clean()):
+    for done in ask(tmp_path / "a", asked, clean(folders)):
         assert done.returncode == 0, done.stderr
     first, second = (lines(folder / f"g{i}.text" / "tok" / "train.source") for i in (1, 2))
     assert len(first) == len(second) == 50 and first != second
@@ -181,6 +186,9 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
         "is cut off or damaged": command("imdb", RAW_DIR=cut / "imdb"),
         "holds no aclImdb_v1.tar.gz": command("imdb", RAW_DIR=cut / "empty"),
         "RAW_DIR is not set, and the download from file:///nonexistent/x failed": command("imdb"),
+        "the published aclImdb_v1.tar.gz c40f74a18d3b61f9": command(
+            "imdb", RAW_DIR=folders["imdb"], ARCHIVES_SHA256=ROOT / "data-prep" / "checksums" / "archives.sha256"
+        ),
         "ag_news_csv.tgz: holds no ag_news_csv": command("agnews", RAW_DIR=cut / "other"),
         "cnn_stories.tgz: could not be unpacked": command("cnndm", RAW_DIR=cut / "cnndm"),
         "NUCLE and Lang-8 cannot be downloaded": command("gec", **tests),
@@ -191,6 +199,6 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
         "--level words: must be one of subword characters": command("imdb", "--level", "words"),
     }
     commands = [[*words, "--out", tmp_path / "out" / str(i)] for i, words in enumerate(asked.values())]
-    for message, done in zip(asked, ask(tmp_path / "answers", commands, clean()), strict=True):
+    for message, done in zip(asked, ask(tmp_path / "answers", commands, clean(folders)), strict=True):
         assert done.returncode == 1 and message in done.stderr, (message, done.stderr)
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.isdecimal()]

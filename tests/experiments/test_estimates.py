@@ -1,7 +1,11 @@
-"""What a recipe says of the disk and the time that its run takes: what a record of this hardware says, or nothing."""
+"""What a recipe says of the download, the disk and the time that its run takes, where that is known."""
 
 import json
+import re
+import subprocess
 from dataclasses import replace
+
+import pytest
 
 from ode_transformer.experiments import estimates, recipes, runs
 
@@ -67,3 +71,80 @@ def test_what_is_no_record_tells_nothing(tmp_path, monkeypatch):
         assert estimates.lines(recipe) == []
     (tmp_path / "results/quickstart/macaron-tiny.json").write_text("[")
     assert estimates.lines(recipe) == []
+
+
+CURL = "curl --fail --continue-at - --output '/a b/download/{0}.part' https://example.org/{0}\nmv x y\n"
+WGET = "wget --tries 3 --continue --output-document /a/download/{0}.part https://example.org/{0}\n"
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("", []),
+        ("mkdir -p /a/download\n", []),
+        (CURL.format("known.tgz"), ["# download: about 3 MiB in 1 file"]),
+        (
+            CURL.format("known.tgz") + WGET.format("known.tar") + CURL.format("x.zip"),
+            ["# download: about 5 MiB in 2 files; the size of x.zip is unknown"],
+        ),
+        ("".join(CURL.format(f"{i}.gz") for i in range(6)), ["# download: the size of 6 files is unknown"]),
+        (WGET.format("x.zip") + CURL.format("summed.tgz"), ["# download: the size of x.zip, summed.tgz is unknown"]),
+    ],
+)
+def test_a_download_is_what_the_script_would_fetch(tmp_path, monkeypatch, printed, said):
+    recipe = recipes.load("ode/wmt14-en-de/rk2")
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    script = tmp_path / recipe.data.prepare.split()[0]
+    (script.parent / "checksums").mkdir(parents=True)
+    script.touch()
+    rows = ["# SHA-256, file, bytes", f"00  known.tgz  {3 * 2**20}", f"-  known.tar  {2 * 2**20}", "00  summed.tgz  -"]
+    (tmp_path / estimates.ARCHIVES).write_text("\n".join(rows))
+    asked = []
+
+    def run(words, **options):
+        asked.append(words)
+        return subprocess.CompletedProcess(words, 0, printed, "")
+
+    monkeypatch.setattr(estimates.subprocess, "run", run)
+    assert estimates.lines(recipe) == said
+    assert asked == [[*recipe.data.prepare.split(), "--dry-run"]]
+
+
+def test_scripts_that_a_script_calls_are_asked_as_well(tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    (tmp_path / "data-prep").mkdir()
+    inner, outer = (tmp_path / "data-prep" / name for name in ("inner.sh", "outer.sh"))
+    inner.touch(), outer.touch()
+    printed = {
+        str(inner): CURL.format("model.tgz"),
+        "data-prep/outer.sh": f"env RAW_DIR= {inner} --size large\n{CURL.format('text.tgz')}",
+    }
+
+    def run(words, **options):
+        (script,) = (word for word in words if word in printed)
+        return subprocess.CompletedProcess(words, 0, printed[script], "")
+
+    monkeypatch.setattr(estimates.subprocess, "run", run)
+    assert estimates._fetched("data-prep/outer.sh --x y") == ["model.tgz", "text.tgz"]
+
+
+@pytest.mark.parametrize(
+    "prepare", ["", "./mine.sh --out x", "python -m x", "data-prep/../mine.sh", "data-prep/none.sh"]
+)
+def test_nothing_is_run_but_the_scripts_of_the_repository(tmp_path, monkeypatch, prepare):
+    """A script of somebody's own may not know --dry-run."""
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(estimates.subprocess, "run", None)
+    (tmp_path / "data-prep").mkdir()
+    (tmp_path / "mine.sh").touch()
+    recipe = recipes.load("quickstart/macaron-tiny")
+    assert estimates.lines(replace(recipe, data=replace(recipe.data, prepare=prepare))) == []
+
+
+def test_the_list_of_archives_has_a_checksum_or_a_size_of_each():
+    rows = [line.split("  ") for line in (recipes.ROOT / estimates.ARCHIVES).read_text().splitlines() if line[0] != "#"]
+    assert len({file for _, file, _ in rows}) == len(rows) > 10
+    for digest, _, size in rows:
+        assert (
+            re.fullmatch("[0-9a-f]{64}|-", digest) and re.fullmatch("[1-9][0-9]*|-", size) and {digest, size} != {"-"}
+        )

@@ -977,14 +977,19 @@ assert not {"torch", "fairseq"} & set(sys.modules)
 # The documentation.
 
 
-def test_the_notebook(run, monkeypatch):
-    """Its code cells, one after the other, on the model of these tests."""
+def test_the_notebook(run, home, tmp_path, monkeypatch, capsys):
+    """Its code cells, one after the other, on the model of these tests and one with a gate."""
     notebook = json.loads((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    path = 'path = "runs/quickstart/macaron-tiny"'
-    assert cells[0].count(path) == 1
+    gated = saved(home / "mine", tmp_path / "gated", "rk2_learnable_tiny")
+    models = {'"runs/quickstart/macaron-tiny"': run, '"runs/quickstart/rk2-learnable-tiny"': gated}
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
     names: dict = {}
     for cell in cells:
-        exec(cell.replace(path, f"path = {str(run)!r}"), names)
-    assert len(names["translations"]) == len(names["sentences"])
+        for there, here in models.items():
+            cell = cell.replace(there, repr(str(here)))
+        exec(cell, names)
+    assert "quickstart" not in str(names["model"]) and len(names["translations"]) == len(names["sentences"])
+    said = capsys.readouterr().out
+    assert "integrator euler: " in said and "would be lost: encoder.coefficients.gate.weight" in said
+    assert "integrator multistep" in said and "model.safetensors\n" in said and said.endswith("\nTrue\n")

@@ -14,7 +14,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from ode_transformer.experiments import cli, recipes, runner
+from ode_transformer.experiments import cli, estimates, recipes, runner
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
@@ -65,7 +65,8 @@ def recipe_command(*words: str) -> int:
 
 @pytest.mark.parametrize("scale", recipes.SCALES)
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(("-tiny", "-1", "rk2", "-base"))])
-def test_showing_a_recipe_prints_its_commands(name, scale, capsys):
+def test_showing_a_recipe_prints_its_commands(name, scale, monkeypatch, capsys):
+    monkeypatch.setattr(estimates, "_fetched", lambda prepare: [])  # by a process
     assert recipe_command("show", name, "--scale", scale, "--seed", "7", "--devices", "1") == 0
     shown = capsys.readouterr().out
     recipe = recipes.load(name, scale=scale, seed=7)

@@ -23,7 +23,7 @@ from ode_transformer.experiments import cli, recipes, significance
 from ode_transformer.experiments.classify import ClassifyError, classify
 from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, gleu, m2, rouge
 from ode_transformer.experiments.tasks.task import Scored
-from tests.helpers import configure, refused
+from tests.helpers import FIXTURES, configure, refused
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
 REFERENCES = [
@@ -50,6 +50,19 @@ def test_gleu_of_what_can_be_counted_by_hand():
     (row,) = gleu.counts(["a b c"], ["a b c"], [["a b e"]])
     assert row.tolist() == [[3, 3, 1, 3, 0, 2, 0, 1, 0, 0]], "c is the source's, and wrong"
     assert gleu.take(*[["a b c d e"]] * 2, [["a b c d e"]] * 2)["line"] == ["1.000000", "0.000000", "(1.000,1.000)"]
+
+
+OFFICIAL = json.loads((FIXTURES / "gleu.json").read_text(encoding="utf-8"))
+"""Sentences of our own, and what JFLEG's ``gleu.py`` prints of them, by the number of references."""
+
+
+@pytest.mark.parametrize("references", ["4", "1"])
+@pytest.mark.parametrize("system", OFFICIAL["systems"])
+def test_gleu_is_what_jflegs_own_script_said_of_sentences_of_ours(system, references):
+    its = OFFICIAL["systems"][system]
+    found = gleu.take(OFFICIAL["sources"], its["corrections"], OFFICIAL["references"][: int(references)])
+    printed = found["line"][0] if references == "1" else str([found["line"]])
+    assert printed == its["printed"][references]
 
 
 def jfleg(tmp_path_factory) -> Path:

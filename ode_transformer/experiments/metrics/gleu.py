@@ -68,7 +68,7 @@ def take(sources: Sequence[str], corrections: Sequence[str], references: Sequenc
 
     Returns:
         ``gleu`` in percent; ``line``, mean, deviation and 95 % interval over the draws as that program prints them; and
-        ``signature``.
+        ``signature``. Where all draws score the same, the interval is one point; that program prints ``nan``.
     """
     found = counts(sources, corrections, references)
     scores = []
