@@ -7,7 +7,7 @@ import itertools
 import json
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from . import recipes, runs
@@ -35,7 +35,7 @@ def lines(recipe: "recipes.Recipe") -> list[str]:
 
 
 def _download(recipe: "recipes.Recipe") -> Optional[str]:
-    if not (files := _fetched(recipe.data.prepare)):
+    if not (files := _fetched(shlex.split(recipe.data.prepare))):
         return None
     sizes = _sizes()
     known = [sizes[name] for name in files if name in sizes]
@@ -47,21 +47,33 @@ def _download(recipe: "recipes.Recipe") -> Optional[str]:
     return f"# download: {'; '.join(parts)}"
 
 
-def _fetched(prepare: str) -> list[str]:
+def _fetched(words: Sequence[str], variables: Sequence[str] = ()) -> list[str]:
     """The files that a script of ours, and those that it calls, would download here and now, by their ``--dry-run``; of
-    other commands none."""
-    words = shlex.split(prepare)
-    script = (recipes.ROOT / next((word for word in words if word != "env" and "=" not in word), "")).resolve()
+    other commands, which may be a stranger's, none.
+
+    Args:
+        words: the command.
+        variables: ``env NAME=VALUE ...``, as a script of ours calls another.
+    """
+    script = (recipes.ROOT / words[0]).resolve()
     if script.parent != (recipes.ROOT / SCRIPTS).resolve() or not script.is_file():
         return []
+    command = [
+        *variables,
+        str(script),
+        "--dry-run",
+        *words[1:],
+    ]  # before the others, so that none takes it for its value
     try:
-        done = subprocess.run([*words, "--dry-run"], cwd=recipes.ROOT, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=recipes.ROOT, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return []
     found = []
     for line in done.stdout.splitlines():
-        if line.startswith("env "):  # variables of another script
-            found += _fetched(line)
+        if line.startswith("env "):
+            said = shlex.split(line)
+            first = next(i for i, word in enumerate(said) if word != "env" and "=" not in word)
+            found += _fetched(said[first:], said[:first])
         elif line.startswith(("curl ", "wget ")):
             given = dict(itertools.pairwise(shlex.split(line)))
             path = given.get("--output") or given.get("--output-document", "")

@@ -10,7 +10,8 @@ those of its task have. ``quoted`` lists rows of the paper's tables that it took
 The schema is the dataclasses below; :mod:`.runner` makes the steps of a recipe.
 
 A recipe is code, like a Makefile: ``data.prepare`` is a command, flags name files to read and folders to write, and
-``scripts/reproduce.sh`` runs them all. Read a stranger's before you run it; to list, check or show one runs nothing.
+``scripts/reproduce.sh`` runs them all. Read a stranger's before you run it; to list or check one runs
+nothing, and to show one nothing but a script of ours with ``--dry-run``, which says what it would download.
 
 Imports neither torch nor fairseq.
 """

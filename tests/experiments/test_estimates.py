@@ -107,7 +107,7 @@ def test_a_download_is_what_the_script_would_fetch(tmp_path, monkeypatch, printe
 
     monkeypatch.setattr(estimates.subprocess, "run", run)
     assert estimates.lines(recipe) == said
-    assert asked == [[*recipe.data.prepare.split(), "--dry-run"]]
+    assert asked == [[str(script), "--dry-run", *recipe.data.prepare.split()[1:]]]
 
 
 def test_scripts_that_a_script_calls_are_asked_as_well(tmp_path, monkeypatch):
@@ -117,7 +117,7 @@ def test_scripts_that_a_script_calls_are_asked_as_well(tmp_path, monkeypatch):
     inner.touch(), outer.touch()
     printed = {
         str(inner): CURL.format("model.tgz"),
-        "data-prep/outer.sh": f"env RAW_DIR= {inner} --size large\n{CURL.format('text.tgz')}",
+        str(outer): f"env RAW_DIR= {inner} --size large\n{CURL.format('text.tgz')}",
     }
 
     def run(words, **options):
@@ -125,18 +125,27 @@ def test_scripts_that_a_script_calls_are_asked_as_well(tmp_path, monkeypatch):
         return subprocess.CompletedProcess(words, 0, printed[script], "")
 
     monkeypatch.setattr(estimates.subprocess, "run", run)
-    assert estimates._fetched("data-prep/outer.sh --x y") == ["model.tgz", "text.tgz"]
+    assert estimates._fetched(["data-prep/outer.sh", "--x", "y"]) == ["model.tgz", "text.tgz"]
 
 
 @pytest.mark.parametrize(
-    "prepare", ["", "./mine.sh --out x", "python -m x", "data-prep/../mine.sh", "data-prep/none.sh"]
+    "prepare",
+    [
+        "./mine.sh --out x",
+        "python -m x",
+        "data-prep/../mine.sh",
+        "data-prep/none.sh",
+        "env BASH_ENV=mine.sh data-prep/prepare.sh",
+        "BASH_ENV=mine.sh data-prep/prepare.sh",
+    ],
 )
 def test_nothing_is_run_but_the_scripts_of_the_repository(tmp_path, monkeypatch, prepare):
-    """A script of somebody's own may not know --dry-run."""
+    """A script of somebody's own may not know --dry-run, and variables may make one of ours run another."""
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
     monkeypatch.setattr(estimates.subprocess, "run", None)
     (tmp_path / "data-prep").mkdir()
-    (tmp_path / "mine.sh").touch()
+    for name in ("mine.sh", "data-prep/prepare.sh"):
+        (tmp_path / name).touch()
     recipe = recipes.load("quickstart/macaron-tiny")
     assert estimates.lines(replace(recipe, data=replace(recipe.data, prepare=prepare))) == []
 
