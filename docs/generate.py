@@ -299,11 +299,10 @@ def measured(group: str) -> str:
 
 
 def metric(group: str, papers: str, name: str) -> str:
-    """A shortened group of another task beside the papers' numbers, which rows of the same name of ``papers`` hold."""
+    """A group of another task, perhaps shortened, beside the papers' numbers, which rows of the same name of ``papers`` hold."""
     from ode_transformer.experiments import recipes, tables
 
-    (rows,) = tables.tables(group).values()
-    rows = [row for row in rows if row.records]
+    rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
     test_sets = list(
         dict.fromkeys(test_set for row in rows for (test_set, _), cell in row.cells.items() if cell.measured)
     )
