@@ -326,15 +326,29 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
     return {flag: str(round(n)) for flag, n in new.items() if flag not in chosen and round(n) != row.get(flag, 0)}
 
 
-def grid(
-    recipe: "recipes.Recipe", values: Mapping[str, Sequence[str]], seeds: Sequence[int], options: Sequence[str]
-) -> list[dict]:
+def chosen_space(
+    recipe: "recipes.Recipe", values: Mapping[str, Sequence[str]], seeds: Sequence[int] | None
+) -> "recipes.Search":
+    """The search space that is asked for; what is not said is the recipe's.
+
+    Raises:
+        GlueError: nothing is said, and the recipe has neither a search nor several seeds.
+    """
+    from . import recipes
+
+    own = recipe.search or recipes.Search({})
+    seeds = seeds or own.seeds or recipe.seeds
+    if not (values or own.values or seeds):
+        raise GlueError(f"{recipe.name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ...")
+    return recipes.Search(values or own.values, seeds or [recipe.own_seed])
+
+
+def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[str]) -> list[dict]:
     """Train a recipe at every point of a grid with every seed, where that is not done yet.
 
     Args:
         recipe: of the task ``glue``.
-        values: by the flag of fairseq-train, without dashes, what it is to be.
-        seeds: of every point.
+        space: the values of flags, whose combinations are the points, and the seeds of every point.
         options: more options of ``ode-transformer run``, such as ``--cpu``.
 
     Returns:
@@ -348,12 +362,12 @@ def grid(
     from . import cli, recipes
 
     points, subset = [], next(iter(recipe.subsets))
-    for chosen in itertools.product(*values.values()):
-        flags = dict(zip(values, chosen, strict=True))
+    for chosen in itertools.product(*space.values.values()):
+        flags = dict(zip(space.values, map(str, chosen), strict=True))
         follows = schedule(recipe.train.flags, flags)
         where = ",".join(f"{flag}={value}" for flag, value in flags.items()) or "point"
         scores = []
-        for seed in seeds:
+        for seed in space.seeds:
             folder = recipes.ROOT / "runs" / "grids" / recipe.name / where / f"seed-{seed}"
             words = ["run", recipe.given, "--seed", str(seed), "--run-dir", str(folder), "--until", "score", *options]
             words += ["--", *(word for flag, value in (flags | follows).items() for word in (f"--{flag}", value))]
@@ -367,7 +381,7 @@ def grid(
             found = read_json(folder / "scores" / f"{subset}.json")
             found = {metric: found[metric]["value"] for metric in LOGGED if metric in found}
             scores.append({metric: value if math.isfinite(value) else None for metric, value in found.items()})
-        points.append({"flags": flags, "schedule": follows, "seeds": list(seeds), "scores": scores})
+        points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "scores": scores})
     return points
 
 
@@ -439,9 +453,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("recipe", help="of the task glue")
     sub.add_argument(
         "--values", nargs="+", action="append", default=[], metavar=("FLAG", "VALUE"),
-        help="a flag of fairseq-train, without dashes, and its values; repeat for a grid",
+        help="a flag of fairseq-train, without dashes, and its values; repeat for a grid (default: the recipe's)",
     )  # fmt: skip
-    sub.add_argument("--seeds", nargs="+", type=int, help="(default: those of the recipe)")
+    sub.add_argument("--seeds", nargs="+", type=int, help="(default: the recipe's)")
     sub.add_argument("--output", help="a JSON file for all scores")
     sub.epilog = "Words after -- are options of ode-transformer run, such as --cpu."
 
@@ -488,7 +502,10 @@ def main(args: argparse.Namespace) -> int:
         recipe = recipes.load(args.recipe, scale=parser.parse_args([args.recipe, *args.flags]).scale)
         if recipe.task != "glue":
             raise GlueError(f"{args.recipe}: is of task {recipe.task}, must be of glue")
-        points = grid(recipe, values, args.seeds or recipe.seeds or [recipe.own_seed], args.flags)
+        space = chosen_space(recipe, values, args.seeds)
+        count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
+        runner.say(f"{recipe.name}: {count}, less those that are done")
+        points = grid(recipe, space, args.flags)
         if args.output:
             write_json(args.output, points)
         print(summary(points, selection(recipe)))

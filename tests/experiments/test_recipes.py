@@ -449,6 +449,7 @@ def test_flags_are_written_as_fairseq_reads_them(tmp_path):
         (lambda t: t.update(extends="absent.yaml"), r"absent\.yaml"),
         (lambda t: t.update(extends="r.yaml"), r"extends itself"),
         (lambda t: (t["data"].update(target="fr"), t.update(score={"compound_split": True})), r"German"),
+        (lambda t: t.update(search={"values": {"lr": [1.0]}}), r"search: is for the task glue, got translation"),
     ],
 )
 def test_a_broken_recipe_is_named(tmp_path, change, message):
