@@ -265,13 +265,13 @@ def load(path: str | Path) -> dict[str, Any]:
     return bundles.load(path) if bundles.is_bundle(path) else checkpoints.load(path)
 
 
-def pair_form(state: dict[str, Any], path: str | Path, task_name: str) -> dict[str, Optional[int]]:
+def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict[str, Optional[int]]:
     """The form of a pair of texts in which a model was trained to read them.
 
     Args:
         state: what the checkpoint holds.
         path: of it, for messages.
-        task_name: fairseq's task that it must have been trained with.
+        task_names: fairseq's tasks, with one of which it must have been trained.
 
     Returns:
         ``init_token``, the symbol before the first text, and ``separator_token``, one more between them; each may be
@@ -282,8 +282,8 @@ def pair_form(state: dict[str, Any], path: str | Path, task_name: str) -> dict[s
     """
     trained = checkpoints.options(state, "task")
     name = trained.get("_name") or trained.get("task")
-    if name != task_name:
-        raise CheckpointError(f"{path}: was trained with --task {_short(name)}, must be {task_name}")
+    if name not in task_names:
+        raise CheckpointError(f"{path}: was trained with --task {_short(name)}, must be {' or '.join(task_names)}")
     form, count = {key: trained.get(key) for key in ("init_token", "separator_token")}, symbols(state, path)[0]
     for key, symbol in form.items():
         if symbol is not None and not (type(symbol) is int and 0 <= symbol < count):

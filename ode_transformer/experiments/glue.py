@@ -197,6 +197,7 @@ def outputs(
 
     from .. import models  # noqa: F401  registers the architectures
     from ..checkpoints import CheckpointError
+    from ..sentence_prediction import OF_PAIRS
     from ..standalone import HEAD, check_dictionaries, load, open_state, pair_form
 
     check_dictionaries(checkpoint, data)
@@ -210,7 +211,7 @@ def outputs(
     if (classes == 1) != regression:
         raise CheckpointError(f"{checkpoint}: has {classes} classes; {what} needs another model")
     cfg = SentencePredictionConfig(
-        data=str(data), num_classes=classes, **pair_form(state, checkpoint, "sentence_prediction"),
+        data=str(data), num_classes=classes, **pair_form(state, checkpoint, "sentence_prediction", OF_PAIRS),
         no_shuffle=True, shorten_method="truncate", max_positions=model.max_positions(),
         regression_target=classes == 1, classification_head_name=HEAD, seed=1,
     )  # fmt: skip

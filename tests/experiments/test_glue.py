@@ -20,6 +20,7 @@ from ode_transformer.experiments import cli, documents, glue, recipes, segmentat
 from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
 from ode_transformer.experiments.runs import RunError
+from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.standalone import open_model, pair_form
 from tests.models.test_masked_lm import SMALL, train, write
 
@@ -124,7 +125,12 @@ def binarise(folder, like, name):
     [
         ("cola", {"arch": "roberta", "report-mcc": True, "num-classes": 2}, ["matthews"]),  # fairseq's own
         # In the form of BERT: one end between the sentences.
-        ("mrpc", {"report-acc-and-f1": True, "num-classes": 2, "separator-token": None}, ["accuracy", "f1"]),
+        (
+            "mrpc",
+            {"report-acc-and-f1": True, "num-classes": 2, "separator-token": None,
+             "task": "sentence_prediction_of_pairs", "swap-pairs": True},
+            ["accuracy", "f1"],
+        ),
         ("sts-b", {"report-pearson-and-spearman": True, "num-classes": 1, "regression-target": True},
          ["pearson", "spearman"]),
     ],
@@ -134,8 +140,8 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metr
     glue.prepare(name, tmp_path / "raw", like, tmp_path / "symbols")
     data = binarise(tmp_path / "symbols", like, name)
     common = {"task": "sentence_prediction", "criterion": "sentence_prediction"}
-    sentences = {"init-token": 0, "separator-token": 2, "max-positions": 60} | more
-    train(data, **common, **sentences, **{"save-dir": tmp_path / "run", "max-epoch": 2})
+    sentences = common | {"init-token": 0, "separator-token": 2, "max-positions": 60} | more
+    train(data, **sentences, **{"save-dir": tmp_path / "run", "max-epoch": 2})
     checkpoint = tmp_path / "run" / "checkpoint_last.pt"
 
     words = ["glue", "validate", str(checkpoint), "--data", str(data), "--batch-size", "7", "--cpu"]
@@ -230,13 +236,21 @@ def test_the_metric_of_a_row_is_that_of_its_task():
     expected = {"cola": "matthews", "mrpc": "f1", "qqp": "f1", "sts-b": "spearman"}
     for group in ("glue/floater-base", "glue/floater-large", "macaron/glue"):
         for name in (name for name in recipes.names() if name.startswith(f"{group}/")):
-            from ode_transformer.experiments.tasks import TASKS
-
             recipe = recipes.load(name)
             task = name.rpartition("/")[2].partition("-")[2]
             assert TASKS["glue"].metrics(recipe)[-1] == expected.get(task, "accuracy"), name
             assert set(TASKS["glue"].metrics(recipe)) <= set(LOGGED)
             assert recipe.train.flags["num-classes"] == {"mnli": 3, "sts-b": 1}.get(task, 2)
+
+
+def test_macaron_swaps_the_pairs_of_three_tasks():
+    for name in (name for name in recipes.names() if name.startswith(("macaron/glue/", "glue/"))):
+        words = recipes.load(name)
+        swaps = name.startswith("macaron/") and name.endswith(("-mrpc", "-sts-b", "-qqp"))
+        assert words.train.flags.get("swap-pairs", False) == swaps, name
+        if words.task == "glue":
+            task = "sentence_prediction_of_pairs" if swaps else "sentence_prediction"
+            assert TASKS["glue"].flags(words) == ["--task", task]
 
 
 def test_pairs_have_the_form_that_they_were_trained_in():
@@ -249,10 +263,13 @@ def test_pairs_have_the_form_that_they_were_trained_in():
     model = {f"{side}.embed_tokens.weight": torch.zeros(5, 2) for side in ("encoder", "decoder")}
 
     def form(**change):
-        return pair_form({"cfg": {"task": trained | change}, "model": model}, "x.pt", "sentence_prediction")
+        return pair_form({"cfg": {"task": trained | change}, "model": model}, "x.pt", "sentence_prediction", "other")
 
+    assert form(_name="other") == form()
     assert form() == {"init_token": 0, "separator_token": None} and form(separator_token=4)["separator_token"] == 4
-    with pytest.raises(CheckpointError, match="was trained with --task 'masked_lm', must be sentence_prediction"):
+    with pytest.raises(
+        CheckpointError, match="was trained with --task 'masked_lm', must be sentence_prediction or other"
+    ):
         form(_name="masked_lm")
     for value in ("2", 5, -1, True, [2]):
         with pytest.raises(CheckpointError, match=r"its option separator_token is .*, must be the number of a symbol"):
