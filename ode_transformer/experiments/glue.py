@@ -198,15 +198,9 @@ def outputs(
     from .. import models  # noqa: F401  registers the architectures
     from ..checkpoints import CheckpointError
     from ..sentence_prediction import OF_PAIRS
-    from ..standalone import HEAD, check_dictionaries, load, open_state, pair_form
+    from ..standalone import HEAD, open_with_head, pair_form
 
-    check_dictionaries(checkpoint, data)
-    state = load(checkpoint)
-    model = open_state(state, checkpoint, heads=True).eval()
-    if HEAD not in getattr(model, "classification_heads", {}):
-        raise CheckpointError(f"{checkpoint}: has no {HEAD}, which the criterion sentence_prediction trains")
-    if torch.cuda.is_available() and not cpu:
-        model = model.cuda()
+    state, model = open_with_head(checkpoint, data, cpu, "sentence_prediction")
     classes = model.classification_heads[HEAD].out_proj.out_features
     if (classes == 1) != regression:
         raise CheckpointError(f"{checkpoint}: has {classes} classes; {what} needs another model")
