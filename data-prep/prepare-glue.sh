@@ -6,6 +6,7 @@
 #   --like DIR      cut text as the folder of a pretrained model says (default: data-bin/text-imdb): binarized text of
 #                   prepare-text.sh, or prepare-roberta.sh's; roberta.base, roberta.large, text-bert, text-imdb and
 #                   text-imdb-4k (of 4,000 symbols) are prepared if they are not there
+#   --generated N   no GLUE, but N generated examples in its layout, for rehearsals
 #   --out DIR       default: data-bin/glue/TASK, with the name of --like behind it
 #   --workers N     processes that binarise (default: 2)
 #   --dry-run       print the commands only
@@ -19,18 +20,24 @@ set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
 
-task='' like='' workers=2
-options task=word like=text workers=number -- "$@"
+task='' like='' generated='' workers=2
+options task=word like=text {generated,workers}=number -- "$@"
 [[ -n $task ]] || die "a task is needed: cola, sst-2, mrpc, qqp, sts-b, mnli, qnli or rte; see --help"
 choice TASK "$task" cola sst-2 mrpc qqp sts-b mnli qnli rte
 like=$(absolute "${like:-$root/data-bin/text-imdb}")
-name=glue/$task.$(basename "$like")
-begin task="$task" like="$(basename "$like")"
+name=glue/$task${generated:+.generated}.$(basename "$like")
+begin task="$task" like="$(basename "$like")" ${generated:+generated="$generated"}
 pretrained "$like"
-find_set glue "$text/glue"
-if [[ -z $folder ]]; then
-    [[ $dry_run -eq 1 ]] || die "GLUE is not there ($tried); it is published at https://gluebenchmark.com/tasks"
-    folder=RAW_DIR
+if [[ -n $generated ]]; then
+    folder=$text/generated
+    once "$folder" python -m ode_transformer dataset reading "glue-$task" --articles "$generated" \
+        --output-dir "$folder.part"
+else
+    find_set glue "$text/glue"
+    if [[ -z $folder ]]; then
+        [[ $dry_run -eq 1 ]] || die "GLUE is not there ($tried); it is published at https://gluebenchmark.com/tasks"
+        folder=RAW_DIR
+    fi
 fi
 once "$text/symbols" python -m ode_transformer glue prepare "$task" "$folder" --like "$like" \
     --output-dir "$text/symbols.part"

@@ -92,7 +92,7 @@ class Average:
 class Generate:
     """``fairseq-generate``: subsets with the test set each of them is, and flags."""
 
-    subsets: dict[str, Optional[str]]
+    subsets: dict[str, str]
     beam: int
     lenpen: float
     flags: dict[str, Any] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Generate:
 class Validate:
     """The evaluation of what is not decoded: subsets with the test set each of them is, and flags of the command."""
 
-    subsets: dict[str, Optional[str]]
+    subsets: dict[str, str]
     flags: dict[str, Any] = field(default_factory=dict)
 
 
@@ -168,9 +168,8 @@ class Recipe:
 
     @property
     def subsets(self) -> dict[str, str]:
-        """What is evaluated: the test set that each subset of the data is; null takes an inherited subset away."""
-        found = (self.generate or self.validate).subsets
-        return {subset: test_set for subset, test_set in found.items() if test_set is not None}
+        """What is evaluated: the test set that each subset of the data is."""
+        return (self.generate or self.validate).subsets
 
     @property
     def own_seed(self) -> int:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -401,7 +402,9 @@ def test_runs_are_compared_as_their_recipe_chooses_checkpoints():
     expected = {"cola": ("matthews",), "sts-b": ("pearson", "spearman")}
     for task in ("cola", "sst-2", "mrpc", "qqp", "sts-b"):
         assert glue.selection(recipes.load(f"macaron/glue/macaron-{task}")) == expected.get(task, ("accuracy",))
-    assert glue.selection(recipes.load("macaron/glue/macaron-mrpc", scale="small")) == ("accuracy", "f1")
+    mrpc = recipes.load("macaron/glue/macaron-mrpc")
+    by_loss = replace(mrpc, train=replace(mrpc.train, flags=mrpc.train.flags | {"best-checkpoint-metric": "loss"}))
+    assert glue.selection(by_loss) == ("accuracy", "f1")
     points = [
         {"flags": {"lr": "1"}, "seeds": [1, 2], "scores": [{"pearson": 80.0, "spearman": 90.0}, {}]},
         {"flags": {"lr": "2"}, "seeds": [1, 2], "scores": [{"pearson": 84.0, "spearman": 85.0}, {"pearson": None}]},

@@ -1,10 +1,11 @@
-"""SQuAD and RACE: from miniatures of the published layouts to samples, answers and scores."""
+"""SQuAD, RACE and generated text of GLUE: from miniatures of the published layouts to samples, answers and scores."""
 
 import contextlib
 import itertools
 import json
 import logging
 import random
+import re
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from fairseq_cli import validate as validate_cli
 
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import choose, cli, recipes, segmentation, significance, squad
+from ode_transformer.experiments import choose, cli, glue, recipes, segmentation, significance, squad
 from ode_transformer.experiments.datasets import race, reading
 from ode_transformer.experiments.datasets import squad as squad_data
 from ode_transformer.experiments.datasets.labelled import DatasetError
@@ -447,6 +448,42 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
     scored = TASKS["question_answering"].scored(recipe, tmp_path / "run", "valid")
     assert scored.score(scored.units.sum(0)) == expected and scored.reference == golds
     assert metric.take(golds, answers, "2.0", no_answer)["f1"]["value"] == expected
+
+
+# GLUE
+
+
+@pytest.mark.parametrize("name", glue.GLUE)
+def test_generated_text_is_of_a_task_of_glue(own, tmp_path, name):
+    """The label says how much two sentences agree, and the files are read as the published ones."""
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        words = ["dataset", "reading", f"glue-{name}", "--articles", "48", "--seed", str(seed)]
+        assert cli.main([*words, "--output-dir", str(tmp_path / folder)]) == 0
+    files = [path.relative_to(tmp_path / "a") for path in sorted((tmp_path / "a").rglob("*.tsv"))]
+    assert all((tmp_path / "a" / file).read_text() == (tmp_path / "b" / file).read_text() for file in files)
+    assert all((tmp_path / "a" / file).read_text() != (tmp_path / "c" / file).read_text() for file in files)
+
+    task, labels = glue.GLUE[name], {"mnli": ["contradiction", "neutral", "entailment"]}.get(name, ["0", "1"])
+    counts = glue.prepare(name, tmp_path / "a", own, tmp_path / "symbols")
+    assert counts == {split: 48 if split == "train" else 6 for split in task.splits}
+    for split in task.splits:
+        rows = list(glue.examples(task, tmp_path / "a" / task.folder, split))
+        for texts, label in rows:
+            first, second = texts if len(task.inputs) == 2 else re.findall(r"[^.]*\.", texts[0])
+            agree = len(
+                {*re.findall(r"\w+", first)} & {*re.findall(r"\w+", second)} & {*reading.PLACES, *reading.THINGS}
+            )
+            assert first.split()[0] == second.split()[0] and agree in (0, 1, 2)
+            if split.startswith("test"):
+                assert label == ""
+            elif name == "sts-b":
+                assert float(label) == 2.5 * agree
+            elif name == "mnli":
+                assert label == labels[agree]
+            else:
+                positive = "entailment" if name in ("qnli", "rte") else "1"
+                assert (label == positive) == (agree == 2)
+        assert split.startswith("test") or len({label for _, label in rows}) == (3 if name in ("sts-b", "mnli") else 2)
 
 
 # RACE
