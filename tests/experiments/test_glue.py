@@ -132,8 +132,8 @@ def binarise(folder, like, name):
              "task": "sentence_prediction_of_pairs", "swap-pairs": True},
             ["accuracy", "f1"],
         ),
-        ("sts-b", {"report-pearson-and-spearman": True, "num-classes": 1, "regression-target": True},
-         ["pearson", "spearman"]),
+        ("sts-b", {"report-pearson-and-spearman": True, "num-classes": 1, "regression-target": True,
+                   "best-checkpoint-metric": "pearson_and_spearman"}, ["pearson", "spearman"]),
     ],
 )  # fmt: skip
 def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metrics):
