@@ -145,6 +145,22 @@ download() {
     run mv "$2.part" "$2"
 }
 
+# known_archive ARCHIVE: compare an archive with its published SHA-256, if one is known, and record it.
+known_archive() {
+    local list=${ARCHIVES_SHA256:-$checksums/archives.sha256} file=${1##*/} sum
+    if [[ $dry_run -eq 1 ]]; then return; fi
+    [[ -f $list ]] || die "ARCHIVES_SHA256=$list: no such file"
+    read -r sum _ < <(sha256sum "$1")
+    if grep -q "  $file\$" "$list"; then
+        grep -qx "$sum  $file" "$list" ||
+            die "$1 has SHA-256 $sum, the published $file $(grep "  $file\$" "$list" | cut -d ' ' -f 1); remove it, or" \
+                "name a list of your own in ARCHIVES_SHA256"
+    else
+        echo "$file: SHA-256 $sum; no published one is known" >&2
+    fi
+    if ! grep -qsx "$sum  $file" "$text/archives.sha256"; then echo "$sum  $file" >>"$text/archives.sha256"; fi
+}
+
 # alone PATH: wait until no other process, this script's killed predecessor's included, works on PATH.
 alone() {
     if [[ $dry_run -eq 1 ]]; then return; fi

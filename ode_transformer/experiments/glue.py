@@ -47,6 +47,8 @@ class GlueTask:
         headless: files whose first line is an example.
         labels: of splits where the label is in another column.
         divide: labels are numbers, divided by this.
+        held_out: the list of the examples of the development set, by their second and third columns, where it is in one
+            file with the training set.
     """
 
     folder: str
@@ -61,6 +63,7 @@ class GlueTask:
     headless: tuple[str, ...] = ()
     labels: Mapping[str, int] = field(default_factory=dict)
     divide: float = 0.0
+    held_out: str = ""
 
 
 GLUE = {
@@ -77,7 +80,15 @@ GLUE = {
         "SST-2", (0,), 1, (1,), {"test": "SST-2"},
         splits={"train": [("train_full.tsv",), ("train.tsv",)], "valid": [("dev.tsv",)], "test": [("test.tsv",)]},
     ),
-    "mrpc": GlueTask("MRPC", (3, 4), 0, (3, 4), {"test": "MRPC"}),
+    "mrpc": GlueTask(
+        "MRPC", (3, 4), 0, (3, 4), {"test": "MRPC"},
+        splits={
+            "train": [("train.tsv",), ("msr_paraphrase_train.txt", "mrpc_dev_ids.tsv")],  # GLUE's, or as published
+            "valid": [("dev.tsv",), ("msr_paraphrase_train.txt", "mrpc_dev_ids.tsv")],
+            "test": [("test.tsv",), ("msr_paraphrase_test.txt",)],
+        },
+        held_out="mrpc_dev_ids.tsv",
+    ),
     "qqp": GlueTask("QQP", (3, 4), 5, (1, 2), {"test": "QQP"}, columns=6),
     "sts-b": GlueTask("STS-B", (7, 8), 9, (7, 8), {"test": "STS-B"}, divide=5.0),
     "mnli": GlueTask(
@@ -109,6 +120,10 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[st
         raise GlueError(f"{split}: {names} must be there")
     tests = split.startswith("test")
     inputs, label = (task.test, None) if tests else (task.inputs, task.labels.get(split, task.label))
+    held: set[tuple[str, ...]] | None = None
+    if found[-1].name == task.held_out:
+        *found, listed = found
+        held = {tuple(line.split()) for line in read_lines(listed)}
     for path in found:
         for number, line in enumerate(read_lines(path), 1):
             if number == 1 and split not in task.headless:
@@ -118,6 +133,8 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[st
                 continue
             if len(values) <= max(*inputs, -1 if label is None else label):
                 raise GlueError(f"{path}: line {number} has {len(values)} columns, too few")
+            if held is not None and (tuple(values[1:3]) in held) != (split == "valid"):
+                continue
             yield [" ".join(values[i].split()) for i in inputs], "" if label is None else values[label]
 
 
