@@ -15,8 +15,8 @@
 # one with glue/ or glue.tar.xz; without either the task's archive is downloaded from URL_GLUE, of MRPC the list of the
 # development set, and its text from URL_MRPC (default: the addresses of GLUE's own script), and compared with the SHA-256
 # in ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256). Of CoLA the authors' own archive serves as well: its
-# development sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones valid1 and test1.
-# Without a test set, none is made.
+# development sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones valid1 and test1; test2
+# is the diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. Without a test set, none is made.
 # What --like prepares has folders of its own: ROBERTA_DIR and IMDB_DIR are RAW_DIR to prepare-roberta.sh and to
 # prepare-text.sh --imdb, and TEXT_INPUT is the text of text-bert.
 set -euo pipefail
@@ -50,13 +50,15 @@ fetch_glue() {
         done
         run mkdir -p "$folder.part/MRPC"
         run cp "$text"/download/{mrpc_dev_ids.tsv,msr_paraphrase_{train,test}.txt} "$folder.part/MRPC"
-        run mv "$folder.part" "$folder"
     else
         archive=${archives[$task]}.zip
         fetch URL_GLUE "$url" "$archive"
-        once "$folder" python -m zipfile -e "$text/download/$archive" "$folder.part" ||
+        if [[ $task == mnli ]]; then fetch URL_GLUE "$url" AX.tsv; fi
+        run python -m zipfile -e "$text/download/$archive" "$folder.part" ||
             die "$text/download/$archive: could not be unpacked, it is cut off or damaged; remove it and start again"
+        if [[ $task == mnli ]]; then run cp "$text/download/AX.tsv" "$folder.part/MNLI"; fi
     fi
+    run mv "$folder.part" "$folder"
 }
 if [[ -n $generated ]]; then
     folder=$text/generated

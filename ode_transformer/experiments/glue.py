@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 import statistics
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +47,7 @@ class GlueTask:
         columns: how many a line must have; lines with others are left out, as in the preparation of RoBERTa.
         headless: files whose first line is an example.
         labels: of splits where the label is in another column.
+        others: of splits where the sentences are in other columns.
         divide: labels are numbers, divided by this.
         held_out: the list of the examples of the development set, by their second and third columns, where it is in one
             file with the training set.
@@ -62,8 +64,15 @@ class GlueTask:
     columns: int = 0
     headless: tuple[str, ...] = ()
     labels: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     divide: float = 0.0
     held_out: str = ""
+
+    def where(self, split: str) -> tuple[tuple[int, ...], int | None]:
+        """The columns of the sentences and of the label of a split; a test set has no label."""
+        tests = split.startswith("test")
+        inputs = self.others.get(split, self.test if tests else self.inputs)
+        return inputs, None if tests else self.labels.get(split, self.label)
 
 
 GLUE = {
@@ -92,19 +101,25 @@ GLUE = {
     "qqp": GlueTask("QQP", (3, 4), 5, (1, 2), {"test": "QQP"}, columns=6),
     "sts-b": GlueTask("STS-B", (7, 8), 9, (7, 8), {"test": "STS-B"}, divide=5.0),
     "mnli": GlueTask(
-        "MNLI", (8, 9), 11, (8, 9), {"test": "MNLI-m", "test1": "MNLI-mm"},
+        "MNLI", (8, 9), 11, (8, 9), {"test": "MNLI-m", "test1": "MNLI-mm", "test2": "AX"},
         splits={
             "train": [("train.tsv",)],
             "valid": [("dev_matched.tsv",)],
             "valid1": [("dev_mismatched.tsv",)],
             "test": [("test_matched.tsv",)],
             "test1": [("test_mismatched.tsv",)],
+            "test2": [("AX.tsv",), ("../diagnostic/diagnostic.tsv",)],  # the diagnostic set
         },
+        others={"test2": (1, 2)},
         labels={"valid": 15, "valid1": 15},
     ),
     "qnli": GlueTask("QNLI", (1, 2), 3, (1, 2), {"test": "QNLI"}),
     "rte": GlueTask("RTE", (1, 2), 3, (1, 2), {"test": "RTE"}),
 }  # fmt: skip
+
+
+WNLI = 146
+"""Examples of the test set of WNLI, GLUE's ninth task, for which papers send the more frequent class."""
 
 
 def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[str], str]]:
@@ -118,8 +133,7 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[st
     if found is None:
         names = " or ".join(" and ".join(map(str, paths)) for paths in alternatives)
         raise GlueError(f"{split}: {names} must be there")
-    tests = split.startswith("test")
-    inputs, label = (task.test, None) if tests else (task.inputs, task.labels.get(split, task.label))
+    inputs, label = task.where(split)
     held: set[tuple[str, ...]] | None = None
     if found[-1].name == task.held_out:
         *found, listed = found
@@ -129,7 +143,7 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[st
             if number == 1 and split not in task.headless:
                 continue
             values = line.rstrip("\r").split("\t")
-            if task.columns and not tests and len(values) != task.columns:
+            if task.columns and label is not None and len(values) != task.columns:
                 continue
             if len(values) <= max(*inputs, -1 if label is None else label):
                 raise GlueError(f"{path}: line {number} has {len(values)} columns, too few")
@@ -457,6 +471,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--task", choices=GLUE, required=True)
     sub.add_argument("--output-dir", type=Path, required=True, help="where TASK.tsv goes")
     _add_model(sub)
+    sub = actions.add_parser("wnli", help="write the server's file of WNLI, the more frequent class, as papers do")
+    sub.add_argument("--output-dir", type=Path, required=True, help="where WNLI.tsv goes")
     sub = actions.add_parser("validate", help="predict the labels of a development set")
     sub.add_argument("--subset", default="valid", help="(default: %(default)s)")
     sub.add_argument("--output", required=True, help="file to write, tab-separated: label, prediction")
@@ -496,8 +512,14 @@ def main(args: argparse.Namespace) -> int:
         text = validate(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
         write_text(args.output, text)
         print(args.output)
+    elif args.action == "wnli":
+        write_lines(args.output_dir / "WNLI.tsv", ["index\tprediction", *(f"{i}\t0" for i in range(WNLI))])
+        print(args.output_dir / "WNLI.tsv")
     elif args.action == "predict":
         for subset, server in GLUE[args.task].server.items():
+            if subset != "test" and not (args.data / "input0" / f"{subset}.idx").is_file():
+                print(f"{args.data}: has no {subset}, {server}.tsv is not written", file=sys.stderr)
+                continue
             text = predict(args.checkpoint, args.data, args.task, subset, args.batch_size, args.cpu)
             write_text(args.output_dir / f"{server}.tsv", text)
             print(args.output_dir / f"{server}.tsv")

@@ -56,9 +56,9 @@ def published(folder, name, count=12):
         "mrpc": ["0", "1", "1"],
     }.get(name, ["0", "1"])
     for split, alternatives in task.splits.items():
-        test = split.startswith("test")
-        label = None if test else task.labels.get(split, task.label)
-        inputs = task.test if test else task.inputs
+        inputs, label = ((1, 2) if split == "test2" else task.test), None
+        if not split.startswith("test"):
+            inputs, label = task.inputs, task.labels.get(split, task.label)
         rows = []
         for i in range(count):
             row = [f"x{j}" for j in range(task.columns or max(*inputs, label or 0) + 1)]
@@ -500,6 +500,24 @@ def test_a_fine_tuned_model_is_opened_with_its_head(tmp_path, like):
     torch.testing.assert_close(ours(x, classification_head_name=head)[0], m.eval()(x, classification_head_name=head)[0])
 
 
+def test_the_server_gets_a_file_of_every_test_set_that_is_there(tmp_path, monkeypatch, capsys):
+    """MNLI's model predicts the diagnostic set, too; of WNLI the more frequent class is sent."""
+    (tmp_path / "data" / "input0").mkdir(parents=True)
+    monkeypatch.setattr(glue, "predict", lambda checkpoint, data, name, subset, *_: f"{name} {subset}\n")
+    words = ["glue", "predict", "m.pt", "--task", "mnli", "--data", str(tmp_path / "data")]
+    (tmp_path / "data" / "input0" / "test1.idx").touch()
+    assert cli.main([*words, "--output-dir", str(tmp_path / "two")]) == 0
+    assert "data: has no test2, AX.tsv is not written" in capsys.readouterr().err
+    (tmp_path / "data" / "input0" / "test2.idx").touch()
+    assert cli.main([*words, "--output-dir", str(tmp_path / "three")]) == 0
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["MNLI-m.tsv", "MNLI-mm.tsv"]
+    files = {path.name: path.read_text() for path in (tmp_path / "three").iterdir()}
+    assert files == {"MNLI-m.tsv": "mnli test\n", "MNLI-mm.tsv": "mnli test1\n", "AX.tsv": "mnli test2\n"}
+    assert cli.main(["glue", "wnli", "--output-dir", str(tmp_path)]) == 0
+    lines = (tmp_path / "WNLI.tsv").read_text().splitlines()
+    assert lines[:2] == ["index\tprediction", "0\t0"] and lines[-1] == "145\t0" and len(lines) == 147
+
+
 def test_a_diverged_model_predicts_nothing(tmp_path, monkeypatch):
     (tmp_path / "label").mkdir()
     (tmp_path / "label" / "dict.txt").touch()
@@ -524,6 +542,7 @@ HEADERS = {
     ("mnli", "train"): [*MNLI, "label1", "gold_label"],
     ("mnli", "valid"): [*MNLI, *(f"label{i}" for i in range(1, 6)), "gold_label"],
     ("mnli", "test"): MNLI,
+    ("mnli", "test2"): ["index", "sentence1", "sentence2"],
     ("qqp", "train"): ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
     ("qqp", "test"): ["id", "question1", "question2"],
     ("qnli", "train"): ["index", "question", "sentence", "label"],
@@ -550,8 +569,8 @@ HEADERS = {
 def test_columns_are_those_of_the_published_archive(name, split):
     """The miniatures are written from the same table that the code reads."""
     task, header = glue.GLUE[name], HEADERS[name, split]
-    inputs = [header[i] for i in (task.test if split == "test" else task.inputs)]
+    inputs = [header[i] for i in task.where(split)[0]]
     assert all(re.fullmatch(r"sentence[12]?|question[12]?|#[12] String", column) for column in inputs), inputs
-    if split != "test":
-        label = header[task.labels.get(split, task.label)]
+    if not split.startswith("test"):
+        label = header[task.where(split)[1]]
         assert label in ("gold_label", "is_duplicate", "label", "score", "Quality")

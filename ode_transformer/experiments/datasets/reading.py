@@ -101,8 +101,7 @@ def write_glue(folder: Path, name: str, examples: int, seed: int) -> None:
     """
     rng, task, labels = random.Random(seed), GLUE[name], LABELS.get(name, ("0", "1"))
     for split, alternatives in task.splits.items():
-        tests = split.startswith("test")
-        inputs, label = (task.test, None) if tests else (task.inputs, task.labels.get(split, task.label))
+        inputs, label = task.where(split)
         width = task.columns or max(*inputs, label or 0) + 1
         rows = [] if split in task.headless else [[f"column {i}" for i in range(width)]]
         for i in range(examples if split == "train" else max(3, examples // 8)):
