@@ -145,6 +145,23 @@ download() {
     run mv "$2.part" "$2"
 }
 
+# known_archive ARCHIVE: compare an archive with its published SHA-256, if one is known, and record it.
+known_archive() {
+    local list=${ARCHIVES_SHA256:-$checksums/archives.sha256} file=${1##*/} sum known='' of name
+    if [[ $dry_run -eq 1 ]]; then return; fi
+    [[ -f $list ]] || die "ARCHIVES_SHA256=$list: no such file"
+    read -r sum _ < <(sha256sum "$1")
+    while read -r of name _; do
+        if [[ $name == "$file" && $of != - ]]; then known=$of; fi
+    done <"$list"
+    if [[ -z $known ]]; then
+        echo "$file: SHA-256 $sum; no published one is known" >&2
+    elif [[ $sum != "$known" ]]; then
+        die "$1 has SHA-256 $sum, the published $file $known; remove it, or name a list of your own in ARCHIVES_SHA256"
+    fi
+    if ! grep -qsx "$sum  $file" "$text/archives.sha256"; then echo "$sum  $file" >>"$text/archives.sha256"; fi
+}
+
 # alone PATH: wait until no other process, this script's killed predecessor's included, works on PATH.
 alone() {
     if [[ $dry_run -eq 1 ]]; then return; fi

@@ -8,8 +8,10 @@
 #   --dry-run           print the commands only
 #
 # WIKITEXT_DIR names a folder with wiki.train.raw and wiki.valid.raw, or else RAW_DIR, which is of another set where a row
-# that starts from this one is run; ROBERTA_DIR is RAW_DIR to prepare-roberta.sh. The RoBERTa goes to data-bin/roberta.base,
-# and floater.pt beside its model.pt, which `ode-transformer warm-start` makes of it.
+# that starts from this one is run; without either wikitext-103-raw-v1.zip is downloaded from URL_WIKITEXT (default: its
+# author's address), and compared with the SHA-256 in ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256).
+# ROBERTA_DIR is RAW_DIR to prepare-roberta.sh. The RoBERTa goes to data-bin/roberta.base, and floater.pt beside its
+# model.pt, which `ode-transformer warm-start` makes of it.
 set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
@@ -24,8 +26,15 @@ if [[ -e $out && -f $roberta/floater.pt ]]; then
 fi
 raw=${WIKITEXT_DIR:-${RAW_DIR:-}}
 if [[ -z $raw ]]; then
-    [[ $dry_run -eq 1 ]] || die "WIKITEXT_DIR is not set; it names a folder with wiki.train.raw, see --help"
-    raw=WIKITEXT_DIR
+    text=$out.text archive=$out.text/download/wikitext-103-raw-v1.zip raw=$out.text/unpacked/wikitext-103-raw
+    if [[ ! -d $text/unpacked ]]; then
+        alone "$archive"
+        download "${URL_WIKITEXT:-https://wikitext.smerity.com/wikitext-103-raw-v1.zip}" "$archive" ||
+            die "WIKITEXT_DIR is not set, and the download failed; URL_WIKITEXT names another address"
+        known_archive "$archive"
+        once "$text/unpacked" python -m zipfile -e "$archive" "$text/unpacked.part" ||
+            die "$archive: could not be unpacked, it is cut off or damaged; remove it and start again"
+    fi
 fi
 for split in train valid; do
     [[ $dry_run -eq 1 || -e $raw/wiki.$split.raw ]] ||

@@ -5,6 +5,7 @@ import contextlib
 import pickle
 import re
 import shutil
+import struct
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,26 @@ from .files import whole
 # fairseq-generate, resuming and --finetune-from-model load checkpoints by fairseq's own code.
 _METERS = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
 torch.serialization.add_safe_globals([argparse.Namespace, *((m, f"fairseq.meters.{m.__name__}") for m in _METERS)])
+
+
+class _NumberKind:
+    """What stands for ``numpy.dtype`` in a checkpoint."""
+
+    def __init__(self, kind: str, *_: bool):
+        self.kind = kind
+
+    def __setstate__(self, state: tuple) -> None:
+        self.order = state[1]
+
+
+def _number(kind: _NumberKind, content: bytes) -> float:
+    return struct.unpack(kind.order + {"f4": "f", "f8": "d"}[kind.kind], content)[0]
+
+
+# fairseq stores the best score, which is one of NumPy's numbers where SciPy has computed it, as STS-B's correlations.
+# It is read as Python's: NumPy's own functions would take any type and size that the file names.
+_SCALARS = [(_number, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
+torch.serialization.add_safe_globals([(_NumberKind, "numpy.dtype"), *_SCALARS])
 
 # What an averaged checkpoint leaves out: it is for decoding, or for training with a fresh optimizer.
 _DROPPED = ("model", "criterion", "last_optimizer_state")

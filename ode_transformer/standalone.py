@@ -265,13 +265,13 @@ def load(path: str | Path) -> dict[str, Any]:
     return bundles.load(path) if bundles.is_bundle(path) else checkpoints.load(path)
 
 
-def pair_form(state: dict[str, Any], path: str | Path, task_name: str) -> dict[str, Optional[int]]:
+def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict[str, Optional[int]]:
     """The form of a pair of texts in which a model was trained to read them.
 
     Args:
         state: what the checkpoint holds.
         path: of it, for messages.
-        task_name: fairseq's task that it must have been trained with.
+        task_names: fairseq's tasks, with one of which it must have been trained.
 
     Returns:
         ``init_token``, the symbol before the first text, and ``separator_token``, one more between them; each may be
@@ -282,8 +282,8 @@ def pair_form(state: dict[str, Any], path: str | Path, task_name: str) -> dict[s
     """
     trained = checkpoints.options(state, "task")
     name = trained.get("_name") or trained.get("task")
-    if name != task_name:
-        raise CheckpointError(f"{path}: was trained with --task {_short(name)}, must be {task_name}")
+    if name not in task_names:
+        raise CheckpointError(f"{path}: was trained with --task {_short(name)}, must be {' or '.join(task_names)}")
     form, count = {key: trained.get(key) for key in ("init_token", "separator_token")}, symbols(state, path)[0]
     for key, symbol in form.items():
         if symbol is not None and not (type(symbol) is int and 0 <= symbol < count):
@@ -295,6 +295,26 @@ def pair_form(state: dict[str, Any], path: str | Path, task_name: str) -> dict[s
 
 HEAD = "sentence_classification_head"
 """The head that fairseq's criterion ``sentence_prediction`` trains."""
+
+
+def open_with_head(path: str | Path, data: Path, cpu: bool, criterion: str) -> tuple[dict[str, Any], nn.Module]:
+    """A checkpoint, and its masked language model with the head ``HEAD``, in evaluation mode.
+
+    Args:
+        path: of the checkpoint.
+        data: the folder of binarized data that the model is to read.
+        cpu: do not use a GPU; otherwise the model is on the GPU, if there is one.
+        criterion: which trains that head, for the message.
+
+    Raises:
+        CheckpointError: as :func:`open_state` and :func:`check_dictionaries`, or there is no such head.
+    """
+    check_dictionaries(path, data)
+    state = load(path)
+    model = open_state(state, path, heads=True).eval()
+    if HEAD not in getattr(model, "classification_heads", {}):
+        raise CheckpointError(f"{path}: has no {HEAD}, which the criterion {criterion} trains")
+    return state, model.cuda() if torch.cuda.is_available() and not cpu else model
 
 
 def open_classifier(path: str | Path) -> nn.Module:

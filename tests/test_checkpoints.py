@@ -5,6 +5,7 @@ import os
 import pickle
 import resource
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -234,3 +235,16 @@ def test_a_repair_that_fails_leaves_the_last_checkpoint_as_it_was(tmp_path, monk
     with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: cannot be written: .*No space left"):
         checkpoints.resume_point(tmp_path)
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == b"PK half a file"
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_numpys_numbers_are_read_as_pythons(tmp_path, kind):
+    """fairseq leaves one as the best score of a correlation; arrays and other types are refused as before."""
+    state = {"model": {"x": torch.ones(2)}, "extra_state": {"best": kind(81.25)}}
+    torch.save(state, tmp_path / "m.pt")
+    best = checkpoints.load(tmp_path / "m.pt")["extra_state"]["best"]
+    assert type(best) is float and best == 81.25
+    for other in (np.array([1.5]), np.complex128(1), np.str_("x")):
+        torch.save(state | {"extra_state": {"best": other}}, tmp_path / "m.pt")
+        with pytest.raises(checkpoints.CheckpointError, match=r"m\.pt: (refused|not a readable checkpoint)"):
+            checkpoints.load(tmp_path / "m.pt")

@@ -1,10 +1,21 @@
-"""The task whose batches hold sentences of like length: the same examples as fairseq's, with little padding."""
+"""fairseq's examples in other batches: sentences of like length together; or pairs whose texts have changed places."""
 
+import numpy as np
 import pytest
+import torch
 from fairseq import tasks
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
-from ode_transformer.sentence_prediction import NAME, SentencePredictionByLength
+from ode_transformer.sentence_prediction import (
+    NAME,
+    OF_PAIRS,
+    PairError,
+    SentencePredictionByLength,
+    SentencePredictionOfPairs,
+    SentencePredictionOfPairsConfig,
+)
 from tests.experiments.test_task_metrics import LENGTHS, write_labelled
 
 
@@ -19,8 +30,9 @@ def load(tmp_path_factory):
     return load
 
 
-def test_it_is_registered_for_the_command_line():
+def test_they_are_registered_for_the_command_line():
     assert tasks.TASK_REGISTRY[NAME] is SentencePredictionByLength
+    assert tasks.TASK_REGISTRY[OF_PAIRS] is SentencePredictionOfPairs
 
 
 def test_sentences_come_by_length_and_are_those_of_fairseqs_task(load):
@@ -43,3 +55,115 @@ def test_cut_sentences_count_as_long_as_what_is_read(load):
 
 def test_the_order_of_the_file_is_kept_if_that_is_asked_for(load):
     assert list(load(SentencePredictionByLength, no_shuffle=True).ordered_indices()) == list(range(len(LENGTHS)))
+
+
+# Pairs
+
+COUNT, INIT, SEPARATOR = 200, 0, 3
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """Binarised pairs whose texts can be told by their first symbol, even and odd, and a regression's labels."""
+    folder, random = tmp_path_factory.mktemp("pairs"), np.random.default_rng(0)
+    (folder / "label").mkdir()
+    for k, part in enumerate(("input0", "input1")):
+        (folder / part).mkdir()
+        dictionary = Dictionary()
+        for i in range(40):
+            dictionary.add_symbol(f"w{i}")
+        dictionary.save(str(folder / part / "dict.txt"))
+        for split in ("train", "valid"):
+            builder = MMapIndexedDatasetBuilder(str(folder / part / f"{split}.bin"), dtype=np.int32)
+            for _ in range(COUNT):
+                row = [4 + 2 * random.integers(18) + k, *random.integers(4, 40, random.integers(1, 6))]
+                builder.add_item(torch.IntTensor([*row, dictionary.eos()]))
+            builder.finalize(str(folder / part / f"{split}.idx"))
+    for split in ("train", "valid"):
+        (folder / "label" / f"{split}.label").write_text("".join(f"{i}\n" for i in range(COUNT)))
+    return folder
+
+
+def pair_task(data, kind=SentencePredictionOfPairs, **options):
+    common = {"data": str(data), "num_classes": 1, "regression_target": True, "init_token": INIT}
+    common |= {"separator_token": SEPARATOR, "shorten_method": "truncate", "seed": 1} | options
+    if kind is SentencePredictionTask:
+        return kind.setup_task(SentencePredictionConfig(**common))
+    return kind.setup_task(SentencePredictionOfPairsConfig(**{"swap_pairs": True, "train_subset": "train", **common}))
+
+
+def texts(dataset):
+    return [dataset[i]["net_input.src_tokens"].tolist() for i in range(len(dataset))]
+
+
+def swapped(row, init=INIT, separator=SEPARATOR):
+    """A pair with its texts in the other order: each ends with symbol 2."""
+    front, middle = ([] if symbol is None else [symbol] for symbol in (init, separator))
+    row = row[len(front) :]
+    cut = row.index(2) + 1
+    return front + row[cut + len(middle) :] + middle + row[:cut]
+
+
+@pytest.mark.parametrize("fronts", [{}, {"separator_token": None}, {"init_token": None, "separator_token": None}])
+@pytest.mark.parametrize("more", [{}, {"no_shuffle": True, "shorten_method": "none"}])
+def test_half_of_the_pairs_are_swapped_anew_in_every_epoch(pairs, fronts, more):
+    theirs = texts(pair_task(pairs, SentencePredictionTask, **fronts, **more).load_dataset("train"))
+    names = {"init_token": "init", "separator_token": "separator"}
+    other = [swapped(row, **{names[key]: value for key, value in fronts.items()}) for row in theirs]
+    assert all(a != b and len(a) == len(b) for a, b in zip(theirs, other, strict=True))
+    dataset, drawn = pair_task(pairs, **fronts, **more).load_dataset("train"), []
+    for epoch in (1, 2, 1):
+        dataset.set_epoch(epoch)
+        ours = texts(dataset)
+        drawn.append([row == its for row, its in zip(ours, other, strict=True)])
+        assert ours == [(b if swap else a) for a, b, swap in zip(theirs, other, drawn[-1], strict=True)]
+        assert [dataset.num_tokens(i) for i in range(COUNT)] == list(map(len, ours))
+    assert drawn[0] == drawn[2] != drawn[1]
+    assert abs(sum(drawn[0]) - COUNT / 2) < 35  # five standard deviations
+    both = sum(a and b for a, b in zip(*drawn[:2], strict=True))
+    assert abs(both - COUNT / 4) < 31, "the draws of two epochs have nothing to do with each other"
+    again = pair_task(pairs, seed=2, **fronts, **more).load_dataset("train")
+    assert [row == its for row, its in zip(texts(again), other, strict=True)] != drawn[0]
+
+
+def test_other_sets_and_labels_and_trainings_without_the_option_are_fairseqs(pairs):
+    ours, theirs = pair_task(pairs), pair_task(pairs, SentencePredictionTask)
+    assert texts(ours.load_dataset("valid")) == texts(theirs.load_dataset("valid"))
+    assert texts(pair_task(pairs, swap_pairs=False).load_dataset("train")) == texts(theirs.load_dataset("train"))
+    assert texts(pair_task(pairs, train_subset="valid").load_dataset("valid")) != texts(theirs.load_dataset("valid"))
+    dataset = ours.load_dataset("train")
+    assert [dataset[i]["target"] for i in range(COUNT)] == [[float(i)] for i in range(COUNT)]
+
+
+def test_pairs_are_swapped_before_they_are_cut(pairs):
+    whole = pair_task(pairs).load_dataset("train")
+    cut = pair_task(pairs, max_positions=6).load_dataset("train")
+    assert texts(cut) == [row[:6] for row in texts(whole)]
+    assert max(map(len, texts(whole))) > 6
+
+
+def test_a_training_that_is_resumed_in_an_epoch_sees_the_pairs_that_it_would_have_seen(pairs):
+    def iterator(epoch):
+        task = pair_task(pairs)
+        dataset = task.load_dataset("train")
+        return task.get_batch_iterator(dataset, max_sentences=8, seed=1, epoch=epoch)
+
+    def batches(epochs):
+        return [batch["net_input"]["src_tokens"].tolist() for batch in epochs]
+
+    first = iterator(1)
+    list(first.next_epoch_itr())
+    running = first.next_epoch_itr()
+    begun = [next(running) for _ in range(10)]
+    state = first.state_dict()
+    rest = batches(running)
+    assert first.epoch == 2 and len(begun) == 10 and len(rest) == 15
+    resumed = iterator(state["epoch"])
+    resumed.load_state_dict(state)
+    assert batches(resumed.next_epoch_itr()) == rest
+
+
+def test_single_texts_cannot_be_swapped(tmp_path):
+    data = write_labelled(tmp_path / "data")
+    with pytest.raises(PairError, match=rf"--swap-pairs: {data} has no input1; must hold pairs of texts"):
+        pair_task(data, num_classes=2, regression_target=False, train_subset="test").load_dataset("test")

@@ -61,6 +61,7 @@ COMMANDS = {
         takes_flags=True,
     ),
     "classify": Command(".classify", "predict the class of each example of a test set"),
+    "choose": Command(".choose", "choose an option for each question of a test set, as RACE's"),
     "score": Command(".metrics.translations", "score translations, summaries, corrections or predictions"),
     "export": Command(".export.command", "write a trained model for serving with CTranslate2 or ONNX"),
     "text": Command(".text.command", "tokenise, clean, segment and check parallel text"),

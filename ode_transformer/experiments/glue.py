@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 import statistics
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,7 +47,10 @@ class GlueTask:
         columns: how many a line must have; lines with others are left out, as in the preparation of RoBERTa.
         headless: files whose first line is an example.
         labels: of splits where the label is in another column.
+        others: of splits where the sentences are in other columns.
         divide: labels are numbers, divided by this.
+        held_out: the list of the examples of the development set, by their second and third columns, where it is in one
+            file with the training set.
     """
 
     folder: str
@@ -60,7 +64,15 @@ class GlueTask:
     columns: int = 0
     headless: tuple[str, ...] = ()
     labels: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     divide: float = 0.0
+    held_out: str = ""
+
+    def where(self, split: str) -> tuple[tuple[int, ...], int | None]:
+        """The columns of the sentences and of the label of a split; a test set has no label."""
+        tests = split.startswith("test")
+        inputs = self.others.get(split, self.test if tests else self.inputs)
+        return inputs, None if tests else self.labels.get(split, self.label)
 
 
 GLUE = {
@@ -77,23 +89,37 @@ GLUE = {
         "SST-2", (0,), 1, (1,), {"test": "SST-2"},
         splits={"train": [("train_full.tsv",), ("train.tsv",)], "valid": [("dev.tsv",)], "test": [("test.tsv",)]},
     ),
-    "mrpc": GlueTask("MRPC", (3, 4), 0, (3, 4), {"test": "MRPC"}),
+    "mrpc": GlueTask(
+        "MRPC", (3, 4), 0, (3, 4), {"test": "MRPC"},
+        splits={
+            "train": [("train.tsv",), ("msr_paraphrase_train.txt", "mrpc_dev_ids.tsv")],  # GLUE's, or as published
+            "valid": [("dev.tsv",), ("msr_paraphrase_train.txt", "mrpc_dev_ids.tsv")],
+            "test": [("test.tsv",), ("msr_paraphrase_test.txt",)],
+        },
+        held_out="mrpc_dev_ids.tsv",
+    ),
     "qqp": GlueTask("QQP", (3, 4), 5, (1, 2), {"test": "QQP"}, columns=6),
     "sts-b": GlueTask("STS-B", (7, 8), 9, (7, 8), {"test": "STS-B"}, divide=5.0),
     "mnli": GlueTask(
-        "MNLI", (8, 9), 11, (8, 9), {"test": "MNLI-m", "test1": "MNLI-mm"},
+        "MNLI", (8, 9), 11, (8, 9), {"test": "MNLI-m", "test1": "MNLI-mm", "test2": "AX"},
         splits={
             "train": [("train.tsv",)],
             "valid": [("dev_matched.tsv",)],
             "valid1": [("dev_mismatched.tsv",)],
             "test": [("test_matched.tsv",)],
             "test1": [("test_mismatched.tsv",)],
+            "test2": [("AX.tsv",), ("../diagnostic/diagnostic.tsv",)],  # the diagnostic set
         },
+        others={"test2": (1, 2)},
         labels={"valid": 15, "valid1": 15},
     ),
     "qnli": GlueTask("QNLI", (1, 2), 3, (1, 2), {"test": "QNLI"}),
     "rte": GlueTask("RTE", (1, 2), 3, (1, 2), {"test": "RTE"}),
 }  # fmt: skip
+
+
+WNLI = 146
+"""Examples of the test set of WNLI, GLUE's ninth task, for which papers send the more frequent class."""
 
 
 def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[str], str]]:
@@ -107,17 +133,22 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[st
     if found is None:
         names = " or ".join(" and ".join(map(str, paths)) for paths in alternatives)
         raise GlueError(f"{split}: {names} must be there")
-    tests = split.startswith("test")
-    inputs, label = (task.test, None) if tests else (task.inputs, task.labels.get(split, task.label))
+    inputs, label = task.where(split)
+    held: set[tuple[str, ...]] | None = None
+    if found[-1].name == task.held_out:
+        *found, listed = found
+        held = {tuple(line.split()) for line in read_lines(listed)}
     for path in found:
         for number, line in enumerate(read_lines(path), 1):
             if number == 1 and split not in task.headless:
                 continue
             values = line.rstrip("\r").split("\t")
-            if task.columns and not tests and len(values) != task.columns:
+            if task.columns and label is not None and len(values) != task.columns:
                 continue
             if len(values) <= max(*inputs, -1 if label is None else label):
                 raise GlueError(f"{path}: line {number} has {len(values)} columns, too few")
+            if held is not None and (tuple(values[1:3]) in held) != (split == "valid"):
+                continue
             yield [" ".join(values[i].split()) for i in inputs], "" if label is None else values[label]
 
 
@@ -197,20 +228,15 @@ def outputs(
 
     from .. import models  # noqa: F401  registers the architectures
     from ..checkpoints import CheckpointError
-    from ..standalone import HEAD, check_dictionaries, load, open_state, pair_form
+    from ..sentence_prediction import OF_PAIRS
+    from ..standalone import HEAD, open_with_head, pair_form
 
-    check_dictionaries(checkpoint, data)
-    state = load(checkpoint)
-    model = open_state(state, checkpoint, heads=True).eval()
-    if HEAD not in getattr(model, "classification_heads", {}):
-        raise CheckpointError(f"{checkpoint}: has no {HEAD}, which the criterion sentence_prediction trains")
-    if torch.cuda.is_available() and not cpu:
-        model = model.cuda()
+    state, model = open_with_head(checkpoint, data, cpu, "sentence_prediction")
     classes = model.classification_heads[HEAD].out_proj.out_features
     if (classes == 1) != regression:
         raise CheckpointError(f"{checkpoint}: has {classes} classes; {what} needs another model")
     cfg = SentencePredictionConfig(
-        data=str(data), num_classes=classes, **pair_form(state, checkpoint, "sentence_prediction"),
+        data=str(data), num_classes=classes, **pair_form(state, checkpoint, "sentence_prediction", OF_PAIRS),
         no_shuffle=True, shorten_method="truncate", max_positions=model.max_positions(),
         regression_target=classes == 1, classification_head_name=HEAD, seed=1,
     )  # fmt: skip
@@ -326,15 +352,29 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
     return {flag: str(round(n)) for flag, n in new.items() if flag not in chosen and round(n) != row.get(flag, 0)}
 
 
-def grid(
-    recipe: "recipes.Recipe", values: Mapping[str, Sequence[str]], seeds: Sequence[int], options: Sequence[str]
-) -> list[dict]:
+def chosen_space(
+    recipe: "recipes.Recipe", values: Mapping[str, Sequence[str]], seeds: Sequence[int] | None
+) -> "recipes.Search":
+    """The search space that is asked for; what is not said is the recipe's.
+
+    Raises:
+        GlueError: nothing is said, and the recipe has neither a search nor several seeds.
+    """
+    from . import recipes
+
+    own = recipe.search or recipes.Search({})
+    seeds = seeds or own.seeds or recipe.seeds
+    if not (values or own.values or seeds):
+        raise GlueError(f"{recipe.name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ...")
+    return recipes.Search(values or own.values, seeds or [recipe.own_seed])
+
+
+def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[str]) -> list[dict]:
     """Train a recipe at every point of a grid with every seed, where that is not done yet.
 
     Args:
         recipe: of the task ``glue``.
-        values: by the flag of fairseq-train, without dashes, what it is to be.
-        seeds: of every point.
+        space: the values of flags, whose combinations are the points, and the seeds of every point.
         options: more options of ``ode-transformer run``, such as ``--cpu``.
 
     Returns:
@@ -348,12 +388,12 @@ def grid(
     from . import cli, recipes
 
     points, subset = [], next(iter(recipe.subsets))
-    for chosen in itertools.product(*values.values()):
-        flags = dict(zip(values, chosen, strict=True))
+    for chosen in itertools.product(*space.values.values()):
+        flags = dict(zip(space.values, map(str, chosen), strict=True))
         follows = schedule(recipe.train.flags, flags)
         where = ",".join(f"{flag}={value}" for flag, value in flags.items()) or "point"
         scores = []
-        for seed in seeds:
+        for seed in space.seeds:
             folder = recipes.ROOT / "runs" / "grids" / recipe.name / where / f"seed-{seed}"
             words = ["run", recipe.given, "--seed", str(seed), "--run-dir", str(folder), "--until", "score", *options]
             words += ["--", *(word for flag, value in (flags | follows).items() for word in (f"--{flag}", value))]
@@ -367,7 +407,7 @@ def grid(
             found = read_json(folder / "scores" / f"{subset}.json")
             found = {metric: found[metric]["value"] for metric in LOGGED if metric in found}
             scores.append({metric: value if math.isfinite(value) else None for metric, value in found.items()})
-        points.append({"flags": flags, "schedule": follows, "seeds": list(seeds), "scores": scores})
+        points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "scores": scores})
     return points
 
 
@@ -431,6 +471,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--task", choices=GLUE, required=True)
     sub.add_argument("--output-dir", type=Path, required=True, help="where TASK.tsv goes")
     _add_model(sub)
+    sub = actions.add_parser("wnli", help="write the server's file of WNLI, the more frequent class, as papers do")
+    sub.add_argument("--output-dir", type=Path, required=True, help="where WNLI.tsv goes")
     sub = actions.add_parser("validate", help="predict the labels of a development set")
     sub.add_argument("--subset", default="valid", help="(default: %(default)s)")
     sub.add_argument("--output", required=True, help="file to write, tab-separated: label, prediction")
@@ -439,9 +481,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("recipe", help="of the task glue")
     sub.add_argument(
         "--values", nargs="+", action="append", default=[], metavar=("FLAG", "VALUE"),
-        help="a flag of fairseq-train, without dashes, and its values; repeat for a grid",
+        help="a flag of fairseq-train, without dashes, and its values; repeat for a grid (default: the recipe's)",
     )  # fmt: skip
-    sub.add_argument("--seeds", nargs="+", type=int, help="(default: those of the recipe)")
+    sub.add_argument("--seeds", nargs="+", type=int, help="(default: the recipe's)")
     sub.add_argument("--output", help="a JSON file for all scores")
     sub.epilog = "Words after -- are options of ode-transformer run, such as --cpu."
 
@@ -470,8 +512,14 @@ def main(args: argparse.Namespace) -> int:
         text = validate(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
         write_text(args.output, text)
         print(args.output)
+    elif args.action == "wnli":
+        write_lines(args.output_dir / "WNLI.tsv", ["index\tprediction", *(f"{i}\t0" for i in range(WNLI))])
+        print(args.output_dir / "WNLI.tsv")
     elif args.action == "predict":
         for subset, server in GLUE[args.task].server.items():
+            if subset != "test" and not (args.data / "input0" / f"{subset}.idx").is_file():
+                print(f"{args.data}: has no {subset}, {server}.tsv is not written", file=sys.stderr)
+                continue
             text = predict(args.checkpoint, args.data, args.task, subset, args.batch_size, args.cpu)
             write_text(args.output_dir / f"{server}.tsv", text)
             print(args.output_dir / f"{server}.tsv")
@@ -488,7 +536,10 @@ def main(args: argparse.Namespace) -> int:
         recipe = recipes.load(args.recipe, scale=parser.parse_args([args.recipe, *args.flags]).scale)
         if recipe.task != "glue":
             raise GlueError(f"{args.recipe}: is of task {recipe.task}, must be of glue")
-        points = grid(recipe, values, args.seeds or recipe.seeds or [recipe.own_seed], args.flags)
+        space = chosen_space(recipe, values, args.seeds)
+        count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
+        runner.say(f"{recipe.name}: {count}, less those that are done")
+        points = grid(recipe, space, args.flags)
         if args.output:
             write_json(args.output, points)
         print(summary(points, selection(recipe)))

@@ -5,7 +5,8 @@ recipe or, with ``rows``, one per row, as a table of a paper does: each row is w
 the row says besides. ``extends``, in a file or a row, names one or more files to start from (relative to the file);
 what is said later wins, and replaces a mapping of ``ALTERNATIVES`` as a whole. Files whose name begins with an
 underscore are only extended by others and are not recipes. ``small`` says what a rehearsal has instead, besides what
-those of its task have. ``quoted`` lists rows of the paper's tables that it took from others.
+those of its task have. ``quoted`` lists rows of the paper's tables that it took from others, and
+``search`` the space from which the settings of a row were chosen.
 
 The schema is the dataclasses below; :mod:`.runner` makes the steps of a recipe.
 
@@ -18,6 +19,7 @@ Imports neither torch nor fairseq.
 
 import argparse
 import difflib
+import math
 import re
 import shlex
 import typing
@@ -91,7 +93,7 @@ class Average:
 class Generate:
     """``fairseq-generate``: subsets with the test set each of them is, and flags."""
 
-    subsets: dict[str, Optional[str]]
+    subsets: dict[str, str]
     beam: int
     lenpen: float
     flags: dict[str, Any] = field(default_factory=dict)
@@ -101,7 +103,7 @@ class Generate:
 class Validate:
     """The evaluation of what is not decoded: subsets with the test set each of them is, and flags of the command."""
 
-    subsets: dict[str, Optional[str]]
+    subsets: dict[str, str]
     flags: dict[str, Any] = field(default_factory=dict)
 
 
@@ -130,6 +132,19 @@ class Paper:
 
 
 @dataclass(frozen=True)
+class Search:
+    """A search space: ``ode-transformer glue grid`` trains at every point with every seed."""
+
+    values: dict[str, list[Any]]  # of flags of fairseq-train, without dashes
+    seeds: list[int] = field(default_factory=list)  # if there are none, the recipe's
+
+    @property
+    def trainings(self) -> int:
+        """How many trainings the search takes."""
+        return math.prod(map(len, (*self.values.values(), self.seeds)))
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How a number is made."""
 
@@ -147,15 +162,15 @@ class Recipe:
     devices: Optional[int] = None  # on how many GPUs the paper trained, where they fit the batches of an update
     note: str = ""  # what the paper leaves open and what we chose
     seeds: list[int] = field(default_factory=list)  # that a run takes unless it is told others; else the flags' one
+    search: Optional[Search] = None  # from which the settings of train were chosen
     given: str = ""  # what it is loaded by: its name, or the path of a file elsewhere
     scale: str = "full"
     seed: Optional[int] = None  # of this run, instead of the flags'
 
     @property
     def subsets(self) -> dict[str, str]:
-        """What is evaluated: the test set that each subset of the data is; null takes an inherited subset away."""
-        found = (self.generate or self.validate).subsets
-        return {subset: test_set for subset, test_set in found.items() if test_set is not None}
+        """What is evaluated: the test set that each subset of the data is."""
+        return (self.generate or self.validate).subsets
 
     @property
     def own_seed(self) -> int:
@@ -288,6 +303,8 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         raise RecipeError(f"{path}: score.plain: excludes compound_split and join_hyphens, which need tokenized text")
     if recipe.score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
+    if recipe.search:
+        _check_search(recipe, path)
     start = recipe.train.start
     if start and start.recipe in before:
         raise RecipeError(f"{path}: train.start: {' -> '.join((*before, start.recipe))}, without a beginning")
@@ -303,6 +320,21 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
                 raise RecipeError(f"{path}: paper.scores {test_set!r}: none of {list(recipe.subsets.values())}")
             for metric in scores:
                 must("paper.scores", metric, METRICS)
+
+
+def _check_search(recipe: Recipe, path: str) -> None:
+    if recipe.task != "glue":
+        raise RecipeError(f"{path}: search: is for the task glue, got {recipe.task}")
+    if not recipe.search.values:
+        raise RecipeError(f"{path}: search.values: must name one flag or more with its values")
+    for flag, values in recipe.search.values.items():
+        said = f"{path}: search.values"
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", str(flag)):
+            raise RecipeError(f"{said} {flag!r}: must be a flag of fairseq-train, without dashes before it")
+        if not values or len(set(map(str, values))) < len(values) or {type(v) for v in values} - {int, float, str}:
+            raise RecipeError(f"{said}.{flag} {values!r}: must be different numbers or words, at least one")
+    if len(set(recipe.search.seeds)) < len(recipe.search.seeds):
+        raise RecipeError(f"{path}: search.seeds {recipe.search.seeds!r}: must be different numbers")
 
 
 def _small(tree: dict) -> dict:
@@ -364,6 +396,8 @@ def _merge(old: Mapping, new: Mapping) -> dict:
 
 def _build(type_: Any, value: Any, path: str, key: str) -> Any:
     """Make ``type_`` of what YAML holds, checking every key and type on the way."""
+    if type_ is Any:
+        return value
     options = [t for t in typing.get_args(type_) if t is not type(None)]
     if typing.get_origin(type_) is typing.Union:
         return None if value is None else _build(options[0], value, path, key)
@@ -380,7 +414,7 @@ def _build(type_: Any, value: Any, path: str, key: str) -> Any:
                 raise RecipeError(f"{path}: {prefix}{k} is missing")
         return type_(**{k: _build(known[k].type, v, path, prefix + k) for k, v in value.items()})
     expected = typing.get_origin(type_) or type_
-    if expected is dict and isinstance(value, dict) and options[1] is not Any:
+    if expected is dict and isinstance(value, dict):
         return {k: _build(options[1], v, path, f"{key}.{k}") for k, v in value.items()}
     if expected is list and isinstance(value, list):
         return [_build(options[0], item, path, f"{key}[{i}]") for i, item in enumerate(value)]
@@ -457,6 +491,11 @@ def _about(recipe: Recipe, devices: int, precision: str) -> list[str]:
     )
     if recipe.seeds:
         lines.append(f"# seeds: {', '.join(map(str, recipe.seeds))}")
+    if recipe.search:
+        space = replace(recipe.search, seeds=recipe.search.seeds or recipe.seeds or [recipe.own_seed])
+        parts = {**space.values, "seeds": space.seeds}
+        said = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in parts.items())
+        lines.append(f"# search: {said} ({space.trainings} trainings, `ode-transformer glue grid {recipe.given}`)")
     return lines + [f"# note: {line}" for line in recipe.note.splitlines()]
 
 

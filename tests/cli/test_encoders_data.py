@@ -3,12 +3,13 @@
 import json
 import os
 import subprocess
+import zipfile
 
 import pytest
 
-from ode_transformer.experiments import segmentation
+from ode_transformer.experiments import glue, segmentation
 from ode_transformer.experiments.text.manifest import VERSION
-from ode_transformer.files import write_json
+from ode_transformer.files import sha256, write_json
 from tests.cli.test_archives import tar
 from tests.cli.test_data_prep import search_path, sentences, times
 from tests.cli.test_published import members, numbers
@@ -20,7 +21,10 @@ FOLDERS = ("RAW_DIR", "ROBERTA_DIR", "IMDB_DIR", "WIKITEXT_DIR", "TEXT_INPUT", "
 def clean(**more) -> dict[str, str]:
     """An environment that says nothing of the text; no test is to reach the network."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("URL_") and k not in FOLDERS}
-    nowhere = {f"URL_{name}": "file:///nonexistent" for name in ("SQUAD", "RACE", "ROBERTA", "GPT2_BPE")}
+    nowhere = {
+        f"URL_{name}": "file:///nonexistent"
+        for name in ("SQUAD", "RACE", "ROBERTA", "GPT2_BPE", "GLUE", "MRPC", "WIKITEXT")
+    }
     return {**kept, "PATH": search_path(), "OMP_NUM_THREADS": "1", **nowhere, **{k: str(v) for k, v in more.items()}}
 
 
@@ -94,7 +98,7 @@ def test_a_folder_of_a_known_name_was_made_as_the_name_says(tmp_path):
     like.mkdir()
     (like / "dict.txt").write_text("a 1\n")
     held = {"valid": "", "like": "", "size": "32700", "split_sentences": "yes"}
-    for text, message in (("", "text-bert: was made of no --input"), ("a.txt", "GLUE is not there")):
+    for text, message in (("", "text-bert: was made of no --input"), ("a.txt", "CoLA.zip: RAW_DIR is not set")):
         write_json(like / "manifest.json", {"text_version": VERSION, **held, "input": text})
         done = script("glue", "cola", "--like", like, "--out", tmp_path / "out")
         assert done.returncode == 1 and message in done.stderr, done.stderr
@@ -180,3 +184,59 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
     assert done.returncode == 1
     assert f"cut off or damaged; delete {out}.text/download/RACE.tar.gz to download it again" in done.stderr
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.isdecimal()]
+
+
+@pytest.mark.full
+def test_glue_is_downloaded_compared_with_its_sum_and_unpacked(tmp_path):
+    """An archive of a task, and the three files of MRPC, from a folder in place of the network."""
+    web, like = tmp_path / "web", tmp_path / "like"
+    for folder in (web, like):
+        folder.mkdir()
+    segmentation.learn(sentences("en", 60), 60, 1, like / segmentation.OWN[0])
+    (like / "dict.txt").write_text("a 1\n")
+    with zipfile.ZipFile(web / "RTE.zip", "w") as archive:
+        for split in ("train", "dev", "test"):
+            rows = [f"{i}\tA man sits.\tA man.\t{'not_' * (i % 2)}entailment\n" for i in range(4)]
+            archive.writestr(f"RTE/{split}.tsv", "".join(["index\tsentence1\tsentence2\tlabel\n", *rows]))
+    head = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    rows = [f"{i % 2}\t{i}\t{i + 9}\tA man sits.\tA man.\r\n" for i in range(6)]
+    for split in ("train", "test"):
+        (web / f"msr_paraphrase_{split}.txt").write_text("".join([head, *rows]), newline="")
+    (web / "mrpc_dev_ids.tsv").write_text("#1 ID\t#2 ID\n2\t11\n5\t14\n")
+    with zipfile.ZipFile(web / "wikitext-103-raw-v1.zip", "w") as archive:
+        archive.writestr("wikitext-103-raw/wiki.train.raw", "A man sits.\n")
+    known = {path.name: sha256(path) for path in web.iterdir()}
+    (tmp_path / "sums").write_text("".join(f"{sum_}  {name}\n" for name, sum_ in known.items()))
+    addresses = {f"URL_{name}": f"file://{web}" for name in ("GLUE", "MRPC")}
+    addresses |= {"ARCHIVES_SHA256": tmp_path / "sums", "URL_WIKITEXT": f"file://{web}/wikitext-103-raw-v1.zip"}
+    for task, counts in (("rte", {"train": 4, "valid": 4, "test": 4}), ("mrpc", {"train": 4, "valid": 2, "test": 6})):
+        done = script("glue", task, "--like", like, "--out", tmp_path / task, **addresses)
+        assert done.returncode == 0, done.stderr
+        assert numbers(tmp_path / task, counts) == counts
+    done = script("wikitext-103", "--out", tmp_path / "wiki", **addresses)
+    assert "unpacked/wikitext-103-raw: has no wiki.valid.raw" in done.stderr  # it was fetched, and lacks a file
+    (tmp_path / "sums").write_text(f"{'0' * 64}  RTE.zip\n")
+    done = script("glue", "rte", "--like", like, "--out", tmp_path / "other", **addresses)
+    assert done.returncode == 1 and f"has SHA-256 {known['RTE.zip']}, the published RTE.zip {'0' * 64}" in done.stderr
+    done = script("glue", "rte", "--like", like, "--out", tmp_path / "third")
+    assert done.returncode == 1 and "RTE.zip: RAW_DIR is not set" in done.stderr
+
+
+def test_the_published_mrpc_is_split_by_its_list(tmp_path):
+    """GLUE's development set is those examples of the published training set that a list names."""
+    head, folder = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n", tmp_path / "MRPC"
+    folder.mkdir()
+    rows = [f"{i % 2}\t{i}\t{i + 9}\tA {i}.\tB {i}.\r\n" for i in range(6)]
+    (folder / "msr_paraphrase_train.txt").write_text("".join([head, *rows]), newline="")
+    task = glue.GLUE["mrpc"]
+    with pytest.raises(
+        glue.GlueError, match=r"train: .*train.tsv or .*msr_paraphrase_train.txt and .*mrpc_dev_ids.tsv"
+    ):
+        list(glue.examples(task, folder, "train"))
+    (folder / "mrpc_dev_ids.tsv").write_text("#1 ID\t#2 ID\r\n2\t11\r\n5\t14\r\n5\t9\r\n", newline="")
+    found = {
+        split: [(texts[0], label) for texts, label in glue.examples(task, folder, split)]
+        for split in ("train", "valid")
+    }
+    assert found["valid"] == [("A 2.", "0"), ("A 5.", "1")]
+    assert found["train"] == [(f"A {i}.", str(i % 2)) for i in (0, 1, 3, 4)]

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from ode_transformer.experiments import cli, documents, glue, recipes, segmentat
 from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
 from ode_transformer.experiments.runs import RunError
+from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.standalone import open_model, pair_form
 from tests.models.test_masked_lm import SMALL, train, write
 
@@ -54,9 +56,9 @@ def published(folder, name, count=12):
         "mrpc": ["0", "1", "1"],
     }.get(name, ["0", "1"])
     for split, alternatives in task.splits.items():
-        test = split.startswith("test")
-        label = None if test else task.labels.get(split, task.label)
-        inputs = task.test if test else task.inputs
+        inputs, label = ((1, 2) if split == "test2" else task.test), None
+        if not split.startswith("test"):
+            inputs, label = task.inputs, task.labels.get(split, task.label)
         rows = []
         for i in range(count):
             row = [f"x{j}" for j in range(task.columns or max(*inputs, label or 0) + 1)]
@@ -124,9 +126,14 @@ def binarise(folder, like, name):
     [
         ("cola", {"arch": "roberta", "report-mcc": True, "num-classes": 2}, ["matthews"]),  # fairseq's own
         # In the form of BERT: one end between the sentences.
-        ("mrpc", {"report-acc-and-f1": True, "num-classes": 2, "separator-token": None}, ["accuracy", "f1"]),
-        ("sts-b", {"report-pearson-and-spearman": True, "num-classes": 1, "regression-target": True},
-         ["pearson", "spearman"]),
+        (
+            "mrpc",
+            {"report-acc-and-f1": True, "num-classes": 2, "separator-token": None,
+             "task": "sentence_prediction_of_pairs", "swap-pairs": True},
+            ["accuracy", "f1"],
+        ),
+        ("sts-b", {"report-pearson-and-spearman": True, "num-classes": 1, "regression-target": True,
+                   "best-checkpoint-metric": "pearson_and_spearman"}, ["pearson", "spearman"]),
     ],
 )  # fmt: skip
 def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metrics):
@@ -134,8 +141,8 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metr
     glue.prepare(name, tmp_path / "raw", like, tmp_path / "symbols")
     data = binarise(tmp_path / "symbols", like, name)
     common = {"task": "sentence_prediction", "criterion": "sentence_prediction"}
-    sentences = {"init-token": 0, "separator-token": 2, "max-positions": 60} | more
-    train(data, **common, **sentences, **{"save-dir": tmp_path / "run", "max-epoch": 2})
+    sentences = common | {"init-token": 0, "separator-token": 2, "max-positions": 60} | more
+    train(data, **sentences, **{"save-dir": tmp_path / "run", "max-epoch": 2})
     checkpoint = tmp_path / "run" / "checkpoint_last.pt"
 
     words = ["glue", "validate", str(checkpoint), "--data", str(data), "--batch-size", "7", "--cpu"]
@@ -230,13 +237,21 @@ def test_the_metric_of_a_row_is_that_of_its_task():
     expected = {"cola": "matthews", "mrpc": "f1", "qqp": "f1", "sts-b": "spearman"}
     for group in ("glue/floater-base", "glue/floater-large", "macaron/glue"):
         for name in (name for name in recipes.names() if name.startswith(f"{group}/")):
-            from ode_transformer.experiments.tasks import TASKS
-
             recipe = recipes.load(name)
             task = name.rpartition("/")[2].partition("-")[2]
             assert TASKS["glue"].metrics(recipe)[-1] == expected.get(task, "accuracy"), name
             assert set(TASKS["glue"].metrics(recipe)) <= set(LOGGED)
             assert recipe.train.flags["num-classes"] == {"mnli": 3, "sts-b": 1}.get(task, 2)
+
+
+def test_macaron_swaps_the_pairs_of_three_tasks():
+    for name in (name for name in recipes.names() if name.startswith(("macaron/glue/", "glue/"))):
+        words = recipes.load(name)
+        swaps = name.startswith("macaron/") and name.endswith(("-mrpc", "-sts-b", "-qqp"))
+        assert words.train.flags.get("swap-pairs", False) == swaps, name
+        if words.task == "glue":
+            task = "sentence_prediction_of_pairs" if swaps else "sentence_prediction"
+            assert TASKS["glue"].flags(words) == ["--task", task]
 
 
 def test_pairs_have_the_form_that_they_were_trained_in():
@@ -249,10 +264,13 @@ def test_pairs_have_the_form_that_they_were_trained_in():
     model = {f"{side}.embed_tokens.weight": torch.zeros(5, 2) for side in ("encoder", "decoder")}
 
     def form(**change):
-        return pair_form({"cfg": {"task": trained | change}, "model": model}, "x.pt", "sentence_prediction")
+        return pair_form({"cfg": {"task": trained | change}, "model": model}, "x.pt", "sentence_prediction", "other")
 
+    assert form(_name="other") == form()
     assert form() == {"init_token": 0, "separator_token": None} and form(separator_token=4)["separator_token"] == 4
-    with pytest.raises(CheckpointError, match="was trained with --task 'masked_lm', must be sentence_prediction"):
+    with pytest.raises(
+        CheckpointError, match="was trained with --task 'masked_lm', must be sentence_prediction or other"
+    ):
         form(_name="masked_lm")
     for value in ("2", 5, -1, True, [2]):
         with pytest.raises(CheckpointError, match=r"its option separator_token is .*, must be the number of a symbol"):
@@ -313,14 +331,80 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
 
     monkeypatch.setattr(cli, "call", fail)
     with pytest.raises(glue.GlueError, match="seed-7: another cause"):
-        glue.grid(recipes.load("macaron/glue/macaron-cola"), {"lr": ["1"]}, [7], [])
+        glue.grid(recipes.load("macaron/glue/macaron-cola"), recipes.Search({"lr": ["1"]}, [7]), [])
+
+
+def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
+    """24 points of the released search of Macaron Net; three seeds and other batches for large tasks."""
+    spaces = []
+    monkeypatch.setattr(glue, "grid", lambda recipe, space, options: spaces.append(space) or [])
+    monkeypatch.setattr(glue, "summary", lambda points, metrics: "")
+
+    def grid(row, *words):
+        assert cli.main(["glue", "grid", row, *words]) == 0
+        return spaces[-1], capsys.readouterr().err
+
+    space, said = grid("macaron/glue/macaron-mrpc")
+    assert space.values == {
+        "lr": [5e-5, 3e-5], "batch-size": [16, 32], "max-epoch": [3, 4, 5], "weight-decay": [0.0, 0.01],
+    } and space.seeds == [100, 200, 300, 400, 500, 600]  # fmt: skip
+    assert "macaron/glue/macaron-mrpc: 24 points, 6 seeds: 144 trainings" in said
+    for row in ("bert-qqp", "macaron-mnli", "bert-qnli"):
+        space, said = grid(f"macaron/glue/{row}")
+        assert space.values["batch-size"] == [16, 24] and space.seeds == [100, 200, 300]
+        assert "24 points, 3 seeds: 72 trainings" in said
+    space, _ = grid("macaron/glue/macaron-mrpc", "--values", "lr", "1e-5", "--seeds", "7")
+    assert space == recipes.Search({"lr": ["1e-5"]}, [7])
+    assert grid("macaron/glue/macaron-mrpc", "--seeds", "7")[0].trainings == 24
+    assert grid("glue/floater-base/floater-cola")[0] == recipes.Search({}, [1, 2, 3, 4, 5])
+    assert grid("glue/floater-base/floater-cola", "--values", "lr", "1", "2")[0].trainings == 10
+
+
+def test_a_recipe_without_a_search_has_to_be_given_one(tmp_path, capsys):
+    path = tmp_path / "r.yaml"
+    base = recipes.CONFIGS / "glue" / "_protocol.yaml"
+    rest = "data: {prepare: x, directory: d}\ntrain: {arch: roberta}\nvalidate: {subsets: {valid: dev}}\n"
+    path.write_text(f"extends: {base}\ndescription: x\n{rest}")
+    assert cli.main(["glue", "grid", str(path)]) == 1
+    assert "r: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..." in capsys.readouterr().err
+    for search, message in (
+        ("{}", "search.values is missing"),
+        ("{values: {}}", "search.values: must name one flag or more with its values"),
+        ("{values: {--lr: [1]}}", "search.values '--lr': must be a flag of fairseq-train, without dashes before it"),
+        ("{values: {lr: []}}", r"search.values.lr []: must be different numbers or words, at least one"),
+        ("{values: {lr: [1, 1]}}", r"search.values.lr [1, 1]: must be different numbers or words, at least one"),
+        ("{values: {lr: [true]}}", r"search.values.lr [True]: must be different"),
+        ("{values: {lr: 1}}", "search.values.lr must be list, got 1"),
+        ("{values: {lr: [1]}, seeds: [x]}", "search.seeds[0] must be int, got 'x'"),
+        ("{values: {lr: [1]}, seeds: [1, 1]}", "search.seeds [1, 1]: must be different numbers"),
+    ):
+        path.write_text(f"extends: {base}\ndescription: x\n{rest}search: {search}\n")
+        with pytest.raises(recipes.RecipeError) as caught:
+            recipes.load(str(path))
+        assert str(caught.value).startswith(f"{path}: {message}")
+    path.write_text(f"extends: {base}\ndescription: x\n{rest}search: {{values: {{lr: [1, 2]}}}}\nseeds: [3, 4]\n")
+    assert cli.main(["recipe", "show", str(path)]) == 0
+    assert f"# search: lr 1, 2; seeds 3, 4 (4 trainings, `ode-transformer glue grid {path}`)" in capsys.readouterr().out
+
+
+def test_the_settings_of_macarons_rows_are_of_their_search():
+    """All but SST-2's batch and QNLI's seed, in which the release contradicts itself; the warm-up is a tenth."""
+    for name in (name for name in recipes.names() if name.startswith("macaron/glue/")):
+        recipe, task = recipes.load(name), name.partition("-")[2]
+        flags = recipe.train.flags
+        odd = [flag for flag, values in recipe.search.values.items() if flags[flag] not in values]
+        assert odd == (["batch-size"] if task == "sst-2" else []), name
+        assert (flags["seed"] in recipe.search.seeds) == (task != "qnli"), name
+        assert flags["warmup-updates"] == (flags["total-num-update"] + 5) // 10, name
 
 
 def test_runs_are_compared_as_their_recipe_chooses_checkpoints():
     expected = {"cola": ("matthews",), "sts-b": ("pearson", "spearman")}
     for task in ("cola", "sst-2", "mrpc", "qqp", "sts-b"):
         assert glue.selection(recipes.load(f"macaron/glue/macaron-{task}")) == expected.get(task, ("accuracy",))
-    assert glue.selection(recipes.load("macaron/glue/macaron-mrpc", scale="small")) == ("accuracy", "f1")
+    mrpc = recipes.load("macaron/glue/macaron-mrpc")
+    by_loss = replace(mrpc, train=replace(mrpc.train, flags=mrpc.train.flags | {"best-checkpoint-metric": "loss"}))
+    assert glue.selection(by_loss) == ("accuracy", "f1")
     points = [
         {"flags": {"lr": "1"}, "seeds": [1, 2], "scores": [{"pearson": 80.0, "spearman": 90.0}, {}]},
         {"flags": {"lr": "2"}, "seeds": [1, 2], "scores": [{"pearson": 84.0, "spearman": 85.0}, {"pearson": None}]},
@@ -416,6 +500,24 @@ def test_a_fine_tuned_model_is_opened_with_its_head(tmp_path, like):
     torch.testing.assert_close(ours(x, classification_head_name=head)[0], m.eval()(x, classification_head_name=head)[0])
 
 
+def test_the_server_gets_a_file_of_every_test_set_that_is_there(tmp_path, monkeypatch, capsys):
+    """MNLI's model predicts the diagnostic set, too; of WNLI the more frequent class is sent."""
+    (tmp_path / "data" / "input0").mkdir(parents=True)
+    monkeypatch.setattr(glue, "predict", lambda checkpoint, data, name, subset, *_: f"{name} {subset}\n")
+    words = ["glue", "predict", "m.pt", "--task", "mnli", "--data", str(tmp_path / "data")]
+    (tmp_path / "data" / "input0" / "test1.idx").touch()
+    assert cli.main([*words, "--output-dir", str(tmp_path / "two")]) == 0
+    assert "data: has no test2, AX.tsv is not written" in capsys.readouterr().err
+    (tmp_path / "data" / "input0" / "test2.idx").touch()
+    assert cli.main([*words, "--output-dir", str(tmp_path / "three")]) == 0
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["MNLI-m.tsv", "MNLI-mm.tsv"]
+    files = {path.name: path.read_text() for path in (tmp_path / "three").iterdir()}
+    assert files == {"MNLI-m.tsv": "mnli test\n", "MNLI-mm.tsv": "mnli test1\n", "AX.tsv": "mnli test2\n"}
+    assert cli.main(["glue", "wnli", "--output-dir", str(tmp_path)]) == 0
+    lines = (tmp_path / "WNLI.tsv").read_text().splitlines()
+    assert lines[:2] == ["index\tprediction", "0\t0"] and lines[-1] == "145\t0" and len(lines) == 147
+
+
 def test_a_diverged_model_predicts_nothing(tmp_path, monkeypatch):
     (tmp_path / "label").mkdir()
     (tmp_path / "label" / "dict.txt").touch()
@@ -440,6 +542,7 @@ HEADERS = {
     ("mnli", "train"): [*MNLI, "label1", "gold_label"],
     ("mnli", "valid"): [*MNLI, *(f"label{i}" for i in range(1, 6)), "gold_label"],
     ("mnli", "test"): MNLI,
+    ("mnli", "test2"): ["index", "sentence1", "sentence2"],
     ("qqp", "train"): ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
     ("qqp", "test"): ["id", "question1", "question2"],
     ("qnli", "train"): ["index", "question", "sentence", "label"],
@@ -466,8 +569,8 @@ HEADERS = {
 def test_columns_are_those_of_the_published_archive(name, split):
     """The miniatures are written from the same table that the code reads."""
     task, header = glue.GLUE[name], HEADERS[name, split]
-    inputs = [header[i] for i in (task.test if split == "test" else task.inputs)]
+    inputs = [header[i] for i in task.where(split)[0]]
     assert all(re.fullmatch(r"sentence[12]?|question[12]?|#[12] String", column) for column in inputs), inputs
-    if split != "test":
-        label = header[task.labels.get(split, task.label)]
+    if not split.startswith("test"):
+        label = header[task.where(split)[1]]
         assert label in ("gold_label", "is_duplicate", "label", "score", "Quality")

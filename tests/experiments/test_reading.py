@@ -1,10 +1,11 @@
-"""SQuAD and RACE: from miniatures of the published layouts to samples, answers and scores."""
+"""SQuAD, RACE and generated text of GLUE: from miniatures of the published layouts to samples, answers and scores."""
 
 import contextlib
 import itertools
 import json
 import logging
 import random
+import re
 
 import pytest
 import torch
@@ -15,12 +16,14 @@ from fairseq_cli import validate as validate_cli
 
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes, segmentation, squad
+from ode_transformer.experiments import choose, cli, glue, recipes, segmentation, significance, squad
 from ode_transformer.experiments.datasets import race, reading
 from ode_transformer.experiments.datasets import squad as squad_data
 from ode_transformer.experiments.datasets.labelled import DatasetError
 from ode_transformer.experiments.metrics import squad as metric
 from ode_transformer.experiments.tasks import TASKS
+from ode_transformer.experiments.tasks.task import OURS
+from ode_transformer.files import write_lines
 from ode_transformer.span_prediction import SpanPredictionConfig, SpanPredictionCriterion, SpanPredictionTask
 from ode_transformer.standalone import open_model
 from tests.helpers import USER_DIR, flags
@@ -448,6 +451,42 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
     assert metric.take(golds, answers, "2.0", no_answer)["f1"]["value"] == expected
 
 
+# GLUE
+
+
+@pytest.mark.parametrize("name", glue.GLUE)
+def test_generated_text_is_of_a_task_of_glue(own, tmp_path, name):
+    """The label says how much two sentences agree, and the files are read as the published ones."""
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        words = ["dataset", "reading", f"glue-{name}", "--articles", "48", "--seed", str(seed)]
+        assert cli.main([*words, "--output-dir", str(tmp_path / folder)]) == 0
+    files = [path.relative_to(tmp_path / "a") for path in sorted((tmp_path / "a").rglob("*.tsv"))]
+    assert all((tmp_path / "a" / file).read_text() == (tmp_path / "b" / file).read_text() for file in files)
+    assert all((tmp_path / "a" / file).read_text() != (tmp_path / "c" / file).read_text() for file in files)
+
+    task, labels = glue.GLUE[name], {"mnli": ["contradiction", "neutral", "entailment"]}.get(name, ["0", "1"])
+    counts = glue.prepare(name, tmp_path / "a", own, tmp_path / "symbols")
+    assert counts == {split: 48 if split == "train" else 6 for split in task.splits}
+    for split in task.splits:
+        rows = list(glue.examples(task, tmp_path / "a" / task.folder, split))
+        for texts, label in rows:
+            first, second = texts if len(task.inputs) == 2 else re.findall(r"[^.]*\.", texts[0])
+            agree = len(
+                {*re.findall(r"\w+", first)} & {*re.findall(r"\w+", second)} & {*reading.PLACES, *reading.THINGS}
+            )
+            assert first.split()[0] == second.split()[0] and agree in (0, 1, 2)
+            if split.startswith("test"):
+                assert label == ""
+            elif name == "sts-b":
+                assert float(label) == 2.5 * agree
+            elif name == "mnli":
+                assert label == labels[agree]
+            else:
+                positive = "entailment" if name in ("qnli", "rte") else "1"
+                assert (label == positive) == (agree == 2)
+        assert split.startswith("test") or len({label for _, label in rows}) == (3 if name in ("sts-b", "mnli") else 2)
+
+
 # RACE
 
 
@@ -514,18 +553,28 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
     m, _ = train(data, **common, **more, **{"shorten-method": "truncate", "save-dir": tmp_path / "run"})
 
     recipe = recipes.load("race/floater", scale="small")
-    steps = TASKS["multiple_choice"].evaluation(recipe, "run", ["--cpu"])
+    steps = TASKS["multiple_choice"].evaluation(recipe, str(tmp_path / "run"), ["--cpu"])
     assert [step.part for step in steps] == ["test", "test1", "test2"] * 2
-    given = steps[0].words
-    given[1], given[given.index("--user-dir") + 1] = str(data), USER_DIR
-    given[given.index("--path") + 1] = str(tmp_path / "run" / "checkpoint_last.pt")
+    checkpoint, predicted = tmp_path / "run" / "checkpoint_last.pt", tmp_path / "run" / "validate" / "test.tsv"
+    chosen, scored = steps[0].words[len(OURS) :], steps[3].words[len(OURS) :]
+    chosen[chosen.index("--data") + 1], chosen[chosen.index("--batch-size") + 1] = str(data), "4"
+    chosen[chosen.index(f"{tmp_path}/run/average.pt")] = str(checkpoint)
+    assert cli.main(chosen) == 0 and cli.main(scored) == 0
+    score = json.loads((tmp_path / "run" / "scores" / "test.json").read_text())["accuracy"]
+    low, high = score["interval"]
+    assert 0 <= low <= score["value"] <= high <= 100
+    lines = predicted.read_text().splitlines()
+    assert [line.split("\t")[0] for line in lines] == (folder / "test.label").read_text().split()
+
+    given = [str(data), "--user-dir", USER_DIR, "--task", "sentence_ranking", "--criterion", "sentence_ranking"]
+    given += ["--path", str(checkpoint), "--valid-subset", "test", "--batch-size", "4", "--log-format", "json"]
     log = tmp_path / "test.log"
     with log.open("w") as file, contextlib.redirect_stdout(file):
         handler = logging.StreamHandler(file)
         logging.getLogger().addHandler(handler)
         try:
             args = options.parse_args_and_arch(
-                options.get_validation_parser(), [*given[1:], *flags({"num-workers": 0})]
+                options.get_validation_parser(), [*given, *flags({"num-workers": 0, "cpu": True})]
             )
             validate_cli.main(convert_namespace_to_omegaconf(args))
         finally:
@@ -533,6 +582,7 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
     words = ["score", "--validation-log", str(log), "--subset", "test", "--metric", "accuracy"]
     assert cli.main([*words, "--output", str(tmp_path / "score.json")]) == 0
     found = json.loads((tmp_path / "score.json").read_text())["accuracy"]["value"]
+    assert found == pytest.approx(score["value"], abs=0.06)
 
     # By another way: the option with the largest score, of option, end, end, article.
     right = 0
@@ -544,5 +594,55 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
             tokens = torch.cat((torch.tensor([0]), its.encode_line(cut(option), add_if_not_exist=False).long()))[:20]
             tokens = torch.cat((tokens, torch.tensor([2]), article))[:60]
             scores.append(m.eval()(tokens[None], classification_head_name="sentence_classification_head")[0].item())
-        right += scores.index(max(scores)) == choice.right
-    assert found == pytest.approx(100 * right / 6, abs=0.06)
+        best = scores.index(max(scores))
+        assert lines.pop(0) == f"{choice.right}\t{best}"
+        right += best == choice.right
+    assert score["value"] == pytest.approx(100 * right / 6)
+
+    def refused(message, kind=OdeTransformerError, at=checkpoint, **change):
+        words = {"data": data, "subset": "test", "batch_size": 2, "cpu": True} | change
+        with pytest.raises(kind, match=message):
+            choose.choose(at, **words)
+
+    def changed(biases=None, **values):
+        state = torch.load(checkpoint, weights_only=False)
+        vars(state["cfg"]["task"]).update(values)
+        for part in ("weight", "bias") if biases else ():
+            name = f"classification_heads.sentence_classification_head.out_proj.{part}"
+            state["model"][name] = state["model"][name].new_full(
+                (len(biases), *state["model"][name].shape[1:]), biases[0]
+            )
+        torch.save(state, tmp_path / "changed.pt")
+        return tmp_path / "changed.pt"
+
+    for value in (0, "20", True):
+        refused("max_option_length is .*, must be a positive", CheckpointError, changed(max_option_length=value))
+    refused("was trained with --task 'other', must be sentence_ranking", CheckpointError, changed(_name="other"))
+    refused("has 2 classes, must have one score", CheckpointError, changed([0.0, 0.0]))
+    refused("data: has no subset absent of questions with options", choose.ChoiceError, subset="absent")
+    diverged = choose.choose(changed([float("nan")]), data, "test", 2, True)
+    assert [f"{right}\tnan" for right, _ in diverged] == [f"{right}\t{taken}" for right, taken in diverged]
+    (data / "label" / "test.label").unlink()
+    refused("data: subset test has no labels", choose.ChoiceError)
+    for i in range(5):
+        with (data / f"input{i}" / "dict.txt").open("a") as file:
+            file.write("another 1\n")
+    refused("data: its dictionary has .* symbols, the model", choose.ChoiceError)
+    assert cli.main([*chosen, "--batch-size", "0"]) == 1
+
+
+def test_rows_of_race_are_compared(tmp_path, monkeypatch):
+    """The predictions of two runs, where their recipes' steps write them."""
+    rows = [recipes.load(f"race/{row}") for row in ("roberta", "floater")]
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(significance, "_precision", lambda one: "fp32")
+    systems = [significance.system(recipe) for recipe in rows]
+    for one, wrong in zip(systems, (8, 2), strict=True):
+        for subset in one.recipe.subsets:
+            lines = (f"{i % 4}\t{(i + (i < wrong)) % 4}" for i in range(40))
+            write_lines(one.folder / "validate" / f"{subset}.tsv", lines)
+    found = significance.compare(systems[0], systems[1:], samples=200)
+    assert found["metric"] == "accuracy" and set(found["test_sets"]) == {"race_test", "race_middle", "race_high"}
+    for values in found["test_sets"].values():
+        first, second = values["race/roberta"], values["race/floater"]
+        assert (first["value"], second["value"]) == (80.0, 95.0) and second["p_value"] < 0.05

@@ -88,10 +88,8 @@ def test_a_rehearsal_keeps_the_architecture_and_what_is_done_with_it(name):
     schedule |= {"save-interval-updates", "keep-interval-updates", "validate-interval-updates"}
     if full.task == "classification":  # on ListOps, whatever the row's own data
         schedule |= {"num-classes", "batch-size"}
-    # Text of IMDB, CoLA's two classes and generated questions stand in for what a model reads; its weights are drawn.
-    reading = {"batch-size", "max-positions", "total-num-update", "finetune-from-model", "num-classes"}
-    reading |= {"best-checkpoint-metric", "maximize-best-checkpoint-metric"}
-    reading |= {"regression-target", "report-pearson-and-spearman"}
+    # Text of IMDB, CoLA and generated text stand in for what a model reads; its weights are drawn.
+    reading = {"batch-size", "max-positions", "total-num-update", "finetune-from-model"}
     reads = full.task in (
         "glue",
         "masked_language_modeling",
@@ -108,6 +106,11 @@ def test_a_rehearsal_keeps_the_architecture_and_what_is_done_with_it(name):
         versions = [words[words.index("--version") + 1] for words in (r.data.prepare.split() for r in (small, full))]
         assert versions[0] == versions[1] and f"squad-{versions[0]}.small" in small.data.directory
         assert small.data.prepare.endswith(f" --out {small.data.directory}")
+    task = full.data.prepare.split()[1] if full.task == "glue" else ""
+    if task not in ("", "cola", "sst-2"):  # pairs, on generated ones of their own task
+        like, directory = "data-bin/text-imdb-4k", f"data-bin/glue/{task}.small"
+        prepare = f"data-prep/prepare-glue.sh {task} --generated 200 --like {like} --out {directory}"
+        assert (small.data.prepare, small.data.directory) == (prepare, directory)
     if small.train.start:  # positions are weights
         start = recipes.load(small.train.start.recipe, scale="small")
         assert small.train.flags.get("max-positions") == start.train.flags.get("max-positions")
@@ -450,6 +453,7 @@ def test_flags_are_written_as_fairseq_reads_them(tmp_path):
         (lambda t: t.update(extends="absent.yaml"), r"absent\.yaml"),
         (lambda t: t.update(extends="r.yaml"), r"extends itself"),
         (lambda t: (t["data"].update(target="fr"), t.update(score={"compound_split": True})), r"German"),
+        (lambda t: t.update(search={"values": {"lr": [1.0]}}), r"search: is for the task glue, got translation"),
     ],
 )
 def test_a_broken_recipe_is_named(tmp_path, change, message):

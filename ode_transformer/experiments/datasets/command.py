@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .. import segmentation
+from ..glue import GLUE
 from . import aeslc, agnews, cnndm, gec, imdb, labelled, pairs, race, reading, squad
 
 LABELLED = {"imdb": imdb, "agnews": agnews}
@@ -52,8 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("folder", type=Path, help="RACE")
     _like(add_to)
     add_to = add("reading", reading, _reading)
-    add_to("like", choices=("squad-1.1", "squad-2.0", "race"), help="whose layout")
-    add_to("--articles", type=int, default=40, metavar="N", help="to train on (default: %(default)s)")
+    add_to("like", choices=("squad-1.1", "squad-2.0", "race", *(f"glue-{name}" for name in GLUE)), help="whose layout")
+    add_to(
+        "--articles", type=int, default=40, metavar="N",
+        help="paragraphs, articles or GLUE's examples to train on (default: %(default)s)",
+    )  # fmt: skip
     add_to("--seed", type=int, default=1, help="(default: %(default)s)")
 
 
@@ -82,6 +86,8 @@ def _reading(args: argparse.Namespace) -> None:
         raise labelled.DatasetError(f"--articles {args.articles}: must be 1 or more")
     if args.like == "race":
         reading.write_race(args.output_dir, args.articles, args.seed)
+    elif args.like.startswith("glue-"):
+        reading.write_glue(args.output_dir, args.like.removeprefix("glue-"), args.articles, args.seed)
     else:
         reading.write_squad(args.output_dir, args.like.removeprefix("squad-"), args.articles, args.seed)
 

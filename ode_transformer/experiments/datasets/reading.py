@@ -1,7 +1,8 @@
-"""Generated questions in the published layouts of SQuAD and RACE: for rehearsals and tests, not for results.
+"""Generated text in the published layouts of SQuAD, RACE and GLUE: for rehearsals and tests, not for results.
 
 A paragraph says where some people live and what they like; its questions ask for that. An answer is always a word of
-the paragraph, so that a small model can learn to find it.
+the paragraph, so that a small model can learn to find it. The two sentences of an example of GLUE say so of one person,
+and agree in both, in one of both, or in nothing.
 """
 
 import json
@@ -9,12 +10,19 @@ import random
 from pathlib import Path
 from typing import Any
 
-from ...files import write_json, write_text
+from ...files import write_json, write_lines, write_text
+from ..glue import GLUE
 from .race import LETTERS, LEVELS
 
 NAMES = ("Anna", "Boris", "Carla", "David", "Elena", "Farid", "Greta", "Henry", "Irene", "Jakob")
 PLACES = ("Lisbon", "Oslo", "Prague", "Vienna", "Dublin", "Athens", "Warsaw", "Zürich")
 THINGS = ("tea", "chess", "rain", "jazz", "trains", "bread", "stars", "roses")
+LABELS = {
+    "sts-b": ("0.000", "2.500", "5.000"),
+    "mnli": ("contradiction", "neutral", "entailment"),
+    **dict.fromkeys(("qnli", "rte"), ("not_entailment", "entailment")),
+}
+"""Of tasks of GLUE, from no to full agreement; of the others 0 and 1."""
 
 
 def _facts(rng: random.Random) -> tuple[str, list[tuple[str, str, str, tuple[str, ...]]]]:
@@ -80,3 +88,32 @@ def write_race(folder: Path, articles: int, seed: int) -> None:
                     tree["options"].append(options)
                     tree["answers"].append(LETTERS[options.index(answer)])
                 write_text(folder / "RACE" / split / level / f"{i}.txt", json.dumps(tree))
+
+
+def write_glue(folder: Path, name: str, examples: int, seed: int) -> None:
+    """Write the files of a task of GLUE, ``MNLI/train.tsv`` and so on.
+
+    Args:
+        folder: where the task's folder goes.
+        name: a key of ``GLUE``; a task of single sentences has both in one text.
+        examples: to train on; an eighth of that, and three at least, to validate and to test with.
+        seed: of the draws.
+    """
+    rng, task, labels = random.Random(seed), GLUE[name], LABELS.get(name, ("0", "1"))
+    for split, alternatives in task.splits.items():
+        inputs, label = task.where(split)
+        width = task.columns or max(*inputs, label or 0) + 1
+        rows = [] if split in task.headless else [[f"column {i}" for i in range(width)]]
+        for i in range(examples if split == "train" else max(3, examples // 8)):
+            agree, row = i % 3, ["-"] * width
+            places, things = rng.sample(PLACES, 2), rng.sample(THINGS, 2)
+            same = rng.sample((0, 1), 2) if agree == 1 else [agree // 2] * 2
+            who = rng.choice(NAMES)
+            pair = [f"{who} lives in {places[0]} and likes {things[0]}."]
+            pair.append(f"{who} lives in {places[1 - same[0]]} and likes {things[1 - same[1]]}.")
+            for column, text in zip(inputs, pair if len(inputs) == 2 else [" ".join(pair)], strict=True):
+                row[column] = text
+            if label is not None:
+                row[label] = labels[agree * (len(labels) - 1) // 2]
+            rows.append(row)
+        write_lines(folder / task.folder / alternatives[0][0], ("\t".join(row) for row in rows))

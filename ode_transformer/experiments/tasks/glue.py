@@ -13,6 +13,11 @@ _REPORTED = {
 }
 
 
+def _flags(recipe: Any) -> list[str]:
+    """fairseq's own task, unless the recipe swaps the texts of pairs."""
+    return ["--task", "sentence_prediction_of_pairs" if recipe.train.flags.get("swap-pairs") else "sentence_prediction"]
+
+
 def _metrics(recipe: Any) -> list[str]:
     reported = [metrics for flag, metrics in _REPORTED.items() if recipe.train.flags.get(flag)]
     return reported[0] if reported else ["accuracy"]
@@ -28,7 +33,7 @@ def _scored(recipe: Any, folder: Path, subset: str) -> Scored:
 TASK = Task(
     name="glue",
     section="validate",
-    flags=lambda recipe: ["--task", "sentence_prediction"],
+    flags=_flags,
     evaluation=prediction(["glue", "validate"], ["glue", "score"], lambda recipe: ["--metrics", *_metrics(recipe)]),
     metrics=_metrics,
     scored=_scored,

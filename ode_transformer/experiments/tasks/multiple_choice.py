@@ -1,6 +1,7 @@
 """RACE: which of several texts is right, by fairseq's ``sentence_ranking``; accuracy."""
 
-from .task import Task, validation
+from . import glue
+from .task import Task, prediction
 
 NAME = "sentence_ranking"  # of fairseq's task and of its criterion
 
@@ -8,7 +9,7 @@ TASK = Task(
     name="multiple_choice",
     section="validate",
     flags=lambda recipe: ["--task", NAME],
-    # Without the criterion, fairseq does not know the name of the head.
-    evaluation=validation("accuracy", NAME, "--criterion", NAME),
+    evaluation=prediction(["choose"], ["glue", "score"], lambda recipe: ["--metrics", "accuracy"]),
     metrics=lambda recipe: ["accuracy"],
+    scored=glue.TASK.scored,
 )

@@ -133,15 +133,15 @@ def prediction(
     return steps
 
 
-def validation(metric: str, fairseq_task: str, *more: str) -> Callable[[Any, str, Sequence[str]], list[Step]]:
-    """The steps of a task that ``fairseq-validate`` evaluates by a metric, for each subset, with ``more`` flags."""
+def validation(metric: str, fairseq_task: str) -> Callable[[Any, str, Sequence[str]], list[Step]]:
+    """The steps of a task that ``fairseq-validate`` evaluates by a metric, for each subset."""
 
     def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
         model, found = f"{run_dir}/average.pt", []
         for subset in recipe.subsets:
             log = f"{run_dir}/validate/{subset}.log"
             command = ["fairseq-validate", recipe.data.directory, "--user-dir", "ode_transformer"]
-            command += ["--task", fairseq_task, *more, "--path", model, "--valid-subset", subset]
+            command += ["--task", fairseq_task, "--path", model, "--valid-subset", subset]
             command += [*flags(recipe.validate.flags), "--required-batch-size-multiple", "1"]
             command += ["--log-format", "json", "--no-progress-bar"]
             found.append(Step("validate", command, [model], [log], subset, where, log=log))

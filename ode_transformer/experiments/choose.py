@@ -1,0 +1,94 @@
+"""``ode-transformer choose``: the option that a trained encoder chooses for each question of a test set, as RACE's."""
+
+import argparse
+from itertools import count, takewhile
+from pathlib import Path
+
+from ..errors import OdeTransformerError
+from ..files import write_lines
+
+
+class ChoiceError(OdeTransformerError):
+    """Data from which nothing can be chosen; the message names the folder and what is expected."""
+
+
+def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, str]]:
+    """Choose an option for every question of a subset.
+
+    Args:
+        checkpoint: of a model that was trained with fairseq's task ``sentence_ranking``.
+        data: the folder of data binarized for it: ``input0``, the texts; ``input1`` and so on, the options; ``label``.
+        subset: the subset, such as ``test``.
+        batch_size: questions per batch.
+        cpu: do not use a GPU.
+
+    Returns:
+        for each question, in the order of the data, the numbers of the right and of the chosen option, from 0; the
+        latter is ``nan`` where a score is not a number. Options and texts are cut as in training.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be opened, is of another task, or has no head with one output.
+        ChoiceError: no such set in the data, or it has no labels or other symbols than the model.
+    """
+    import torch
+    from fairseq.data import data_utils
+    from fairseq.tasks.sentence_ranking import SentenceRankingTask
+
+    from .. import checkpoints
+    from ..checkpoints import CheckpointError
+    from ..standalone import HEAD, open_with_head, pair_form
+    from .tasks.multiple_choice import NAME
+
+    state, model = open_with_head(checkpoint, data, cpu, NAME)
+    if (classes := model.classification_heads[HEAD].out_proj.out_features) != 1:
+        raise CheckpointError(f"{checkpoint}: has {classes} classes, must have one score")
+    longest = checkpoints.options(state, "task").get("max_option_length")
+    if longest is not None and not (type(longest) is int and longest > 0):
+        raise CheckpointError(f"{checkpoint}: its option max_option_length is {longest!r}, must be a positive number")
+    options = sum(1 for _ in takewhile(lambda i: (data / f"input{i}").is_dir(), count(1)))
+    task = SentenceRankingTask.setup_task(
+        argparse.Namespace(
+            data=str(data), criterion=NAME, num_classes=options, **pair_form(state, checkpoint, NAME), no_shuffle=True,
+            shorten_method="truncate", shorten_data_split_list="", max_option_length=longest, dataset_impl=None,
+            max_positions=model.max_positions(), seed=1,
+        )
+    )  # fmt: skip
+    known = model.encoder.sentence_encoder.embed_tokens.num_embeddings
+    if len(task.source_dictionary) != known:
+        raise ChoiceError(f"{data}: its dictionary has {len(task.source_dictionary)} symbols, the model {known}")
+    if options < 2 or data_utils.load_indexed_dataset(str(data / "input0" / subset), task.source_dictionary) is None:
+        raise ChoiceError(f"{data}: has no subset {subset} of questions with options")
+    if not (data / "label" / f"{subset}.label").is_file():
+        raise ChoiceError(f"{data}: subset {subset} has no labels")
+    dataset, device, found = task.load_dataset(subset), next(model.parameters()).device, []
+    for first in range(0, len(dataset), batch_size):
+        batch = dataset.collater([dataset[i] for i in range(first, min(first + batch_size, len(dataset)))])
+        inputs = [batch[f"net_input{i + 1}"]["src_tokens"].to(device) for i in range(options)]
+        with torch.inference_mode():
+            scores = torch.cat([model(tokens, classification_head_name=HEAD)[0] for tokens in inputs], dim=1)
+        taken = zip(scores.argmax(-1).tolist(), scores.isfinite().all(-1).tolist(), strict=True)
+        rights = batch["target"].view(-1).tolist()
+        found += [
+            (str(right), str(one) if finite else "nan") for right, (one, finite) in zip(rights, taken, strict=True)
+        ]
+    return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer choose``."""
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
+    parser.add_argument("--subset", default="test", help="the subset with the questions (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=32, help="questions per batch (default: %(default)s)")
+    parser.add_argument("--output", required=True, help="file to write, tab-separated: right option, chosen option")
+    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer choose``; the exit status."""
+    if args.batch_size < 1:
+        raise ChoiceError(f"--batch-size {args.batch_size}: must be 1 or more")
+    found = choose(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
+    write_lines(args.output, ("\t".join(pair) for pair in found))
+    print(f"{len(found)} questions -> {args.output}")
+    return 0
