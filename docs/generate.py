@@ -299,7 +299,7 @@ def measured(group: str) -> str:
 
 
 def metric(group: str, papers: str, name: str) -> str:
-    """A group of another task, perhaps shortened, beside the papers' numbers, which rows of the same name of ``papers`` hold."""
+    """A group of another task beside the papers' numbers, which rows of the same name of ``papers`` hold."""
     from ode_transformer.experiments import recipes, tables
 
     rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
