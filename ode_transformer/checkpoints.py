@@ -80,7 +80,8 @@ def load(path: str | Path) -> dict[str, Any]:
                 "trusts it, 'model' and 'args' or 'cfg' alone, it can be loaded"
             )
         else:
-            first = str(error).split("\n")[0]
+            # PyTorch's advice for what it cannot read, to turn its checks off, is for nobody's files but one's own.
+            first = str(error).split("\n")[0].partition(" Re-running")[0].partition(" In PyTorch")[0]
             reason = f"not a readable checkpoint, truncated or damaged? ({type(error).__name__}: {first})"
         raise CheckpointError(f"{path}: {reason}") from error
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
@@ -159,7 +160,8 @@ def select(
     found.sort(key=lambda pair: float(pair[0] or 0))
     paths = [path for _, path in found]
     if len(paths) < count:
-        names = ", ".join(sorted(p.name for p in Path(directory).glob("*.pt"))) or "no checkpoints"
+        others = sorted(p.name for p in Path(directory).glob("*.pt"))
+        names = ", ".join(p.name for p in paths) or f"but {', '.join(others) or 'no checkpoints'}"
         raise CheckpointError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names})")
     if kind == "best" and count > 1 and not _maximised(paths[0]):
         paths.reverse()
@@ -201,7 +203,7 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
 
     Raises:
         CheckpointError: the last checkpoint is whole, but does not say how many updates were made, so that fairseq
-            cannot go on from it; or a whole one could not take its place.
+            cannot go on from it, or holds no state of the optimizer; or a whole one could not take its place.
     """
     last = Path(directory) / "checkpoint_last.pt"
     if not last.exists():
@@ -246,6 +248,11 @@ def _updates(state: dict[str, Any], path: Path) -> int:
     if not isinstance(updates, int) or updates < 0:
         raise CheckpointError(
             f"{path}: does not say in its optimizer_history how many updates were made, so that training cannot go on"
+        )
+    if updates and state.get("last_optimizer_state") is None:
+        raise CheckpointError(
+            f"{path}: holds no state of the optimizer, without which fairseq would begin at update 0 again; it was "
+            "averaged, or written with --no-save-optimizer-state"
         )
     return updates
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ode_transformer import checkpoints
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli
+from tests.helpers import refused
 
 
 def write(path, model=None, **more):
@@ -178,7 +179,7 @@ def test_selection(tmp_path):
     assert names(last_updates=2) == ["checkpoint_3_250", "checkpoint_10_1000"]
     assert names(best=1) == ["checkpoint_best"]
     assert names(best=2) == ["checkpoint.best_loss_3.100", "checkpoint.best_loss_2.90011"]
-    with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint_last\.pt"):
+    with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint10\.pt\)$"):
         names(last_epochs=4)
     with pytest.raises(CheckpointError, match="--best 0"):
         names(best=0)
@@ -198,8 +199,8 @@ def test_selection_when_more_is_better(tmp_path):
 def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_one(tmp_path):
     assert checkpoints.resume_point(tmp_path) == 0
     for i in (2, 10):
-        write(tmp_path / f"checkpoint{i}.pt", optimizer_history=[{"num_updates": 7 * i}])
-    write(tmp_path / "checkpoint_last.pt", optimizer_history=[{"num_updates": 71}])
+        write(tmp_path / f"checkpoint{i}.pt", optimizer_history=[{"num_updates": 7 * i}], last_optimizer_state={})
+    write(tmp_path / "checkpoint_last.pt", optimizer_history=[{"num_updates": 71}], last_optimizer_state={})
     assert checkpoints.resume_point(tmp_path) == 71
     (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
     (tmp_path / "checkpoint11.pt").write_bytes(b"and another")
@@ -210,8 +211,10 @@ def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_on
 
 def test_checkpoints_of_updates_and_the_best_serve_too(tmp_path):
     for name, updates in (("_1_20", 20), ("_1_40", 40), ("_best", 30), (".best_loss_3.1", 35), ("1", 33)):
-        write(tmp_path / f"checkpoint{name}.pt", optimizer_history=[{"num_updates": updates}])
-    write(tmp_path / "checkpoint_avg.pt", optimizer_history=[{"num_updates": 50}])  # not one to go on from
+        write(tmp_path / f"checkpoint{name}.pt", optimizer_history=[{"num_updates": updates}], last_optimizer_state={})
+    write(
+        tmp_path / "checkpoint_avg.pt", optimizer_history=[{"num_updates": 50}], last_optimizer_state={}
+    )  # not one to go on from
     (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
     assert checkpoints.resume_point(tmp_path) == 40
     assert checkpoints.resume_point(tmp_path) == 40
@@ -224,7 +227,7 @@ def test_a_cut_last_checkpoint_with_no_other_is_moved_aside(tmp_path):
 
 
 def test_a_repair_that_fails_leaves_the_last_checkpoint_as_it_was(tmp_path, monkeypatch):
-    write(tmp_path / "checkpoint1.pt", optimizer_history=[{"num_updates": 7}])
+    write(tmp_path / "checkpoint1.pt", optimizer_history=[{"num_updates": 7}], last_optimizer_state={})
     (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
 
     def cut(source, file):
@@ -235,6 +238,25 @@ def test_a_repair_that_fails_leaves_the_last_checkpoint_as_it_was(tmp_path, monk
     with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: cannot be written: .*No space left"):
         checkpoints.resume_point(tmp_path)
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == b"PK half a file"
+
+
+def test_without_the_optimizers_state_training_cannot_go_on(tmp_path):
+    """fairseq would begin at update 0, in the middle of the epochs, and say nothing."""
+    state = {"model": {"x": torch.ones(2)}, "optimizer_history": [{"num_updates": 18}], "last_optimizer_state": {}}
+    torch.save(state, tmp_path / "checkpoint_last.pt")
+    assert checkpoints.resume_point(tmp_path) == 18
+    torch.save(state | {"last_optimizer_state": None}, tmp_path / "checkpoint_last.pt")
+    with pytest.raises(CheckpointError, match="holds no state of the optimizer"):
+        checkpoints.resume_point(tmp_path)
+
+
+def test_an_average_does_not_take_the_name_of_a_checkpoint_that_training_needs(tmp_path, capsys):
+    write(tmp_path / "checkpoint_best.pt")
+    words = ["average", str(tmp_path), "--best", "1", "--output", str(tmp_path / "checkpoint_best.pt")]
+    before = (tmp_path / "checkpoint_best.pt").read_bytes()
+    refused(words, r"--output .*checkpoint_best\.pt: is a name of fairseq's .* average\.pt", capsys)
+    assert (tmp_path / "checkpoint_best.pt").read_bytes() == before
+    refused(["resume", str(tmp_path / "none")], r"none: no such folder", capsys)
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])

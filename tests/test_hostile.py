@@ -168,7 +168,7 @@ def damage(path, to):
 def write(path, updates, **model):
     torch.manual_seed(updates)
     model = model or {"w": torch.randn(2**17)}
-    torch.save({"model": model, "optimizer_history": [{"num_updates": updates}]}, path)
+    torch.save({"model": model, "optimizer_history": [{"num_updates": updates}], "last_optimizer_state": {}}, path)
     return path
 
 

@@ -1,6 +1,8 @@
 """The commands that work on checkpoints: ``ode-transformer average``, ``resume`` and ``check``."""
 
 import argparse
+import re
+from pathlib import Path
 
 from .. import checkpoints
 
@@ -22,6 +24,12 @@ def average_main(args: argparse.Namespace) -> int:
     paths = checkpoints.select(
         args.directory, last_epochs=args.last_epochs, last_updates=args.last_updates, best=args.best
     )
+    output = Path(args.output)
+    if re.fullmatch(r"checkpoint.*\.pt", output.name) and output.resolve().parent == Path(args.directory).resolve():
+        raise checkpoints.CheckpointError(
+            f"--output {args.output}: is a name of fairseq's in the folder of the training; take another, such as "
+            "average.pt"
+        )
     print(f"averaging {', '.join(p.name for p in paths)} -> {args.output}")
     checkpoints.average(paths, args.output)
     return 0
@@ -35,13 +43,15 @@ def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
 
 def resume_main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer resume``; the exit status."""
+    if not Path(args.directory).is_dir():
+        raise checkpoints.CheckpointError(f"{args.directory}: no such folder")
     print(checkpoints.resume_point(args.directory, mend=not args.look))
     return 0
 
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer check``."""
-    parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT")
+    parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="a checkpoint of any architecture of ours")
     parser.add_argument("--data", required=True, metavar="DIR", help="the folder of binarized data")
 
 

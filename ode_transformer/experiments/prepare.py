@@ -116,9 +116,9 @@ class Preparation:
 
     def __init__(self, args: argparse.Namespace):
         self.args = args
-        self.out = Path(args.out).absolute()
+        self.out = Path(os.path.abspath(args.out))  # without .., which a folder beside the way could break
         self.text = self.out.with_name(f"{self.out.name}.text")
-        self.recipe = Path(args.recipe).absolute() if args.recipe else self.out.with_name(f"{self.out.name}.yaml")
+        self.recipe = Path(os.path.abspath(args.recipe)) if args.recipe else self.out.with_name(f"{self.out.name}.yaml")
         self.plain = args.tokeniser == "none"
         self.bpe = args.bpe or ("sentencepiece" if self.plain else "subword-nmt")
         self.given = {"train": args.train, "valid": [args.valid] if args.valid else []}
@@ -148,6 +148,8 @@ class Preparation:
         for option in ("hold_out", "size", "max_tokens", "max_ratio", "workers"):
             if (value := getattr(args, option)) is not None and not value > 0:
                 raise TextError(f"--{option.replace('_', '-')} {value}: must be a positive number")
+        if args.max_ratio is not None and args.max_ratio < 1:
+            raise TextError(f"--max-ratio {args.max_ratio}: must be 1 or more, the longer side divided by the shorter")
         if args.langs[0] == args.langs[1]:
             raise TextError(
                 f"--langs {' '.join(args.langs)}: must be two different languages; rename the files of one side"
@@ -409,7 +411,10 @@ class Preparation:
             )
         chosen = [found for _, found in heapq.nsmallest(count * len(wanted), least.items())]
         if len(chosen) < len(wanted):
-            raise TextError(f"--train {' '.join(self.args.train)}: has no {len(wanted)} pairs that could be held out")
+            raise TextError(
+                f"--train {' '.join(self.args.train)}: has no {len(wanted)} pairs that could be held out: they must "
+                "differ, and be no longer or more uneven than --max-tokens and --max-ratio allow"
+            )
         return {split: sorted(chosen[i :: len(wanted)]) for i, split in enumerate(wanted)}
 
     def clean(self, folder: Path, output: Path) -> None:

@@ -41,6 +41,12 @@ SCALES = ("full", "small")
 MOST_BATCHES = 100_000  # of an update
 LONGEST_CHAIN = 8  # of recipes that start from each other, and of files that extend each other
 MOST_FILES = 1000  # that a recipe is read from
+OWN_FLAGS = {
+    "update-freq": "train.batches and --devices",
+    "distributed-world-size": "--devices",
+    "save-dir": "--run-dir",
+}
+"""Flags of ``fairseq-train`` that a run gives itself, and what says their values."""
 ALTERNATIVES = ("average",)  # mappings of which one key is said, so that another cannot be added to it
 
 
@@ -219,7 +225,8 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     rows = tree.pop("rows", {"": {}})
     tree.pop("quoted", None)
     if row not in rows:
-        raise RecipeError(f"{path}: no row {row!r}; there are: {', '.join(rows)}")
+        which = f"no row {row!r}; there are" if row else f"name one of its rows, as {name.rstrip('/')}/ROW"
+        raise RecipeError(f"{path}: {which}: {', '.join(rows)}")
     sayings = [part["description"] for part in (rows[row], tree) if "description" in part]
     said = {"description": ": ".join(sayings)} if sayings and all(isinstance(text, str) for text in sayings) else {}
     tree = _merge(tree, rows[row] | said)
@@ -239,12 +246,13 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
 
 def _find(name: str) -> tuple[Path, str, str]:
     """The file of a recipe, the recipe's name, and its row of the file, or an empty string."""
-    stem, suffix, row = name.partition(".yaml")
-    if suffix:
-        path, row = Path(stem + suffix).resolve(), row.strip("/")
+    if found := re.fullmatch(r"(.+?\.yaml)(?:/([^/]*)/?)?", name):
+        path, row = Path(found[1]).resolve(), found[2] or ""
         stem = path.relative_to(CONFIGS).with_suffix("").as_posix() if path.is_relative_to(CONFIGS) else path.stem
         if path.is_file() and not path.name.startswith("_"):
             return path, f"{stem}/{row}" if row else stem, row
+        if not path.is_file():
+            raise RecipeError(f"{path}: no such file")
     group, _, last = name.rpartition("/")
     if "\0" in name or {"", ".", ".."} & set(name.split("/")):
         raise RecipeError(f"recipe {name!r}: must be a name below {CONFIGS.name}/ or a file that ends in .yaml")
@@ -297,6 +305,9 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         raise RecipeError(
             f"{path}: train.batches must be at least 1 and at most {MOST_BATCHES}, got {recipe.train.batches}"
         )
+    for flag, instead in OWN_FLAGS.items():
+        if flag in recipe.train.flags:
+            raise RecipeError(f"{path}: train.flags.{flag}: is said by {instead}")
     if recipe.devices is not None and recipe.scale == "full":
         must("devices", recipe.devices, divisors(recipe))
     if recipe.score.plain and (recipe.score.compound_split or recipe.score.join_hyphens):

@@ -625,7 +625,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=int,
         metavar="N",
-        help="of training, one run per seed (default: the recipe's)",
+        help="seeds of the training, one run for each (default: the recipe's)",
     )
     parser.add_argument("--run-dir", help="where the files of a single run go (default: runs/RECIPE)")
     parser.add_argument("--record", help="where the record of a single run goes (default: record.json in its folder)")
@@ -656,12 +656,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def folder_of(path: str) -> str:
     """A folder as the commands of a run name it: from the top of the repository if it lies there, else absolute."""
-    absolute = Path(path).absolute()
+    absolute = Path(os.path.abspath(path))  # without .., so that it does not depend on a folder beside the way
     return str(absolute.relative_to(recipes.ROOT)) if absolute.is_relative_to(recipes.ROOT) else str(absolute)
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer run``; the exit status."""
+    for seed in args.seeds or []:
+        if not 0 <= seed < 2**32:
+            raise RunError(f"--seed {seed}: must be 0 or more and less than 2^32")
+        if args.seeds.count(seed) > 1:
+            raise RunError(f"--seeds: {seed} is given twice")
+    for flag, instead in recipes.OWN_FLAGS.items():
+        if f"--{flag}" in (word.partition("=")[0] for word in args.flags):
+            raise RunError(f"-- --{flag}: is said by {instead}")
     chosen = []
     for name in args.recipe:
         recipe = recipes.load(name, scale=args.scale)
@@ -771,6 +779,11 @@ def generate_main(args: argparse.Namespace) -> int:
         for step in steps(recipe, Place(), run_dir):
             if step.name == "generate":
                 where = [*step.where, *more, "--results-path", str(part), *args.flags]
-                execute(replace(step, where=where, inputs=[], outputs=[], moves=[], log=f"{part}/generate.log"))
+                log = part / "generate.log"
+                try:
+                    execute(replace(step, where=where, inputs=[], outputs=[], moves=[], log=str(log)))
+                except RunError as error:  # the folder goes, and the log with it
+                    said = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
+                    raise RunError(f"fairseq-generate failed: {said[-1]}" if said else str(error)) from error
     print("\n".join(str(path) for path in sorted(output.iterdir())))
     return 0

@@ -96,6 +96,8 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
     """
     found: dict[str, dict[tuple, dict]] = {}
     paths: dict[tuple, Path] = {}
+    if not folder.is_dir():
+        raise OdeTransformerError(f"--results {folder}: no such folder")
     for path in sorted(folder.rglob("*.json")):
         if path.name in ("run.json", "steps.json") or any(p.startswith(".") for p in path.relative_to(folder).parts):
             continue

@@ -554,6 +554,12 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
         assert lines(tmp_path / "raw" / f"train.{lang}") == [f"{lang} {i}" for i in (0, 2, 4)]
     assert cli.main([*command, "test", *sides]) == 1
     assert "a.en: line 2 is not UTF-8 (byte 0xe9" in capsys.readouterr().err
+    for lang in ("en", "fr"):
+        (tmp_path / f"a.{lang}").write_bytes(b"a\n\0b\nc\n")
+    assert cli.main([*command, "train", *sides]) == 0
+    assert "1 pairs that hold a NUL (lines 2): dropped" in capsys.readouterr().err
+    assert cli.main([*command, "test", *sides]) == 1
+    assert "line 2: must not be text that holds a NUL" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])

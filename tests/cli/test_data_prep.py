@@ -254,7 +254,7 @@ def test_other_settings_and_other_text_are_refused(refused):
     for name, message in (
         ("settings", "other settings (cased no there, yes now)"),
         ("text", "train.en is not what it was"),
-        ("mine", "was not made, or not finished, by this script"),
+        ("mine", "was not made, or not finished, by this command"),
     ):
         assert answers[name].returncode == 1 and message in answers[name].stderr
 
@@ -508,7 +508,7 @@ def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch
     for name, value in (("merges", "9\n"), ("other", "\n")):
         assert cli.main(["text", "setting", command[1], name]) == 0 and capsys.readouterr().out == value
     assert cli.main(["text", "setting", str(tmp_path / "x" / "manifest.json"), "merges"]) == 1
-    assert "x was not made, or not finished, by this script" in capsys.readouterr().err
+    assert "x was not made, or not finished, by this command" in capsys.readouterr().err
     held = manifest.VERSION
     monkeypatch.setattr(manifest, "VERSION", "next")
     assert cli.main(["text", *command]) == 1 and f"text_version {held} there, next now" in capsys.readouterr().err

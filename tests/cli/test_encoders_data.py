@@ -79,7 +79,7 @@ def test_no_text_is_taken_in_place_of_the_users(tmp_path):
     assert "documents a.txt b " in done.stdout
     (tmp_path / "out").mkdir()
     done = script("text", "--out", tmp_path / "out")
-    assert done.returncode == 1 and "was not made, or not finished, by this script" in done.stderr
+    assert done.returncode == 1 and "was not made, or not finished, by this command" in done.stderr
     settings = {"valid": "", "like": "", "size": "16000", "split_sentences": ""}
     for held, words, status, message in (  # made before, of what was said then
         ({"input": "a.txt"}, [], 0, "is complete"),

@@ -132,7 +132,7 @@ def test_a_run_says_what_it_is(finished, recipe):
 def test_a_finished_recipe_is_not_run_again(finished, recipe, programs):
     files = [finished / name for name in ("checkpoint_last.pt", "average.pt", "record.json")]
     before = [path.stat().st_mtime_ns for path in files]
-    for place in (["--cpu"], ["--devices", "1"], ["--cpu", "--", "--distributed-port", "20001", "--update-freq", "7"]):
+    for place in (["--cpu"], ["--devices", "1"], ["--cpu", "--", "--distributed-port", "20001"]):
         assert run(recipe, "--run-dir", finished, *place) == 0
     assert not programs and before == [path.stat().st_mtime_ns for path in files]
 

@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from ode_transformer.experiments import cli, runner, runs
-from tests.helpers import SMALL, dictionary, model, parse
+from tests.helpers import SMALL, dictionary, model, parse, refused
 
 MISSING = {
     "average": ["average", "{}", "--last-epochs", "2", "--output", "out"],
@@ -98,13 +98,39 @@ def test_a_folder_with_data_that_are_not_binarised(recipe, tmp_path, capsys):
     assert "the model cannot be built: " in message and "dict.xx.txt" in message
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "quickstart/macaron-tiny", "--cpu", "--seed", "-1"], "--seed -1: must be 0 or more"),
+        (["run", "quickstart/macaron-tiny", "--cpu", "--seeds", "1", "1"], "--seeds: 1 is given twice"),
+        (
+            ["run", "quickstart/macaron-tiny", "--cpu", "--", "--update-freq=2"],
+            "--update-freq: is said by train.batches",
+        ),
+        (["run", "quickstart/macaron-tiny", "--cpu", "--", "--save-dir", "x"], "--save-dir: is said by --run-dir"),
+        (["run", "quickstart.yaml/macaron-tiny"], r"quickstart\.yaml: no such file"),
+        (["recipe", "show", "quickstart"], r"name one of its rows, as quickstart/ROW: transformer-tiny"),
+        (["table", "quickstart", "--results", "none"], "--results none: no such folder"),
+        (["score"], "either --generate-output FILE or --hyp FILE"),
+        (["score", "--hyp", "x", "--ref", "y"], "--target-lang is needed: one of .*, or any with --plain"),
+    ],
+)
+def test_what_is_asked_for_is_named(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    refused(words, message, capsys)
+
+
 def test_another_architecture_in_the_folder(tmp_path, capsys):
     """Of ``train-from``; that of ``run`` is refused by its command."""
     options = {**SMALL, "share-all-embeddings": True}
     state = model("floater_tiny", options, 30).state_dict()
     (tmp_path / "run").mkdir()
     saved = {"cfg": {"model": dict(parse("floater_tiny", options).model)}, "args": None, "model": state}
-    history = {"optimizer_history": [{"num_updates": 3}], "extra_state": {"train_iterator": {"epoch": 1}}}
+    history = {
+        "optimizer_history": [{"num_updates": 3}],
+        "last_optimizer_state": {},
+        "extra_state": {"train_iterator": {"epoch": 1}},
+    }
     torch.save(saved | history, tmp_path / "run" / "checkpoint_last.pt")
     (tmp_path / "stock.pt").touch()
     (tmp_path / "run" / "start.json").write_text('{"arch": "floater_tiny", "checkpoint": "another", "flags": []}')

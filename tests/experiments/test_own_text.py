@@ -505,6 +505,7 @@ def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator,
 def test_what_cannot_be_translated(run, home, tmp_path, capsys):
     odd = {
         "bytes": (b"Gut.\n\xff\xfe\n", "bytes: line 2 is not UTF-8 (byte 0xff"),
+        "windows": ("Gut.\n".encode("utf-16"), "windows: is UTF-16, must be UTF-8"),
         "nul": (b"Gut.\n\0\0\n", "nul, line 2: holds a NUL, must be text"),
         "long": (b"a" * 10**6, f"long, line 1: has 1,000,000 characters, must have {LONGEST:,} at most"),
     }

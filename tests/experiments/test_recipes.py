@@ -445,6 +445,10 @@ def test_flags_are_written_as_fairseq_reads_them(tmp_path):
         (lambda t: t["generate"].update(beam=True), r"generate\.beam must be int"),
         (lambda t: t.update(train="macaron"), r"train must be a mapping"),
         (lambda t: t.update(small=[1]), r"small must be a mapping, got \[1\]"),
+        (
+            lambda t: t["train"]["flags"].update({"update-freq": 4}),
+            r"train\.flags\.update-freq: is said by train\.batches",
+        ),
         (lambda t: t["average"].update(best=1), r"average needs one of last_epochs, last_updates, best"),
         (lambda t: t.update(average={}), r"average needs one of"),
         (lambda t: t["average"].update(last_epochs=0), r"at least 1"),

@@ -265,10 +265,10 @@ def main(args: argparse.Namespace) -> int:
 def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.plain and (args.compound_split or args.join_hyphens):
         raise ScoringError("--plain: excludes --compound-split and --join-hyphens, which need tokenized text")
-    if args.target_lang is None:
-        raise ScoringError(f"--target-lang is needed; it must be one of {', '.join(LANGUAGES)}")
     if bool(args.generate_output) == bool(args.hyp) or (args.hyp and not args.ref):
         raise ScoringError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
+    if args.target_lang is None:
+        raise ScoringError(f"--target-lang is needed: one of {', '.join(LANGUAGES)}, or any with --plain")
     if args.generate_output:
         hyps, refs = read_generate_output(args.generate_output)
     else:

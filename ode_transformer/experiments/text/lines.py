@@ -68,6 +68,8 @@ def decode_lines(file: Iterable[bytes], name: str | Path, errors: str = "strict"
             number += 1
             if number == 1:  # a byte order mark would become part of the first word
                 line = line.removeprefix(codecs.BOM_UTF8)
+                if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    raise TextError(f"{name}: is UTF-16, must be UTF-8: convert it, as with iconv -f UTF-16 -t UTF-8")
             yield line.decode("utf-8", errors).removesuffix("\n")
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x}: {error.reason}"

@@ -48,7 +48,7 @@ def setting(args: argparse.Namespace) -> None:
 
 def _held(file: Path) -> dict[str, Any]:
     if not file.exists():
-        raise TextError(f"{file.parent} was not made, or not finished, by this script; take another --out")
+        raise TextError(f"{file.parent} was not made, or not finished, by this command; take another --out")
     held = read_json(file)
     return held.get("settings", held)
 
@@ -66,7 +66,7 @@ def check_settings(file: Path, settings: Mapping[str, str]) -> None:
     if differ:
         raise TextError(
             f"{file.parent} was made with other settings ({'; '.join(differ)}); take another --out, or remove it "
-            "(in a folder DIR.text, everything but download)"
+            "(all but its folder download, if there is one)"
         )
 
 

@@ -68,7 +68,7 @@ def _files(prefix: Path, langs: Sequence[str]) -> str:
 def gather(args: argparse.Namespace) -> None:
     """Join files of corpora into SPLIT.LANGUAGE; reads text, .gz, segments of .sgm and .xml, and TED's train.tags.
 
-    Training pairs that are not UTF-8 are dropped and reported; in other splits they are an error.
+    Training pairs that are not UTF-8, or hold a NUL, are dropped and reported; in other splits they are an error.
     """
     args.output_dir.mkdir(parents=True, exist_ok=True)
     for split in dict.fromkeys(split for split, _, _ in args.add):
@@ -80,8 +80,10 @@ def gather(args: argparse.Namespace) -> None:
                 errors = "surrogateescape" if split == "train" else "strict"
                 texts = _text(source, errors, bar=f"gather {source.name}"), _text(target, errors)
                 for number, pair in enumerate(parallel(source, texts[0], target, texts[1]), 1):
-                    if not all(map(_is_utf8, pair)):
-                        faults.add("that are not UTF-8", number)
+                    if fault := next(filter(None, map(_unusable, pair)), None):
+                        if split != "train":
+                            raise TextError(f"{source}, {target}: line {number}: must not be text that holds a NUL")
+                        faults.add(fault, number)
                         continue
                     count += 1
                     for file, line, lang in zip(files, pair, args.langs, strict=True):
@@ -98,13 +100,13 @@ def romanian(line: str, kind: str) -> str:
     return line.translate(DIACRITICS) if kind == "stripped" else line
 
 
-def _is_utf8(line: str) -> bool:
-    """Whether a line was read without surrogates."""
+def _unusable(line: str) -> str | None:
+    """Why a line is no text, as the end of a sentence that begins with "pairs"; or None."""
     try:
         line.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    except UnicodeEncodeError:  # it was read with surrogates
+        return "that are not UTF-8"
+    return "that hold a NUL" if "\0" in line else None
 
 
 def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
