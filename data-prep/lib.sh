@@ -151,7 +151,7 @@ known_archive() {
     if [[ $dry_run -eq 1 ]]; then return; fi
     [[ -f $list ]] || die "ARCHIVES_SHA256=$list: no such file"
     read -r sum _ < <(sha256sum "$1")
-    while read -r of name _; do
+    while read -r of name _ || [[ -n $of ]]; do
         if [[ $name == "$file" && $of != - ]]; then known=$of; fi
     done <"$list"
     if [[ -z $known ]]; then

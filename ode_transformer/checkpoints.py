@@ -36,8 +36,13 @@ class _NumberKind:
         self.order = state[1]
 
 
+_KINDS = {"f8": "d", "f4": "f", "f2": "e", "i8": "q", "i4": "i", "b1": "?"}
+
+
 def _number(kind: _NumberKind, content: bytes) -> float:
-    return struct.unpack(kind.order + {"f4": "f", "f8": "d"}[kind.kind], content)[0]
+    if kind.kind not in _KINDS:
+        raise ValueError(f"it holds a number of NumPy's type {kind.kind}, must be one of {', '.join(_KINDS)}")
+    return struct.unpack(kind.order.replace("|", "=") + _KINDS[kind.kind], content)[0]
 
 
 # fairseq stores the best score, which is one of NumPy's numbers where SciPy has computed it, as STS-B's correlations.
@@ -214,16 +219,23 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
         pass
     else:
         return _updates(state, last)
-    done, newest = 0, None
+    done, newest, refused = 0, None, None
     for path in last.parent.glob("checkpoint*.pt"):
         if not re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|\.best_.+)\.pt", path.name):
             continue
         try:
-            updates = _updates(load(path), path)
+            state = load(path)
         except CheckpointError:
+            continue
+        try:
+            updates = _updates(state, path)
+        except CheckpointError as error:
+            refused = error
             continue
         if updates > done:
             done, newest = updates, path
+    if newest is None and refused is not None:
+        raise refused
     if not mend:
         return done
     damaged = last.with_name("checkpoint_last.pt.damaged")

@@ -248,18 +248,23 @@ def test_without_the_optimizers_state_training_cannot_go_on(tmp_path):
     torch.save(state | {"last_optimizer_state": None}, tmp_path / "checkpoint_last.pt")
     with pytest.raises(CheckpointError, match="holds no state of the optimizer"):
         checkpoints.resume_point(tmp_path)
+    (tmp_path / "checkpoint_last.pt").rename(tmp_path / "checkpoint2.pt")
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"PK half a file")
+    with pytest.raises(CheckpointError, match=r"checkpoint2\.pt: holds no state of the optimizer"):
+        checkpoints.resume_point(tmp_path)
+    assert (tmp_path / "checkpoint_last.pt").exists(), "nothing is moved aside"
 
 
 def test_an_average_does_not_take_the_name_of_a_checkpoint_that_training_needs(tmp_path, capsys):
     write(tmp_path / "checkpoint_best.pt")
     words = ["average", str(tmp_path), "--best", "1", "--output", str(tmp_path / "checkpoint_best.pt")]
     before = (tmp_path / "checkpoint_best.pt").read_bytes()
-    refused(words, r"--output .*checkpoint_best\.pt: is a name of fairseq's .* average\.pt", capsys)
+    refused(words, r"--output .*checkpoint_best\.pt: would be taken for a checkpoint .* average\.pt", capsys)
     assert (tmp_path / "checkpoint_best.pt").read_bytes() == before
     refused(["resume", str(tmp_path / "none")], r"none: no such folder", capsys)
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
 def test_numpys_numbers_are_read_as_pythons(tmp_path, kind):
     """fairseq leaves one as the best score of a correlation; arrays and other types are refused as before."""
     state = {"model": {"x": torch.ones(2)}, "extra_state": {"best": kind(81.25)}}

@@ -56,10 +56,17 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     known = model.encoder.sentence_encoder.embed_tokens.num_embeddings
     if len(task.source_dictionary) != known:
         raise ChoiceError(f"{data}: its dictionary has {len(task.source_dictionary)} symbols, the model {known}")
-    if options < 2 or data_utils.load_indexed_dataset(str(data / "input0" / subset), task.source_dictionary) is None:
+    parts = [data_utils.load_indexed_dataset(str(data / f"input{i}" / subset), None) for i in range(options + 1)]
+    if options < 2 or None in parts:
         raise ChoiceError(f"{data}: has no subset {subset} of questions with options")
     if not (data / "label" / f"{subset}.label").is_file():
         raise ChoiceError(f"{data}: subset {subset} has no labels")
+    labels = (data / "label" / f"{subset}.label").read_text(encoding="utf-8").split()
+    if len(labels) != len(parts[0]) or not set(labels) <= set(map(str, range(options))):
+        raise ChoiceError(
+            f"{data}: label/{subset}.label must hold a number from 0 to {options - 1} for each of the "
+            f"{len(parts[0])} questions"
+        )
     dataset, device, found = task.load_dataset(subset), next(model.parameters()).device, []
     for first in range(0, len(dataset), batch_size):
         batch = dataset.collater([dataset[i] for i in range(first, min(first + batch_size, len(dataset)))])

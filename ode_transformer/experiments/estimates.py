@@ -55,29 +55,27 @@ def _fetched(words: Sequence[str], variables: Sequence[str] = ()) -> list[str]:
         words: the command.
         variables: ``env NAME=VALUE ...``, as a script of ours calls another.
     """
-    script = (recipes.ROOT / words[0]).resolve()
-    if script.parent != (recipes.ROOT / SCRIPTS).resolve() or not script.is_file():
-        return []
-    command = [
-        *variables,
-        str(script),
-        "--dry-run",
-        *words[1:],
-    ]  # before the others, so that none takes it for its value
+    scripts, found = (recipes.ROOT / SCRIPTS).resolve(), []
     try:
+        script = (recipes.ROOT / words[0]).resolve()
+        if script.parent != scripts or not script.is_file():
+            return []
+        # --dry-run comes first, so that no other option takes it for its value.
+        command = [*variables, str(script), "--dry-run", *words[1:]]
         done = subprocess.run(command, cwd=recipes.ROOT, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
+        for line in done.stdout.splitlines():
+            if line.startswith("env "):
+                said = shlex.split(line)
+                first = next(i for i, word in enumerate(said) if word != "env" and "=" not in word)
+                found += _fetched(said[first:], said[:first])
+            elif line.startswith(f"{scripts}/"):
+                found += _fetched(shlex.split(line))
+            elif line.startswith(("curl ", "wget ")):
+                given = dict(itertools.pairwise(shlex.split(line)))
+                path = given.get("--output") or given.get("--output-document", "")
+                found.append(path.rpartition("/")[2].removesuffix(".part"))
+    except (OSError, ValueError, subprocess.TimeoutExpired):  # what is no path, and what bash alone can read
         return []
-    found = []
-    for line in done.stdout.splitlines():
-        if line.startswith("env "):
-            said = shlex.split(line)
-            first = next(i for i, word in enumerate(said) if word != "env" and "=" not in word)
-            found += _fetched(said[first:], said[:first])
-        elif line.startswith(("curl ", "wget ")):
-            given = dict(itertools.pairwise(shlex.split(line)))
-            path = given.get("--output") or given.get("--output-document", "")
-            found.append(path.rpartition("/")[2].removesuffix(".part"))
     return found
 
 

@@ -25,9 +25,12 @@ def average_main(args: argparse.Namespace) -> int:
         args.directory, last_epochs=args.last_epochs, last_updates=args.last_updates, best=args.best
     )
     output = Path(args.output)
-    if re.fullmatch(r"checkpoint.*\.pt", output.name) and output.resolve().parent == Path(args.directory).resolve():
+    if (
+        re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|_last|\.best_.+)\.pt", output.name)
+        and output.resolve().parent == Path(args.directory).resolve()
+    ):
         raise checkpoints.CheckpointError(
-            f"--output {args.output}: is a name of fairseq's in the folder of the training; take another, such as "
+            f"--output {args.output}: would be taken for a checkpoint of the training; take another name, such as "
             "average.pt"
         )
     print(f"averaging {', '.join(p.name for p in paths)} -> {args.output}")
@@ -51,7 +54,7 @@ def resume_main(args: argparse.Namespace) -> int:
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer check``."""
-    parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="a checkpoint of any architecture of ours")
+    parser.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="the checkpoints to check")
     parser.add_argument("--data", required=True, metavar="DIR", help="the folder of binarized data")
 
 

@@ -369,6 +369,15 @@ def chosen_space(
     return recipes.Search(values or own.values, seeds or [recipe.own_seed])
 
 
+def _spelt(value: Any) -> str:
+    """One spelling of a number, 5e-05 for 5e-5, so that a point is found again; other words as they are."""
+    try:
+        number = float(value)
+    except ValueError:
+        return str(value)
+    return str(int(number)) if number.is_integer() else str(number)
+
+
 def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[str]) -> list[dict]:
     """Train a recipe at every point of a grid with every seed, where that is not done yet.
 
@@ -389,7 +398,7 @@ def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[st
 
     points, subset = [], next(iter(recipe.subsets))
     for chosen in itertools.product(*space.values.values()):
-        flags = dict(zip(space.values, map(str, chosen), strict=True))
+        flags = dict(zip(space.values, map(_spelt, chosen), strict=True))
         follows = schedule(recipe.train.flags, flags)
         where = ",".join(f"{flag}={value}" for flag, value in flags.items()) or "point"
         scores = []

@@ -305,9 +305,9 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
             of = of or next(iter(record["scores"]))
             system, layers = system_of(record["recipe"]), encoder_layers(record["command"])
             row = (layers, record["training"]["parameters"] / 1e6, record["scores"][of]["tokenised"]["bleu"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
             of_set = f" with a score of {of}" if of else ""
-            raise CheckpointError(f"{path}: is no record of a run of translation{of_set}") from error
+            raise CheckpointError(f"{path}: is not the record of a translation run{of_set}") from error
         points.setdefault(system, []).append(row)
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     for column, (axis, label) in enumerate(zip(axes, ("layers of the encoder", "million parameters"), strict=True)):

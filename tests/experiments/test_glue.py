@@ -290,10 +290,10 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         assert "--cpu" in argv and argv[:2] == ["run", "macaron/glue/macaron-cola"]
         value = 50 + 1e6 * float(rate) + batch / 16 + seed
         (folder / "scores").mkdir(parents=True)
-        if (rate, seed) == ("5e-5", 2):
+        if (rate, seed) == ("5e-05", 2):
             (folder / "train.log").write_text("FloatingPointError: Minimum loss scale reached")
             raise RunError("train: fairseq-train ended with status 1")
-        if (rate, batch, seed) == ("3e-5", 32, 9):
+        if (rate, batch, seed) == ("3e-05", 32, 9):
             value = float("nan")
         (folder / "scores" / "valid.json").write_text(json.dumps({"matthews": {"value": value}, "loss": 1}))
         return 0
@@ -307,10 +307,10 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
     assert len(done) == 12
     # The row's schedule is of batches of 32; a half makes twice as many updates.
     assert {batch: schedule for (_, batch, _), schedule in done.items()} == {16: ("2680", "268"), 32: (None, None)}
-    assert "lr=3e-5 batch-size=16: matthews median 83 of 82, 83, 90" in out
-    assert "lr=3e-5 batch-size=32: matthews median 83 of 83, 84, diverged" in out
-    assert "lr=5e-5 batch-size=16: matthews median 102 of 102, diverged, 110" in out
-    assert "best: matthews 111 with lr=5e-5 batch-size=32 seed=9" in out
+    assert "lr=3e-05 batch-size=16: matthews median 83 of 82, 83, 90" in out
+    assert "lr=3e-05 batch-size=32: matthews median 83 of 83, 84, diverged" in out
+    assert "lr=5e-05 batch-size=16: matthews median 102 of 102, diverged, 110" in out
+    assert "best: matthews 111 with lr=5e-05 batch-size=32 seed=9" in out
     points = json.loads((tmp_path / "all.json").read_text(), parse_constant=pytest.fail)
     assert len(points) == 4 and points[2]["scores"][1] == {} and points[1]["scores"][2] == {"matthews": None}
 

@@ -101,7 +101,7 @@ def romanian(line: str, kind: str) -> str:
 
 
 def _unusable(line: str) -> str | None:
-    """Why a line is no text, as the end of a sentence that begins with "pairs"; or None."""
+    """Why a line cannot be used, as the end of a sentence that begins with "pairs"; or None."""
     try:
         line.encode()
     except UnicodeEncodeError:  # it was read with surrogates
