@@ -160,12 +160,14 @@ def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any)
 
     if getattr(config, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
         config.tpu = False  # fairseq takes --bf16 on the command line for a TPU
-    # What the architecture says of a flow has no meaning where the user's --position-encoder takes the flow away.
+    # An option of the user's can leave others of the architecture without a meaning: --position-encoder none those of
+    # its flow.
     from .modules.options import idle_options
 
     idle = idle_options({**preset, **vars(config)})
-    for key in preset.keys() - idle:
-        default(key, preset[key])
+    for key, value in preset.items():
+        if key not in idle:
+            default(key, value)
     # As in fairseq's Transformer, the decoder follows the encoder's sizes unless told otherwise.
     for key in ("embed_dim", "ffn_embed_dim"):
         if hasattr(config, f"encoder_{key}"):

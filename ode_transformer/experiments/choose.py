@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..errors import OdeTransformerError
 from ..files import write_lines
+from .classify import add_prediction_arguments
 
 
 class ChoiceError(OdeTransformerError):
@@ -83,19 +84,14 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer choose``."""
-    parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
-    parser.add_argument("--subset", default="test", help="the subset with the questions (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help="questions per batch (default: %(default)s)")
-    parser.add_argument("--output", required=True, help="file to write, tab-separated: right option, chosen option")
-    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+    add_prediction_arguments(parser, "questions", "right option, chosen option")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer choose``; the exit status."""
     if args.batch_size < 1:
         raise ChoiceError(f"--batch-size {args.batch_size}: must be 1 or more")
-    found = choose(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
+    found = choose(Path(args.checkpoint), args.data, args.subset, args.batch_size, args.cpu)
     write_lines(args.output, ("\t".join(pair) for pair in found))
     print(f"{len(found)} questions -> {args.output}")
     return 0

@@ -77,14 +77,25 @@ def _dictionary(path: Path) -> Any:
         raise ClassifyError(f"{path}: {error}") from error
 
 
+def add_prediction_arguments(parser: argparse.ArgumentParser, examples: str, columns: str) -> None:
+    """The flags of a command that predicts the examples of a subset.
+
+    Args:
+        parser: of the command.
+        examples: what they are called.
+        columns: what the command writes of each.
+    """
+    parser.add_argument("checkpoint", help="the checkpoint of the trained model")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
+    parser.add_argument("--subset", default="test", help=f"the subset of {examples} (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=32, help=f"{examples} per batch (default: %(default)s)")
+    parser.add_argument("--output", required=True, help=f"file to write, tab-separated: {columns}")
+    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer classify``."""
-    parser.add_argument("checkpoint")
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
-    parser.add_argument("--subset", default="test", help="the subset to classify (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default: %(default)s)")
-    parser.add_argument("--output", required=True, help="file to write, tab-separated: class, prediction, probability")
-    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+    add_prediction_arguments(parser, "examples", "class, prediction, probability")
 
 
 def main(args: argparse.Namespace) -> int:

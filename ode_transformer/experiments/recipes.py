@@ -5,14 +5,14 @@ recipe or, with ``rows``, one per row, as a table of a paper does: each row is w
 the row says besides. ``extends``, in a file or a row, names one or more files to start from (relative to the file);
 what is said later wins, and replaces a mapping of ``ALTERNATIVES`` as a whole. Files whose name begins with an
 underscore are only extended by others and are not recipes. ``small`` says what a rehearsal has instead, besides what
-those of its task have. ``quoted`` lists rows of the paper's tables that it took from others, and
-``search`` the space from which the settings of a row were chosen.
+those of its task have. ``quoted`` lists rows of the paper's tables that it took from others. ``search`` is the space
+from which the settings of a row were chosen.
 
 The schema is the dataclasses below; :mod:`.runner` makes the steps of a recipe.
 
 A recipe is code, like a Makefile: ``data.prepare`` is a command, flags name files to read and folders to write, and
-``scripts/reproduce.sh`` runs them all. Read a stranger's before you run it; to list or check one runs
-nothing, and to show one nothing but a script of ours with ``--dry-run``, which says what it would download.
+``scripts/reproduce.sh`` runs them all. Read a stranger's before you run it. Listing and checking recipes runs
+nothing; showing one runs nothing but a script of ours with ``--dry-run``, which says what it would download.
 
 Imports neither torch nor fairseq.
 """
