@@ -24,4 +24,4 @@ def test_a_row_of_a_paper_from_raw_text_to_a_record(tmp_path, row):
     assert done.returncode == 0, done.stderr + logs
     outcome = json.loads((tmp_path / "outcome.json").read_text())
     assert not outcome["missing"], logs
-    assert (outcome["rehearsed"][row]["updates"], outcome["rehearsed"][row]["sentences"]) == (30, 9)
+    assert (outcome["rehearsed"][row]["updates"], outcome["rehearsed"][row]["scored"]) == (30, ["test_2016_flickr"])
