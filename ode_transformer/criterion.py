@@ -6,6 +6,7 @@ that no tensor of tokens x symbols is held. Values, gradients, options and logs 
 """
 
 import logging
+import os
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from torch import Tensor, nn
 
+from . import processors
 from .errors import OdeTransformerError
 from .numerics.losses import most_tokens, projected_cross_entropy
 
@@ -29,6 +31,18 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
     """As fairseq's; for models whose decoder ends with a projection without bias."""
 
     _logged = False
+
+    def train(self, mode: bool = True) -> "ChunkedLabelSmoothedCrossEntropy":
+        """As any module does. A training on a CPU that goes on after a validation takes the cores that are free now.
+
+        fairseq calls nothing else of a plugin between two epochs.
+        """
+        if mode and not self.training and not torch.distributed.is_initialized():
+            threads = processors.threads_now(os.environ)
+            if threads and threads != torch.get_num_threads():
+                logger.info(f"from here on as many threads as cores are free: {threads}")
+                torch.set_num_threads(threads)
+        return super().train(mode)
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
         """The loss of a sample, what to divide it by, and what to log; as fairseq's criterion.

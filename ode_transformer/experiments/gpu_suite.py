@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cli, plain_yaml, processors, recipes, runner
+from .. import processors
+from . import cli, plain_yaml, recipes, runner
 from .runs import RunError
 from .tasks.task import OURS
 

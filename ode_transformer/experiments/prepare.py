@@ -19,8 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from .. import processors
 from ..files import sha256, write_json, write_text
-from . import plain_yaml, processors, recipes
+from . import plain_yaml, recipes
 from .metrics.bleu import check_language
 from .pipeline import MODELS
 from .runner import alone_in, folder_of, say

@@ -23,8 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
+from .. import processors
 from ..files import whole_folder, write_json
-from . import processors, recipes, runs
+from . import recipes, runs
 from .recipes import RecipeError
 from .runs import RunError
 from .tasks import TASKS

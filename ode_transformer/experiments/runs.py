@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
+from .. import processors
 from ..errors import OdeTransformerError
 from ..files import sha256, write_json
 from ..version import __version__
-from . import processors, recipes
+from . import recipes
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

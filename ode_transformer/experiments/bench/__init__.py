@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
+from ... import processors
 from ...errors import OdeTransformerError
 from ...files import write_json
-from .. import processors, recipes, records, runner, runs
+from .. import recipes, records, runner, runs
 from . import contest, lengths, preparation, suite
 from .contest import STOCK, Setting, System
 

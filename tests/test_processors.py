@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from ode_transformer.experiments import processors
+from ode_transformer import processors
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_what_is_free(machine, idle, free):
     machine(*idle)
     assert processors.free() == (free, len(idle))
     variables, told = processors.threads({})
-    assert variables == ({} if free == len(idle) else {"OMP_NUM_THREADS": str(free)})
+    assert variables == processors.LOOK_AGAIN | ({} if free == len(idle) else {"OMP_NUM_THREADS": str(free)})
     assert "OMP_NUM_THREADS" in told and f"{len(idle)} cores" in told
 
 
@@ -57,12 +57,12 @@ def test_a_core_is_as_free_as_the_busiest_of_its_processors(machine, idle, free)
     """Eight processors on four cores: a busier machine gets fewer threads than an idle one."""
     machine(*idle, siblings=[("0", "4"), ("1", "5"), ("2", "6"), ("3", "7")])
     assert processors.free() == (free, 4)
-    assert processors.threads({})[0] == ({} if free == 4 else {"OMP_NUM_THREADS": str(free)})
+    assert processors.threads({})[0].get("OMP_NUM_THREADS") == (None if free == 4 else str(free))
 
 
 def test_a_containers_quota_is_a_bound(machine):
     machine(1, 1, 1, 1, quota="250000 100000")
-    assert processors.threads({})[0] == {"OMP_NUM_THREADS": "2"}
+    assert processors.threads({})[0]["OMP_NUM_THREADS"] == "2"
 
 
 def test_a_quota_of_the_first_version_of_control_groups(machine, monkeypatch):

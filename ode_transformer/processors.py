@@ -2,8 +2,9 @@
 
 PyTorch's threads meet after every operation. If one of them shares its core with another process, all of them wait for
 it: on two cores of which one is busy, two threads train at a third of the speed of one. A training therefore begins
-with as many threads as there are free cores, unless the user sets ``OMP_NUM_THREADS``. Where the processors do not say
-how busy they are, as outside Linux and in some containers, the number is PyTorch's.
+with as many threads as there are free cores, and looks again after each validation, unless the user sets
+``OMP_NUM_THREADS``. Where the processors do not say how busy they are, as outside Linux and in some containers, the
+number is PyTorch's.
 
 Trainings that begin in the same second do not see each other; several at once need ``OMP_NUM_THREADS``.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Optional
 
 VARIABLE = "OMP_NUM_THREADS"
+LOOK_AGAIN = {"ODE_TRANSFORMER_THREADS": "free"}  # what a process reads that shall not keep its first number
 _SECONDS = 0.3  # for which the processors are watched; Linux counts in hundredths
 _NOISE = 0.15  # of one core, which a machine without other work is busy for
 
@@ -76,7 +78,7 @@ def _text(path: str) -> str:
 def threads(environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
     """The variables with which a process begins to compute on a CPU, and what the user is told about its threads.
 
-    A user's ``OMP_NUM_THREADS`` stays. Where all cores are free nothing is set either: PyTorch takes a thread per core.
+    A user's ``OMP_NUM_THREADS`` stays. Where all cores are free it is not set either: PyTorch takes a thread per core.
 
     Args:
         environment: of this process.
@@ -88,9 +90,21 @@ def threads(environment: Mapping[str, str]) -> tuple[dict[str, str], str]:
         return {}, f"no count of free cores: PyTorch chooses the number of threads; {VARIABLE} sets another"
     idle, count = found
     if idle >= count:
-        return {}, f"all {count} cores are free: PyTorch chooses the number of threads; {VARIABLE} sets another"
+        return LOOK_AGAIN, f"all {count} cores are free: PyTorch chooses the number of threads; {VARIABLE} sets another"
     plural = "s" * (idle > 1)
-    return {VARIABLE: str(idle)}, (
+    return {VARIABLE: str(idle), **LOOK_AGAIN}, (
         f"{idle} of {count} cores {'are' if plural else 'is'} free: {idle} thread{plural}; set {VARIABLE} for another "
         "number"
     )
+
+
+def threads_now(environment: Mapping[str, str]) -> Optional[int]:
+    """How many threads a process that began with :func:`threads` should go on with; None if its number is fixed.
+
+    To be asked while the process itself does not compute: its own work would count as that of others.
+
+    Args:
+        environment: of this process.
+    """
+    found = free() if environment.items() >= LOOK_AGAIN.items() else None
+    return found[0] if found else None
