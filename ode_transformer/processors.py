@@ -27,6 +27,11 @@ def allowed() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def usable() -> int:
+    """How many processors' time this process may take: of those that it may run on, at most its container's quota."""
+    return max(1, min(allowed(), _quota()))
+
+
 def free(seconds: float = _SECONDS) -> Optional[tuple[int, int]]:
     """How many cores are free, at least 1 and at most a container's quota, and how many there are; None if unknown.
 

@@ -166,7 +166,8 @@ def test_ctranslate2_searches_as_fairseq(tmp_path, files, name, ctranslate2):
     command.export(model, "ctranslate2", tmp_path / "out")
     search = Search(4, 0.6, max_len_b=40, min_len=0)
     expected = [sentence[:1] for sentence in by_fairseq(model.model, sources(), search)]
-    assert_same(open_exported(tmp_path / "out", threads=1).translate(sources(), search), expected)
+    for threads in (1, 3):  # the whole batch in one part, and in two
+        assert_same(open_exported(tmp_path / "out", threads).translate(sources(), search), expected)
 
 
 def test_ctranslate2_in_integers_is_near(tmp_path, ctranslate2):
@@ -327,10 +328,11 @@ def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
     assert found["check"]["largest"] < 1e-5 and found["opset"] == to_onnx.OPSET
     assert json.loads((tmp_path / "out" / "export.json").read_text()) == found
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
-    translator = open_exported(tmp_path / "out", threads=1)
+    translators = [open_exported(tmp_path / "out", threads) for threads in (1, 3)]
     for search in SEARCHES:
         expected = [hypotheses[: search.nbest] for hypotheses in by_fairseq(model.model, sources(), search)]
-        assert_same(translator.translate(sources(), search), expected)
+        for translator in translators:
+            assert_same(translator.translate(sources(), search), expected)
     with pytest.raises(ExportError, match="a sentence of 71 subword units, its end included: must have 64 at most"):
         translator.translate([["w5"] * 70], Search())
     to_onnx.quantise(model, tmp_path / "out")

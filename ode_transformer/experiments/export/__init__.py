@@ -165,7 +165,7 @@ def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = 
 
     Args:
         folder: the folder.
-        threads: of the library that computes; its own choice if 0.
+        threads: how many parts of a batch are translated at the same time on a CPU; 0 for one per processor.
         device: ``cpu`` or ``cuda``, of several ``cuda:1`` and so on; a GPU if the library can use one if None.
 
     Raises:

@@ -1,5 +1,11 @@
-"""Translate with an exported folder of CTranslate2."""
+"""Translate with an exported folder of CTranslate2.
 
+On a CPU, the sentences of a batch are divided among workers of one thread each, which share the weights. Several threads
+within an operation, the other way that CTranslate2 offers, wait for each other more than they compute where a step has
+as little to do as in beam search: with two processors they were no faster than one.
+"""
+
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +13,7 @@ from typing import Any, Optional
 
 import ctranslate2
 
+from ...processors import usable
 from . import ExportError, Hypothesis, Search, check_length
 
 
@@ -16,22 +23,30 @@ class CTranslate2Translator:
     Args:
         folder: the exported folder.
         description: its ``export.json``.
-        threads: of a batch; CTranslate2's choice if 0.
+        threads: the number of workers on a CPU; 0 for one per processor.
         device: ``cpu``, ``cuda`` or ``cuda:N``; a GPU if there is one if None.
     """
 
     def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0, device: Optional[str] = "cpu"):
-        kind, _, index = (device or "auto").partition(":")
+        self.threads = threads or usable()
+        chosen = device or ("cuda" if ctranslate2.get_cuda_device_count() else "cpu")
         try:
             self.longest = {side: int(description["longest"][side]) for side in ("source", "target")}
-            self.model = ctranslate2.Translator(str(folder), kind, device_index=int(index or 0), intra_threads=threads)
-            if device is None and self.model.device != "cpu":
-                self._try(folder, threads)
+            self.model = self._open(folder, chosen)
+            if device is None and chosen != "cpu":
+                self._try(folder)
         except Exception as error:  # damaged files raise errors of many kinds
             raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
         self.device = self.model.device
 
-    def _try(self, folder: Path, threads: int) -> None:
+    def _open(self, folder: Path, device: str) -> ctranslate2.Translator:
+        kind, _, index = device.partition(":")
+        workers = self.threads if kind == "cpu" else 1
+        return ctranslate2.Translator(
+            str(folder), kind, device_index=int(index or 0), inter_threads=workers, intra_threads=1
+        )
+
+    def _try(self, folder: Path) -> None:
         """Take the CPU where there is a GPU, but not the libraries that CTranslate2 looks for with the first batch."""
         try:
             self.model.translate_batch([["."]], beam_size=1, max_decoding_length=1)
@@ -39,7 +54,7 @@ class CTranslate2Translator:
             print(
                 f"warning: {folder}: translating on the CPU, because the GPU cannot be used: {error}", file=sys.stderr
             )
-            self.model = ctranslate2.Translator(str(folder), "cpu", intra_threads=threads)
+            self.model = self._open(folder, "cpu")
 
     def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
         """As in ``Translator``.
@@ -51,6 +66,7 @@ class CTranslate2Translator:
         check_length(longest, self.longest["source"])
         results = self.model.translate_batch(
             [list(sentence) for sentence in sentences],
+            max_batch_size=math.ceil(len(sentences) / self.model.num_translators),
             beam_size=search.beam,
             num_hypotheses=search.nbest,
             length_penalty=search.lenpen,
