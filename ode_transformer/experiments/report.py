@@ -132,6 +132,10 @@ def _scores(by_recipe: dict[str, list[dict]]) -> str:
             cells = [_cell(mine, test_set, metric.name) for test_set, metric in columns]
             sizes = [str(len(mine)), f"{mine[0]['training']['parameters']:,}", f"{updates:,}"]
             rows.append([label, *cells, *sizes])
+    label, scores = tables.of_source(records)
+    if label:
+        cells = [_cell([{"scores": scores}], test_set, metric.name) for test_set, metric in columns]
+        rows.append([escape(label), *cells, "", "", ""])
     head = ["system", *(f"{escape(test_set)}<br>{escape(metric.label)}" for test_set, metric in columns)]
     signed = {
         (metric.label, metric.signature(record["scores"].get(test_set, {})))

@@ -52,6 +52,7 @@ class Cell:
     metric: str
     paper: Optional[float] = None
     measured: list[float] = field(default_factory=list)
+    signatures: set[str] = field(default_factory=set)  # of the measured values
     compared: Optional[Compared] = None  # with the baseline of the group
     left_out: bool = False  # of this comparison
 
@@ -152,7 +153,30 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
                 for cell in cells.values():
                     cell.left_out = bool(compared) and cell.metric == by and cell.compared is None
                 rows.append(Row(variant_label(label, variant), recipe.name, cells, paper, mine))
-    return found
+    return {title: [*rows, *_source_row(rows)] for title, rows in found.items()}
+
+
+def of_source(records: Sequence[dict]) -> tuple[str, dict[str, dict]]:
+    """What the source of each test set scores without a system: its first sentences, or itself uncorrected.
+
+    It is the same for all systems, and is taken from the first of the records that has it.
+
+    Returns:
+        its label and its scores by test set; both are empty for other tasks.
+    """
+    found: dict[str, dict] = {}
+    for record in records:
+        for test_set, scores in record["scores"].items():
+            if "source" in scores:
+                found.setdefault(test_set, scores["source"])
+    return next((scores["label"] for scores in found.values()), ""), found
+
+
+def _source_row(rows: Sequence[Row]) -> list[Row]:
+    """The row of :func:`of_source` for a table with these rows, if anything of it was measured."""
+    label, scores = of_source([record for row in rows for record in row.records])
+    cells = {key: _cell(*key, [scores]) for key in dict.fromkeys(key for row in rows for key in row.cells)}
+    return [Row(label, "", cells)] if any(cell.measured for cell in cells.values()) else []
 
 
 def by_variant(records: Sequence[dict]) -> dict[tuple[str, ...], list[dict]]:
@@ -184,14 +208,19 @@ def _cells(
         wanted += [(t, metric) for t in recipe.subsets.values() for metric in TASKS[recipe.task].metrics(recipe)]
     cells = {}
     for test_set, metric in wanted:
-        theirs = paper.scores.get(test_set, {}).get(metric) if paper else None
-        found = [METRICS[metric].value(record["scores"].get(test_set, {})) for record in records]
-        measured = [value for value in found if value is not None]
-        cell = cells[test_set, metric] = Cell(test_set, metric, theirs, measured)
+        cell = cells[test_set, metric] = _cell(test_set, metric, [record["scores"] for record in records])
+        cell.paper = paper.scores.get(test_set, {}).get(metric) if paper else None
         compared = comparison.get((test_set, metric))
-        if compared and compared.among(measured):
+        if compared and compared.among(cell.measured):
             cell.compared = compared
     return cells
+
+
+def _cell(test_set: str, metric: str, scores: Sequence[dict[str, dict]]) -> Cell:
+    """What was measured, in scores by test set of several runs."""
+    its = [one[test_set] for one in scores if METRICS[metric].value(one.get(test_set, {})) is not None]
+    measured = [METRICS[metric].value(one) for one in its]
+    return Cell(test_set, metric, measured=measured, signatures={METRICS[metric].signature(one) for one in its} - {""})
 
 
 def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
@@ -209,15 +238,10 @@ def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
         values += [row.cells[k].text() if k in row.cells else "" for k in ran]
         values += [str(len(row.records) or ""), row.numbers("parameters"), row.numbers("updates")]
         printable.append(values)
-    records = [record for row in rows for record in row.records]
-    signed = {
-        (METRICS[metric].label, METRICS[metric].signature(record["scores"].get(test_set, {})))
-        for record in records
-        for test_set, metric in ran
-    }
-    lines = [f"### {title}", "", markdown.table(head, printable), ""]
-    lines += [f"{label}: `{signature}`" for label, signature in sorted(signed) if signature]
     measured = [cell for row in rows for cell in row.cells.values() if cell.measured]
+    signed = {(METRICS[cell.metric].label, signature) for cell in measured for signature in cell.signatures}
+    lines = [f"### {title}", "", markdown.table(head, printable), ""]
+    lines += [f"{label}: `{signature}`" for label, signature in sorted(signed)]
     if baseline and any(cell.differs() for cell in measured):
         lines.append(f"\\* {by} differs from {baseline}")
     if baseline and any(cell.left_out for cell in measured):
@@ -235,12 +259,11 @@ def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
                 mean = f"{statistics.mean(cell.measured):.4f}" if cell.measured else ""
                 p_value = cell.compared.p_value if cell.compared else None
                 deviation = f"{statistics.stdev(cell.measured):.4f}" if len(cell.measured) > 1 else ""
-                scores = [r["scores"][cell.test_set] for r in row.records if cell.test_set in r["scores"]]
-                signature = "; ".join(sorted({METRICS[cell.metric].signature(its) or "" for its in scores}))
+                seeds = len(cell.measured) if row.recipe else 0
                 write(
                     [
                         *(group, table, row.label, row.recipe, cell.test_set, cell.metric, _blank(cell.paper)),
-                        *(mean, deviation, len(cell.measured) or "", _blank(p_value), signature),
+                        *(mean, deviation, seeds or "", _blank(p_value), "; ".join(sorted(cell.signatures))),
                         *(row.numbers("parameters"), row.numbers("updates")),
                     ]
                 )
@@ -263,7 +286,7 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
         row.cells = _cells(row.paper, row.records, {}, recipe)
         (seed,) = record["seeds"]
         systems.setdefault(recipe.name, {})[seed] = significance.System(recipe, folder)
-    lines = [section("Runs", list(rows.values()))]
+    lines = [section("Runs", [*rows.values(), *_source_row(list(rows.values()))])]
     (baseline, first), *others = systems.items()
     for name, its in others:
         for seed, system in its.items():

@@ -133,6 +133,36 @@ def test_perplexities_stand_in_a_table_like_any_other(capsys):
     assert "| fullFF-1 | 42.2 |  |  |  |" in lines and "| Reformer | 37.3 |  |  |  |" in lines
 
 
+def test_what_the_source_scores_is_a_row_of_tables_and_reports(folder, tmp_path, capsys):
+    """The first sentences beside summaries, the sentences as they are beside corrections; once, for all systems."""
+    some = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
+    rouge = {"rouge1": 30.0, "rouge2": 10.0, "rougeLsum": 25.0, "signature": "of rouge"}
+    gleu = {"gleu": 55.0, "signature": "of gleu"}
+    written = {
+        "aeslc": {"aeslc_test": {"rouge": rouge, "source": {"label": "first 2 sentences", "rouge": rouge | {"rouge1": 7.25}}}},
+        "gec-generated": {
+            "conll14": {"source": {"label": "uncorrected"}},
+            "jfleg_test": {"gleu": gleu, "source": {"label": "uncorrected", "gleu": gleu | {"gleu": 40.5}}},
+        },
+    }  # fmt: skip
+    for group, scores in written.items():
+        (folder / group).mkdir()
+        for name in ("transformer-tiny", "rk2-tiny"):
+            record = {**some, "recipe": f"{group}/{name}", "scores": scores, "seeds": [1]}
+            (folder / group / f"{name}.json").write_text(json.dumps(record))
+    assert cli.main(["table", *written, "--results", str(folder)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "| first 2 sentences | 7.25 | 10.00 | 25.00 |  |  |  |" in shown
+    assert "| uncorrected | 40.50 |  |  |  |" in shown and shown.count("GLEU: `of gleu`") == 1
+    assert cli.main(["table", *written, "--csv", "--results", str(folder)]) == 0
+    lines = {(x["row"], x["metric"]): x for x in csv.DictReader(capsys.readouterr().out.splitlines())}
+    line = lines["first 2 sentences", "rouge1"]
+    assert (line["measured"], line["seeds"], line["signature"]) == ("7.2500", "", "of rouge")
+    assert cli.main(["report", str(folder), "--output", str(tmp_path / "x.html")]) == 0
+    page = (tmp_path / "x.html").read_text()
+    assert page.count("<td>first 2 sentences</td>") == page.count("<td>uncorrected</td>") == 1 and "40.50" in page
+
+
 # Comparisons
 
 

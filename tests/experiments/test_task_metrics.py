@@ -273,7 +273,8 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert cli.main([*words, *more]) == 0
     found = json.loads((tmp_path / "s.json").read_text())
     assert METRICS["rouge1"].value(found) == METRICS["rougeL"].value(found) == 50.0
-    assert found["lead"]["rouge2"] == 50.0 and found["sentences"] == 2
+    assert METRICS["rouge2"].value(found["source"]) == 50.0 and found["source"]["label"] == "first sentence"
+    assert found["sentences"] == 2 and "first sentence " in capsys.readouterr().out
     assert cli.main([*words, "--lead", "1"]) == 1 and "--lead N needs --source" in capsys.readouterr().err
     (tmp_path / "ref").write_text("one\n")
     assert cli.main(words) == 1 and "has 2 summaries" in capsys.readouterr().err

@@ -1,7 +1,8 @@
 """Metrics: the names of scores, where records hold them, and how they are printed.
 
 One file per metric computes it, together with its signature; ``METRICS`` lists all of them. The scores of a test set
-are a mapping by metric, which :func:`.translations.score` and the ``score_files`` of other modules return.
+are a mapping by metric, which :func:`.translations.score` and the ``score_files`` of other modules return. Of summaries
+and corrections, ``source`` in it holds the scores of the source alone in the same form, with their ``label``.
 """
 
 from collections.abc import Mapping

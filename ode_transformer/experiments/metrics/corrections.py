@@ -7,6 +7,8 @@ from typing import Any
 from ...errors import OdeTransformerError
 from . import gleu, m2
 
+UNCORRECTED = "uncorrected"
+
 
 class CorrectionError(OdeTransformerError):
     """Corrections that cannot be scored; the message names the file or option and what is valid."""
@@ -46,9 +48,9 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
     result["changed"] = sum(a.split() != b.split() for a, b in zip(sources, corrections, strict=True))
     if args.references:
         result["gleu"] = gleu.take(sources, corrections, references)
-        result["source"] = {"gleu": gleu.take(sources, sources, references)}
+        result["source"] = {"label": UNCORRECTED, "gleu": gleu.take(sources, sources, references)}
         return result
-    result["source"] = {}
+    result["source"] = {"label": UNCORRECTED}
     if m2.scorer():
         result["m2"] = m2.max_match(corrections, args.edits)
         result["source"]["m2"] = m2.max_match(sources, args.edits)
@@ -65,7 +67,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 def report(result: dict[str, Any]) -> str:
     """What :func:`score_files` returned as lines to print."""
     lines = [f"sentences: {result['sentences']}, of which {result['changed']} were changed"]
-    for name, found in (("", result), ("uncorrected", result["source"])):
+    for name, found in (("", result), (UNCORRECTED, result["source"])):
         if "gleu" in found:
             lines.append(f"{name:<14}GLEU = {found['gleu']['gleu']:.2f}   ({found['gleu']['signature']})")
         for kind in ("m2", "errant"):

@@ -106,7 +106,8 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
     result = {"sentences": len(summaries), "rouge": take(summaries, references)}
     if args.lead:
         sources = _lines(args.source, len(summaries), args.summaries, read_lines)
-        result["lead"] = {"count": args.lead, **take([lead(text, args.lead) for text in sources], references)}
+        label = "first sentence" if args.lead == 1 else f"first {args.lead} sentences"
+        result["source"] = {"label": label, "rouge": take([lead(text, args.lead) for text in sources], references)}
     return result
 
 
@@ -120,8 +121,8 @@ def _lines(path: str, count: int, other: str, read: Any) -> list[str]:
 def report(result: dict[str, Any]) -> str:
     """What :func:`score_files` returned as lines to print."""
     rows = [("", result["rouge"])]
-    if "lead" in result:
-        rows.append((f"lead {result['lead']['count']}", result["lead"]))
-    lines = [f"{'':<10}{''.join(f'{kind:>12}' for kind in KINDS)}"]
-    lines += [f"{name:<10}{''.join(f'{values[kind]:12.2f}' for kind in KINDS)}" for name, values in rows]
+    if "source" in result:
+        rows.append((result["source"]["label"], result["source"]["rouge"]))
+    lines = [f"{'':<20}{''.join(f'{kind:>12}' for kind in KINDS)}"]
+    lines += [f"{name:<20}{''.join(f'{values[kind]:12.2f}' for kind in KINDS)}" for name, values in rows]
     return "\n".join([*lines, f"signature: {result['rouge']['signature']}", f"summaries: {result['sentences']}"])
