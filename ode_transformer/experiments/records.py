@@ -17,8 +17,7 @@ from typing import Any
 from ..errors import OdeTransformerError
 from ..files import read_json, sha256, write_json, write_lines
 from . import recipes, runs
-from .tasks.translation import plain_text
-from .tasks.translation import translations as translated
+from .tasks import TASKS
 
 FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
 
@@ -176,8 +175,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--translations",
         action="store_true",
-        help="also write the detokenized translations beside it, a text file per test set, from which "
-        "`ode-transformer compare` works where the run is gone",
+        help="also write what the system made of each test set beside it, a text file each, from which "
+        "`ode-transformer compare` works where the run is gone: detokenized translations, summaries, corrections or "
+        "predictions",
     )
 
 
@@ -185,8 +185,9 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer record``; the exit status."""
     recipe = recipes.load(args.recipe, scale=args.scale, seed=args.seed)
     run_dir = Path(args.run_dir or recipes.ROOT / recipes.default_run_dir(recipe))
-    if args.translations and recipe.task != "translation":
-        raise RecordError(f"--translations: {recipe.name} does not translate")
+    if args.translations and TASKS[recipe.task].outputs is None:
+        kept = ", ".join(name for name, task in TASKS.items() if task.outputs)
+        raise RecordError(f"--translations: {recipe.name} is of task {recipe.task}; must be one of {kept}")
     content = record(recipe, run_dir)
     if args.translations:
         content["translations"] = _write_translations(recipe, run_dir, Path(args.output))
@@ -195,20 +196,17 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _write_translations(recipe: recipes.Recipe, run_dir: Path, output: Path) -> dict[str, str]:
-    """Write the translations of every test set beside a record; the SHA-256 of each file."""
-    from .metrics.translations import read_generate_output
-
+    """Write what the system made of every test set beside a record; the SHA-256 of each file."""
     hashes = {}
     for subset, test_set in recipe.subsets.items():
         path = translations_beside(output, test_set)
-        lines = plain_text(recipe, read_generate_output(translated(str(run_dir), subset))[0])
-        write_lines(path, lines)
+        write_lines(path, TASKS[recipe.task].outputs(recipe, run_dir, subset))
         hashes[test_set] = sha256(path)
     return hashes
 
 
 def translations_beside(path: Path, test_set: str) -> Path:
-    """The file of a test set's translations beside a record."""
+    """The file beside a record of what the system made of a test set: translations, or what its task has for them."""
     return path.with_name(f"{path.name.removesuffix('.json')}.{test_set}.txt")
 
 

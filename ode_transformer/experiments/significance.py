@@ -22,7 +22,12 @@ class SignificanceError(OdeTransformerError):
 
 
 class System(NamedTuple):
-    """A recipe and the folder of its run; or its record, beside which its translations are, if the run is gone."""
+    """A recipe and the folder of its run; or its record, beside which its outputs are, if the run is gone."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether the record is all that is left."""
+        return runs.read(self.folder) is None and self.record is not None and self.record.is_file()
 
     recipe: recipes.Recipe
     folder: Path
@@ -69,8 +74,9 @@ def compare(
         set and recipe the metric's value, under its key in ``METRICS``, and ``p_value`` (None for the baseline).
 
     Raises:
-        SignificanceError: a test set has no translations, neither in a run nor beside a record; test sets, references
-            or precisions differ, or the test is unknown.
+        SignificanceError: a test set has no outputs beside a record whose run is gone; test sets, references or
+            precisions differ, or the test is unknown.
+        OdeTransformerError: a run has none.
     """
     if test not in TESTS:
         raise SignificanceError(f"--test {test}: must be one of {', '.join(TESTS)}")
@@ -109,11 +115,11 @@ def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
     first = systems[0].recipe
     found: dict[str, dict[str, Any]] = {}
     for test_set in first.subsets.values():
-        texts = [_translations(one, test_set) for one in systems]
-        references = texts[0][1]
-        _same_references(systems, [theirs for _, theirs in texts], test_set)
+        texts = [_outputs(one, test_set) for one in systems]
+        references, *others = (_references(one, test_set, len(its)) for one, its in zip(systems, texts, strict=True))
+        _same_references(systems, [references, *others], test_set)
         metric = BLEU(lowercase=first.score.lowercase, trg_lang=first.data.target, references=[references])
-        named = [(s.recipe.name, hyps) for s, (hyps, _) in zip(systems, texts, strict=True)]
+        named = [(s.recipe.name, hyps) for s, hyps in zip(systems, texts, strict=True)]
         done = PairedTest(named, {"BLEU": metric}, None, test_type=TESTS[test], n_samples=samples)
         signatures, scores = done()
         ((key, signature),) = signatures.items()
@@ -129,8 +135,8 @@ def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
     """Compare by the task's own metric, with sacreBLEU's definition of p and its seed."""
     found: dict[str, dict[str, Any]] = {}
     metric = signature = ""
-    for subset, test_set in systems[0].recipe.subsets.items():
-        scored = [TASKS[s.recipe.task].scored(s.recipe, s.folder, subset) for s in systems]
+    for test_set in systems[0].recipe.subsets.values():
+        scored = [TASKS[s.recipe.task].scored(s.recipe, _outputs(s, test_set), _subset(s, test_set)) for s in systems]
         if scored[0] is None:
             continue
         _same_references(systems, [one.reference for one in scored], test_set)
@@ -138,7 +144,7 @@ def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
         baseline, key = scored[0], METRICS[metric].key
         found[test_set] = {
             s.recipe.name: {
-                key: _recorded(s, subset, metric, one.score(one.units.sum(0))),
+                key: _recorded(s, test_set, metric, one.score(one.units.sum(0))),
                 "p_value": p_value(baseline, one, test, samples) if i else None,
             }
             for i, (s, one) in enumerate(zip(systems, scored, strict=True))
@@ -146,9 +152,11 @@ def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
     return metric, signature, found
 
 
-def _recorded(one: System, subset: str, metric: str, otherwise: float) -> float:
+def _recorded(one: System, test_set: str, metric: str, otherwise: float) -> float:
     """The value that the run reports, which GLEU draws at random, for instance."""
-    path = one.folder / "scores" / f"{subset}.json"
+    if one.gone:
+        return METRICS[metric].value(read_json(one.record)["scores"][test_set])
+    path = one.folder / "scores" / f"{_subset(one, test_set)}.json"
     return METRICS[metric].value(read_json(path)) if path.is_file() else otherwise
 
 
@@ -194,46 +202,50 @@ def _same_references(systems: Sequence[System], references: Sequence[Any], test_
 
 def _precision(one: System) -> str:
     """The precision of a run, from its ``run.json`` or its record."""
-    run = runs.read(one.folder)
-    if run is None and one.record and one.record.is_file():
-        run = read_json(one.record)
+    run = read_json(one.record) if one.gone else runs.read(one.folder)
     if run is None:
         raise SignificanceError(f"{one.folder}: must hold a run; ode-transformer run {one.recipe.given} makes it")
     return run["precision"]
 
 
-def _translations(one: System, test_set: str) -> tuple[list[str], list[str]]:
-    """Detokenized translations, and references: the raw ones if they exist."""
-    recipe = one.recipe
-    subset = next(subset for subset, name in recipe.subsets.items() if name == test_set)
-    path, refs = Path(translated(str(one.folder), subset)), None
-    gone = one.record is not None and not path.is_file() and runs.read(one.folder) is None
-    if gone:
-        path = records.translations_beside(one.record, test_set)
+def _subset(one: System, test_set: str) -> str:
+    """The name of a test set in the system's data."""
+    return next(subset for subset, name in one.recipe.subsets.items() if name == test_set)
+
+
+def _outputs(one: System, test_set: str) -> list[str]:
+    """What a system made of a test set: translations, or what its task has for them."""
+    if not one.gone:
+        return TASKS[one.recipe.task].outputs(one.recipe, one.folder, _subset(one, test_set))
+    path = records.translations_beside(one.record, test_set)
     if not path.is_file():
-        raise SignificanceError(f"{path}: no such file; ode-transformer run {recipe.name} translates {test_set}")
-    if gone:
-        known = read_json(one.record).get("translations", {}).get(test_set)
-        if known is None:
-            raise SignificanceError(
-                f"{one.record}: has no SHA-256 of {path.name}; ode-transformer record --translations writes both"
-            )
-        if known != sha256(path):
-            raise SignificanceError(f"{path}: must have the SHA-256 in {one.record.name}, {known}")
-        hyps = translations.read_lines(path)
-    else:
-        lines, refs = translations.read_generate_output(path)
-        hyps = plain_text(recipe, lines)
-    # As for the score: raw references where they exist, otherwise the tokenized ones beside the data.
+        raise SignificanceError(f"{path}: no such file; ode-transformer run {one.recipe.name} makes it anew")
+    known = read_json(one.record).get("translations", {}).get(test_set)
+    if known is None:
+        raise SignificanceError(
+            f"{one.record}: has no SHA-256 of {path.name}; ode-transformer record --translations writes both"
+        )
+    if known != sha256(path):
+        raise SignificanceError(f"{path}: must have the SHA-256 in {one.record.name}, {known}")
+    return translations.read_lines(path)
+
+
+def _references(one: System, test_set: str, count: int) -> list[str]:
+    """The references of translations: raw where they exist, otherwise the tokenized ones, as for the score."""
+    recipe, subset = one.recipe, _subset(one, test_set)
     data, name = recipes.ROOT / recipe.data.directory, f"{subset}.{recipe.data.target}"
     if (data / "raw" / name).is_file():
-        plain = translations.read_lines(data / "raw" / name)
+        found = translations.read_lines(data / "raw" / name)
+    elif (data / "tok" / name).is_file():
+        found = plain_text(recipe, translations.read_lines(data / "tok" / name))
     else:
-        lines = translations.read_lines(data / "tok" / name) if (data / "tok" / name).is_file() else refs or []
-        plain = plain_text(recipe, lines)
-    if len(plain) != len(hyps):
-        raise SignificanceError(f"{path} has {len(hyps)} sentences, the references in {data} {len(plain)}")
-    return hyps, plain
+        path = translated(str(one.folder), subset)
+        found = [] if one.gone else plain_text(recipe, translations.read_generate_output(path)[1] or [])
+    if len(found) != count:
+        raise SignificanceError(
+            f"{recipe.name} has {count} sentences of {test_set}, the references in {data} are {len(found)}"
+        )
+    return found
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -446,7 +446,8 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
     folder.mkdir(parents=True)
     (folder / "predictions.json").write_text(json.dumps(answers))
     (folder / "no_answer.json").write_text(json.dumps(no_answer))
-    scored = TASKS["question_answering"].scored(recipe, tmp_path / "run", "valid")
+    task = TASKS["question_answering"]
+    scored = task.scored(recipe, task.outputs(recipe, tmp_path / "run", "valid"), "valid")
     assert scored.score(scored.units.sum(0)) == expected and scored.reference == golds
     assert metric.take(golds, answers, "2.0", no_answer)["f1"]["value"] == expected
 

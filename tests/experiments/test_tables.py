@@ -137,14 +137,14 @@ def test_what_the_source_scores_is_a_row_of_tables_and_reports(folder, tmp_path,
     """The first sentences beside summaries, the sentences as they are beside corrections; once, for all systems."""
     some = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
     rouge = {"rouge1": 30.0, "rouge2": 10.0, "rougeLsum": 25.0, "signature": "of rouge"}
-    gleu = {"gleu": 55.0, "signature": "of gleu"}
+    gleu, lead = {"gleu": 55.0, "signature": "of gleu"}, rouge | {"rouge1": 7.25}
     written = {
-        "aeslc": {"aeslc_test": {"rouge": rouge, "source": {"label": "first 2 sentences", "rouge": rouge | {"rouge1": 7.25}}}},
+        "aeslc": {"aeslc_test": {"rouge": rouge, "source": {"label": "first 2 sentences", "rouge": lead}}},
         "gec-generated": {
             "conll14": {"source": {"label": "uncorrected"}},
             "jfleg_test": {"gleu": gleu, "source": {"label": "uncorrected", "gleu": gleu | {"gleu": 40.5}}},
         },
-    }  # fmt: skip
+    }
     for group, scores in written.items():
         (folder / group).mkdir()
         for name in ("transformer-tiny", "rk2-tiny"):

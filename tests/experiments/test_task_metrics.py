@@ -7,6 +7,7 @@ import math
 import os
 import re
 import runpy
+import shutil
 import sys
 import tarfile
 from pathlib import Path
@@ -19,10 +20,12 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 from ode_transformer import checkpoints, standalone
-from ode_transformer.experiments import cli, recipes, significance
+from ode_transformer.experiments import cli, recipes, records, significance
 from ode_transformer.experiments.classify import ClassifyError, classify
 from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, gleu, m2, rouge
+from ode_transformer.experiments.runs import KEYS
 from ode_transformer.experiments.tasks.task import Scored
+from ode_transformer.files import write_text
 from tests.helpers import FIXTURES, configure, refused
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
@@ -454,6 +457,59 @@ def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch, cap
     other.write_text(other.read_text().replace("pos\t", "neg\t", 1))
     with pytest.raises(significance.SignificanceError, match=r"must have the references of .* for imdb_test"):
         significance.compare(systems[0], systems[1:])
+
+
+def kept(folder: Path, task: str, recipe: recipes.Recipe, share: float) -> None:
+    """A finished run with ``share`` of its outputs right, and what its data hold of the references."""
+    raw, rng = recipes.ROOT / recipe.data.directory / "raw", np.random.default_rng(0)
+    raw.mkdir(parents=True, exist_ok=True)
+    for subset in recipe.subsets:
+        if task == "classification":
+            rows = [f"pos\t{'pos' if rng.random() < share else 'neg'}\t0.900000\n" for _ in range(60)]
+            write_text(folder / "validate" / f"{subset}.tsv", "".join(rows))
+            continue
+        right = [f"a b c d e f g {i}" for i in range(60)]
+        generated(
+            folder / "generate" / f"generate-{subset}.txt",
+            [line if rng.random() < share else line.replace("d", "x") for line in right],
+        )
+        for name, lines in (("target", right), ("source", ["a"] * 60), *((f"ref{i}", right) for i in range(4))):
+            (raw / f"{subset}.{name}").write_text("".join(f"{line}\n" for line in lines))
+    (folder / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp32"}))
+
+
+@pytest.mark.parametrize("group", ["imdb-short", "aeslc", "gec-generated"])
+def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_records(group, tmp_path, monkeypatch):
+    if group == "aeslc":
+        pytest.importorskip("rouge_score", reason="pip install 'ode-transformer[rouge]'")
+    first, second = list(recipes.groups()[group]["rows"])[:2]
+    loaded = {f"{group}/{name}": recipes.load(f"{group}/{name}") for name in (first, second)}
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(recipes, "load", lambda name, **_: loaded[name])
+    systems = [significance.system(recipe) for recipe in loaded.values()]
+    for share, one in zip((0.5, 0.9), systems, strict=True):
+        kept(one.folder, one.recipe.task, one.recipe, share)
+    found = significance.compare(systems[0], systems[1:], samples=50)
+    assert found["test_sets"], "some test set is compared"
+    monkeypatch.setattr(records, "record", lambda recipe, folder: {"precision": "fp32", "scores": scores[recipe.name]})
+    key, scores = METRICS[found["metric"]].key, {}
+    entry = METRICS[found["metric"]].entry or found["metric"]
+    for one in systems:
+        values = {test_set: by_system[one.recipe.name][key] for test_set, by_system in found["test_sets"].items()}
+        scores[one.recipe.name] = {test_set: {entry: {key: value}} for test_set, value in values.items()}
+        words = ["record", one.recipe.name, "--run-dir", str(one.folder), "--output", str(one.record)]
+        assert cli.main([*words, "--translations"]) == 0
+        shutil.rmtree(one.folder)
+    assert significance.compare(systems[0], systems[1:], samples=50) == found
+    beside = records.translations_beside(systems[1].record, next(iter(found["test_sets"])))
+    beside.write_text(beside.read_text() + "one more\n")
+    with pytest.raises(significance.SignificanceError, match=r"\.txt: must have the SHA-256 in "):
+        significance.compare(systems[0], systems[1:])
+
+
+def test_a_task_without_outputs_keeps_none(capsys):
+    words = ["record", "ptb/residual-1", "--output", "x.json", "--translations"]
+    refused(words, "--translations: ptb/residual-1 is of task language_modeling; must be one of translation, ", capsys)
 
 
 def test_scores_that_are_asked_for_alone(capsys):

@@ -1,16 +1,16 @@
 """Sentence classification, fairseq's ``sentence_prediction``, by accuracy; recipes give the number of classes."""
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from ..metrics import accuracy
-from .task import Scored, Task, prediction, predictions
+from .task import Scored, Task, predicted, prediction
 
 
-def _scored(recipe: Any, folder: Path, subset: str) -> Scored:
+def _scored(recipe: Any, lines: Sequence[str], subset: str) -> Scored:
     import numpy as np
 
-    golds, taken = accuracy.read(predictions(str(folder), subset))
+    golds, taken, _ = map(list, zip(*(line.split("\t") for line in lines), strict=True))
     units = np.array([[gold == other, 1] for gold, other in zip(golds, taken, strict=True)], float)
     return Scored("accuracy", accuracy.SIGNATURE, units, lambda sums: 100 * sums[0] / sums[1], golds)
 
@@ -21,5 +21,6 @@ TASK = Task(
     flags=lambda recipe: ["--task", "sentence_prediction_by_length"],
     evaluation=prediction(["classify"], ["score"]),
     metrics=lambda recipe: ["accuracy"],
+    outputs=predicted(accuracy.read),
     scored=_scored,
 )

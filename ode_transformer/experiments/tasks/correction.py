@@ -5,12 +5,11 @@ Beside the binarized data are the sentences of a test set, ``raw/SUBSET.source``
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Optional
 
 from .. import recipes
 from .task import Scored, Step, Task
-from .translation import generation, scoring, task_flags, translations
+from .translation import generated, generation, scoring, task_flags, translations
 
 
 def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
@@ -26,14 +25,13 @@ def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) ->
     return found
 
 
-def _scored(recipe: "recipes.Recipe", folder: Path, subset: str) -> Optional[Scored]:
+def _scored(recipe: "recipes.Recipe", corrections: Sequence[str], subset: str) -> Optional[Scored]:
     """Scores by GLEU, with the mean over the references in place of references drawn at random."""
     from ..metrics import gleu
-    from ..metrics.translations import read_generate_output, read_lines
+    from ..metrics.translations import read_lines
 
     if subset in recipe.score.edits:
         return None
-    corrections, _ = read_generate_output(translations(str(folder), subset))
     prefix = recipes.ROOT / recipe.data.directory / "raw" / subset
     sources, *references = (
         read_lines(f"{prefix}.{name}") for name in ("source", *(f"ref{i}" for i in range(recipe.score.references)))
@@ -48,5 +46,6 @@ TASK = Task(
     flags=task_flags,
     evaluation=_evaluation,
     metrics=lambda recipe: ["gleu", "m2", "errant"],
+    outputs=generated,
     scored=_scored,
 )

@@ -1,10 +1,10 @@
 """GLUE: sentences, or pairs of them, by fairseq's ``sentence_prediction``; the metrics are those of the task."""
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from ..metrics import glue
-from .task import Scored, Task, prediction, predictions
+from .task import Scored, Task, predicted, prediction
 
 _REPORTED = {
     "report-mcc": ["matthews"],
@@ -23,8 +23,8 @@ def _metrics(recipe: Any) -> list[str]:
     return reported[0] if reported else ["accuracy"]
 
 
-def _scored(recipe: Any, folder: Path, subset: str) -> Scored:
-    metric, (golds, taken) = _metrics(recipe)[-1], glue.read(predictions(str(folder), subset))
+def _scored(recipe: Any, lines: Sequence[str], subset: str) -> Scored:
+    metric, (golds, taken) = _metrics(recipe)[-1], map(list, zip(*(line.split("\t") for line in lines), strict=True))
     return Scored(
         metric, glue.SIGNATURE, glue.units(metric, golds, taken), lambda sums: float(glue.value(metric, sums)), golds
     )
@@ -36,5 +36,6 @@ TASK = Task(
     flags=_flags,
     evaluation=prediction(["glue", "validate"], ["glue", "score"], lambda recipe: ["--metrics", *_metrics(recipe)]),
     metrics=_metrics,
+    outputs=predicted(glue.read),
     scored=_scored,
 )

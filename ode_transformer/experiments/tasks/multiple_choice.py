@@ -11,5 +11,6 @@ TASK = Task(
     flags=lambda recipe: ["--task", NAME],
     evaluation=prediction(["choose"], ["glue", "score"], lambda recipe: ["--metrics", "accuracy"]),
     metrics=lambda recipe: ["accuracy"],
+    outputs=glue.TASK.outputs,
     scored=glue.TASK.scored,
 )

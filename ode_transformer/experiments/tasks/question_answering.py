@@ -1,5 +1,6 @@
 """SQuAD: spans of paragraphs that answer questions, by our ``span_prediction``; exact match and F1."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,14 +24,23 @@ def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
     return found
 
 
-def _scored(recipe: Any, folder: Path, subset: str) -> Scored:
+def _outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
+    """Of each question its name, its answer, and the score of there being none, or null: in JSON."""
+    from ..squad import read_answers
+
+    answers, no_answer = read_answers(folder / "answers" / subset)
+    return [json.dumps([name, answer, (no_answer or {}).get(name)]) for name, answer in answers.items()]
+
+
+def _scored(recipe: Any, lines: Sequence[str], subset: str) -> Scored:
     import numpy as np
 
     from .. import recipes
-    from ..squad import golds, questions, read_answers
+    from ..squad import golds, questions
 
-    tree = questions(recipes.ROOT / recipe.data.directory, subset)
-    gold, (answers, no_answer) = golds(tree), read_answers(folder / "answers" / subset)
+    tree, rows = questions(recipes.ROOT / recipe.data.directory, subset), list(map(json.loads, lines))
+    gold, answers = golds(tree), {name: answer for name, answer, _ in rows}
+    no_answer = {name: score for name, _, score in rows if score is not None} or None
     compared = squad.compare(gold, answers, tree["version"])
     values, _ = squad.counted(compared, answers, no_answer if tree["version"] == "2.0" else None, "f1")
     units = np.array([[value, 1] for value in values.values()])
@@ -44,5 +54,6 @@ TASK = Task(
     flags=lambda recipe: ["--task", "span_prediction"],
     evaluation=_evaluation,
     metrics=lambda recipe: ["exact_match", "f1"],
+    outputs=_outputs,
     scored=_scored,
 )

@@ -5,11 +5,10 @@ sentences may have tabs between them, and the tokenized texts, ``tok/SUBSET.sour
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from .. import recipes
 from .task import Scored, Step, Task
-from .translation import generation, scoring, task_flags, translations
+from .translation import generated, generation, scoring, task_flags, translations
 
 
 def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
@@ -26,13 +25,12 @@ def _references(recipe: "recipes.Recipe", subset: str) -> str:
     return f"{recipe.data.directory}/raw/{subset}.target"
 
 
-def _scored(recipe: "recipes.Recipe", folder: Path, subset: str) -> Scored:
+def _scored(recipe: "recipes.Recipe", summaries: Sequence[str], subset: str) -> Scored:
     import numpy as np
 
     from ..metrics import rouge
-    from ..metrics.translations import read_generate_output, read_lines
+    from ..metrics.translations import read_lines
 
-    summaries, _ = read_generate_output(translations(str(folder), subset))
     references = read_lines(recipes.ROOT / _references(recipe, subset))
     found = rouge.each(summaries, references)[:, [rouge.KINDS.index("rougeLsum")]]
     units = np.hstack([found, np.ones_like(found)])
@@ -45,5 +43,6 @@ TASK = Task(
     flags=task_flags,
     evaluation=_evaluation,
     metrics=lambda recipe: ["rouge1", "rouge2", "rougeL"],
+    outputs=generated,
     scored=_scored,
 )

@@ -79,8 +79,10 @@ class Task:
         flags: recipe -> the flags of fairseq's task.
         evaluation: (recipe, folder of the run, words such as ``--cpu``) -> the steps after averaging.
         metrics: recipe -> its metrics; the last is the one by which systems are compared.
-        scored: (recipe, folder of the run, subset) -> the scores for significance tests, or None for a subset without
-            such tests. Translations have no such function; they are compared by sacreBLEU.
+        outputs: (recipe, folder of the run, subset) -> what the system made of each example, a line each: what
+            ``ode-transformer record --translations`` keeps, and systems are compared by. None where nothing is kept.
+        scored: (recipe, those lines, subset) -> the scores for significance tests, or None for a subset without such
+            tests. Translations have no such function; they are compared by sacreBLEU.
     """
 
     name: str
@@ -88,7 +90,8 @@ class Task:
     flags: Callable[[Any], list[str]]
     evaluation: Callable[[Any, str, Sequence[str]], list[Step]]
     metrics: Callable[[Any], list[str]]
-    scored: Optional[Callable[[Any, Path, str], Optional[Scored]]] = None
+    outputs: Optional[Callable[[Any, Path, str], list[str]]] = None
+    scored: Optional[Callable[[Any, Sequence[str], str], Optional[Scored]]] = None
 
 
 def flags(values: Mapping[str, Any]) -> list[str]:
@@ -105,6 +108,19 @@ def flags(values: Mapping[str, Any]) -> list[str]:
 def predictions(run_dir: str, subset: str) -> str:
     """The file of predicted classes of a subset."""
     return f"{run_dir}/validate/{subset}.tsv"
+
+
+def predicted(read: Callable[[str], Any]) -> Callable[[Any, Path, str], list[str]]:
+    """The ``outputs`` of a task whose classes are predicted: the lines of that file, which ``read`` checks."""
+
+    def outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
+        from ..metrics.translations import read_lines
+
+        path = predictions(str(folder), subset)
+        read(path)
+        return read_lines(path)
+
+    return outputs
 
 
 def prediction(

@@ -1,6 +1,7 @@
 """Translation: ``fairseq-generate`` translates every test set, and the output is scored."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from .. import recipes
 from .task import OURS, Step, Task, flags
@@ -61,9 +62,16 @@ def translations(run_dir: str, subset: str) -> str:
     return f"{run_dir}/generate/generate-{subset}.txt"
 
 
+def generated(recipe: "recipes.Recipe", folder: Path, subset: str) -> list[str]:
+    """The best hypotheses of a subset, in words."""
+    from ..metrics.translations import read_generate_output  # which takes longer to import than the rest
+
+    return read_generate_output(translations(str(folder), subset))[0]
+
+
 def plain_text(recipe: "recipes.Recipe", lines: Sequence[str]) -> list[str]:
     """Lines of the target language as the recipe's sacreBLEU has them: detokenized, unless they are plain text."""
-    from ..metrics.translations import detokenise  # which takes longer to import than the rest
+    from ..metrics.translations import detokenise
 
     return list(lines) if recipe.score.plain else detokenise(lines, recipe.data.target)
 
@@ -80,4 +88,8 @@ def _metrics(recipe: "recipes.Recipe") -> list[str]:
     return ["compound_split" if recipe.score.compound_split else "tokenised", "sacrebleu"]
 
 
-TASK = Task("translation", "generate", task_flags, _evaluation, _metrics)
+def _outputs(recipe: "recipes.Recipe", folder: Path, subset: str) -> list[str]:
+    return plain_text(recipe, generated(recipe, folder, subset))
+
+
+TASK = Task("translation", "generate", task_flags, _evaluation, _metrics, _outputs)
