@@ -9,7 +9,7 @@
 #   --merges N           joint BPE merges (default: 30000; generated: 8000)
 # With --errors generated:
 #   --sentences N        of the correct English, the first N (default: all)
-#   --percent N          probability of an error at a word (default: 15)
+#   --percent N          probability of an error at a word, of a misspelling half that (default: 30)
 #   --seed N             other errors (default: 1)
 #
 # Where things come from:
@@ -25,7 +25,7 @@ set -euo pipefail
 # shellcheck source=data-prep/published.sh
 source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
 
-errors='' merges='' sentences=all percent=15 seed=1 max_tokens=250
+errors='' merges='' sentences=all percent=30 seed=1 max_tokens=250
 options 'errors=published|generated' {merges,sentences,percent,seed,workers}=number -- "$@"
 [[ -n $errors ]] || die "--errors is needed: published or generated; see --help"
 [[ $percent -lt 100 ]] || die "--percent $percent: must be below 100"

@@ -207,10 +207,10 @@ def test_learners_corpora(tmp_path, capsys):
 
 
 def test_tokens_are_those_of_the_treebank():
-    text = "I don't think it's \u201cgood\u201d or ``fine'' at 5 o'clock, e.g. to 1,000 of Mr. Smith's so-called kin..."
+    text = "I don't think it's \u201cgood\u201d or ``fine'' at 5 o'clock, e.g. to 1,000 of Mr. Smith's so-called kin, his/her 24/7 ..."
     found = errors.tokenise(text)
     assert " ".join(found) == (
-        "I do n't think it 's \" good \" or \" fine \" at 5 o'clock , e.g. to 1,000 of Mr. Smith 's so-called kin ..."
+        "I do n't think it 's \" good \" or \" fine \" at 5 o'clock , e.g. to 1,000 of Mr. Smith 's so-called kin , his/her 24/7 ..."
     )
 
 
@@ -264,9 +264,28 @@ def test_the_rate_says_how_many_words_are_wrong(corrupter):
     maker = corrupter(rate=0.1)
     tokens = ["They", "walk", "the", "dog", "to", "the", "city"] * 2000
     maker.corrupt(tokens)
-    # Every word but "They" allows an error; that now and then is none, as of a letter that is doubled twice.
-    assert 0.08 * len(tokens) * 6 / 7 < maker.made.total() < 0.12 * len(tokens)
-    assert set(maker.made) == set(errors.KINDS)
+    # Every word but "They" allows an error, of which a misspelling is made half the time.
+    allowed = {kind: 0.0 for kind in errors.KINDS}
+    for i in range(7):
+        possible = [kind for kind in maker._possible(tokens, i) if kind]
+        for kind in possible:
+            allowed[kind] += 2000 / len(possible) * (errors.MISSPELT if kind == "spelling" else 1)
+    assert all(0.08 * allowed[kind] < maker.made[kind] < 0.12 * allowed[kind] for kind in errors.KINDS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_capital_letters_are_those_of_the_sentence(corrupter, seed):
+    """The first word has one after any error, an article before a name has none, and no article follows another."""
+    tokens, maker = ["Dogs", "saw", "the", "Dogs", "of", "Buses", "IN", "cities"], corrupter(seed, 0.9)
+    seen = Counter()
+    for _ in range(300):
+        found = maker.corrupt(tokens)
+        assert found[0][0].isupper()
+        assert not any({*pair} <= {"a", "an", "the"} for pair in zip(found, found[1:], strict=False))
+        seen.update(word for word in found[1:] if word.lower() in errors.ARTICLES)
+        seen.update({" ".join(found[:2]): 1})
+    assert {"a", "the"} <= set(seen) and not {"A", "The", "An"} & set(seen)
+    assert seen["The dogs"] and not seen["The Dogs"], "the first word's capital letter goes to the article before it"
 
 
 def test_pairs_of_generated_errors(tmp_path, capsys):

@@ -2,8 +2,9 @@
 
 A sentence is tokenized as the Penn Treebank is. At each of its words one of five kinds of error is made with a small
 probability, if that kind can be made there: in an article, a preposition, the number of a noun, the form of a verb, or
-the spelling. What a word's other forms are is looked up in the words of the text itself, so that no tagger and no list
-of a language's words are needed: ``walks`` is a form of ``walk`` where both are frequent.
+the spelling. Most words can only be misspelt, which is therefore done more rarely. What a word's other forms are is
+looked up in the words of the text itself, so that no tagger and no list of a language's words are needed: ``walks`` is
+a form of ``walk`` where both are frequent.
 """
 
 import random
@@ -35,13 +36,14 @@ NEIGHBOURS = {  # on a keyboard
 CONFUSED = """their there; its it 's; then than; your you 're; to too; loose lose; affect effect; quite quiet; accept
     except; advice advise; whether weather; where were; of off; believe beleive; receive recieve; because becouse; which
     wich; definitely definately; separate seperate; until untill; tomorrow tommorow; beginning begining"""
+MISSPELT = 0.5  # how often a word is misspelt, if that was drawn for it; errors of other kinds are always made
 FREQUENT = 3  # times that a form must be in the text to be one
 
 _QUOTES = re.compile("[\u201c\u201d\u201e\u00ab\u00bb]|``|''")
 _TOKEN = re.compile(
     r"(?:Mr|Mrs|Ms|Dr|St|Prof)\.|(?:[A-Za-z]\.){2,}"  # abbreviations keep their full stops
     r"|[A-Za-z]+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b"  # do n't, it 's
-    r"|\d+(?:[.,:]\d+)*|\w+(?:-\w+|'(?!(?:s|re|ve|ll|d|m|t)\b)\w+)*|\.\.\.|--|\S",
+    r"|\d+(?:[.,:/]\d+)*|\w+(?:[-/]\w+|'(?!(?:s|re|ve|ll|d|m|t)\b)\w+)*|\.\.\.|--|\S",
     re.IGNORECASE,
 )
 
@@ -112,7 +114,7 @@ class Corrupter:
     Args:
         forms: the other forms of words.
         seed: of chance.
-        rate: the probability of an error at a word where its kind can be made.
+        rate: the probability of an error at a word where its kind can be made; of a misspelling, ``MISSPELT`` of that.
     """
 
     def __init__(self, forms: Forms, seed: int, rate: float):
@@ -122,16 +124,20 @@ class Corrupter:
         self.confused = dict(rows) | {b: a for a, b in rows if b in forms.known}
 
     def corrupt(self, tokens: Sequence[str]) -> list[str]:
-        """The tokens of a sentence with errors, or without any."""
+        """The tokens of a sentence with errors, or without any; it begins with a capital letter if it did before."""
         out: list[str] = []
         for i, token in enumerate(tokens):
             found = [token]
             if self.random.random() < self.rate:
                 kind = self.random.choice(self._possible(tokens, i))
-                if kind:
-                    found = [_cased(word, token) for word in getattr(self, f"_{kind}")(tokens, i)]
+                if kind and (kind != "spelling" or self.random.random() < MISSPELT):
+                    found = getattr(self, f"_{kind}")(tokens, i)
+                    if len(found) == 1:  # not an article before the word
+                        found = [_cased(found[0], token)]
                     self.made[kind] += found != [token]
             out += found
+        if out and tokens[0][:1].isupper():
+            out[0] = out[0][:1].upper() + out[0][1:]
         return out
 
     def _possible(self, tokens: Sequence[str], i: int) -> list[str]:
@@ -144,7 +150,7 @@ class Corrupter:
         if word in self.forms.verbs and (word not in self.forms.nouns or before in SUBJECTS or before == "to"):
             kinds.append("verb")
         if word in self.forms.nouns and before not in SUBJECTS and before != "to":
-            kinds += ["number", "article"]  # an article may be put before a noun
+            kinds += ["number", *(["article"] if before not in ARTICLES else [])]  # one may be put before a noun
         if (word.isalpha() and len(word) > 3) or word in self.confused:
             kinds.append("spelling")
         return kinds or [""]
@@ -152,7 +158,8 @@ class Corrupter:
     def _article(self, tokens: Sequence[str], i: int) -> list[str]:
         word = tokens[i].lower()
         if word not in ARTICLES:
-            return [self.random.choice(("the", "a")), tokens[i]]
+            first_word = i == 0 and not tokens[i].isupper()  # whose capital letter goes to the article
+            return [self.random.choice(("the", "a")), word if first_word else tokens[i]]
         other = self.random.choice([*(article for article in ARTICLES if article != word), "", ""])
         return [other] if other else []
 

@@ -1,7 +1,7 @@
 """Sentences with errors and without: learners' corpora with their edits (M2 files), or errors made in correct English.
 
-JFLEG (Napoles et al. 2017) and CoNLL-2014 (Ng et al. 2014) test what is trained on either; JFLEG's development set
-tunes.
+JFLEG (Napoles et al. 2017) and CoNLL-2014 (Ng et al. 2014) test what is trained on either. For generated errors, JFLEG's
+development set is the validation set.
 """
 
 import argparse
@@ -169,7 +169,7 @@ def add_arguments(add_to: Callable) -> None:
     add_to("--clean", type=Path, metavar="FILE", help="correct English to make errors in, one sentence per line")
     add_to("--sentences", type=int, metavar="N", help="of that, the first N (default: all)")
     add_to("--seed", type=int, default=1, help="of the errors (default: %(default)s)")
-    add_to("--rate", type=float, default=0.15, help="probability of an error at a word (default: %(default)s)")
+    add_to("--rate", type=float, default=0.3, help="probability of an error at a word (default: %(default)s)")
     add_to("--jfleg", type=Path, required=True, metavar="DIR", help="with dev and test")
     add_to("--conll14", type=Path, required=True, metavar="FILE", help="official-2014.combined.m2")
 
