@@ -120,7 +120,8 @@ find_set() {
             folder=$2/$1 origin=ODE_TRANSFORMER_DATA
             if [[ ! -d $2 ]]; then
                 run mkdir -p "$2.part"
-                run tar -xJf "$data/$1.tar.xz" -C "$2.part"
+                run tar -xJf "$data/$1.tar.xz" -C "$2.part" ||
+                    die "$data/$1.tar.xz: could not be unpacked. If the disk is not full, it is cut off or damaged"
                 run mv "$2.part" "$2"
             fi
             [[ -d $folder || $dry_run -eq 1 ]] || die "$data/$1.tar.xz holds no folder $1"

@@ -467,7 +467,7 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
         output: the file to write.
 
     Raises:
-        M2Error: a file is none.
+        ProgramError: a file is none.
         OdeTransformerError: the first file holds no edit, or there are more files than colors.
     """
     from .metrics.m2 import types

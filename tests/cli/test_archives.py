@@ -51,7 +51,7 @@ def segments(found: list[str]) -> bytes:
 
 def tar(path: Path, members: dict[str, bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w" if path.suffix == ".tar" else "w:gz") as archive:
+    with tarfile.open(path, {".tar": "w", ".xz": "w:xz"}.get(path.suffix, "w:gz")) as archive:
         for name, content in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)

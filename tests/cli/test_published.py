@@ -174,14 +174,20 @@ def test_generated_errors_and_characters(folders, tmp_path):
 
 def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
     cut = tmp_path / "cut"
-    for name, archive in (("imdb", "aclImdb_v1.tar.gz"), ("cnndm", "cnn_stories.tgz")):
+    for name, archive in (("imdb", "aclImdb_v1.tar.gz"), ("cnndm", "cnn_stories.tgz"), ("aeslc", "AESLC.tar.gz")):
         (cut / name).mkdir(parents=True)
         content = (folders[name] / archive).read_bytes()
         (cut / name / archive).write_bytes(content[: len(content) // 2])
     (cut / "empty").mkdir()
     tar(cut / "other" / "ag_news_csv.tgz", {"else/train.csv": b"x"})
+    tar(cut / "other" / "AESLC.tar.gz", {"AESLC-master/README.md": b"x"})
     tests = {"ODE_TRANSFORMER_DATA": folders["tests"]}
     generated = [ROOT / "data-prep" / "prepare-gec.sh", "--errors", "generated"]
+    correct = folders["tests"] / "deen_mix" / "train.en"
+    for name, files in (("damaged", {"gec/x": b"x" * 9999}), ("without", {"gec/jfleg/dev/dev.src": b"One .\n"})):
+        tar(cut / name / "gec.tar.xz", files)
+    damaged = (cut / "damaged" / "gec.tar.xz").read_bytes()
+    (cut / "damaged" / "gec.tar.xz").write_bytes(damaged[: len(damaged) // 2])
     asked = {
         "is cut off or damaged": command("imdb", RAW_DIR=cut / "imdb"),
         "holds no aclImdb_v1.tar.gz": command("imdb", RAW_DIR=cut / "empty"),
@@ -191,6 +197,14 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
         ),
         "ag_news_csv.tgz: holds no ag_news_csv": command("agnews", RAW_DIR=cut / "other"),
         "cnn_stories.tgz: could not be unpacked": command("cnndm", RAW_DIR=cut / "cnndm"),
+        "AESLC.tar.gz: could not be unpacked": command("aeslc", RAW_DIR=cut / "aeslc"),
+        "AESLC.tar.gz: holds no enron_subject_line": command("aeslc", RAW_DIR=cut / "other"),
+        "gec.tar.xz: could not be unpacked": [
+            *("env", f"ODE_TRANSFORMER_DATA={cut / 'damaged'}", f"CLEAN={correct}", *generated)
+        ],
+        "jfleg/test/test.src: No such file": [
+            *("env", f"ODE_TRANSFORMER_DATA={cut / 'without'}", f"CLEAN={correct}", *generated)
+        ],
         "NUCLE and Lang-8 cannot be downloaded": command("gec", **tests),
         "no M2 file of NUCLE; there are: none": command("gec", RAW_DIR=cut / "empty", **tests),
         "--errors is needed": [ROOT / "data-prep" / "prepare-gec.sh"],

@@ -1,7 +1,9 @@
 """Published data sets are read from miniatures of their real layouts, and what is wrong with one is named."""
 
 import hashlib
+import itertools
 import random
+import shutil
 from collections import Counter
 
 import pytest
@@ -198,7 +200,12 @@ def test_learners_corpora(tmp_path, capsys):
     assert [target for source, target in found["train"] if source == "We is"] == ["We are", "We were"]
     assert len(found["train"]) == 11 and not set(found["train"]) & set(found["valid"])
     assert "nucle.m2: 7 sentences, 6 corrections of them" in capsys.readouterr().err
-    (tmp_path / "nucle.m2").unlink()
+    for name in ("A.train.gold.bea19.m2", "ABC.train.gold.bea19.m2"):
+        shutil.copyfile(tmp_path / "lang8.m2", tmp_path / name)
+    with pytest.raises(gec.GecError, match=r"ABC\.train\.gold\.bea19\.m2 holds A\.train\.gold\.bea19\.m2 as well"):
+        gec.published(tmp_path)
+    for path in (*tmp_path.glob("*bea19.m2"), tmp_path / "nucle.m2"):
+        path.unlink()
     with pytest.raises(gec.GecError, match=r"no M2 file of NUCLE; there are: lang8\.m2"):
         gec.published(tmp_path)
 
@@ -207,10 +214,13 @@ def test_learners_corpora(tmp_path, capsys):
 
 
 def test_tokens_are_those_of_the_treebank():
-    text = "I don't think it's \u201cgood\u201d or ``fine'' at 5 o'clock, e.g. to 1,000 of Mr. Smith's so-called kin, his/her 24/7 ..."
+    text = "I don't think it's \u201cgood\u201d or ``fine'' at 5 o'clock, e.g. to 1,000 of Mr. Smith's so-called kin..."
     found = errors.tokenise(text)
     assert " ".join(found) == (
-        "I do n't think it 's \" good \" or \" fine \" at 5 o'clock , e.g. to 1,000 of Mr. Smith 's so-called kin , his/her 24/7 ..."
+        "I do n't think it 's \" good \" or \" fine \" at 5 o'clock , e.g. to 1,000 of Mr. Smith 's so-called kin ..."
+    )
+    assert errors.tokenise("He/she is on call 24/7 ('either/or').") == (
+        ["He/she", "is", "on", "call", "24/7", "(", "'", "either/or", "'", ")", "."]
     )
 
 
@@ -265,7 +275,7 @@ def test_the_rate_says_how_many_words_are_wrong(corrupter):
     tokens = ["They", "walk", "the", "dog", "to", "the", "city"] * 2000
     maker.corrupt(tokens)
     # Every word but "They" allows an error, of which a misspelling is made half the time.
-    allowed = {kind: 0.0 for kind in errors.KINDS}
+    allowed = dict.fromkeys(errors.KINDS, 0.0)
     for i in range(7):
         possible = [kind for kind in maker._possible(tokens, i) if kind]
         for kind in possible:
@@ -281,7 +291,7 @@ def test_capital_letters_are_those_of_the_sentence(corrupter, seed):
     for _ in range(300):
         found = maker.corrupt(tokens)
         assert found[0][0].isupper()
-        assert not any({*pair} <= {"a", "an", "the"} for pair in zip(found, found[1:], strict=False))
+        assert not any({*pair} <= {"a", "an", "the"} for pair in itertools.pairwise(found))
         seen.update(word for word in found[1:] if word.lower() in errors.ARTICLES)
         seen.update({" ".join(found[:2]): 1})
     assert {"a", "the"} <= set(seen) and not {"A", "The", "An"} & set(seen)

@@ -22,10 +22,11 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from ode_transformer import checkpoints, standalone
 from ode_transformer.experiments import cli, recipes, records, significance
 from ode_transformer.experiments.classify import ClassifyError, classify
-from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, gleu, m2, rouge
+from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, errant, gleu, m2, programs, rouge
+from ode_transformer.experiments.metrics.programs import ProgramError
 from ode_transformer.experiments.runs import KEYS
 from ode_transformer.experiments.tasks.task import Scored
-from ode_transformer.files import write_text
+from ode_transformer.files import sha256, write_text
 from tests.helpers import FIXTURES, configure, refused
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
@@ -111,13 +112,13 @@ TP\tFP\tFN\tPrec\tRec\tF0.5
 
 
 def test_what_the_programs_print_is_read():
-    assert m2.parse_max_match(M2_SAYS) == pytest.approx({"precision": 66.67, "recall": 40.0, "f": 58.82})
-    assert m2.parse_errant(ERRANT_SAYS) == pytest.approx({"precision": 51.22, "recall": 34.43, "f": 46.67})
+    assert m2.parse(M2_SAYS) == pytest.approx({"precision": 66.67, "recall": 40.0, "f": 58.82})
+    assert errant.parse(ERRANT_SAYS) == pytest.approx({"precision": 51.22, "recall": 34.43, "f": 46.67})
     for text in ("Traceback", f"warning\n{M2_SAYS}", M2_SAYS.replace("0.5 ", "1.0 "), M2_SAYS.replace("0.4000", "nan")):
-        with pytest.raises(m2.M2Error, match="must print Precision"):
-            m2.parse_max_match(text)
-    with pytest.raises(m2.M2Error, match="printed no"):
-        m2.parse_errant("Traceback")
+        with pytest.raises(ProgramError, match="must print Precision"):
+            m2.parse(text)
+    with pytest.raises(ProgramError, match="printed no"):
+        errant.parse("Traceback")
 
 
 def test_the_scorer_is_a_command(monkeypatch):
@@ -127,11 +128,11 @@ def test_the_scorer_is_a_command(monkeypatch):
         assert m2.scorer() == words
     for command, message in (("/none/m2scorer x", "/none/m2scorer is no program"), ("a 'b", "No closing quotation")):
         monkeypatch.setenv("M2SCORER", command)
-        with pytest.raises(m2.M2Error, match=f"M2SCORER={command}: {message}"):
+        with pytest.raises(ProgramError, match=f"M2SCORER={command}: {message}"):
             m2.scorer()
     monkeypatch.delenv("M2SCORER")
-    with pytest.raises(m2.M2Error, match="needs M2SCORER"):
-        m2.max_match(["fine"], "gold.m2")
+    with pytest.raises(ProgramError, match="needs M2SCORER"):
+        m2.take(["fine"], "gold.m2")
 
 
 def program(path: Path, text: str) -> Path:
@@ -146,19 +147,21 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     gold = tmp_path / "gold.m2"
     said = f'[ "$#" = 2 ] && [ "$2" = {gold} ] && grep -qx fine "$1" && printf "{M2_SAYS}"'.replace("\n", "\\n")
     monkeypatch.setenv("M2SCORER", str(program(tmp_path / "m2scorer", said)))
-    assert m2.max_match(["fine"], str(gold))["f"] == pytest.approx(58.82)
-    with pytest.raises(m2.M2Error, match="ended with status 1"):
-        m2.max_match(["wrong"], str(gold))
+    found = m2.take(["fine"], str(gold))
+    assert found["f"] == pytest.approx(58.82)
+    assert f"m2scorer of SHA-256 {sha256(tmp_path / 'm2scorer')[:8]}," in found["signature"]
+    with pytest.raises(ProgramError, match="ended with status 1"):
+        m2.take(["wrong"], str(gold))
     monkeypatch.setenv("M2SCORER", str(program(tmp_path / "endless", "sleep 60 &\nwait")))
-    monkeypatch.setattr(m2, "TIMEOUT", 0.2)
-    with pytest.raises(m2.M2Error, match=r"endless .*: did not end within 0\.2 seconds"):
-        m2.max_match(["fine"], str(gold))
+    monkeypatch.setattr(programs, "TIMEOUT", 0.2)
+    with pytest.raises(ProgramError, match=r"endless .*: did not end within 0\.2 seconds"):
+        m2.take(["fine"], str(gold))
 
 
 def test_errant_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(m2.shutil, "which", lambda name: None)
-    with pytest.raises(m2.M2Error, match=r"pip install 'ode-transformer\[errant\]', and python -m spacy download"):
-        m2.errant(["a"], ["a"], "gold.m2")
+    with pytest.raises(ProgramError, match=r"pip install 'ode-transformer\[errant\]', and python -m spacy download"):
+        errant.take(["a"], ["a"], "gold.m2")
 
 
 def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkeypatch):
@@ -170,10 +173,10 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
             Path(words[words.index("-out") + 1]).write_text(words[0])
         return ERRANT_SAYS
 
-    monkeypatch.setattr(m2, "has_errant", lambda: True)
-    monkeypatch.setattr(m2.importlib.metadata, "version", lambda name: "3")
-    monkeypatch.setattr(m2, "_run", run)
-    assert m2.errant(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))["f"] == pytest.approx(46.67)
+    monkeypatch.setattr(errant, "installed", lambda: True)
+    monkeypatch.setattr(errant.importlib.metadata, "version", lambda name: "3")
+    monkeypatch.setattr(programs, "run", run)
+    assert errant.take(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))["f"] == pytest.approx(46.67)
     assert (tmp_path / "test.m2").read_text() == "errant_parallel"
     assert (tmp_path / "test.gold.m2").read_text() == "errant_m2" and said[1][1:3] == ["-auto", "conll14.m2"]
 
@@ -189,7 +192,7 @@ def test_types_of_edits(tmp_path):
     path.write_text("S a b\nA 0 1|||Nn|||c|||R|||-|||0\nA 0 1|||Vt|||c|||R|||-|||1\nA -1 -1|||noop|||-|||R|||-|||0\n\n")
     assert m2.types(str(path)) == {"Nn": 1} and m2.types(str(path), annotator=1) == {"Vt": 1}
     path.write_text("a\n")
-    with pytest.raises(m2.M2Error, match="must be an M2 file"):
+    with pytest.raises(ProgramError, match="must be an M2 file"):
         m2.types(str(path))
 
 
@@ -213,8 +216,8 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert "M2SCORER is not set" in said.err and "errant_parallel" in said.err and "F0.5" not in said.out
     tried = {"signature": "x", "precision": 50.0, "recall": 40.0, "f": 48.0}
     nothing = {"signature": "x", "precision": 100.0, "recall": 0.0, "f": 0.0}
-    monkeypatch.setattr(m2, "has_errant", lambda: True)
-    monkeypatch.setattr(m2, "errant", lambda before, after, *_: nothing if before == after else tried)
+    monkeypatch.setattr(errant, "installed", lambda: True)
+    monkeypatch.setattr(errant, "take", lambda before, after, *_: nothing if before == after else tried)
     assert cli.main([*words, "--edits", str(tmp_path / "gold.m2"), "--output", str(tmp_path / "s.json")]) == 0
     found = json.loads((tmp_path / "s.json").read_text())
     assert METRICS["errant"].value(found) == 48.0 and METRICS["errant"].value(found["source"]) == 0.0

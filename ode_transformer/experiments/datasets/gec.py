@@ -1,7 +1,7 @@
 """Sentences with errors and without: learners' corpora with their edits (M2 files), or errors made in correct English.
 
-JFLEG (Napoles et al. 2017) and CoNLL-2014 (Ng et al. 2014) test what is trained on either. For generated errors, JFLEG's
-development set is the validation set.
+JFLEG (Napoles et al. 2017) and CoNLL-2014 (Ng et al. 2014) test what is trained on either. JFLEG's development set is
+the validation set of generated errors.
 """
 
 import argparse
@@ -94,11 +94,15 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
     Pairs of NUCLE at equal distances are for validation: ``NUCLE_HELD_OUT`` of them, or half of NUCLE if it is smaller.
 
     Raises:
-        GecError: there is no M2 file, or none of NUCLE, or a file is none, or is of a development or test set.
+        GecError: there is no M2 file, or none of NUCLE, or a file is none, or is of a development or test set; or W&I
+            is there twice, as the files A, B and C and as their union ABC.
     """
     paths = sorted(folder.glob("*.m2"))
     if held := [path.name for path in paths if re.search(r"official-2014|\.(dev|test)\.", path.name)]:
         raise GecError(f"{folder}: {held[0]} is of a development or test set: must not be among what is trained on")
+    levels = [path.name for path in paths if re.match(r"[ABC]\.", path.name)]
+    if levels and (unions := [path.name for path in paths if path.name.startswith("ABC.")]):
+        raise GecError(f"{folder}: {unions[0]} holds {', '.join(levels)} as well: must be there without them")
     if not any("nucle" in path.name.lower() for path in paths):
         raise GecError(f"{folder}: no M2 file of NUCLE; there are: {', '.join(path.name for path in paths) or 'none'}")
     train, valid = [], []

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from ...errors import OdeTransformerError
-from . import gleu, m2
+from . import errant, gleu, m2
 
 UNCORRECTED = "uncorrected"
 
@@ -33,7 +33,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 
     Raises:
         CorrectionError: an option is missing, or a file has another number of lines.
-        M2Error: a program failed.
+        ProgramError: a program failed.
     """
     from .translations import read_generate_output, read_lines
 
@@ -52,15 +52,15 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
         return result
     result["source"] = {"label": UNCORRECTED}
     if m2.scorer():
-        result["m2"] = m2.max_match(corrections, args.edits)
-        result["source"]["m2"] = m2.max_match(sources, args.edits)
+        result["m2"] = m2.take(corrections, args.edits)
+        result["source"]["m2"] = m2.take(sources, args.edits)
     else:
         print("the M2 score is not taken: M2SCORER is not set", file=sys.stderr)
-    if m2.has_errant():
-        result["errant"] = m2.errant(sources, corrections, args.edits, args.own_edits)
-        result["source"]["errant"] = m2.errant(sources, sources, args.edits)
+    if errant.installed():
+        result["errant"] = errant.take(sources, corrections, args.edits, args.own_edits)
+        result["source"]["errant"] = errant.take(sources, sources, args.edits)
     else:
-        print(f"ERRANT's score is not taken: {m2.ERRANT[0]} and others are not installed", file=sys.stderr)
+        print(f"ERRANT's score is not taken: {errant.PROGRAMS[0]} and others are not installed", file=sys.stderr)
     return result
 
 
