@@ -303,6 +303,8 @@ def metric(group: str, papers: str, name: str) -> str:
     from ode_transformer.experiments import recipes, tables
 
     rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    if not rows:
+        return "Nothing has been run yet."
     test_sets = list(
         dict.fromkeys(test_set for row in rows for (test_set, _), cell in row.cells.items() if cell.measured)
     )

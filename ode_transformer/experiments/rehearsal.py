@@ -23,6 +23,12 @@ def folder(name: str) -> Path:
     return recipes.ROOT / recipes.default_run_dir(recipes.load(name, scale="small"))
 
 
+def by_default() -> list[str]:
+    """All recipes that reproduce a row of a paper, and all of tasks other than translation."""
+    found = map(recipes.load, recipes.names())
+    return [recipe.name for recipe in found if recipe.paper or recipe.task != "translation"]
+
+
 def rehearse(name: str) -> None:
     """Rehearse a recipe in a process of its own, unless that was done; its output goes to ``rehearsal.log``."""
     place = folder(name)
@@ -66,7 +72,10 @@ def outcome(names: Sequence[str]) -> dict[str, Any]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer rehearsal``."""
-    parser.add_argument("recipe", nargs="*", help="recipes to rehearse (default: all that reproduce a row of a paper)")
+    help_ = (
+        "recipes to rehearse (default: all that reproduce a row of a paper, and all of tasks other than translation)"
+    )
+    parser.add_argument("recipe", nargs="*", help=help_)
     jobs = ((os.cpu_count() or 1) + 1) // 2
     help_ = "how many recipes are rehearsed at the same time (default: %(default)s)"
     parser.add_argument("--jobs", type=int, default=jobs, metavar="N", help=help_)
@@ -78,7 +87,7 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer rehearsal``; the exit status is 1 if a recipe was not rehearsed to its end."""
     if args.jobs < 1:
         raise runs.RunError(f"--jobs {args.jobs}: must be a positive number")
-    names = args.recipe or [name for name in recipes.names() if recipes.load(name).paper]
+    names = args.recipe or by_default()
     output = Path(args.output).absolute()
     with contextlib.chdir(recipes.ROOT):
         # Each recipe's data is prepared once, before several want it at a time.

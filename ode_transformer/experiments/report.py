@@ -57,13 +57,14 @@ class ReportError(OdeTransformerError):
     """A folder without records, or a file that is not to be overwritten; the message names it."""
 
 
-def page(folder: Path, baseline: Optional[str] = None) -> str:
+def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = ()) -> str:
     """The page of all finished runs below a folder.
 
     Args:
         folder: with records of runs: ``runs``, a part of it, or ``results``.
         baseline: the recipe that the others of its group are tested against; by default the group's first Transformer,
             or its first recipe.
+        sentences: the numbers of those that are shown of each test set; by default those that differ most, and others.
 
     Raises:
         ReportError: there is no record of a finished run, or none of the baseline.
@@ -85,7 +86,8 @@ def page(folder: Path, baseline: Optional[str] = None) -> str:
         body += [f'<h2 id="{_anchor(group)}">{escape(group)}</h2>', _scores(by_recipe)]
         first = baseline if baseline in by_recipe else _first(by_recipe)
         runs = {key: run for key, run in translated.items() if key[0] in by_recipe}
-        body += [*_recorded(folder, by_recipe), *_compared(first, runs), *_curves(by_recipe), *_translations(runs)]
+        body += [*_recorded(folder, by_recipe), *_compared(first, runs), *_curves(by_recipe)]
+        body += _translations(runs, sentences)
         body += ["<h3>Runs</h3>", *(_run(record) for records in by_recipe.values() for record in records)]
     head = '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">'
     return (
@@ -269,8 +271,10 @@ def _translated(folder: Path) -> dict[tuple[str, Any], tuple[dict, Path]]:
     return found
 
 
-def _translations(runs: dict[tuple[str, Any], tuple[dict, Path]], each: int = 8) -> Iterator[str]:
-    """Sentences of every test set with all systems' translations: those that differ most, then some in between."""
+def _translations(
+    runs: dict[tuple[str, Any], tuple[dict, Path]], sentences: Sequence[int], each: int = 8
+) -> Iterator[str]:
+    """Sentences of every test set with all systems' outputs: the given ones, or those that differ most and others."""
     systems: dict[str, Path] = {}
     for (name, _), (_, run_dir) in runs.items():
         systems.setdefault(name, run_dir)
@@ -288,13 +292,16 @@ def _translations(runs: dict[tuple[str, Any], tuple[dict, Path]], each: int = 8)
                     by_system[name] = [line.split() for line in hypotheses]
         if not references:
             continue
-        chosen = _chosen([line.split() for line in references], by_system, each)
+        chosen = [i for i in sentences if i < len(references)]
+        how = ""
+        if not sentences:
+            chosen = _chosen([line.split() for line in references], by_system, each)
+            how = (
+                "First the sentences on which the systems differ most in their words (a single system: from the "
+                "reference), then others at equal distances. "
+            )
         yield f"<h3>Translations: {escape(subset.removeprefix('generate-').removesuffix('.txt'))}</h3>"
-        yield (
-            '<p class="soft">First the sentences on which the systems differ most in their words (a single system: '
-            "from the reference), then others at equal distances. Words that the reference does not have in that place "
-            "are marked.</p>"
-        )
+        yield (f'<p class="soft">{how}Words that the reference does not have in that place are marked.</p>')
         for i in chosen:
             reference = references[i].split()
             rows = [["source", escape(sources[i])], ["reference", escape(references[i])]]
@@ -373,15 +380,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RECIPE",
         help="what the other systems of its group are tested against (default: the group's first Transformer)",
     )
+    parser.add_argument(
+        "--sentences",
+        nargs="+",
+        type=int,
+        default=[],
+        metavar="N",
+        help="the numbers, from 0, of the sentences that are shown of each test set with every system's translation, "
+        "summary or correction (default: those that differ most, and others)",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer report``; the exit status."""
+    if args.sentences and min(args.sentences) < 0:
+        raise ReportError(f"--sentences {min(args.sentences)}: must be 0 or more")
     output = args.output or args.directory / "report.html"
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
         raise ReportError(f"--output {output}: was not written by ode-transformer report; must be another file")
     try:
-        text = page(args.directory, args.baseline)
+        text = page(args.directory, args.baseline, args.sentences)
     except OdeTransformerError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:

@@ -88,6 +88,20 @@ def test_the_page_has_everything_and_needs_nothing(folder, capsys):
     assert "version:2" in page.text and "3 runs of 2 recipes" in page.text
 
 
+def test_chosen_sentences_are_shown_of_every_system(folder, capsys):
+    """As in a case study: source, reference and what each system made of it."""
+    assert cli.main(["report", str(folder), "--sentences", "7", "79", "80"]) == 0
+    page = Page((folder / "report.html").read_text())
+    shown = re.findall(r"sentence (\d+)", page.text)
+    assert shown == ["7", "79"], "there are 80"
+    for i in shown:
+        rows = page.text.split(f"sentence {i}")[1].split("\n")[1:5]
+        assert rows[0] == f"sourcequelle {i}"
+        assert rows[1].startswith("reference") and {row.split("-tiny")[0] for row in rows[2:]} == {"rk2", "transformer"}
+    assert cli.main(["report", str(folder), "--sentences", "-1"]) == 1
+    assert "--sentences -1: must be 0 or more" in capsys.readouterr().err
+
+
 def test_it_is_written_again_but_over_nothing_else(folder, capsys):
     first = written(folder, capsys)
     assert written(folder, capsys) == first
