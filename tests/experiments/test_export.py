@@ -409,7 +409,7 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, saved, monkeypatch,
         monkeypatch.delitem(sys.modules, module, raising=False)
     assert cli.main(["export", str(saved), "--format", format, "-o", str(tmp_path / "out")]) == 1
     message = capsys.readouterr().err
-    assert re.search(rf"--format {format}: .* is not installed; .* pip install '\.\[{format}\]'", message)
+    assert re.search(rf"--format {format}: .* is not installed; .* pip install .* -e '\.\[{format}\]'", message)
 
 
 def test_what_pytorch_cannot_trace_is_named(tmp_path, to_onnx, monkeypatch):
