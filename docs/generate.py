@@ -388,25 +388,22 @@ def thresholds(processor: str = "") -> str:
     from ode_transformer.experiments.bench import suite
 
     found = []
-    for name, contest in suite.SUITE.items():
+    for name in suite.in_order("cpu"):
         path = ROOT / "results" / "bench" / processor / f"{name}.json"
-        if not path.is_file():
-            continue
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"systems": {}, "baseline": ""}
+        systems, baseline = record["systems"], record["baseline"]
         for system, bar in suite.bars(name, "cpu").items():
-            got, baseline = record["systems"].get(system), record["systems"][record["baseline"]]
             speed, memory = "not measured", ""
-            if got:
+            if got := systems.get(system):
                 low, high = got["speed"]["quartiles"]
                 speed = f"{got['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"
-                memory = f"{got['peak_mib'] / baseline['peak_mib']:.2f}" if "peak_mib" in got else ""
+                memory = f"{got['peak_mib'] / systems[baseline]['peak_mib']:.2f}" if "peak_mib" in got else ""
             wanted = [
                 f"{bar.speed:.2f}" if bar.speed is not None else "",
                 f"{bar.memory:.2f}" if bar.memory is not None else "",
             ]
-            found.append(
-                (f"`{name}`: {contest.title}", system, record["baseline"], wanted[0], speed, wanted[1], memory)
-            )
+            title = f"`{name}`: {suite.SUITE[name].title}"
+            found.append((title, system, baseline, wanted[0], speed, wanted[1], memory))
     head = ("contest", "system", "baseline", "least speed", "speed", "most memory", "memory")
     return table(head, found)
 
