@@ -29,7 +29,8 @@ _POSITIVE = ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam",
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer bench``."""
-    kinds = parser.add_subparsers(dest="what", required=True)
+    parser.usage = "%(prog)s WHAT [options]; to begin with: %(prog)s suite --quick"
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT", prog=parser.prog)
 
     def add(name: str, help_: str, usage: str = "%(prog)s [options]") -> argparse.ArgumentParser:
         kind = kinds.add_parser(name, help=help_, description=help_, usage=usage)
