@@ -5,6 +5,7 @@ matrix products is counted apart, by their shapes: it depends on the model and t
 baseline, divided by what it is for a system, is the speed that arithmetic alone would leave to the system.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -86,6 +87,7 @@ def _send(connection: Any, system: System, setting: Setting) -> None:
     _, run = prepare(system, setting)
     for _ in range(2):
         run()
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler logs its start and its end
     connection.send({"operations": operations(run), "seconds": times(run)})
 
 
