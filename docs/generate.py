@@ -16,7 +16,7 @@ import pkgutil
 import re
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -390,25 +390,22 @@ def thresholds(processor: str = "") -> str:
     from ode_transformer.experiments.bench import suite
 
     found = []
-    for name, contest in suite.SUITE.items():
+    for name in suite.in_order("cpu"):
         path = ROOT / "results" / "bench" / processor / f"{name}.json"
-        if not path.is_file():
-            continue
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"systems": {}, "baseline": ""}
+        systems, baseline = record["systems"], record["baseline"]
         for system, bar in suite.bars(name, "cpu").items():
-            got, baseline = record["systems"].get(system), record["systems"][record["baseline"]]
             speed, memory = "not measured", ""
-            if got:
+            if got := systems.get(system):
                 low, high = got["speed"]["quartiles"]
                 speed = f"{got['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"
-                memory = f"{got['peak_mib'] / baseline['peak_mib']:.2f}" if "peak_mib" in got else ""
+                memory = f"{got['peak_mib'] / systems[baseline]['peak_mib']:.2f}" if "peak_mib" in got else ""
             wanted = [
                 f"{bar.speed:.2f}" if bar.speed is not None else "",
                 f"{bar.memory:.2f}" if bar.memory is not None else "",
             ]
-            found.append(
-                (f"`{name}`: {contest.title}", system, record["baseline"], wanted[0], speed, wanted[1], memory)
-            )
+            title = f"`{name}`: {suite.SUITE[name].title}"
+            found.append((title, system, baseline, wanted[0], speed, wanted[1], memory))
     head = ("contest", "system", "baseline", "least speed", "speed", "most memory", "memory")
     return table(head, found)
 
@@ -423,35 +420,68 @@ def contest(path: str) -> str:
     return suite.table(path.rpartition("/")[2], record)
 
 
-def comparison(path: str, *groups: str) -> str:
-    """The systems of a contest, the cost of a training step beside what the recipes' rows of their names score.
+CONTROLS = {
+    **dict.fromkeys(("rk2", "rk2-learnable", "rk2-second-order", "rk2-ema"), "residual-8"),
+    **dict.fromkeys(("pcformer", "pcformer-released"), "residual-12"),
+    "pcformer-rk4": "residual-20",
+    **dict.fromkeys(("nesterov", "nesterov-embedding", "denseformer", "attention-history"), "residual-plain"),
+    "nesterov-strang": "strang-plain",
+}
+"""The systems of the comparison that have a control other than its baseline."""
+
+
+def comparison(path: str, group: str) -> str:
+    """The systems of a contest: what the recipes' rows of their names score, and the cost of a training step.
 
     Args:
         path: of the contest's record below ``results/bench``.
-        groups: of recipes, whose rows have the systems' names with ``-tiny``; without a number if not trained.
+        group: of recipes, whose rows have the systems' names with ``-tiny``; without a number if not trained.
     """
+    from ode_transformer.experiments import recipes, tables
     from ode_transformer.experiments.bench import suite
     from ode_transformer.experiments.metrics import METRICS
 
     record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
-    measured, baseline = [_rows(group) for group in groups], record["systems"][record["baseline"]]
+    baseline, rows, comparisons = record["baseline"], _rows(group), tables.comparisons()
+    test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values()
     found, signed = [], set()
     for system, cost in record["systems"].items():
-        cells = []
-        for rows in measured:
-            records = rows[f"{system}-tiny"].records if f"{system}-tiny" in rows else []
-            scores = [r["scores"]["test_2016_flickr"] for r in records]
-            cells.append(", ".join(f"{METRICS['sacrebleu'].value(score):.2f}" for score in scores))
-            signed |= {METRICS["sacrebleu"].signature(score) for score in scores}
+        cells, against, control = [""] * len(test_sets), "", CONTROLS.get(system)
+        controlled = f"`{control}-tiny`" if control else ""
+        if row := rows.get(f"{system}-tiny"):
+            cells = [", ".join(f"{value:.2f}" for value in row.cells[t, "sacrebleu"].measured) for t in test_sets]
+            signed |= {METRICS["sacrebleu"].signature(r["scores"][t]) for r in row.records for t in test_sets}
+            if system != baseline:
+                against = _p_values(row, comparisons.get(f"{group}/{baseline}-tiny", {}), test_sets)
+            if control:
+                controlled += ", " + _p_values(row, comparisons.get(f"{group}/{control}-tiny", {}), test_sets)
         low, high = cost["speed"]["quartiles"]
-        speed = "1" if cost is baseline else f"{cost['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"
-        memory = f"{cost['step_mib'] / baseline['step_mib']:.2f}"
-        found.append((f"`{system}-tiny`", *cells, speed, memory, f"{cost['parameters']:,}"))
-    head = ("row", *(f"`{group}`" for group in groups), "speed", "memory of a step", "parameters")
+        speed = "1" if system == baseline else f"{cost['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"
+        memory = cost["step_mib"] / record["systems"][baseline]["step_mib"]
+        costs = f"{cost['seconds']:.2f} ({speed})", f"{cost['step_mib']:,.0f} ({memory:.2f})", f"{cost['parameters']:,}"
+        found.append((f"`{system}-tiny`", *cells, against, controlled, *costs))
+    head = ["row", *test_sets, f"p, against `{baseline}-tiny`", "p, against the control"]
+    head += ["seconds per update", "memory of a step, MiB", "parameters"]
     signatures = ", ".join(f"`{text}`" for text in sorted(signed))
-    measured_on = suite.described(path.rpartition("/")[2], record)
-    made = f"Speed and memory, divided by those of `{record['baseline']}-tiny`: {measured_on}."
-    return f"{table(head, found)}\n\nsacreBLEU of test 2016, seed by seed, {signatures}. {made}"
+    notes = [
+        f"sacreBLEU, seed by seed, {signatures}.",
+        r"p on the test sets in their order, by paired bootstrap resampling; \* marks p < .05.",
+        f"In parentheses, speed and memory relative to `{baseline}-tiny`. Costs and parameters are of this contest:",
+        f"{suite.described(path.rpartition('/')[2], record)}.",
+    ]
+    return f"{table(head, found)}\n\n{' '.join(notes)}"
+
+
+def _p_values(row: Any, comparisons: dict[str, dict], test_sets: Iterable[str]) -> str:
+    """What came of comparing the runs of a row with another system, to which ``comparisons`` belong."""
+    found = []
+    for seed, compared in sorted(comparisons.get(row.recipe, {}).items()):
+        its = {test_set: compared.get((test_set, "sacrebleu")) for test_set in test_sets}
+        # Those that were trained anew since do not count.
+        if all(one and one.among(row.cells[t, "sacrebleu"].measured) for t, one in its.items()):
+            marked = (f"{one.p_value:.3f}" + r"\*" * one.differs() for one in its.values())
+            found.append(f"seed {seed}: {' / '.join(marked)}")
+    return "; ".join(found) or "not compared"
 
 
 def intervals(group: str) -> str:

@@ -347,7 +347,9 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
         for side in ("encoder", "decoder")
         if str(values[f"{side}_history"]) == "attention"
     ]
-    if str(values["splitting"]) != "lie-trotter":
+    if str(values["splitting"]) == "parallel":
+        reasons.append("--splitting parallel evaluates attention and feed-forward from one state")
+    elif str(values["splitting"]) != "lie-trotter":
         norm = "" if values["encoder_normalize_before"] else ", post-norm"
         sizes = dict.fromkeys(str(values[f"{side}_ffn_embed_dim"]) for side in ("encoder", "decoder"))
         reasons.append(f"splitting {values['splitting']} with feed-forward dimension {' and '.join(sizes)}{norm}")

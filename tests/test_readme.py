@@ -33,7 +33,7 @@ TEXT = "\n".join(PAGES.values())
 
 # Flags of pip, git, make, Slurm, torchrun and of fairseq's other programs.
 OTHERS = {
-    *("--no-build-isolation", "--nodes", "--gpus-per-node", "--config-dir"),
+    *("--no-build-isolation", "--no-deps", "--nodes", "--gpus-per-node", "--config-dir"),
     *("--joined-dictionary", "--srcdict", "--tgtdict", "--num-batch-buckets"),
 }
 
@@ -125,7 +125,7 @@ def test_lines_of_commands_begin_with_a_program():
     programs = {re.match(f"(?:{variable})*(\\S+)", line)[1] for line in lines if line and line[0] not in " #"}
     programs = {name for name in programs if not (ROOT / name).is_file() and not name.startswith(("fairseq-", "~/"))}
     assert len(lines) > 100
-    assert programs <= {"export", "make", "ode-transformer", "pip", "python3.11", "sbatch", "source"}
+    assert programs <= {"cp", "export", "make", "ode-transformer", "pip", "python3.11", "sbatch", "source"}
 
 
 def test_make_targets_are_there():

@@ -135,7 +135,7 @@ def test_other_families_where_they_can_be_equal(tmp_path, arch, more, norm):
         ("pcformer_tiny", ["--decoder-history", "none"], PRE_NORM, "--encoder-history corrector normalizes"),
         ("ode_residual_tiny", ["--encoder-history", "none", "--decoder-history", "attention"], PRE_NORM,
          "--decoder-history attention begins as the mean"),
-        ("ode_residual_tiny", [*NO_HISTORY, "--splitting", "parallel"], PRE_NORM, "splitting parallel"),
+        ("ode_residual_tiny", [*NO_HISTORY, "--splitting", "parallel"], PRE_NORM, "parallel evaluates attention and"),
         ("floater_tiny", ["--position-encoder", "rnn-scalar-2"], {}, "rnn-scalar-2"),
         ("macaron_tiny", ["--splitting", "lie-trotter", "--encoder-ffn-embed-dim", "24", "--ffn-hidden-layers", "2"],
          PRE_NORM, "2 hidden layers"),

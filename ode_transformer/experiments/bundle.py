@@ -24,6 +24,8 @@ CARD = """\
 
 ## Use
 
+`ode_transformer` is installed from a clone of its repository, as its README says.
+
 ```bash
 ode-transformer translate FOLDER FILE
 ```
@@ -38,6 +40,10 @@ model.translate(["..."])
 ## Data
 
 {data}
+
+## Search
+
+{search}
 
 ## Scores
 
@@ -135,7 +141,8 @@ def _card(translator: TrainedTranslator, record: Optional[dict[str, Any]], half:
         version=__version__,
         model=opened,
         data=data,
-        scores=_scores(record) + f"\n\nSearch: {search}." if record else "There is no record of scores.",
+        search=f"By default, {search}.",
+        scores=_scores(record) if record else "There is no record of scores.",
         weights="fp16" if half else "fp32",
     )
 

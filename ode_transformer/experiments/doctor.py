@@ -9,18 +9,21 @@ from pathlib import Path
 
 from . import recipes, runs
 
+EXTRA = "pip install -c constraints.txt --no-build-isolation -e '.[{}]'"
 OPTIONAL = {
-    "ctranslate2": "export --format ctranslate2",
-    "errant": "scores of grammatical error correction, beside M2SCORER",
-    "fairscale": "--ddp-backend fully_sharded",
-    "onnx": "export --format onnx",
-    "onnxruntime": "export --format onnx, and translating with ONNX models",
-    "onnxscript": "export --format onnx",
-    "rouge_score": "scores of summaries",
-    "tensorboardX": "--tensorboard-logdir of fairseq-train",
-    "wandb": "--wandb-project of fairseq-train",
+    "MeCab": ("sacreBLEU of Japanese", "pip install 'sacrebleu[ja]'"),
+    "ctranslate2": ("export --format ctranslate2", EXTRA.format("ctranslate2")),
+    "errant": ("scores of grammatical error correction, besides M2SCORER", EXTRA.format("errant")),
+    "fairscale": ("--ddp-backend fully_sharded", EXTRA.format("sharded")),
+    "mecab_ko": ("sacreBLEU of Korean", "pip install 'sacrebleu[ko]'"),
+    "onnx": ("export --format onnx", EXTRA.format("onnx")),
+    "onnxruntime": ("export --format onnx, and translating with ONNX models", EXTRA.format("onnx")),
+    "onnxscript": ("export --format onnx", EXTRA.format("onnx")),
+    "rouge_score": ("scores of summaries", EXTRA.format("rouge")),
+    "tensorboardX": ("--tensorboard-logdir of fairseq-train", EXTRA.format("logging")),
+    "wandb": ("--wandb-project of fairseq-train", EXTRA.format("logging")),
 }
-"""Optional packages, as they are imported, and what needs them."""
+"""Optional packages, as they are imported: what needs them, and how they are installed, in the clone."""
 
 VARIABLES = {
     "M2SCORER": "scores of grammatical error correction by the official scorer",
@@ -103,9 +106,9 @@ def _is_set(path: Path) -> bool:
 
 def optional() -> Iterator[str]:
     """The optional packages and programs, and which features need them."""
-    for package, purpose in OPTIONAL.items():
+    for package, (purpose, remedy) in OPTIONAL.items():
         there = importlib.util.find_spec(package) is not None
-        yield f"{package} {'is installed' if there else 'is missing'}: {purpose}"
+        yield f"{package} is installed: {purpose}" if there else f"{package} is missing: {purpose}; {remedy}"
     for program, purpose in PROGRAMS.items():
         if shutil.which(program) is None:
             yield f"the program {program} is missing: {purpose}"

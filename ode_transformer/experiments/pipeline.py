@@ -49,7 +49,7 @@ class Pipeline:
         if not path.is_file():
             raise TextError(
                 f"{path}: no such file; it describes how the data of the model were prepared, and is in their folder "
-                "(--data)"
+                "(--data). For data that fairseq-preprocess made, `ode-transformer text describe` writes it"
             )
         try:
             manifest = read_manifest(folder)
@@ -63,8 +63,11 @@ class Pipeline:
             )
         known = {f.name: f.type for f in fields(Tokeniser) if f.name != "lang"}
         source, target = manifest.get("source_lang"), manifest.get("target_lang")
-        if not isinstance(options, dict) or not all(re.fullmatch(r"[\w-]+", str(lang)) for lang in (source, target)):
-            raise TextError(f"{path}: is not a manifest of ode-transformer")
+        if not isinstance(options, dict):
+            raise TextError(f"{path}: its tokenise must be a mapping")
+        for name, lang in (("source_lang", source), ("target_lang", target)):
+            if not isinstance(lang, str) or not re.fullmatch(r"[\w-]+", lang):
+                raise TextError(f"{path}: its {name} must be a language, is {lang!r}")
         for name, value in options.items():
             if type(value) is not known.get(name) or (name == "lowercase" and value not in LOWERCASE):
                 raise TextError(f"{path}: tokenise.{name} {value!r}: is not an option of this version's tokenizer")

@@ -29,6 +29,7 @@ from .tasks.task import OURS
 from .text.lines import TextError, count_lines, read_lines, read_pair
 from .text.manifest import check_settings, read_json, versioned
 from .text.pairs import Limits
+from .text.tokenisation import is_unspaced, languages
 
 TOKENISERS = ("sacremoses", "none")
 SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
@@ -162,12 +163,15 @@ class Preparation:
             raise TextError("--normalise: cannot be combined with --tokeniser none, which takes text as it is")
         check_language(args.langs[1])  # before hours of training
         if not self.plain:
-            from .text.moses import LANGUAGES
-
-            if unknown := [lang for lang in args.langs if lang not in LANGUAGES]:
+            if unknown := [lang for lang in args.langs if lang not in languages()]:
                 raise TextError(
-                    f"--langs {unknown[0]}: sacremoses does not know it; it knows {', '.join(sorted(LANGUAGES))}. "
+                    f"--langs {unknown[0]}: sacremoses does not know it; it knows {', '.join(sorted(languages()))}. "
                     "--tokeniser none is for any language"
+                )
+            if unspaced := [lang for lang in args.langs if is_unspaced(lang)]:
+                raise TextError(
+                    f"--langs {unspaced[0]}: is written without spaces, which sacremoses needs; must be prepared with "
+                    "--tokeniser none"
                 )
         if args.size is not None and self.bpe == "none":
             raise TextError(f"--size {args.size}: cannot be combined with --bpe none, which learns nothing")
@@ -525,7 +529,7 @@ class Preparation:
 
 RECIPE = """\
 # {langs}, {pairs} pairs. Written by `ode-transformer prepare`, and yours: it is not written again while it is there.
-# A start and no tuned setting. `ode-transformer run {name}/ROW` takes a row from text to scores.
+# A starting point, not a tuned setting. `ode-transformer run {name}/ROW` takes a row from text to scores.
 description: {langs}, own text
 data:
   prepare: {command}
@@ -553,7 +557,7 @@ generate:
   subsets: {sets}
   beam: 5
   lenpen: 1.0
-  flags: {{{post_process}batch-size: 128}}
+  flags: {{{post_process}batch-size: 128, max-len-a: 1.0, max-len-b: 200}}
 score:
   lowercase: {lowercase} # whether sacreBLEU and chrF ignore case
   plain: {plain} # whether the text was not tokenized

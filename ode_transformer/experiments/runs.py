@@ -57,11 +57,16 @@ def _text(path: str) -> str:
 
 
 @functools.cache
-def commit() -> str:
-    """The commit of the code that this process runs, ``+`` if the tree differs from it; empty where that is unknown."""
-    if not (recipes.ROOT / ".git").exists():  # installed, perhaps into another project's repository
+def commit(clone: Optional[str | Path] = None) -> str:
+    """The commit of a clone, ``+`` if its files differ from it; empty if that is unknown.
+
+    Args:
+        clone: its folder; by default that of the code that this process runs.
+    """
+    root = Path(clone or recipes.ROOT)
+    if not (root / ".git").exists():  # installed, perhaps into another project's repository
         return ""
-    words = ["git", "-C", recipes.ROOT, "describe", "--always", "--exclude=*", "--dirty=+"]
+    words = ["git", "-C", root, "describe", "--always", "--exclude=*", "--dirty=+"]
     try:
         done = subprocess.run(words, capture_output=True, text=True)
     except OSError:  # no git here

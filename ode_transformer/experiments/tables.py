@@ -43,6 +43,10 @@ class Compared(NamedTuple):
         """Whether the run that was compared is among those with these values, and was not trained anew since."""
         return any(math.isclose(value, self.value, rel_tol=1e-6) for value in measured)
 
+    def differs(self) -> bool:
+        """Whether the difference to the baseline is significant."""
+        return self.p_value is not None and self.p_value < 0.05
+
 
 @dataclass
 class Cell:
@@ -65,7 +69,7 @@ class Cell:
 
     def differs(self) -> bool:
         """Whether the difference to the baseline is significant."""
-        return self.compared is not None and self.compared.p_value is not None and self.compared.p_value < 0.05
+        return self.compared is not None and self.compared.differs()
 
 
 @dataclass
@@ -309,6 +313,17 @@ def _significance(group: str, folder: Path) -> dict[str, Any]:
     """The recorded comparison of a group, if there is one."""
     path = folder / SIGNIFICANCE / f"{group}.json"
     return read_json(path) if path.is_file() else {"test_sets": {}}
+
+
+def comparisons(folder: Path = RESULTS) -> dict[str, dict[str, dict[int, dict[tuple[str, str], Compared]]]]:
+    """All recorded comparisons by baseline, by recipe and by seed; then by test set and metric."""
+    records, found = read_records(folder), {}
+    for path in sorted((folder / SIGNIFICANCE).rglob("*.json")):
+        comparison = read_json(path)
+        for name, compared in _by_system(comparison, records).items():
+            by_seed = found.setdefault(comparison["baseline"], {}).setdefault(name, {})
+            by_seed.setdefault(comparison["seed"], {}).update(compared)
+    return found
 
 
 def _by_system(

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
 from .export import is_exported
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 BUFFER = 10_000  # lines that are sorted by their lengths at a time
-INPUT = "standard input"
+STANDARD_INPUT = "-"
 
 
 def load(
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer translate``."""
     add_model_arguments(parser, "the folder of a run, a checkpoint, a bundle, or an exported model")
     parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="raw text, one sentence per line (default: standard input)"
+        "files", nargs="*", metavar="FILE", help="raw text, one sentence per line; - is standard input (default: -)"
     )
     parser.add_argument(
         "--with", dest="more", action="append", default=[], metavar="MODEL", help="a further model, for an ensemble"
@@ -79,6 +79,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="length penalty; below 1 favors short translations (default: the recipe's, or 1)",
     )
+    parser.add_argument(
+        "--max-len-a",
+        type=float,
+        metavar="A",
+        help="a translation has at most A S + B subword units, where S is the length of the longest sentence of its "
+        "batch (default: the recipe's, or 0)",
+    )
+    parser.add_argument("--max-len-b", type=int, metavar="B", help="see --max-len-a (default: the recipe's, or 200)")
     parser.add_argument("--nbest", type=int, default=1, metavar="N", help="translations per sentence (default: 1)")
     parser.add_argument(
         "--scores", action="store_true", help="print a score in base 2 and a tab before each translation"
@@ -93,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
     parser.add_argument("--fp16", action="store_true", help="on a GPU, translate in fp16")
-    parser.epilog = "With --nbest above 1, the number of its line and a tab precede each translation."
+    parser.epilog = "With --nbest above 1, the number of its line in its file and a tab precede each translation."
 
 
 def main(args: argparse.Namespace) -> int:
@@ -109,8 +117,9 @@ def _translate(args: argparse.Namespace) -> None:
     for name in ("batch_size", "buffer"):
         if (value := getattr(args, name)) is not None and value < 1:
             raise TranslationError(f"--{name.replace('_', '-')} {value}: must be a positive number")
-    for file in args.files:
-        if not Path(file).exists():
+    files = args.files or [STANDARD_INPUT]
+    for file in files:
+        if file != STANDARD_INPUT and not Path(file).exists():
             raise TranslationError(f"{file}: no such file")
     translator = load(args.model, *args.more, data=args.data, device="cpu" if args.cpu else None)
     if args.fp16:
@@ -118,21 +127,21 @@ def _translate(args: argparse.Namespace) -> None:
     if translator.pipeline.by_moses:
         print("the data of the model were tokenized by Moses; sacremoses, here, makes almost the same", file=sys.stderr)
     translator.batch_size = args.batch_size or translator.batch_size
-    prompt = not args.files and sys.stdin.isatty()
+    prompt = files == [STANDARD_INPUT] and sys.stdin.isatty()
     if prompt:
         print(f"{translator!r}\none sentence per line; Ctrl-D ends", file=sys.stderr)
-    lines = _numbered(args.files)
+    lines = _numbered(files)
     buffer = args.buffer or (1 if prompt else BUFFER)
-    search = {"beam": args.beam, "lenpen": args.lenpen, "nbest": args.nbest}
+    search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b", "nbest")}
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as what is read, whatever the locale
     while True:
         chunk, error = _chunk(lines, buffer)
-        names, sentences = [name for name, _ in chunk], [sentence for _, sentence in chunk]
-        with _progress(len(sentences), quiet=prompt) as progress:
+        names, sentences = [line.name for line in chunk], [line.text for line in chunk]
+        with _progress(len(chunk), quiet=prompt) as progress:
             found = translator.hypotheses(sentences, names=names, progress=progress, **search)
-        for name, sentence, hypotheses in zip(names, sentences, found, strict=True):
-            _print(args, name, sentence, hypotheses)
+        for line, hypotheses in zip(chunk, found, strict=True):
+            _print(args, line, hypotheses)
         sys.stdout.flush()
         if error:
             raise error
@@ -140,13 +149,26 @@ def _translate(args: argparse.Namespace) -> None:
             return
 
 
-def _chunk(lines: Iterator[tuple[str, str]], count: int) -> tuple[list[tuple[str, str]], Optional[OdeTransformerError]]:
+class Line(NamedTuple):
+    """A line of a file, or of standard input, without its line ending."""
+
+    file: str
+    number: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{'standard input' if self.file == STANDARD_INPUT else self.file}, line {self.number}"
+
+
+def _chunk(lines: Iterator[Line], count: int) -> tuple[list[Line], Optional[OdeTransformerError]]:
     """The next lines that can be translated, and the error of the line after them, if there is one."""
-    found = []
+    found: list[Line] = []
     try:
-        for name, line in itertools.islice(lines, count):
-            check_sentence(name, line)
-            found.append((name, line))
+        for line in itertools.islice(lines, count):
+            check_sentence(line.name, line.text)
+            found.append(line)
     except OdeTransformerError as error:
         return found, error
     return found, None
@@ -160,22 +182,19 @@ def _progress(count: int, quiet: bool) -> Iterator[Callable[[int], Any]]:
         yield bar.update
 
 
-def _numbered(files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Every line of the files, or of standard input, without its line ending, after its name in messages."""
-    if not files:
-        for number, line in enumerate(decode_lines(sys.stdin.buffer, INPUT), 1):
-            yield f"{INPUT}, line {number}", line.removesuffix("\r")
+def _numbered(files: Sequence[str]) -> Iterator[Line]:
     for file in files:
-        for number, line in enumerate(read_lines(Path(file)), 1):
-            yield f"{file}, line {number}", line.removesuffix("\r")
+        lines = decode_lines(sys.stdin.buffer, "standard input") if file == STANDARD_INPUT else read_lines(Path(file))
+        for number, text in enumerate(lines, 1):
+            yield Line(file, number, text.removesuffix("\r"))
 
 
-def _print(args: argparse.Namespace, name: str, sentence: str, hypotheses: Sequence[Hypothesis]) -> None:
-    number = name.rpartition(" ")[2]
+def _print(args: argparse.Namespace, line: Line, hypotheses: Sequence[Hypothesis]) -> None:
     if args.json:
         found = [{"text": h.text, "score": h.score} for h in hypotheses]
-        print(json.dumps({"line": int(number), "source": sentence, "translations": found}, ensure_ascii=False))
+        about = {"file": line.file, "line": line.number, "source": line.text}
+        print(json.dumps({**about, "translations": found}, ensure_ascii=False))
         return
     for hypothesis in hypotheses:
-        before = [number] * (args.nbest > 1) + [f"{hypothesis.score:.4f}"] * args.scores
+        before = [str(line.number)] * (args.nbest > 1) + [f"{hypothesis.score:.4f}"] * args.scores
         print("\t".join([*before, hypothesis.text]))

@@ -6,7 +6,6 @@ the recipe, so that a test set's raw text gives the sentences that the recipe's 
 Imports neither torch nor fairseq: exported models are translated with where there is neither.
 """
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, Optional
 from ..errors import OdeTransformerError
 from . import recipes
 from .pipeline import Pipeline
+from .text.tokenisation import is_unspaced
 
 KINDS = {bool: ("a switch", (bool,)), int: ("a whole number", (int,)), float: ("a number", (int, float))}
 """The values that a flag takes, by its type: their name in messages, and their types."""
@@ -26,9 +26,6 @@ BATCH_SIZE, MAX_TOKENS = 128, 12_000
 LONGEST = 20_000  # characters of a line; a longer one is not a sentence, and could take hours to segment
 ENDS = (frozenset(".!?\u3002\uff01\uff1f"), frozenset(",;:\u3001\uff0c\uff1b\uff1a"))
 """Units that end a sentence, and those that end a clause."""
-UNSPACED = frozenset({"ja", "yue", "zh"})
-"""Languages without spaces between sentences."""
-
 Found = tuple[list[tuple[str, float]], bool]
 """Translations of a sentence, units and score each, the best first; and whether the best was cut where it must end."""
 
@@ -167,8 +164,8 @@ class Translator:
         if cut := sorted({pieces[at][0] for at in cut}):
             shown = "; ".join(names[i] for i in cut[:SHOWN]) + ("; ..." if len(cut) > SHOWN else "")
             print(
-                f"warning: {len(cut)} translations were cut off at the limit of max_len_a, max_len_b and the model's "
-                f"positions ({shown})",
+                f"warning: {len(cut)} translations were cut off at the limit of --max-len-a, --max-len-b and the "
+                f"model's positions ({shown})",
                 file=sys.stderr,
             )
         progress(sum(not parts for parts in found.values()))
@@ -242,7 +239,7 @@ class Translator:
             return [Hypothesis("", 0.0, "")]
         if len(parts) == 1:
             return parts[0]
-        space = "" if re.split("[-_]", self.pipeline.target)[0].lower() in UNSPACED else " "
+        space = "" if is_unspaced(self.pipeline.target) else " "
         return [
             Hypothesis(
                 space.join(h.text for h in one), sum(h.score for h in one) / len(one), " ".join(h.units for h in one)

@@ -7,6 +7,7 @@
 #   --device cuda      measure on a GPU (default: cpu)
 #   --precision P      fp32, fp16, bf16 or amp (default: fp32)
 #   --quick            a few tiny systems alone: two to three minutes on a CPU, no record
+#   --data DIR         of --quick: a folder of binarized data to take batches of, too (default: Multi30k, if prepared)
 #
 # If PEER_PYTHON names the Python of an environment with joeynmt 2.3, --quick measures its training, too.
 #
@@ -16,7 +17,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-directory=$root/results/bench device=cpu precision=fp32 quick=0 contests=()
+directory=$root/results/bench device=cpu precision=fp32 quick=0 data=() contests=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
@@ -24,6 +25,7 @@ while [[ $# -gt 0 ]]; do
     --device) device=$(argument --device "$@"); shift ;;
     --precision) precision=$(argument --precision "$@"); shift ;;
     --quick) quick=1 ;;
+    --data) data=(--data "$(absolute "$(argument --data "$@")")"); shift ;;
     -*) die "unknown option $1; see --help" ;;
     *) contests+=("$1") ;;
     esac
@@ -31,11 +33,12 @@ while [[ $# -gt 0 ]]; do
 done
 cd "$root"
 bench=(python -m ode_transformer bench)
+held=(--device "$device" --precision "$precision" "${data[@]}" "${contests[@]}")
 if [[ $quick -eq 1 ]]; then
-    run "${bench[@]}" suite --quick --device "$device" --precision "$precision" "${contests[@]}"
+    run "${bench[@]}" suite --quick "${held[@]}"
     exit
 fi
-run "${bench[@]}" suite --missing --device "$device" --precision "$precision" --directory "$directory" "${contests[@]}"
+run "${bench[@]}" suite --missing --directory "$directory" "${held[@]}"
 if [[ ${#contests[@]} -gt 0 ]]; then exit; fi
 kind=$device suffix=.json
 if [[ $device-$precision != cpu-fp32 ]]; then kind+=-$precision; fi

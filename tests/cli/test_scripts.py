@@ -492,6 +492,8 @@ BAD_INPUT = [
     (("reproduce.sh", "nothing"), "the nearest are: "),
     (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output"),
     (("quickstart.sh", "--seeds", "1"), "--seeds"),
+    (("bench/suite.sh", "--quick", "--data", "/nowhere"), "--data /nowhere: no such folder"),
+    (("bench/suite.sh", "--data", "/nowhere"), "--data /nowhere: goes with --quick"),
     (("gpu-suite.sh", "--precisions", "fp8"), "'fp32', 'fp16', 'bf16', 'amp'"),
     (("gpu-suite.sh", "--minutes", "0"), "--minutes 0"),
     (("gpu-suite.sh", "--", "--max-update", "1"), "need --runs and --out"),

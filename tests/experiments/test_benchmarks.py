@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shutil
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -17,9 +18,10 @@ from fairseq_cli import preprocess
 
 from ode_transformer import config
 from ode_transformer.experiments import bench, cli, recipes
-from ode_transformer.experiments.bench import contest, lengths, suite
+from ode_transformer.experiments.bench import contest, lengths, profile, suite
 from ode_transformer.experiments.bench.contest import STOCK, Setting, System
 from ode_transformer.models import ode
+from ode_transformer.numerics.losses import projected_cross_entropy
 from tests.helpers import ROOT, USER_DIR, Kernels, refused, without_hydra, write_parallel
 
 
@@ -185,6 +187,66 @@ def test_systems_take_turns(tmp_path, what, capsys, monkeypatch):
     assert record["systems"]["stock"]["speed"]["median"] == 1
     shown = capsys.readouterr().out
     assert all(f"| {name} |" in shown for name in names)
+
+
+@pytest.mark.full
+def test_another_version_takes_its_turn(tmp_path):
+    """This clone in place of an older one: the same system, in another process that reads its own files."""
+    clone = tmp_path / "clone"
+    shutil.copytree(ROOT / "ode_transformer", clone / "ode_transformer")
+    source = clone / "ode_transformer" / "experiments" / "bench" / "contest.py"
+    source.write_text(source.read_text().replace('"parameters": parameters', '"parameters": -parameters'))
+    systems = {"macaron_tiny": System("macaron_tiny", ("--decoder-layers", "1"))}
+    systems |= contest.before(systems, str(clone))
+    ours, before = contest.measure(systems, TINY, memory=False)["systems"].values()
+    assert ours["parameters"] == -before["parameters"] and ours["evaluations"] == before["evaluations"]
+    assert before["before"] == "" and "before" not in ours, "a folder without git has no commit"
+    assert len(before["speed"]["all"]) == 3
+
+
+def test_a_folder_without_another_version_is_named(tmp_path, capsys):
+    message = f"--before {tmp_path}: must be a clone of this package"
+    refused(["bench", "training", "--arch", "macaron_tiny", "--before", str(tmp_path)], message, capsys)
+
+
+def test_operations_are_those_of_the_shapes():
+    """The criterion in chunks among them, which adds products in place, and fused attention."""
+    x, w = torch.randn(6, 4), torch.randn(4, 5, requires_grad=True)
+    assert profile.operations(lambda: (x @ w).sum().backward()) == 2 * (2 * 6 * 4 * 5)
+    total = torch.zeros(6, 5)
+    assert profile.operations(lambda: total.addmm_(x, w.detach())) == 2 * 6 * 4 * 5
+    hidden, weight, target = torch.randn(7, 4), torch.randn(9, 4), torch.arange(7)
+    for each in (hidden, weight):
+        each.requires_grad_()
+    chunked = profile.operations(lambda: projected_cross_entropy(hidden, weight, target, 0.1, 0)[0].backward())
+    # One of the seven tokens is padding. The score of the target is a product by itself.
+    assert chunked == 3 * (2 * 6 * 4 * 9) + 2 * 6 * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "ancestors", "expected"),
+    [
+        ("aten::addmm_", ["aten::linear"], "matrix products"),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", [], "matrix products"),
+        ("aten::native_layer_norm_backward", [], "norms"),
+        ("aten::mul", [], "other operators"),
+        ("aten::mul", ["Optimizer.step#Adam.step"], "optimizer"),
+        ("autograd::engine::evaluate_function: MmBackward0", [], "Python and autograd"),
+    ],
+)
+def test_events_of_the_profiler_have_their_group(name, ancestors, expected):
+    assert profile.group(name, ancestors) == expected
+
+
+@pytest.mark.full
+def test_a_profile_adds_up(tmp_path, capsys):
+    words = ["bench", "training", "--arch", "rk2_tiny", "--sentences", "3", "--tokens", "5", "--symbols", "60"]
+    assert cli.main([*words, "--profile", "--output", str(tmp_path / "x.json")]) == 0
+    record = json.loads((tmp_path / "x.json").read_text())
+    stock, rk2, _ = record["systems"].values()
+    assert rk2["operations"] > stock["operations"] > 0
+    assert all(part >= 0 for found in (stock, rk2) for part in found["seconds"].values())
+    assert f"| rk2_tiny | {rk2['operations'] / 1e9:.1f} |" in capsys.readouterr().out
 
 
 # Speaks as ``peer.py`` does. Its model takes 64 MiB and a step 32; every turn takes half a second, it says.

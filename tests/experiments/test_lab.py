@@ -11,7 +11,7 @@ from ode_transformer.experiments import cli, lab
 from ode_transformer.modules.layers import Sublayer
 from ode_transformer.numerics.integrators import INTEGRATORS
 from tests.experiments.test_plots import LANGUAGE_MODEL, write
-from tests.helpers import batch, refused, small
+from tests.helpers import ROOT, batch, refused, small
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,12 @@ def test_orders_are_as_in_theory(measured, method):
 def test_every_integrator_is_there():
     found = {name.partition(", for a damped")[0] for name in lab.methods()}
     assert set(INTEGRATORS) - found == {"triple"} and any("triple" in name for name in lab.WITHOUT)
+
+
+def test_the_record_is_of_the_methods_there_are():
+    record = json.loads((ROOT / "results" / "lab" / "orders.json").read_text(encoding="utf-8"))
+    assert {row["method"] for row in record["methods"]} == set(lab.methods())
+    assert record["without"] == lab.WITHOUT
 
 
 def test_a_corrector_is_of_the_order_of_predictor_and_corrector_together(measured):

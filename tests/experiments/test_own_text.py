@@ -263,6 +263,7 @@ def test_other_languages_sets_of_their_own_and_another_system_of_lines(tmp_path,
     raw = lines(out / "raw" / "test1.zh")
     assert raw == [sentences["zh"].format(i, i * i) for i in range(210, 216)], "no carriage returns"
     recipe = recipes.load(f"{out}.yaml/macaron-tiny")
+    assert {"max-len-a": 1.0, "max-len-b": 200}.items() <= recipe.generate.flags.items(), "long text is not cut"
     assert recipe.subsets == {"test": "a", "test1": "b"} and recipe.score.plain
     assert recipe.train.flags["share-decoder-input-output-embed"] and "share-all-embeddings" not in recipe.train.flags
     words = ["run", f"{out}.yaml/macaron-tiny", "--run-dir", tmp_path / "run", "--cpu"]
@@ -293,6 +294,7 @@ def test_units_are_of_the_file_that_is_there_now(tmp_path, segmentation):
     [
         (["--langs", "de", "de"], "--langs de de"),
         (["--langs", "de", "xx"], "--langs xx: sacremoses does not know it"),
+        (["--langs", "de", "zh"], "--langs zh: is written without spaces, which sacremoses needs"),
         (["--langs", "en", "de", "--train", "none"], "none.en: no such file"),
         (["--out", "a,b"], "--out a,b: must hold no comma"),
         (["--size", "0"], "--size 0: must be a positive number"),
@@ -437,7 +439,9 @@ def test_scores_and_several_hypotheses(run, home, capsys):
     assert [row[0] for row in rows] == ["1", "1", "1", "2"] and rows[0][2] == best[0]
     assert float(rows[0][1]) >= float(rows[1][1]) >= float(rows[2][1])
     file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
-    found = [json.loads(line) for line in translated(capsys, run, file, "--nbest", "3", "--json")]
+    found = [json.loads(line) for line in translated(capsys, run, file, file, "--nbest", "3", "--json")]
+    assert [(each["file"], each["line"]) for each in found] == [(str(file), 1), (str(file), 2)] * 2
+    del found[2:]
     assert [each["source"] for each in found] == [lines(home / "mine" / "raw" / "test.de")[0], ""]
     assert [[t["text"] for t in each["translations"]] for each in found] == [[row[2] for row in rows[:3]], [""]]
     of_fairseq = [line for line in lines(run / "generate" / "generate-test.txt") if line.startswith("H-0\t")]
@@ -564,8 +568,27 @@ def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsy
     assert "translates de to en, but its data were prepared for en to de" in said
     old = change(home / "mine", tmp_path / "old", tokenise=None)
     assert "does not say how text was tokenized" in refused(capsys, "translate", run, good, "--data", old, "--cpu")
+    mute = change(home / "mine", tmp_path / "mute", target_lang=None)
+    said = refused(capsys, "translate", run, good, "--data", mute, "--cpu")
+    assert "manifest.json: its target_lang must be a language, is None" in said
     odd = change(home / "mine", tmp_path / "odd", tokenise={"lowercase": "upper"})
     assert "tokenise.lowercase 'upper'" in refused(capsys, "translate", run, good, "--data", odd, "--cpu")
+
+
+def test_data_of_fairseq_preprocess_are_described_and_translated_with(run, home, translator, tmp_path, capsys):
+    data = tmp_path / "theirs"
+    shutil.copytree(home / "mine", data)
+    (data / "manifest.json").unlink()
+    shutil.copy(run / "average.pt", data / "model.pt")
+    sentences = lines(home / "mine" / "raw" / "test.de")[:3]
+    file = write(tmp_path / "three.de", sentences)
+    assert "`ode-transformer text describe` writes it" in refused(capsys, "translate", data / "model.pt", file, "--cpu")
+    words = ["text", "describe", str(data), "--langs", *LANGS]
+    assert "sacremoses does not know it" in refused(capsys, *words[:-1], "xx")
+    assert cli.main(words) == 0
+    expected = translator.translate(sentences, beam=5, lenpen=1.0, max_len_b=200)
+    assert translated(capsys, data / "model.pt", file)[-3:] == expected
+    assert "manifest.json: is there already" in refused(capsys, *words)
 
 
 # In Python.
@@ -642,6 +665,16 @@ def test_a_translation_that_is_cut_is_named(translator, home, capsys):
     assert len(cut.units.split()) == 3
     assert "warning: 2 translations were cut off" in (said := capsys.readouterr().err)
     assert "positions (x, line 1; x, line 2)" in said
+
+
+def test_the_length_of_translations_is_limited_by_flags(run, home, capsys):
+    file = write(home / "two.de", lines(home / "mine" / "raw" / "test.de")[:2])
+    capsys.readouterr()
+    words = ["translate", run, file, "--cpu", "--json", "--max-len-a", "0", "--max-len-b", "1"]
+    assert cli.main(list(map(str, words))) == 0
+    said = capsys.readouterr()
+    assert "2 translations were cut off at the limit of --max-len-a, --max-len-b" in said.err
+    assert all(len(json.loads(line)["translations"][0]["text"].split()) <= 1 for line in said.out.splitlines())
 
 
 def test_the_same_weights_with_another_integrator(home, tmp_path):

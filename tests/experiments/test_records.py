@@ -137,7 +137,8 @@ def test_results_hold_nothing_else_than_records_tables_and_pictures_of_them():
         sets = json.loads(path.read_text(encoding="utf-8"))["scores"]
         others -= {records.translations_beside(path, s).relative_to(ROOT / "results").as_posix() for s in sets}
     suite = {"gpu-checks.txt", "gpu-checks.failed.txt"}
-    assert others <= {"bench/tables.md", "report.html", *suite, *(f"pictures/{name}.png" for name in PICTURES)}
+    tables_of = {"bench/tables.md", "bench/amd-epyc/tables.md"}
+    assert others <= {*tables_of, "report.html", *suite, *(f"pictures/{name}.png" for name in PICTURES)}
 
 
 def test_rehearsals_are_of_rows_that_there_are():
@@ -177,6 +178,13 @@ def test_a_committed_measurement_says_what_was_run(path):
             assert record["setting"]["rounds"]
             assert path.name.startswith("lengths") or suite.table(path.name.split(".")[0], record)
     assert "/tmp" not in path.read_text() and "/home" not in path.read_text()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results" / "bench").rglob("tables.md")), ids=lambda p: p.parent.name)
+def test_tables_of_the_benchmark_are_those_of_the_records(path, capsys):
+    measured = sorted(str(p) for p in path.parent.glob("*.json") if not p.name.startswith("lengths"))
+    assert cli.main(["bench", "table", *measured]) == 0
+    assert capsys.readouterr().out == path.read_text(encoding="utf-8"), "`ode-transformer bench table` prints it"
 
 
 def test_a_record_lies_where_its_recipe_says():

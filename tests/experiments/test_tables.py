@@ -290,8 +290,11 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     assert not starred("rk4-tiny")
     write("rk4-tiny", rk4)
     assert starred("rk4-tiny")
+    by_system = tables.comparisons(folder)["quickstart/transformer-tiny"]
+    differs = {name: by_seed[1]["generated", "sacrebleu"].differs() for name, by_seed in by_system.items()}
+    assert differs == {names[0]: False, names[1]: False, names[2]: True}
     write("transformer-tiny", rk4 - 1)
-    assert not starred("rk4-tiny"), "the baseline was trained anew"
+    assert not starred("rk4-tiny") and not tables.comparisons(folder), "the baseline was trained anew"
     (runs / "runs/quickstart/rk4-tiny/run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp16"}))
     assert cli.main(["compare", *names, "--samples", "300"]) == 1
     assert "must have one precision, got fp16, fp32" in capsys.readouterr().err

@@ -8,7 +8,7 @@ with fairseq's generator; ``preparation`` prepares generated text; ``table`` ren
 import argparse
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from ... import processors
 from ...errors import OdeTransformerError
 from ...files import write_json
 from .. import recipes, records, runner, runs
-from . import contest, lengths, preparation, suite
+from . import contest, lengths, preparation, profile, suite
 from .contest import STOCK, Setting, System
 
 MULTI30K = recipes.ROOT / "data-bin" / "multi30k-own.en-de"
@@ -29,13 +29,21 @@ _POSITIVE = ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam",
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer bench``."""
-    kinds = parser.add_subparsers(dest="what", required=True)
+    parser.usage = "%(prog)s WHAT [options]; to begin with: %(prog)s suite --quick"
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT", prog=parser.prog)
 
     def add(name: str, help_: str, usage: str = "%(prog)s [options]") -> argparse.ArgumentParser:
         kind = kinds.add_parser(name, help=help_, description=help_, usage=usage)
         if name not in ("table", "preparation"):
             kind.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default: %(default)s)")
         return kind
+
+    def add_profile(kind: argparse.ArgumentParser) -> None:
+        kind.add_argument(
+            "--profile",
+            action="store_true",
+            help="instead of measuring, say where the time of a turn goes and how much of it is arithmetic (CPU)",
+        )
 
     kind = add("suite", "run contests, and write one record per contest", "%(prog)s [CONTEST...] [options]")
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
@@ -52,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--precision", choices=recipes.PRECISIONS, default="fp32", help="(default: %(default)s)")
     kind.add_argument("--rounds", type=int, help="timed rounds (default: the contest's)")
     kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
+    add_profile(kind)
     kind.add_argument("--directory", default="results/bench", metavar="DIR", help="(default: %(default)s)")
 
     kind = add("table", "render records as tables", "%(prog)s RECORD...")
@@ -123,6 +132,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             kind.add_argument(f"--{field}", type=type_, default=default, help=f"{help_} (default: %(default)s)")
         kind.add_argument("--precision", choices=recipes.PRECISIONS, default="fp32", help="(default: %(default)s)")
         kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
+        add_profile(kind)
+        kind.add_argument("--before", metavar="DIR", help="also measure ARCH in the version of this package in a clone")
         kind.add_argument("--output", help="write the results there, as JSON")
         if name == "training":
             kind.add_argument("--data", default="", metavar="DIR", help="binarized data: its batches, no random ones")
@@ -159,6 +170,13 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
     return _record(setting.what, {"tokens": tokens, **contest.measure(systems, setting, memory)})
 
 
+def _profile(systems: dict[str, System], setting: Setting) -> dict[str, Any]:
+    if setting.device != "cpu":
+        raise OdeTransformerError(f"--profile: is for a CPU, cannot be combined with --device {setting.device}")
+    ours = {name: system for name, system in systems.items() if not (system.peer or system.before)}
+    return _record("profile", {"setting": asdict(setting), "systems": profile.measure(ours, setting)})
+
+
 def _suite(args: argparse.Namespace) -> int:
     if args.quick and args.contests:
         raise OdeTransformerError(f"--quick: must not be given with contests, got {' '.join(args.contests)}")
@@ -183,7 +201,7 @@ def _suite(args: argparse.Namespace) -> int:
         if args.precision != "fp32" and suite.SUITE[name].of_precisions and not args.contests:
             continue  # held with fp32
         suffix = "" if (args.device, args.precision) == ("cpu", "fp32") else f".{args.device}-{args.precision}"
-        output = Path(args.directory) / f"{name}{suffix}.json"
+        output = Path(args.directory) / f"{name}{'.profile' * args.profile}{suffix}.json"
         if args.missing and output.exists():
             continue
         if args.list:
@@ -192,10 +210,11 @@ def _suite(args: argparse.Namespace) -> int:
             continue
         setting = replace(setting, rounds=args.rounds or setting.rounds, data=data if name == "quick-data" else "")
         memory = args.memory and not args.quick and setting.what == "training"
-        record = _measure(suite.SUITE[name].systems(), setting, memory)
+        systems = suite.SUITE[name].systems()
+        record = _profile(systems, setting) if args.profile else _measure(systems, setting, memory)
         if not args.quick:
             records.write(output, record)
-        print(suite.table(name, record), end="\n\n", flush=True)
+        print(profile.table(record) if args.profile else suite.table(name, record), end="\n\n", flush=True)
     return 1 if left else 0
 
 
@@ -238,7 +257,9 @@ def _table(args: argparse.Namespace) -> int:
             record = json.loads(path.read_text(encoding="utf-8"))
             if record["what"] == "lengths":
                 raise OdeTransformerError(f"{path}: is of `bench lengths`, which has no table; `plot costs` draws it")
-            own = {"preparation": preparation.table, "serving": serving.table}.get(record["what"])
+            own = {"preparation": preparation.table, "profile": profile.table, "serving": serving.table}.get(
+                record["what"]
+            )
             print(own(record) if own else suite.table(path.name.split(".")[0], record), end="\n\n")
         except OdeTransformerError:
             raise
@@ -290,8 +311,10 @@ def main(args: argparse.Namespace) -> int:
             systems |= contest.peers_of(stock)
             if args.compile:
                 systems |= suite.compiled({"stock": stock, args.arch: ours})
-        record = _measure(systems, setting, args.memory)
-        print(suite.table("-", record))
+        if args.before:
+            systems |= contest.before({args.arch: ours}, args.before)
+        record = _profile(systems, setting) if args.profile else _measure(systems, setting, args.memory)
+        print(profile.table(record) if args.profile else suite.table("-", record))
     if args.output:
         records.write(Path(args.output), record)
     return 0

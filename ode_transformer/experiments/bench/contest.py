@@ -4,7 +4,8 @@ Every system sees the same random sentences, or the same batches of real data, i
 in every round while the others wait, so that a slow minute slows all. What is reported of a system is the baseline's
 time over its own in the same round, the median over rounds and the quartiles, and the ratio of their peaks of memory.
 
-A process may also be one of joeynmt, another library, in an environment of its own (``peer.py``).
+A process may also be one of joeynmt, another library, in an environment of its own (``peer.py``), or of another version
+of this package (``version.py``).
 """
 
 import contextlib
@@ -43,6 +44,7 @@ from ...errors import OdeTransformerError
 from ...modules.evolving_attention import EvolvingAttention
 from ...numerics.splitting import get_splitting
 from ...standalone import task
+from .. import runs
 from ..runner import KEEP_FREED_MEMORY
 
 STOCK = "label_smoothed_cross_entropy"
@@ -50,7 +52,7 @@ STOCK = "label_smoothed_cross_entropy"
 BATCHES = 2  # of real data in a turn
 _MAX_TOKENS = 4096
 
-_PEER = Path(__file__).with_name("peer.py")
+_PEER, _VERSION = (Path(__file__).with_name(name) for name in ("peer.py", "version.py"))
 
 _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before")
 
@@ -62,7 +64,8 @@ class System:
     ``compiled`` is training with ``torch.compile`` around every layer. ``at`` is the position on the axis of a plot,
     and ``symbols`` the vocabulary size, if that is the axis. ``precision`` and ``threads`` are those of the setting and
     of this process unless given. ``beside`` is the number of other processes that are busy during its turns. ``peer``
-    is a Transformer of joeynmt in the shape of this stock one.
+    is a Transformer of joeynmt in the shape of this stock one. ``before`` is a clone of another version of this
+    package, whose system it is.
     """
 
     arch: str
@@ -76,6 +79,7 @@ class System:
     threads: Optional[int] = None
     beside: int = 0
     peer: bool = False
+    before: str = ""
 
 
 @dataclass(frozen=True)
@@ -419,19 +423,54 @@ def _peers_job(system: System, setting: Setting) -> dict[str, Any]:
     }
 
 
+def before(systems: dict[str, System], clone: str) -> dict[str, System]:
+    """The same systems of another version of this package.
+
+    Args:
+        systems: by name.
+        clone: the folder of that version's clone.
+
+    Raises:
+        OdeTransformerError: there is no such version in the folder.
+    """
+    if not (Path(clone) / "ode_transformer/experiments/bench/contest.py").is_file():
+        raise OdeTransformerError(f"--before {clone}: must be a clone of this package, of a version with contests")
+    return {f"{name}, before": replace(system, before=os.path.abspath(clone)) for name, system in systems.items()}
+
+
 @contextlib.contextmanager
-def _peers_process(environment: dict[str, str]) -> Iterator[tuple[Any, int]]:
-    """A context with a new process of ``peer.py`` that has imported its libraries: our end of it, and its id."""
+def _connected(words: Sequence[str], environment: dict[str, str]) -> Iterator[tuple[Any, int]]:
+    """A context with a new program, whose last argument is its end of a connection: our end, and its process' id."""
     ours, theirs = multiprocessing.Pipe()
-    words = [os.environ["PEER_PYTHON"], str(_PEER), str(theirs.fileno())]
+    words = [*words, str(theirs.fileno())]
     with subprocess.Popen(words, pass_fds=[theirs.fileno()], env=os.environ | environment) as worker:
         theirs.close()
         try:
-            answer(ours, "joeynmt")
             yield ours, worker.pid
         finally:
             ours.close()
             worker.kill()
+
+
+@contextlib.contextmanager
+def _worker(function: Callable, system: System, setting: Setting) -> Iterator[Any]:
+    """As ``process(function, system, setting)``, in the version of this package that the system is of."""
+    if not system.before:
+        with process(function, system, setting) as connection:
+            yield connection
+        return
+    environment = {"PYTHONPATH": system.before, **KEEP_FREED_MEMORY}
+    with _connected([sys.executable, "-P", str(_VERSION)], environment) as (connection, _):
+        connection.send((function.__name__, torch.get_num_threads(), asdict(system), asdict(setting)))
+        yield connection
+
+
+@contextlib.contextmanager
+def _peers_process(environment: dict[str, str]) -> Iterator[tuple[Any, int]]:
+    """A context with a new process of ``peer.py`` that has imported its libraries: our end of it, and its id."""
+    with _connected([os.environ["PEER_PYTHON"], str(_PEER)], environment) as (connection, its_id):
+        answer(connection, "joeynmt")
+        yield connection, its_id
 
 
 @contextlib.contextmanager
@@ -482,9 +521,11 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
     with contextlib.ExitStack() as stack:
         workers = {}
         for name, system in systems.items():
-            turns = _peers_turns(system, setting) if system.peer else process(_take_turns, system, setting)
+            turns = _peers_turns(system, setting) if system.peer else _worker(_take_turns, system, setting)
             workers[name] = stack.enter_context(turns)
-            given = {k: v for k, v in asdict(system).items() if v not in (None, False)}
+            given = {k: v for k, v in asdict(system).items() if v not in (None, False, "")}
+            if system.before:
+                given["before"] = runs.commit(system.before)
             about[name] = given | answer(workers[name], name)
         for round_ in range(-3, setting.rounds):  # three rounds for warming up, because memory grows over several steps
             for name in list(workers)[:: -1 if round_ % 2 else 1]:
@@ -499,7 +540,7 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
             if system.peer:
                 peaks = _peers_peak(system, setting)
             else:
-                with process(_send_peak, system, setting) as worker:
+                with _worker(_send_peak, system, setting) as worker:
                     peaks = answer(worker, name)
             mib = [max(round(peak / 2**20, 1), 0.1) for peak in peaks]
             about[name] |= dict(zip(("peak_mib", "step_mib"), mib, strict=True))

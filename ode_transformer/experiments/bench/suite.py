@@ -365,25 +365,31 @@ def _verdict(bar: Bar, speed: dict[str, Any], memory: Optional[float]) -> str:
     return ", ".join(words)
 
 
-def _processor(hardware: dict[str, Any]) -> str:
+def processor(hardware: dict[str, Any]) -> str:
     """A record's threads, with the processor, the library of matrix products and the instructions, as far as noted."""
     more = [hardware[key] for key in ("processor", "blas", "capability") if hardware.get(key)]
     return f"{hardware['threads']} CPU threads ({', '.join(more)})"
 
 
-def described(name: str, record: dict[str, Any]) -> str:
-    """What a contest was measured on, without its title."""
+def measured_on(record: dict[str, Any]) -> str:
+    """The sentences, the machine and the version of PyTorch of a record."""
     setting = record["setting"]
     gpus = record["hardware"]["gpus"]
-    where = gpus[0] if setting["device"] == "cuda" else _processor(record["hardware"])
+    where = gpus[0] if setting["device"] == "cuda" else processor(record["hardware"])
     if setting.get("data"):
         read = f"{BATCHES} batches of {Path(setting['data']).name}"
     else:
         lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
         read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"
+    return f"{read}; {where}, PyTorch {record['versions']['torch'].split('+')[0]}"
+
+
+def described(name: str, record: dict[str, Any]) -> str:
+    """What a contest was measured on, without its title."""
+    setting = record["setting"]
     precision = "" if name in SUITE and SUITE[name].of_precisions else f"{setting['precision']}, "
-    torch = record["versions"]["torch"].split("+")[0]
-    return f"{read}, {precision}{setting['rounds']} rounds in turns, {where}, PyTorch {torch}"
+    read, _, where = measured_on(record).partition("; ")
+    return f"{read}, {precision}{setting['rounds']} rounds in turns, {where}"
 
 
 def table(name: str, record: dict[str, Any]) -> str:

@@ -134,8 +134,8 @@ def load_module(format: str, which: str) -> Any:
         if error.name is None or error.name.partition(".")[0] not in found.libraries:
             raise
         raise ExportError(
-            f"--format {format}: {error.name} is not installed; in this package's repository: "
-            f"pip install '.[{found.extra}]'"
+            f"--format {format}: {error.name} is not installed; in the clone: pip install -c constraints.txt "
+            f"--no-build-isolation -e '.[{found.extra}]'"
         ) from error
 
 

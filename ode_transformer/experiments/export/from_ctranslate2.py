@@ -1,8 +1,8 @@
 """Translate with an exported folder of CTranslate2.
 
-On a CPU, the sentences of a batch are divided among workers of one thread each, which share the weights. Several threads
-within an operation, the other way that CTranslate2 offers, wait for each other more than they compute where a step has
-as little to do as in beam search: with two processors they were no faster than one.
+On a CPU, the sentences of a batch are divided among workers of one thread each, which share the weights. CTranslate2's
+other way, several threads per operation, brings little: a step of beam search has so little to compute that the threads
+mostly wait for each other. For a tiny model two of them were no faster than one.
 """
 
 import math

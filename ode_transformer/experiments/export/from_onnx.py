@@ -9,8 +9,8 @@ The growing caches have one row per hypothesis and are reordered within the grap
 previous step that each hypothesis continues. Before the first step they are empty, or hold the source if self-attention
 reads that too.
 
-The sentences of a batch are divided among threads, each of which searches by itself. ONNX Runtime's own threads, within
-an operation, bring less.
+The sentences of a batch are divided among threads, each of which searches by itself. Several threads per operation, as
+ONNX Runtime starts them by default, bring less.
 """
 
 import itertools

@@ -8,8 +8,8 @@ CTranslate2. A sub-layer that is missing has zero weights, with which a pre-norm
     strang-swapped     half attention, FFN | half attention
     rk2_unit           the layer | the layer again                  (Heun with gamma = 1; equal tensors are stored once)
 
-All other models are refused by name: histories and multistep schemes, weighted stages, positions in the blocks, and
-TransEvolve.
+All other models are refused, and the message names the option: histories, other integrators, coefficients, positions in
+the blocks, and TransEvolve.
 """
 
 import itertools
@@ -23,7 +23,6 @@ from ctranslate2.specs import attention_spec, common_spec, model_spec, transform
 from torch import Tensor, nn
 
 from ...modules.attention import RelativeAttention
-from ...modules.history import Connection
 from ...modules.layers import SplitLayer, Sublayer
 from ...modules.stacks import SplitStack
 from ...numerics.coefficients import Ones
@@ -47,12 +46,13 @@ def _refuse(what: str) -> ExportError:
     return ExportError(f"--format ctranslate2: has no layer for {what}; --format onnx has")
 
 
-def steps(stack: nn.Module, options: Any, shared: Optional[nn.Module]) -> Iterator[Step]:
+def steps(stack: nn.Module, options: Any, integrator: str, shared: Optional[nn.Module]) -> Iterator[Step]:
     """The Euler steps of a stack.
 
     Args:
         stack: an encoder or a decoder.
         options: the :class:`Options` of its side.
+        integrator: the option that chose its integrator, with its value.
         shared: the coefficients that its layers share.
 
     Raises:
@@ -62,9 +62,9 @@ def steps(stack: nn.Module, options: Any, shared: Optional[nn.Module]) -> Iterat
         combine = shared if layer.coefficients is None else layer.coefficients
         rows, twice = layer.sublayers, options.integrator == HEUN and isinstance(combine, Ones)
         if options.integrator != EULER and not twice:
-            raise _refuse("an integrator of several stages other than heun with --coefficients ones")
+            raise _refuse(f"{integrator} with --coefficients {options.coefficients}")
         if not twice and combine is not None:
-            raise _refuse("coefficients that weigh a layer")
+            raise _refuse(f"--coefficients {options.coefficients}")
         if twice and options.released:
             raise _refuse("stages of --ode-residual released")
         if twice and options.rk_norm:
@@ -107,8 +107,8 @@ def _check(model: nn.Module) -> None:
         stack = getattr(model, side)
         if not isinstance(stack, SplitStack):
             raise _refuse(f"the blocks of {type(model).__name__}")
-        if type(stack.history) is not Connection:
-            raise _refuse(f"the history or multistep scheme of the {side}")
+        if (history := stack.layers[0].options.history) != "none":
+            raise _refuse(f"--{side}-history {history}")
     for wrong, what in (
         (getattr(model, "position_encoder", None) is not None, f"--position-encoder {cfg.position_encoder}"),
         (model.encoder.layers[0].options.splitting.together, f"--splitting {cfg.splitting}"),
@@ -145,7 +145,8 @@ def _stack(stack: nn.Module, cfg: Any, side: str) -> model_spec.LayerSpec:
     part, decoder = getattr(cfg, side), side == "decoder"
     places = "FCG" if decoder else "FG"
     options = stack.layers[0].options
-    cut = layers(steps(stack, options, stack.coefficients), places)
+    integrator = f"--decoder-integrator {cfg.decoder_integrator}" if decoder else f"--integrator {cfg.integrator}"
+    cut = layers(steps(stack, options, integrator, stack.coefficients), places)
     relative = options.relative_positions != "none"
     # CTranslate2 adds positions to the input unless its first layer has relative ones.
     if relative and stack.embed_positions is not None:

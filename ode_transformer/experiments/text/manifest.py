@@ -15,9 +15,10 @@ from ...files import sha256, write_json, write_lines
 from .binarised import count_tokens, numbered
 from .checksums import as_mapping
 from .lines import TextError, count_lines, read_lines
-from .tokenisation import tokeniser_of
+from .tokenisation import languages, tokeniser_of, tokeniser_options
 
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
+NEEDED = ("dict.*.txt", "codes", "sentencepiece.model")  # what translating takes of binarized data
 VERSION = "3"  # the version of the prepared text; data of another version are refused
 
 
@@ -133,8 +134,7 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    patterns = ("dict.*.txt", "codes", "sentencepiece.model", "raw/*", "tok/*", "archives.sha256")
-    kept = [path for pattern in patterns for path in data.glob(pattern)]
+    kept = _hashes(data, *NEEDED, "raw/*", "tok/*", "archives.sha256")
     return {
         "set": args.set,
         "source_lang": args.langs[0],
@@ -146,12 +146,39 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
         "settings": settings,
         # How the model's input is tokenized; null if unknown.
         "tokenise": None if args.tokenise is None else tokeniser_of(args.tokenise),
-        "sha256": {
-            **{path.relative_to(data).as_posix(): sha256(path) for path in sorted(kept)},
-            **segmented,
-        },
+        "sha256": kept | segmented,
         "versions": versions,
     }
+
+
+def _hashes(data: Path, *patterns: str) -> dict[str, str]:
+    """The SHA-256 of the files of a folder that match a pattern, by their names."""
+    found = sorted(path for pattern in patterns for path in data.glob(pattern))
+    return {path.relative_to(data).as_posix(): sha256(path) for path in found}
+
+
+def describe(args: argparse.Namespace) -> None:
+    """Write the manifest of data that fairseq-preprocess made, so that models trained on them translate raw text."""
+    path = args.dir / "manifest.json"
+    if path.exists():
+        raise TextError(f"{path}: is there already")
+    if unknown := [lang for lang in args.langs if not args.plain and lang not in languages()]:
+        raise TextError(
+            f"--langs {unknown[0]}: sacremoses does not know it, must be one of {', '.join(sorted(languages()))}; or "
+            "--plain, if the text was not tokenized"
+        )
+    for lang in args.langs:
+        if not (args.dir / f"dict.{lang}.txt").is_file():
+            raise TextError(f"{args.dir / f'dict.{lang}.txt'}: no such file; a folder of binarized data has it")
+    manifest = {
+        "set": args.dir.name,
+        "source_lang": args.langs[0],
+        "target_lang": args.langs[1],
+        "tokenise": tokeniser_options(args),
+        "sha256": _hashes(args.dir, *NEEDED),
+    }
+    write_json(path, manifest)
+    print(f"{path}: {', '.join(manifest['sha256'])}")
 
 
 def _lines_and_digest(path: Path) -> tuple[int, str]:

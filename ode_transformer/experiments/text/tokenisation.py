@@ -1,6 +1,7 @@
 """Tokenization with Moses' rules, or without any."""
 
 import argparse
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +16,19 @@ from .parallel import process
 
 QUOTES = str.maketrans("\u2019", "'")
 LOWERCASE = ("no", "first", "last")
+UNSPACED = frozenset({"ja", "yue", "zh"})
+
+
+def languages() -> frozenset[str]:
+    """The languages that sacremoses knows, which is imported only where it is needed."""
+    from .moses import LANGUAGES
+
+    return LANGUAGES
+
+
+def is_unspaced(lang: str) -> bool:
+    """Whether a language, such as ``zh`` or ``zh_CN``, is written without spaces between words and sentences."""
+    return re.split("[-_]", lang)[0].lower() in UNSPACED
 
 
 @dataclass(frozen=True)
@@ -59,10 +73,10 @@ class Tokeniser:
         Raises:
             TextError: sacremoses does not know the language.
         """
-        from .moses import LANGUAGES, Normalizer, Tokenizer
+        from .moses import Normalizer, Tokenizer
 
-        if self.lang not in LANGUAGES:
-            raise TextError(f"language {self.lang}: must be one of {', '.join(sorted(LANGUAGES))}")
+        if self.lang not in languages():
+            raise TextError(f"language {self.lang}: must be one of {', '.join(sorted(languages()))}")
         normaliser, tokeniser = Normalizer(self.lang), Tokenizer(self.lang, old_full_stop=self.old_full_stop)
         for line in lines:
             line = self._before(line)
@@ -118,7 +132,7 @@ def add_tokeniser(add_to: Callable[..., Any]) -> None:
     add_to("--plain", action="store_true", help="split nothing off words, and make spaces single")
 
 
-def _tokeniser_options(args: argparse.Namespace) -> dict[str, Any]:
+def tokeniser_options(args: argparse.Namespace) -> dict[str, Any]:
     """The fields of a ``Tokeniser``, except its language."""
     return {field.name: getattr(args, field.name) for field in fields(Tokeniser) if field.name != "lang"}
 
@@ -127,12 +141,12 @@ def tokeniser_of(flags: str) -> dict[str, Any]:
     """The fields of a ``Tokeniser`` from flags of ``text tokenise`` in one string."""
     parser = argparse.ArgumentParser(prog="--tokenise", add_help=False)
     add_tokeniser(parser.add_argument)
-    return _tokeniser_options(parser.parse_args(shlex.split(flags)))
+    return tokeniser_options(parser.parse_args(shlex.split(flags)))
 
 
 def tokenise(args: argparse.Namespace) -> None:
     """Tokenize the files of a folder into another folder."""
-    options = _tokeniser_options(args)
+    options = tokeniser_options(args)
     process(args, lambda lang: partial(_tokenise_chunk, Tokeniser(args.language or lang, **options), args.moses))
 
 
