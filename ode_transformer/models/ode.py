@@ -21,8 +21,8 @@ Where the paper and the released code disagree:
 
 - F. The released code has the layer with its residual, F(y) = y + f(y), in place of f, in the stages and in the sum:
   the learnable block is y' = (3 - g) y + f(y) + (1 - g) f(2y + f(y)). The published numbers very likely come from that
-  form. Ours is the paper's; ``--ode-residual released`` selects the other. It multiplies the state by 2.5 to 3 per
-  layer, and needs the history. A layer of one unweighed stage is the same in both.
+  form. Ours is the paper's; ``--ode-residual released`` selects the other. It multiplies the state by 2 to 3 per
+  layer (4 with coefficients of 1), and needs the history. A layer of one unweighted stage is the same in both.
 - All layers share one gate (code); ``--gate-sharing per-layer`` gives each layer its own.
 - There is one scalar per stage (paper, released code), starting at 1; a snapshot of the code had one per channel.
 - ``kutta3`` is Kutta's third-order method; the code has another third stage and reaches order 2.
@@ -56,8 +56,7 @@ from fairseq.models import register_model
 
 from ..config import option, plain, register_architectures
 from ..errors import OdeTransformerError
-from ..numerics.splitting import get_splitting
-from .transformer import HistoryName, RelativePositionsName, SplitTransformerConfig, SplitTransformerModel, size
+from .transformer import HistoryName, RelativePositionsName, SplitTransformerConfig, SplitTransformerModel, row, size
 
 
 @dataclass
@@ -145,14 +144,8 @@ SIZES = {
 }
 
 
-def _row(system: dict, fields: dict) -> dict:
-    if get_splitting(system.get("splitting", "lie-trotter")).flows.count("G") == 2:  # half the dimension each
-        fields = fields | {"encoder_ffn_embed_dim": fields["encoder_ffn_embed_dim"] // 2}
-    return fields | system
-
-
 ARCHITECTURES = {
-    name + suffix: _row(SYSTEMS[name], fields) for suffix, (fields, names) in SIZES.items() for name in names
+    name + suffix: row(SYSTEMS[name], fields) for suffix, (fields, names) in SIZES.items() for name in names
 }
 
 register_architectures("ode", OdeConfig, ARCHITECTURES)
