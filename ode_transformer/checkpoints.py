@@ -81,8 +81,8 @@ def load(path: str | Path) -> dict[str, Any]:
     except Exception as error:  # damaged bytes end in errors of every kind, EOFError to IndexError
         if isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
             reason = (
-                f"refused, it holds more than tensors and plain data: it would import {match[1]}. Saved again by who "
-                "trusts it, 'model' and 'args' or 'cfg' alone, it can be loaded"
+                f"refused, it holds more than tensors and plain data: it would import {match[1]}. Someone who trusts "
+                "the file can load it and save 'model' and 'args' or 'cfg' alone; that file can be loaded"
             )
         else:
             # PyTorch's advice for what it cannot read, to turn its checks off, is for nobody's files but one's own.
@@ -115,7 +115,7 @@ def _check_tensor(path: Path, name: Any, tensor: Any) -> None:
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
         raise CheckpointError(f"{path}: {name} is not a plain tensor (sparse, quantized or without values)")
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-        raise CheckpointError(f"{path}: {name} of shape {tuple(tensor.shape)} is repeated from fewer values")
+        raise CheckpointError(f"{path}: {name} of shape {tuple(tensor.shape)} has more elements than stored values")
 
 
 def save(state: dict[str, Any], path: str | Path) -> None:
@@ -152,7 +152,8 @@ def select(
     given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
     chosen = [(k, n) for k, n in given.items() if n is not None]
     if len(chosen) != 1:
-        raise CheckpointError(f"one of {', '.join(given)} is needed, got {dict(chosen) or 'none'}")
+        got = " and ".join(f"--{kind} {count}" for kind, count in chosen) or "none"
+        raise CheckpointError(f"exactly one of --last-epochs, --last-updates and --best must be given, got {got}")
     ((kind, count),) = chosen
     if count < 1:
         raise CheckpointError(f"--{kind} {count}: must be at least 1")

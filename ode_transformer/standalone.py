@@ -41,14 +41,20 @@ from .models.transformer import SplitTransformerConfig, SplitTransformerModel
 class Stock(NamedTuple):
     """A model of fairseq's own that can be opened.
 
-    Its description, the model of ours that it is built as, and the options that make the two equal.
+    Args:
+        what: its description, for messages.
+        model: the model of ours that it is built as.
+        config: that model's configuration.
+        fixed: options that make the two equal.
+        family: the models that a warm start can turn it into.
+        sides: its stacks.
     """
 
     what: str
-    model: type  # of ours that it is built as
+    model: type
     config: type
-    fixed: dict[str, Any]  # what makes that model this one
-    family: type  # of the models that it can become
+    fixed: dict[str, Any]
+    family: type
     sides: tuple[str, ...] = ("encoder", "decoder")
 
 
@@ -78,11 +84,12 @@ _ROBERTAS_OWN = (
     *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
 )
 
-# Of a stock Transformer fairseq reads nested options, too, and those of a side without its prefix, for both sides.
+# Of a stock Transformer, fairseq also reads nested options, and options without the prefix of a side, which hold for
+# both sides. Both are refused.
 _PARTS = (EncDecBaseConfig, DecoderConfig, QuantNoiseConfig)
 _NESTED = {"encoder", "decoder", "quant_noise", *(f.name for part in _PARTS for f in fields(part))} - {"_name"}
 
-_LEAST = 2**28  # elements that a model may have besides those of its file: tables of sinusoids, say
+_ALLOWANCE = 2**28  # elements that a model may have besides those in its file, such as tables of sinusoids
 
 
 def task(source: int, target: Optional[int] = None) -> TranslationTask:
@@ -240,7 +247,7 @@ def _opened(build: Callable[[], nn.Module], state: dict[str, Any], path: str | P
         with torch.device("meta"):  # nothing is allocated for what the file does not fit
             outline = build()
             tensors = [*outline.parameters(), *outline.buffers()]
-            if _elements(tensors) > _elements(state["model"].values()) + _LEAST:
+            if _elements(tensors) > _elements(state["model"].values()) + _ALLOWANCE:
                 raise CheckpointError(f"{path}: is much smaller than the model that its options ask for")
         with warnings.catch_warnings():  # that nothing is copied, for each tensor: only names and shapes are compared
             warnings.simplefilter("ignore")

@@ -5,6 +5,7 @@ copied to the new model; what the stock model lacks is set so that nothing chang
 
     FLOATER                       dynamics of zero (their last layer; --dynamics-scale leaves some)
     Runge-Kutta, scalars          weights (1, 0, ...), relative positions of zero, no history
+    DenseFormer                   weights of the identity, relative positions of zero
     Macaron, full FFN dimension   FFN_a = 0, W2 and b2 of FFN_b doubled, so that half a step of it is the whole FFN
 
 Both models are then run on the same sentences, and a result that differs is refused unless ``--approximate`` is given:
@@ -40,7 +41,7 @@ from .models.masked_lm import MaskedLanguageModel
 from .modules.history import LearnableDense
 from .numerics.coefficients import Gates, Scalars
 from .numerics.flow import Flow
-from .numerics.splitting import get_splitting
+from .numerics.splitting import SPLITTINGS
 from .standalone import STOCK, Stock, check_dictionaries, model_options, named, open_state, stock_options, symbols, task
 
 _SHAPE = ("embed_dim", "attention_heads", "layers")
@@ -117,7 +118,7 @@ def warm_start(
     with torch.random.fork_rng(devices=[]), named(f"{source} cannot become {arch}"):
         torch.manual_seed(1)
         after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
-    rows, dynamics = _transfer(before, after, source, arch, values)
+    outcomes, dynamics = _transfer(before, after, source, arch, values)
     if dynamics_scale > 0 and not dynamics:
         raise CheckpointError(f"--dynamics-scale {dynamics_scale}: {arch} has no flow")
     with named(f"{source} cannot become {arch}"):
@@ -131,12 +132,13 @@ def warm_start(
         with torch.no_grad():
             for name, initial in dynamics.items():
                 after.get_parameter(name).copy_(dynamics_scale * initial)
-        rows = [(n, shape, f"new, x {dynamics_scale:g}" if n in dynamics else what) for n, shape, what in rows]
+        outcomes |= dict.fromkeys(dynamics, f"new, x {dynamics_scale:g}")
         difference = _difference(before, after, sizes)
     checkpoints.save(_state(state, model_name, values, after, source), output)
     left_out = r"(.*_float_tensor|classification_heads\..*)"
     unused = [name for name in state["model"] if re.fullmatch(left_out, name)]
-    return Report(rows, unused, difference, needed(arch, values))
+    tensors = [(name, tuple(tensor.shape), outcomes[name]) for name, tensor in after.state_dict().items()]
+    return Report(tensors, unused, difference, needed(arch, values))
 
 
 def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
@@ -218,7 +220,7 @@ def _target(
             raise CheckpointError(f"fairseq-train --arch {arch} does not take {' '.join(unknown)}") from error
     explicit = {k: v for k, v in vars(given).items() if v is not None}
     values = resolve(dict(preset) | explicit, config_class)
-    halves = get_splitting(str(values["splitting"])).flows.count("G") == 2
+    halves = SPLITTINGS.named(str(values["splitting"])).feed_forwards == 2
     for name in (f"{side}_{k}" for k in (*_SHAPE, *(() if halves else ["ffn_embed_dim"])) for side in stock.sides):
         ours, theirs = values[name], options.get(name, getattr(FlatTransformerConfig(), name))
         if ours != theirs:
@@ -234,16 +236,16 @@ def _target(
 
 def _transfer(
     before: nn.Module, after: nn.Module, source: Any, arch: str, values: dict
-) -> tuple[list[tuple[str, tuple[int, ...], str]], dict[str, Tensor]]:
+) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Fill the new model's tensors from the old one's, the dynamics with zeros.
 
     Returns:
-        what became of every tensor, and the initial values of what is zero in the dynamics.
+        The outcome for every tensor, and the initial values of what is zero in the dynamics; both by name.
     """
     old, new = before.state_dict(), after.state_dict()
-    rows, used, misfits, dynamics = [], set(), {}, {}
+    outcomes, used, misfits, dynamics = {}, set(), {}, {}
     flows = {n for n, m in after.named_modules() if isinstance(m, Flow)}
-    macaron = get_splitting(str(values["splitting"])).flows.count("G") == 2
+    macaron = SPLITTINGS.named(str(values["splitting"])).feed_forwards == 2
     with torch.no_grad():
         for name, tensor in new.items():
             theirs, what = old.get(name), "new"
@@ -261,20 +263,20 @@ def _transfer(
                 what = "new, zero"
             elif theirs is not None:
                 misfits[name] = f"{name} is {tuple(theirs.shape)}, must be {tuple(tensor.shape)}"
-            rows.append((name, tuple(tensor.shape), what))
+            outcomes[name] = what
         if macaron and any(".fc1." in name for name in misfits):
-            used |= _halve(after, old, rows)
-        _near_euler(after, rows)
+            used |= _halve(after, old, outcomes)
+        _near_euler(after, outcomes)
     problems = [misfits.get(name, f"{name} has no place") for name in old if name not in used]
     if problems:
         more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
         raise CheckpointError(f"{source} does not fit {arch}: {'; '.join(problems[:8])}{more}")
-    return rows, dynamics
+    return outcomes, dynamics
 
 
-def _halve(after: nn.Module, old: Mapping[str, Tensor], rows: list) -> set[str]:
+def _halve(after: nn.Module, old: Mapping[str, Tensor], outcomes: dict[str, str]) -> set[str]:
     """Give each of Macaron's feed-forwards one half of the source's; the names of what is used so."""
-    used, what = set(), {}
+    used = set()
     for name, layer in after.named_modules():
         if not hasattr(layer, "macaron_fc1"):
             continue
@@ -291,30 +293,27 @@ def _halve(after: nn.Module, old: Mapping[str, Tensor], rows: list) -> set[str]:
         layer.macaron_layer_norm.load_state_dict(layer.final_layer_norm.state_dict())
         for x in ("fc1", "fc2"):
             used |= {f"{name}.{x}.weight", f"{name}.{x}.bias"}
-            what |= dict.fromkeys(
+            outcomes |= dict.fromkeys(
                 (f"{name}.{m}{x}.{p}" for m in ("", "macaron_") for p in ("weight", "bias")), "halved"
             )
-        what |= dict.fromkeys((f"{name}.macaron_layer_norm.{p}" for p in ("weight", "bias")), "copied")
-    rows[:] = [(name, shape, what.get(name, before)) for name, shape, before in rows]
+        outcomes |= dict.fromkeys((f"{name}.macaron_layer_norm.{p}" for p in ("weight", "bias")), "copied")
     return used
 
 
-def _near_euler(after: nn.Module, rows: list) -> None:
-    """Make what weighs stages and histories as near to the plain step as it can be."""
-    what = {}
+def _near_euler(after: nn.Module, outcomes: dict[str, str]) -> None:
+    """Make what weights stages and histories as near to the plain step as it can be."""
     for name, module in after.named_modules():
         if isinstance(module, Scalars):
             module.weight.copy_(torch.eye(len(module.weight))[0])
-            what[f"{name}.weight"] = "new, (1, 0, ...)"
+            outcomes[f"{name}.weight"] = "new, (1, 0, ...)"
         elif isinstance(module, Gates):
             module.gate.weight.zero_()
             closed = 0.0 if module.activation is torch.tanh else -_OPEN
             module.gate.bias.copy_(torch.tensor([_OPEN, closed])[: len(module.gate.bias)])
-            what |= {f"{name}.gate.weight": "new, zero", f"{name}.gate.bias": "new, open"}
+            outcomes |= {f"{name}.gate.weight": "new, zero", f"{name}.gate.bias": "new, open"}
         elif isinstance(module, LearnableDense):
             module.weight.copy_(torch.eye(len(module.weight)))
-            what[f"{name}.weight"] = "new, identity"
-    rows[:] = [(name, shape, what.get(name, before)) for name, shape, before in rows]
+            outcomes[f"{name}.weight"] = "new, identity"
 
 
 def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Mapping[str, Any]) -> str:

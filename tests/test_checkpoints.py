@@ -184,7 +184,9 @@ def test_selection(tmp_path):
     with pytest.raises(CheckpointError, match="--best 0"):
         names(best=0)
     for which in ({}, {"best": 1, "last_epochs": 2}):
-        with pytest.raises(CheckpointError, match="one of last-epochs, last-updates, best is needed"):
+        with pytest.raises(
+            CheckpointError, match="exactly one of --last-epochs, --last-updates and --best must be given, got "
+        ):
             names(**which)
 
 

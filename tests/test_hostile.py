@@ -128,7 +128,7 @@ def test_what_fairseq_would_read_is_what_is_looked_at(tmp_path, whole, capsys):
         (
             "ours",
             lambda s: s["model"].update({"encoder.embed_tokens.weight": torch.zeros(1, 1).expand(10**9, 16)}),
-            "encoder.embed_tokens.weight .* is repeated from fewer values",
+            "encoder.embed_tokens.weight .* has more elements than stored values",
         ),
     ],
 )
@@ -203,7 +203,7 @@ def test_a_history_without_updates_is_named(tmp_path, history, capsys):
         (({"w": torch.ones(2, dtype=torch.long)}, {"w": torch.ones(2)}), r"w is torch\.int64 in the first"),
         (({"w": torch.tensor([1])}, {"w": torch.tensor([2])}), r"w is torch\.int64 in the first"),
         (({"w": [1.0]}, {"w": torch.ones(1)}), r"model\['w'\] is a list"),
-        (({"w": torch.ones(1).expand(10**9)}, {"w": torch.ones(1)}), "repeated from fewer values"),
+        (({"w": torch.ones(1).expand(10**9)}, {"w": torch.ones(1)}), "has more elements than stored values"),
     ],
 )
 def test_what_has_no_mean_is_refused(tmp_path, models, message):

@@ -26,7 +26,7 @@ PHRASES = {
     r"\bas one could type\b": "in a form that can be typed",
     r"\b[Aa]s of (?!\d|now\b|version\b)": "as in",
     r"\binner sizes?\b": "feed-forward dimension",
-    r"\bstep-by-step decoding\b|\bdecod(?:es?|ing) step by step\b": "incremental decoding",
+    r"\b[Ss]tep-by-step decoding\b|\bdecod(?:es?|ing) step by step\b": "incremental decoding",
     r"\bto the bit\b": "bitwise equal",
     r"\bwithout a word\b": "silently",
     r"\bof one's own\b": "the user's",

@@ -15,8 +15,6 @@ a noun are combined when the noun heads the subject or an object of the verb. Ev
 test sentences, in both languages, occurs at least three times in training.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -31,7 +29,7 @@ from typing import NamedTuple, TypeVar
 from ..errors import OdeTransformerError
 from ..files import write_lines
 
-__all__ = ["Sentence", "add_arguments", "generate", "generate_sentences", "main", "write"]
+__all__ = ["Sentence", "add_arguments", "generate_sentences", "main", "write"]
 
 LANGUAGES = ("de", "en")
 MAX_SENTENCES = 100_000  # per split; more would mostly vary the numbers
@@ -158,8 +156,12 @@ VERBS = {
     "zu": """versuchen versucht versucht try -; planen plant geplant plan/planned -; hoffen hofft gehofft hope -;
     beschließen beschließt beschlossen decide -""",
 }
-OBJECTS = {"accusative": ("accusative",), "dative": ("dative",), "both": ("dative", "accusative")}
-OBJECTS["prepositional"] = ("prepositional",)
+OBJECTS = {
+    "accusative": ("accusative",),
+    "dative": ("dative",),
+    "both": ("dative", "accusative"),
+    "prepositional": ("prepositional",),
+}
 PRICED = ("kaufen", "verkaufen", "mieten", "bestellen")
 PRICES = ["15", "20", "25", "30", "35", "40", "45", "50", "60", "70", "80", "90", "150", "250", "350", "450"]
 # Places: article, noun, English, the usual preposition in German and in English.
@@ -233,8 +235,12 @@ TENS = """- -; - -; zwanzig twenty; dreißig thirty; vierzig forty; fünfzig fif
 ORDINALS = """1 ersten first; 2 zweiten second; 3 dritten third; 5 fünften fifth; 7 siebten seventh; 8 achten eighth;
     9 neunten ninth; 12 zwölften twelfth"""
 # Endings by case; the columns are masculine, feminine, neuter and plural.
-DER = {"N": ("er", "ie", "as", "ie"), "A": ("en", "ie", "as", "ie"), "D": ("em", "er", "em", "en")}
-DER["G"] = ("es", "er", "es", "er")
+DER = {
+    "N": ("er", "ie", "as", "ie"),
+    "A": ("en", "ie", "as", "ie"),
+    "D": ("em", "er", "em", "en"),
+    "G": ("es", "er", "es", "er"),
+}
 STRONG = DER | {"N": ("er", "e", "es", "e"), "A": ("en", "e", "es", "e")}
 WEAK = dict.fromkeys("DG", ("en",) * 4) | {"N": ("e", "e", "e", "en"), "A": ("en", "e", "e", "en")}
 ARTICLES = ("der", "die", "das")
@@ -386,7 +392,7 @@ class Phrase:
     stem: str = ""
 
     @property
-    def fronts(self) -> bool:
+    def may_open(self) -> bool:
         """Whether the phrase as an object may start a sentence: form or sense tell it from the subject."""
         marked = self.noun is not None and (self.noun.kind != "P" or self.column == 0)
         return marked and self.stem not in ("", "kein")
@@ -411,7 +417,7 @@ class Clause:
     negated: bool = False
     parts: dict[str, Pair] = field(default_factory=dict)
     pronoun: str = ""  # the role of an object that is a pronoun
-    fronts: Tokens = field(default_factory=list)  # the roles that may start a sentence
+    openers: Tokens = field(default_factory=list)  # the roles that may start a sentence
 
     def german(self, order: str, front: str = "") -> Tokens:
         """The German words; ``order`` puts the verb "second", "first" or "final"; "zu" gives an infinitive."""
@@ -682,13 +688,13 @@ class Grammar:
             nicht = nicht and phrase.stem != "kein"
             if not verb.preposition:
                 clause.pronoun = role if phrase.stem == "pronoun" else clause.pronoun
-                clause.fronts += [role] * phrase.fronts
+                clause.openers += [role] * phrase.may_open
         self.combinations |= {(verb.infinitive, phrase.noun.singular) for phrase in phrases if phrase.noun}
         if nicht:
             clause.parts["not"] = (["nicht"], [])
         if "time" in adverbials and not (mode == "present" and clause.negated) and self.chance(0.45):
             clause.parts["time"] = self.time(mode)
-            clause.fronts += ["time", "time"]
+            clause.openers += ["time", "time"]
         if verb.frame in ("to", "at") or ("place" in adverbials and self.chance(0.15)):
             clause.parts["place"] = self.place(verb.frame == "to")
         elif "price" in adverbials and verb.infinitive in PRICED and self.chance(0.4):
@@ -713,7 +719,7 @@ class Grammar:
 
     def statement(self, clause: Clause, mark: str = ".") -> Pair:
         """A main clause; English keeps its order whatever comes first in German."""
-        german = clause.german("second", self.pick(["subject", *clause.fronts]))
+        german = clause.german("second", self.pick(["subject", *clause.openers]))
         return [*german, mark], [*clause.english(), mark]
 
     def simple(self) -> Pair:
@@ -793,21 +799,21 @@ def generate_sentences(
 
     Args:
         seed: 0 or more.
-        train, valid, test: Numbers of sentences, each from 1 to ``MAX_SENTENCES``.
+        train, valid, test: the numbers of sentences, each from 1 to ``MAX_SENTENCES``.
 
     Returns:
-        The splits by name, no two sentences alike within or across them.
+        The splits by name; no two sentences are alike within or across them.
 
     Raises:
-        ValueError: If an argument is out of range, or if the grammar cannot give so many sentences for valid
-            and test out of words that occur ``MIN_COUNT`` times in training.
+        OdeTransformerError: an argument is out of range, or the grammar cannot give so many sentences for valid and
+            test out of words that occur ``MIN_COUNT`` times in training.
     """
     sizes = {"train": train, "valid": valid, "test": test}
     if seed < 0:
-        raise ValueError(f"seed is {seed}, but must be 0 or more")
+        raise OdeTransformerError(f"--seed {seed}: must be 0 or more")
     for name, size in sizes.items():
         if not 1 <= size <= MAX_SENTENCES:
-            raise ValueError(f"{name} is {size}, but must be from 1 to {MAX_SENTENCES} sentences")
+            raise OdeTransformerError(f"--{name} {size}: must be from 1 to {MAX_SENTENCES}")
     random = Random(seed)
     grammar = Grammar(random)
     held_out = {pair for pair in all_combinations() if random.random() * HELD_OUT < 1}
@@ -827,20 +833,14 @@ def generate_sentences(
             if len(split) == sizes[name]:
                 break
         else:
-            raise ValueError(
-                f"{name} is {sizes[name]}, but must be at most {len(split)} here: the grammar gives no more "
-                f"sentences whose words occur {MIN_COUNT} times in {train} for train"
+            raise OdeTransformerError(
+                f"--{name} {sizes[name]}: must be at most {len(split)} with --train {train}: the grammar gives no more "
+                f"sentences whose words occur {MIN_COUNT} times in training"
             )
         if name == "train":
             counts = Counter(word for sentence in split for word in words(sentence))
             known = {word for word, count in counts.items() if count >= MIN_COUNT}
     return splits
-
-
-def generate(seed: int = 1, train: int = 9000, valid: int = 500, test: int = 500) -> dict[str, list[tuple[str, str]]]:
-    """The splits as (German, English) pairs; arguments and errors as for :func:`generate_sentences`."""
-    splits = generate_sentences(seed, train, valid, test)
-    return {name: [(sentence.source, sentence.target) for sentence in split] for name, split in splits.items()}
 
 
 def write(
@@ -852,16 +852,16 @@ def write(
     paths of the six files.
 
     Raises:
-        ValueError: As for :func:`generate_sentences`, before anything is written.
-        OSError: If the directory cannot be made or written.
+        OdeTransformerError: as in :func:`generate_sentences`, before anything is written.
+        OSError: the folder cannot be made or written.
     """
-    splits = generate(seed, train, valid, test)
+    splits = generate_sentences(seed, train, valid, test)
     folder = Path(directory)
     paths = []
-    for name, pairs in splits.items():
+    for name, sentences in splits.items():
         for side, language in enumerate(LANGUAGES):
             path = folder / f"{name}.{language}"
-            write_lines(path, (pair[side] for pair in pairs))
+            write_lines(path, (sentence[side] for sentence in sentences))
             paths.append(path)
     return paths
 
@@ -877,9 +877,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the ``corpus`` command on parsed arguments; returns the exit status."""
-    try:
-        paths = write(args.directory, args.seed, args.train, args.valid, args.test)
-    except ValueError as error:
-        raise OdeTransformerError(f"--{error}") from error
+    paths = write(args.directory, args.seed, args.train, args.valid, args.test)
     print(*paths, sep="\n")
     return 0

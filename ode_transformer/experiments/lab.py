@@ -325,8 +325,7 @@ def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], ou
         axis = axes[0][1]
         for i, (name, found) in enumerate(layers.items()):
             x = range(1, len(found) + 1)
-            style = {"color": plots.COLOURS[i % 8], "marker": plots.MARKS[i % 8], "label": name}
-            axis.plot(x, [row["difference"] for row in found], **style)
+            axis.plot(x, [row["difference"] for row in found], **plots.style(i, name))
         axis.set_xticks(range(1, max(map(len, layers.values())) + 1))
         axis.set_yscale("log")
         low, high = axis.get_ylim()

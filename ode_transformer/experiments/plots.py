@@ -1,11 +1,10 @@
 """Pictures: what positions look like to a model (FLOATER, Figure 3); training (ODE Transformer, Figures 5 and 6);
-scores against depth and size (there, Figure 3); what weighs the stages of each layer; what systems cost; which classes
-a classifier takes for which; corrections by type (there, Figure 7).
+scores against depth and size (there, Figure 3); how the stages of each layer are weighted; what systems cost; which
+classes a classifier takes for which; corrections by type (there, Figure 7).
 """
 
 import argparse
 import itertools
-import json
 import logging
 import math
 import shlex
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from ..checkpoints import CheckpointError
 from ..config import PRESETS, resolve
 from ..errors import OdeTransformerError
-from ..files import whole
+from ..files import read_json, whole
 from ..models.ode import SIZES
 from ..modules.positions import BiasPositions
 from ..numerics.coefficients import Coefficients
@@ -33,6 +32,11 @@ FORMATS = (".png", ".svg", ".pdf")
 # Okabe and Ito's colors, which the color-blind can tell apart, and marks for prints without colors.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
 MARKS = "os^Dv<>P"
+
+
+def style(i: int, label: str) -> dict[str, Any]:
+    """The color, mark and label of line i; 64 lines differ, and eight also without colors."""
+    return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": label}
 
 
 def pyplot_for(output: str | Path) -> Any:
@@ -141,10 +145,11 @@ def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[fl
         the name of the axis; and for ``seconds`` and ``MiB`` the points (x, y) of each system, x rising.
 
     Raises:
-        CheckpointError: it is not a record of that kind.
+        OdeTransformerError: it cannot be read.
+        RecordError: it is not a record of that kind.
     """
+    record = read_json(path)
     try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
         lines: dict[str, dict[str, list[tuple[float, float]]]] = {"seconds": {}, "MiB": {}}
         if record["what"] == "lengths":
             for row in record["rows"]:
@@ -162,8 +167,8 @@ def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[fl
         axis = "symbols of the dictionary" if sized else "layers of the encoder"
         if not systems:
             raise ValueError("no systems")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise records.RecordError(
             f"{path}: no record of cost against length, depth or a dictionary's size ({type(error).__name__}: {error})"
         ) from error
     return axis, {kind: {label: sorted(points) for label, points in found.items()} for kind, found in lines.items()}
@@ -179,8 +184,8 @@ def costs(paths: list[str], output: str | Path) -> None:
     """Draw time and memory of a step against sentence length, depth or vocabulary size, one row per record.
 
     Raises:
-        CheckpointError: a file that is no such record.
-        OdeTransformerError: an unknown format.
+        RecordError: a file is not such a record.
+        OdeTransformerError: a file cannot be read, or an unknown format.
     """
     pyplot = pyplot_for(output)
     found = [cost_lines(path) for path in paths]
@@ -189,7 +194,7 @@ def costs(paths: list[str], output: str | Path) -> None:
         for axis, (kind, systems) in zip(row, lines.items(), strict=True):
             for i, (label, points) in enumerate(systems.items()):
                 growth = f", grows with power {exponent(points):.2f}" if len(points) > 1 else ""
-                axis.plot(*zip(*points, strict=True), MARKS[i % 8] + "-", color=COLOURS[i % 8], label=label + growth)
+                axis.plot(*zip(*points, strict=True), **style(i, label + growth))
             axis.set_xscale("log", base=2)
             axis.set_yscale("log", base=2)
             axis.yaxis.set_major_formatter(lambda y, _: f"{y:,.3g}" if y < 100 else f"{y:,.0f}")
@@ -209,17 +214,15 @@ CURVES = {"train_ppl": "training perplexity", "valid_ppl": "validation perplexit
 def _curve(path: Path) -> list[dict[str, Any]]:
     if path.suffix != ".json":
         return records.read_log(path)["curve"]
-    record = json.loads(path.read_text(encoding="utf-8"))
-    if isinstance(record["training"], dict):
-        found, parts = (
-            record["training"]["curve"],
-            (("train", record["training"].get("progress", [])), ("valid", record["training"].get("validation", []))),
-        )
-    else:
-        found, parts = [], (("train", record["training"]), ("valid", record["validation"]))  # of ode-transformer curve
+    record = read_json(path)
+    made = record["training"]
+    if isinstance(made, dict):  # a record of a run
+        found, train, valid = made["curve"], made.get("progress", []), made.get("validation", [])
+    else:  # of ode-transformer curve
+        found, train, valid = [], made, record["validation"]
     return found + [
         {key if key == "num_updates" else f"{part}_{key}": value for key, value in entry.items()}
-        for part, entries in parts
+        for part, entries in (("train", train), ("valid", valid))
         for entry in entries
     ]
 
@@ -232,8 +235,8 @@ def training(paths: list[str], output: str | Path) -> None:
         output: the file; its suffix is the format.
 
     Raises:
-        CheckpointError: a file that is neither, or has no such curve.
-        OdeTransformerError: an unknown format.
+        RecordError: a file is neither, or has no such curve.
+        OdeTransformerError: a record cannot be read, or an unknown format.
     """
     pyplot = pyplot_for(output)
     curves = {}
@@ -246,19 +249,17 @@ def training(paths: list[str], output: str | Path) -> None:
             }
             if not any(found.values()):
                 raise ValueError("no perplexity")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            message = (
-                error if isinstance(error, records.RecordError) else f"{path}: no curve of a training in it ({error!r})"
-            )
-            raise CheckpointError(str(message)) from error
+        except OdeTransformerError:  # it names the file
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise records.RecordError(f"{path}: no curve of a training in it ({error!r})") from error
         name = path.stem if path.suffix == ".json" else path.parent.name or path.stem
         curves[name if name not in curves else str(path)] = found
     figure, axes = pyplot.subplots(1, len(CURVES), figsize=(15, 4.5), layout="constrained")
     for axis, (key, label) in zip(axes, CURVES.items(), strict=True):
         for i, (name, found) in enumerate(curves.items()):
             if found[key]:
-                style = {"color": COLOURS[i % 8], "marker": MARKS[i % 8], "markersize": 3, "label": name}
-                axis.plot(*zip(*found[key], strict=True), **style)
+                axis.plot(*zip(*found[key], strict=True), markersize=3, **style(i, name))
         axis.set_xlabel("updates")
         axis.set_ylabel(label)
         axis.set_yscale("log")
@@ -294,27 +295,26 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
         output: the file; its suffix is the format.
 
     Raises:
-        CheckpointError: a file is not a record, or has no such test set.
-        OdeTransformerError: an unknown format.
+        RecordError: a file is not a record, or has no such test set.
+        OdeTransformerError: a file cannot be read, or an unknown format.
     """
     pyplot = pyplot_for(output)
     points: dict[str, list[tuple[int, float, float]]] = {}
     for path in map(Path, paths):
+        record = read_json(path)
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
             of = of or next(iter(record["scores"]))
             system, layers = system_of(record["recipe"]), encoder_layers(record["command"])
             row = (layers, record["training"]["parameters"] / 1e6, record["scores"][of]["tokenised"]["bleu"])
         except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
             of_set = f" with a score of {of}" if of else ""
-            raise CheckpointError(f"{path}: is not the record of a translation run{of_set}") from error
+            raise records.RecordError(f"{path}: is not the record of a translation run{of_set}") from error
         points.setdefault(system, []).append(row)
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     for column, (axis, label) in enumerate(zip(axes, ("layers of the encoder", "million parameters"), strict=True)):
         for i, (system, rows) in enumerate(points.items()):
             line = sorted((row[column], row[2]) for row in rows)
-            style = {"color": COLOURS[i % 8], "marker": MARKS[i // 8 % 8], "label": system}
-            axis.plot(*zip(*line, strict=True), **style)
+            axis.plot(*zip(*line, strict=True), **style(i, system))
         axis.set_xlabel(label)
         if column == 0:
             axis.set_xticks(sorted({row[0] for rows in points.values() for row in rows}))
@@ -326,7 +326,7 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
 
 @torch.no_grad()
 def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[str, Any]]:
-    """What learned coefficients weigh stages with.
+    """How learned coefficients weight stages.
 
     Args:
         model: a model.
@@ -337,23 +337,23 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[s
         For each step in turn the name of its ``layer``, such as ``decoder 1``; and for each stage the ``mean`` and the
         ``deviation`` of its weight over real tokens.
     """
-    found, weighed, hooks = [], [], []
+    found, weighted, hooks = [], [], []
 
-    def weigh(real: Tensor) -> Callable:
+    def note(real: Tensor) -> Callable:
         def hook(module: Coefficients, args: tuple, _: Tensor) -> None:
             weights = (w[real] if w.shape[:2] == real.shape else w.flatten() for w in module.weights(*args))
-            weighed.append([w.double() for w in weights])
+            weighted.append([w.double() for w in weights])
 
         return hook
 
     def name(layer: str) -> Callable:  # coefficients do not know it: layers may share them
         def hook(*_: Any) -> None:
-            for i, stages in enumerate(weighed):
-                row = {"layer": layer if len(weighed) == 1 else f"{layer}, step {i + 1}"}
+            for i, stages in enumerate(weighted):
+                row = {"layer": layer if len(weighted) == 1 else f"{layer}, step {i + 1}"}
                 row["mean"] = [float(weights.mean()) for weights in stages]
                 row["deviation"] = [float(weights.std(correction=0)) for weights in stages]
                 found.append(row)
-            weighed.clear()
+            weighted.clear()
 
         return hook
 
@@ -361,7 +361,7 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[s
         for side, (stack, real) in observed(model, net_input).items():
             for module in stack.modules():
                 if isinstance(module, Coefficients) and any(True for _ in module.parameters()):
-                    hooks.append(module.register_forward_hook(weigh(real)))
+                    hooks.append(module.register_forward_hook(note(real)))
             for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
                 hooks.append(layer.register_forward_hook(name(f"{side} {i + 1}")))
         model.eval()(**net_input)
@@ -374,7 +374,7 @@ def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[s
 def coefficients(
     paths: list[str], files: Sequence[tuple[str, str]], count: int, output: str | Path, record: str | Path | None = None
 ) -> None:
-    """Draw and print what learned coefficients weigh the stages of each layer's step with, one panel per checkpoint.
+    """Draw and print how learned coefficients weight the stages of each layer's step, one panel per checkpoint.
 
     Args:
         paths: checkpoints.
@@ -413,8 +413,7 @@ def coefficients(
     for axis, (path, found) in zip(axes[0], layers.items(), strict=True):
         for i in range(max(len(row["mean"]) for row in found)):
             points = [(x, row["mean"][i], row["deviation"][i]) for x, row in enumerate(found) if i < len(row["mean"])]
-            style = {"color": COLOURS[i % 8], "marker": MARKS[i % 8], "capsize": 3, "label": f"stage {i + 1}"}
-            axis.errorbar(*zip(*points, strict=True), **style)
+            axis.errorbar(*zip(*points, strict=True), capsize=3, **style(i, f"stage {i + 1}"))
         axis.set_xticks(range(len(found)), [row["layer"] for row in found], rotation=45, ha="right")
         axis.set_ylabel("weight: mean and deviation over tokens")
         axis.set_title(f"{Path(path).parent.name}/{Path(path).name}", fontsize=9)
@@ -435,14 +434,16 @@ def confusion(path: str, of: str | None, output: str | Path) -> None:
         output: the file to write.
 
     Raises:
-        OdeTransformerError: it is not a record of a classifier.
+        RecordError: it is not a record of a classifier.
+        OdeTransformerError: it cannot be read, or an unknown format.
     """
+    record = read_json(path)
     try:
-        scores = json.loads(Path(path).read_text(encoding="utf-8"))["scores"]
+        scores = record["scores"]
         found = scores[of or next(iter(scores))]["accuracy"]
         rows, classes = np.array(found["confusion"]), found["classes"]
-    except (OSError, ValueError, LookupError, TypeError, StopIteration) as error:
-        raise OdeTransformerError(f"{path}: no record of a classifier's {of or 'test set'}") from error
+    except (ValueError, LookupError, TypeError, StopIteration) as error:
+        raise records.RecordError(f"{path}: no record of a classifier's {of or 'test set'}") from error
     pyplot = pyplot_for(output)
     size = 2 + 0.6 * len(classes)
     figure, axis = pyplot.subplots(figsize=(size + 1, size), layout="constrained")
@@ -543,7 +544,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("records", nargs="+", metavar="RECORD", help="records of runs, such as results/*/*.json")
     drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the first record)")
     drawn.set_defaults(draw=lambda args: scores(args.records, args.of, args.output))
-    drawn = kinds.add_parser("coefficients", help="what learned coefficients weigh the stages of each layer with")
+    drawn = kinds.add_parser("coefficients", help="how learned coefficients weight the stages of each layer")
     drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
     add_text_arguments(drawn)
     drawn.add_argument("--record", metavar="FILE", help="file for the numbers, as JSON")

@@ -46,7 +46,7 @@ OWN_FLAGS = {
     "distributed-world-size": "--devices",
     "save-dir": "--run-dir",
 }
-"""Flags of ``fairseq-train`` that a run gives itself, and what says their values."""
+"""Flags of ``fairseq-train`` that a run sets itself, and what sets their values."""
 ALTERNATIVES = ("average",)  # mappings of which one key is said, so that another cannot be added to it
 
 
@@ -167,9 +167,11 @@ class Recipe:
     hardware: str = ""  # what the paper used
     devices: Optional[int] = None  # on how many GPUs the paper trained, where they fit the batches of an update
     note: str = ""  # what the paper leaves open and what we chose
-    seeds: list[int] = field(default_factory=list)  # that a run takes unless it is told others; else the flags' one
+    seeds: list[int] = field(
+        default_factory=list
+    )  # of a run without --seeds; if empty, it is one run with the seed of the flags
     search: Optional[Search] = None  # from which the settings of train were chosen
-    given: str = ""  # what it is loaded by: its name, or the path of a file elsewhere
+    given: str = ""  # the argument that loads it: its name, or the path of a file elsewhere
     scale: str = "full"
     seed: Optional[int] = None  # of this run, instead of the flags'
 
@@ -227,9 +229,9 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     if row not in rows:
         which = f"no row {row!r}; there are" if row else f"name one of its rows, as {name.rstrip('/')}/ROW"
         raise RecipeError(f"{path}: {which}: {', '.join(rows)}")
-    sayings = [part["description"] for part in (rows[row], tree) if "description" in part]
-    said = {"description": ": ".join(sayings)} if sayings and all(isinstance(text, str) for text in sayings) else {}
-    tree = _merge(tree, rows[row] | said)
+    descriptions = [part["description"] for part in (rows[row], tree) if "description" in part]
+    described = descriptions and all(isinstance(text, str) for text in descriptions)
+    tree = _merge(tree, rows[row] | ({"description": ": ".join(descriptions)} if described else {}))
     own = tree.pop("small", {})
     if not isinstance(own, dict):
         raise RecipeError(f"{path}: small must be a mapping, got {own!r}")
@@ -307,7 +309,7 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         )
     for flag, instead in OWN_FLAGS.items():
         if flag in recipe.train.flags:
-            raise RecipeError(f"{path}: train.flags.{flag}: is said by {instead}")
+            raise RecipeError(f"{path}: train.flags.{flag}: is set by {instead}")
     if recipe.devices is not None and recipe.scale == "full":
         must("devices", recipe.devices, divisors(recipe))
     if recipe.score.plain and (recipe.score.compound_split or recipe.score.join_hyphens):
@@ -318,7 +320,8 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         _check_search(recipe, path)
     start = recipe.train.start
     if start and start.recipe in before:
-        raise RecipeError(f"{path}: train.start: {' -> '.join((*before, start.recipe))}, without a beginning")
+        circle = " -> ".join((*before, start.recipe))
+        raise RecipeError(f"{path}: train.start: recipes must not start from each other in a circle: {circle}")
     if len(before) > LONGEST_CHAIN:
         raise RecipeError(f"{path}: train.start: a chain of more than {LONGEST_CHAIN} recipes, {' -> '.join(before)}")
     if start:

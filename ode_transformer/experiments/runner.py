@@ -46,7 +46,7 @@ PLACE_FLAGS = (
 )
 LENGTH_FLAGS = ("--max-epoch", "--max-update", "--patience", "--stop-time-hours")
 BEFORE_TRAINING = ("prepare", "start")
-OPENING = ("generate", "validate")  # steps in which fairseq opens a checkpoint, which is looked at before
+EVALUATION = ("generate", "validate")  # steps that read average.pt, which is checked first
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Place:
     @property
     def options(self) -> list[str]:
         """The options of ``ode-transformer run`` that put another run in the same place."""
-        devices = [] if self.cpu else ["--devices", str(self.devices)]
-        return [*devices, *(["--cpu"] if self.cpu else []), f"--{self.precision}", *["--torchrun"] * self.torchrun]
+        device = ["--cpu"] if self.cpu else ["--devices", str(self.devices)]
+        return [*device, f"--{self.precision}", *["--torchrun"] * self.torchrun]
 
 
 def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "") -> list[Step]:
@@ -159,7 +159,10 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
     ]
     outputs = [f"{run_dir}/run.json", f"{run_dir}/checkpoint_last.pt"]
     return Step(
-        *("train", command, [recipe.data.directory, *([start] if start else [])], outputs),
+        "train",
+        command,
+        [recipe.data.directory, *([start] if start else [])],
+        outputs,
         where=where,
         launcher=_torchrun(place) if place.torchrun else [],
         environment=environment,
@@ -280,7 +283,7 @@ class Run:
                 raise RunError(f"{option} {name}: must be one of {', '.join(names)}")
         found = names[names.index(first or names[0]) : names.index(last or names[-1]) + 1]
         if not found:
-            raise RunError(f"--from {first} --until {last}: there is no step in between")
+            raise RunError(f"--from {first} --until {last}: the first step must not come after the last")
         return set(found)
 
     def go(self, first: Optional[str] = None, last: Optional[str] = None, trained: bool = False) -> None:
@@ -307,18 +310,19 @@ class Run:
                 keys = [step.key for step in self.steps() if step.name in chosen and step.name != "train"]
                 stamps = {key: stamp for key, stamp in stamps.items() if key not in keys}
                 write_json(self.folder / "steps.json", stamps)
-            for i in range(len(self.steps())):
-                step = self.steps()[i]
+            for key in [step.key for step in self.steps()]:
+                # Anew for each step: scoring uses references where the preparation has left them.
+                step = next(step for step in self.steps() if step.key == key)
                 if step.name not in chosen or (not self.place.alone and step.name != "train"):
                     continue
                 if step.name == "train":
                     self._train(step, stamps, trained, "average" in chosen, lock)
                 elif not self._is_done(step, stamps):
-                    if step.name in OPENING and (self.folder / "average.pt").is_file():
+                    if step.name in EVALUATION and (self.folder / "average.pt").is_file():
                         data = recipes.ROOT / self.recipe.data.directory
                         _call(["check", str(self.folder / "average.pt"), "--data", str(data)])
                     say(f"\n== {self.recipe.name}: {step.key}")
-                    seconds = self._compute(step, lock) if step.name in OPENING else execute(step, lock)
+                    seconds = self._compute(step, lock) if step.name in EVALUATION else execute(step, lock)
                     if step.name == "generate":  # what translates with this model later searches as its scores did
                         runs.note_search(self.folder, self.recipe)
                     self._stamp(step, stamps, seconds)
@@ -378,8 +382,8 @@ class Run:
 
     def _compute(self, step: Step, lock: int) -> float:
         """Execute a step that trains, translates or validates; on a CPU, a program gets as many threads as are free."""
-        ours = tuple(step.words[: len(OURS)]) == OURS  # in this process, which has its threads
-        return execute(on_free_cores(step) if self.place.cpu and not ours else step, lock)
+        alone = self.place.cpu and not step.ours  # a command of ours runs in this process, which has its threads
+        return execute(on_free_cores(step) if alone else step, lock)
 
     def _begin(self, step: Step, run: Optional[dict[str, Any]], average: bool) -> tuple[int, bool]:
         """Check that training can begin or resume, and note it; the updates that are done, and whether they are all."""
@@ -433,7 +437,7 @@ def execute(step: Step, lock: int = -1) -> float:
     for path in step.outputs:
         (recipes.ROOT / path).parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    if tuple(step.words[: len(OURS)]) == OURS:
+    if step.ours:
         _call(step.words[len(OURS) :])
     else:
         path = recipes.ROOT / step.log if step.log else None
@@ -566,7 +570,7 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
         if trains:
             say("warning: NO GPU IS HERE: training on the CPU, as with --cpu")
     if args.torchrun and not gpus:
-        raise RunError("--torchrun needs GPUs: fairseq divides by their number")
+        raise RunError("--torchrun: needs GPUs, because fairseq divides by their number")
     if args.devices is not None and args.devices < 1:
         raise RunError(f"--devices {args.devices}: must be a positive number")
     if args.cpu and (args.devices or 1) > 1:
@@ -670,7 +674,7 @@ def main(args: argparse.Namespace) -> int:
             raise RunError(f"--seeds: {seed} is given twice")
     for flag, instead in recipes.OWN_FLAGS.items():
         if f"--{flag}" in (word.partition("=")[0] for word in args.flags):
-            raise RunError(f"-- --{flag}: is said by {instead}")
+            raise RunError(f"-- --{flag}: is set by {instead}")
     chosen = []
     for name in args.recipe:
         recipe = recipes.load(name, scale=args.scale)
@@ -678,7 +682,8 @@ def main(args: argparse.Namespace) -> int:
         chosen += [recipes.load(name, scale=args.scale, seed=seed) for seed in seeds]
     if len(chosen) > 1 and (args.run_dir or args.record):
         raise RunError(
-            f"--run-dir and --record: are of a single run, here are {len(chosen)}; give one recipe and --seed"
+            f"--run-dir and --record: must be given for a single run, not for {len(chosen)}; give one recipe and one "
+            "--seed"
         )
     record = str(Path(args.record).absolute()) if args.record else ""
     found: list[Run] = []
@@ -702,7 +707,7 @@ def main(args: argparse.Namespace) -> int:
     with contextlib.chdir(recipes.ROOT), terminable():
         for run in found:
             if args.dry_run:
-                _print(run, args)
+                _print_commands(run, args)
                 continue
             try:
                 run.go(args.first, args.last, args.trained)
@@ -732,7 +737,7 @@ def terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _print(run: Run, args: argparse.Namespace) -> None:
+def _print_commands(run: Run, args: argparse.Namespace) -> None:
     chosen = run.chosen(args.first, args.last)
     last = ""
     for step in run.steps():

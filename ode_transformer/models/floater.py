@@ -13,28 +13,8 @@ the Transformer, which may be trained first (``ode-transformer warm-start``).
 The flow and its solution are in ``numerics/flow.py``, and the position encoder in ``modules/positions.py``; Macaron Net
 and the ODE Transformer can have ``--position-encoder floater`` too. This file has the Transformer with it.
 
-Where the paper and the released code disagree:
-
-- There is one h for all blocks (equation 10; Table 6 counts its 526,336 parameters); the code has three (1,579,008
-  parameters), as with ``--flow-sharing stack``.
-- The code takes five steps of RK4 per token, 5,080 evaluations of h for 255 positions. Ours takes one step per four
-  tokens and interpolates: 257 evaluations, at a difference below 1e-5. ``--flow-step 0.2`` is the released grid.
-- Adjoint gradients (paper, code; ``--flow-gradient adjoint``) agree with back-propagation through the solver, which is
-  faster and the default.
-- "Sequences of any length": the code stops at 255; ours does not. Our positions are those of the tokens; the code's are
-  those of the columns, which left padding shifts.
-- Beyond the lengths seen in training the flow is an extrapolation that nothing bounds, and grows exponentially, often
-  from a few times the longest training sentence on. Ours solves the equation up to ``--flow-horizon``, by default the
-  largest length that the model takes (``--max-source-positions``, ``--max-target-positions``; 1,024 each), and
-  continues along the tangent; up to the horizon nothing changes. That default bounds very long sentences, but not those
-  between the longest training sentence and 1,024 tokens. For these, set the horizon to the length of the longest
-  training sentence, in training or later: ``--max-source-positions 5000 --model-overrides "{'max_source_positions':
-  5000, 'flow_horizon': 200}"``. If the biases are too large to compute with, evaluation ends with an error.
-- In decoding the code gives all keys of cross-attention the bias of the last source position; ours are as in training.
-- The code computes the biases, and gradients of the flow, every 400 forward calls, which include validation and parts
-  of a batch, and saves the biases. Ours counts updates of the optimizer (``--flow-update-interval``), by default
-  computes them at every update, and saves none.
-- A separate learning rate for the flow (section 4.4) is not in the code; here it is ``--optimizer flow_adam``.
+``docs/floater.md`` lists where the paper and the released code disagree, and what is done here; and it explains
+``--flow-horizon``, beyond which the biases continue along their tangents.
 
 As in every softmax attention, a bias of keys that is the same at all positions cancels in the softmax.
 """

@@ -11,15 +11,9 @@ FFN_a and FFN_b have separate weights and half the Transformer's feed-forward di
 parameters is the same up to one norm and one bias per layer (3 C). Each sub-layer acts on LN(x), which the equations
 leave out.
 
-Where the paper and the released code disagree, or the paper is silent:
-
-- Norms: the released architectures that were trained are pre-norm, with a third norm per layer; ours are too.
-  ``--no-encoder-normalize-before --no-decoder-normalize-before`` gives post-norm.
-- Attention scores are scaled by head_dim**-0.5 (code), not d_model**-0.5 (paper, equation 9).
-- In ``macaron_iwslt_de_en`` both FFNs together have a feed-forward dimension of 2 C (code), not 4 C (paper).
-- The decoder's FFN_a has the decoder's feed-forward dimension; the released code takes the encoder's.
-- The third order in theorem 1 is that of exact sub-flows. With Euler sub-steps, which the network takes, the local
-  error is of second order, like the Transformer's (``numerics/splitting.py``; measured in the tests).
+``docs/macaron.md`` lists where the paper and the released code disagree, or the paper is silent, and what is done here.
+The third order in theorem 1 is that of exact sub-flows; ``numerics/splitting.py`` has the order with Euler sub-steps,
+which the network takes.
 
 The ablations of Table 3 have as many parameters as Macaron Net, up to norms and biases:
 

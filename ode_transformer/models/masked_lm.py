@@ -42,7 +42,7 @@ from ..config import add_flags, option, plain, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.options import check_alone
 from ..modules.stacks import Encoder
-from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested
+from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested, row
 
 ActivationName = ChoiceEnum(utils.get_available_activation_fns())
 
@@ -235,14 +235,8 @@ SYSTEMS = {
 }
 
 
-def _row(system: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    if system.get("splitting") == "strang":  # two feed-forwards, each of half the dimension
-        fields = fields | {"encoder_ffn_embed_dim": fields["encoder_ffn_embed_dim"] // 2}
-    return fields | system
-
-
 ARCHITECTURES = {
-    f"{name}_{size}": _row(system, SIZES[size]) for name, (sizes, system) in SYSTEMS.items() for size in sizes
+    f"{name}_{size}": row(system, SIZES[size]) for name, (sizes, system) in SYSTEMS.items() for size in sizes
 }
 
 register_architectures("ode_masked_lm", MaskedLanguageModelConfig, ARCHITECTURES)

@@ -17,24 +17,10 @@ The decoder takes Euler steps (``--decoder-integrator`` changes that). All syste
 relative positions of keys (m = 8) and the learnable dense history of encoder and decoder layers (appendix B). Where the
 scheme itself combines earlier encoder layers (leapfrog, multistep, DLCL), only the decoder has that history.
 
-Where the paper and the released code disagree:
-
-- F. The released code has the layer with its residual, F(y) = y + f(y), in place of f, in the stages and in the sum:
-  the learnable block is y' = (3 - g) y + f(y) + (1 - g) f(2y + f(y)). The published numbers very likely come from that
-  form. Ours is the paper's; ``--ode-residual released`` selects the other. It multiplies the state by 2.5 to 3 per
-  layer, and needs the history. A layer of one unweighed stage is the same in both.
-- All layers share one gate (code); ``--gate-sharing per-layer`` gives each layer its own.
-- There is one scalar per stage (paper, released code), starting at 1; a snapshot of the code had one per channel.
-- ``kutta3`` is Kutta's third-order method; the code has another third stage and reaches order 2.
-- Multistep: one k per layer is learned, starting at 1; the code has k and 1 - k exchanged, one k per channel, and
-  replaces the identity by its norm. Ours acts on layers, the code's on sub-layers.
-- PolyNet acts on layers; the code's acts on sub-layers, as with ``--ode-function substeps``.
-- DLCL: the code has no W_l f_l(y_l) but the history of layer outputs, which all systems have anyway. ``ode_dlcl`` is
-  the paper's equation without that history: a multistep scheme is a history itself, and excludes any other in the
-  encoder.
-- Leapfrog is not in the released code.
-- With the paper's f, weight sharing (Table 10: the layer applied twice) *is* RK2 with gamma = 1; the paper has 28.51
-  for the former and 28.77 for the latter. Both names stand for the same network here.
+The released code has the layer with its residual, F(y) = y + f(y), in place of f, in the stages and in the sum:
+``--ode-residual released``. A layer of one unweighted stage is the same in both forms. With the paper's f, weight
+sharing (Table 10: the layer applied twice) *is* RK2 with gamma = 1, so that both names stand for the same network.
+``docs/ode.md`` lists all points where the paper and the released code disagree, and what is done here.
 
 ``rk2_second_order`` is in no paper: it is RK2 with a gate that keeps the order, where training turns the gate of
 equation 26 into Euler's step. ``SecondOrderGate`` in ``numerics/coefficients.py`` has its equations.
@@ -56,8 +42,7 @@ from fairseq.models import register_model
 
 from ..config import option, plain, register_architectures
 from ..errors import OdeTransformerError
-from ..numerics.splitting import get_splitting
-from .transformer import HistoryName, RelativePositionsName, SplitTransformerConfig, SplitTransformerModel, size
+from .transformer import HistoryName, RelativePositionsName, SplitTransformerConfig, SplitTransformerModel, row, size
 
 
 @dataclass
@@ -145,14 +130,8 @@ SIZES = {
 }
 
 
-def _row(system: dict, fields: dict) -> dict:
-    if get_splitting(system.get("splitting", "lie-trotter")).flows.count("G") == 2:  # half the dimension each
-        fields = fields | {"encoder_ffn_embed_dim": fields["encoder_ffn_embed_dim"] // 2}
-    return fields | system
-
-
 ARCHITECTURES = {
-    name + suffix: _row(SYSTEMS[name], fields) for suffix, (fields, names) in SIZES.items() for name in names
+    name + suffix: row(SYSTEMS[name], fields) for suffix, (fields, names) in SIZES.items() for name in names
 }
 
 register_architectures("ode", OdeConfig, ARCHITECTURES)

@@ -10,7 +10,7 @@ the paper. With f(y) = layer(y) - y, encoder layer l + 1 reads x_l, where x_0 = 
     z_{l+1} = LN_l(c + f(c))
     x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
 
-In terms of this package's options, the predictor is any Runge-Kutta ``--integrator``, its stages are weighed by
+In terms of this package's options, the predictor is any Runge-Kutta ``--integrator``, its stages are weighted by
 ``--coefficients ema`` (one number for the stack; with ``--gate-sharing per-layer`` one per layer; ``ema-channels`` has
 one per channel), and the corrector is ``--encoder-history corrector``. ``--rk-norm`` adds norms, which the layers
 share: the predictor is then N_0(x_l) + sum_j a (1 - a)^(n - j) N_j(F_j), and all stages but the first start from
@@ -20,7 +20,7 @@ Where the released code differs:
 
 - F in the stages is the layer with its residual: ``--ode-residual released``. The corrector is the same in both forms.
 - It does not run: ``weight_c`` is commented out but read, and the default of one stage raises an error.
-- Gates (``enc_learnable_type gated``) weigh two stages; with four stages the code falls back to the classical weights.
+- Gates (``enc_learnable_type gated``) weight two stages; with four stages the code falls back to the classical weights.
   With three it has one number a for the stack, whatever the options about weights are; gates ignore ``alpha_type`` and
   ``layer_wise``. Here such a checkpoint is loaded as what the code computes.
 - Its third-order method is Kutta's; with norms it uses the normalized first stage in the third, which is refused here.
@@ -41,6 +41,8 @@ from ..errors import OdeTransformerError
 from .ode import OdeConfig, OdeModel, refuse_ours
 from .transformer import size
 
+_CORRECTOR = "rk_predicotor_multistep_corrector"
+
 
 @dataclass
 class ReleasedPCformerConfig(OdeConfig):
@@ -50,9 +52,7 @@ class ReleasedPCformerConfig(OdeConfig):
     enc_learnable_type: str = option("ema", "released code: ema, gated, or RK, the classical weights")
     alpha_type: str = option("scalar", "released code: scalar, or vector (one number per channel)")
     layer_wise: bool = option(False, "released code: whether each layer has its own alpha")
-    encoder_history_type: str = option(
-        "rk_predicotor_multistep_corrector", "released code: the corrector, under that name"
-    )
+    encoder_history_type: str = option(_CORRECTOR, "released code: the corrector, under that name")
     decoder_history_type: Optional[str] = option("learnable_dense", "released code: --decoder-history")
     max_relative_length: int = option(-1, "released code: --max-relative-length, below 1 without relative positions")
     k_only: bool = option(False, "released code: relative positions of keys only")
@@ -61,7 +61,6 @@ class ReleasedPCformerConfig(OdeConfig):
 _PREDICTORS = {2: "heun", 3: "kutta3", 4: "rk4"}
 _WEIGHTS = ("ema", "gated", "RK")
 _AVERAGES = {"scalar": "ema", "vector": "ema-channels"}
-_CORRECTOR = "rk_predicotor_multistep_corrector"
 
 
 def _weights(stages: int, kind: str, alpha: str, layer_wise: bool) -> tuple[str, str]:

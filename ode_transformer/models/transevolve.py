@@ -11,27 +11,11 @@ source, each with its own initial state. FF is the Transformer's (fullFF), or ma
 singular values (randomFF, equations 10 and 11). ``modules/evolving_attention.py`` explains why no (T, S) matrix is
 needed, and ``modules/feed_forward.py`` how the random matrices are computed.
 
-``--transevolve-form`` selects the paper's equations or those of the released code:
-
-====================  ==========================================  ==============================================
-                      paper                                       released
-====================  ==========================================  ==============================================
-scale of A0           (d/m)^-1/2                                  ((d + d')/m)^-1/2
-T_l A2                split in heads: a shift of the queries      c_h against the keys of all heads: key biases
-T_l                   angle 2 pi j l / (d' L), l = 1 to L         angle p i pi / 64, i = 0 to L - 1 in each block
-U, V                  1/sqrt(n), P and N(0, n^2) each its own n   U divided by sqrt(out), indices from 0
-====================  ==========================================  ==============================================
-
-Both forms follow the released code in these points: LN on values, one norm per block, no dropout of embeddings or
-attention weights, dropout of queries and keys once per block, eps 1e-3, and positions from 0. Our positions count real
-tokens, where the released code's columns would include padding. The released d' is 64 per head for any width; ours is
-d, so that other widths work.
+``--transevolve-form`` selects the paper's equations or those of the released code; ``docs/transevolve.md`` lists where
+they differ, and what both forms here take from the released code.
 
 Parameters that the paper counts but that have no effect are frozen: W~k of every initial state (softmax cancels it) and
-the singular values that meet no row of V. ``model.trained`` and ``model.frozen`` are the numbers of parameters. With a
-vocabulary of 32,000: fullFF-1 has 52,632,576, of which 1,572,864 are frozen; fullFF-2 58,926,080 (3,145,728 frozen);
-randomFF-1 27,497,472 (1,591,296 frozen); randomFF-2 33,790,976 (3,164,160 frozen). In the released form the sines at
-index 0 are dead as well, and with them the whole random feed-forward of a block's first layer.
+the singular values that meet no row of V. ``model.trained`` and ``model.frozen`` are the numbers of parameters.
 
 ``transevolve_small*`` is an encoder with a classification head (fairseq's task ``sentence_prediction``), of the size in
 the paper's classification experiments.

@@ -44,7 +44,7 @@ FlowGradientName = ChoiceEnum(list(FLOW_GRADIENTS))
 
 
 def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more: Any) -> dict[str, Any]:
-    """A row of a table of architectures. The decoder has the encoder's number of layers and its widths."""
+    """The fields of a size. The decoder has the encoder's number of layers and its widths."""
     return {
         "encoder_embed_dim": embed_dim,
         "encoder_ffn_embed_dim": ffn_embed_dim,
@@ -54,6 +54,18 @@ def size(embed_dim: int, ffn_embed_dim: int, heads: int, layers: int = 6, **more
         "decoder_layers": layers,
         **more,
     }
+
+
+def row(system: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a table of architectures: a system in a size.
+
+    Args:
+        system: the options in which the system differs from its family's defaults.
+        fields: the size. The feed-forward dimension is that of the layer; two feed-forward networks halve it.
+    """
+    if SPLITTINGS.named(system.get("splitting", "lie-trotter")).feed_forwards == 2:
+        fields = {**fields, "encoder_ffn_embed_dim": fields["encoder_ffn_embed_dim"] // 2}
+    return {**fields, **system}
 
 
 @dataclass

@@ -180,10 +180,9 @@ class InitialState(nn.Module):
         # W~k occurs only in A1 and A3, which softmax cancels, so that its gradient is 0. It is kept so that the number
         # of parameters is the paper's.
         self.time_key = nn.Parameter(torch.empty(width, embed_dim), requires_grad=False)
+        bound = math.sqrt(3 / width)  # Glorot's for the whole (D, D) matrix
         for weight in (self.query.weight, self.key.weight, self.time_query, self.time_key):
-            nn.init.uniform_(
-                weight, -math.sqrt(3 / width), math.sqrt(3 / width)
-            )  # Glorot's bound for the whole (D, D) matrix
+            nn.init.uniform_(weight, -bound, bound)
         self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
 
     def forward(

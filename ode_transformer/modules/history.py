@@ -1,4 +1,4 @@
-"""What passes between the layers of a stack beside the state: dense connections and multistep schemes.
+"""What passes between the layers of a stack besides the state: dense connections and multistep schemes.
 
 A *history* mixes the outputs of all earlier layers into the input of the next. With y_0 the embedding and y_l the
 output of layer l, layer l + 1 reads
@@ -114,7 +114,7 @@ class DenseFormer(History):
         return _mixture(self.weight[len(past) - 2], past)
 
 
-class Attention(History):
+class AttentionOverLayers(History):
     """sum_k softmax_k(w_l . RMSNorm(y_k)) y_k, where w_l starts at 0; our variant of arXiv 2603.15031.
 
     y_k is the output of layer k, its residual included, while the paper mixes the embedding and the increments of the
@@ -240,7 +240,7 @@ HISTORIES: Table[Optional[Callable[[int, int, bool], Connection]]] = Table(
         "dense": Dense,
         "learnable_dense": LearnableDense,
         "denseformer": DenseFormer,
-        "attention": Attention,
+        "attention": AttentionOverLayers,
         "corrector": Corrector,
     },
 )
@@ -276,5 +276,5 @@ def build_connection(options: Options, depth: int, embed_dim: int, pre_norm: boo
     """What stands between the layers of a stack: a history, a multistep scheme, or nothing."""
     if isinstance(options.integrator, Multistep):
         return MultistepConnection(options.integrator, depth)
-    history = HISTORIES[options.history]
+    history = HISTORIES.named(options.history)
     return Connection(depth) if history is None else history(depth, embed_dim, pre_norm)

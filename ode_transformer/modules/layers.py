@@ -33,14 +33,14 @@ from .recomputation import recompute
 
 @dataclass(frozen=True)
 class Context:
-    """What a stack passes to a layer in one forward pass, beside the state.
+    """What a stack passes to a layer in one forward pass, besides the state.
 
     Args:
         padding_mask: (B, T), true where there is no token; None if there is no padding.
-        coefficients: what weighs the stages, if the layers share it.
+        coefficients: what weights the stages, if the layers share it.
         biases: by the name of an attention, what positions add to its queries, keys and values.
         step_size: h; 1 in a network, other values for studies of the equation.
-        carried: what the integrator carries from layer to layer beside the state, a velocity (T, B, C); None at first.
+        carried: what the integrator carries from layer to layer besides the state, a velocity (T, B, C); None at first.
         norms: the norms of the state and of each stage of a Runge-Kutta step, which layers share; None for no norms.
         correct: the result of the step (T, B, C) -> the state from which the layer finally takes an Euler step; None
             for no correction.
@@ -119,16 +119,15 @@ class SplitLayer(nn.Module):
     def _build_sublayers(self, cfg: TransformerConfig, side: str) -> None:
         ffn_embed_dim = getattr(cfg, side).ffn_embed_dim
         size, noise = self.embed_dim, (self.quant_noise, self.quant_noise_block_size)
-        flows = self.options.splitting.flows
         self.offloaded = cfg.offload_activations
         self.recomputed = cfg.checkpoint_activations or self.offloaded
         if self.options.ffn_hidden_layers == 2:
             self.fc_hidden = self.build_fc1(ffn_embed_dim, ffn_embed_dim, *noise)
-        if flows.count("G") == 2:
+        if self.options.splitting.feed_forwards == 2:
             self.macaron_fc1 = self.build_fc1(size, ffn_embed_dim, *noise)
             self.macaron_fc2 = self.build_fc2(ffn_embed_dim, size, *noise)
             self.macaron_layer_norm = LayerNorm(size, export=cfg.export)
-        if flows.count("F") == 2:
+        if self.options.splitting.flows.count("F") == 2:
             self.macaron_attn = self.build_self_attention(size, cfg)
             self.macaron_attn_layer_norm = LayerNorm(size, export=cfg.export)
         self._reset_parameters()
@@ -180,10 +179,10 @@ class SplitLayer(nn.Module):
 
     def _fields(self, sublayers: Sequence[Sublayer]) -> list[tuple[Sequence[Sublayer], bool]]:
         """The sub-layers of each field, in order, and whether the integrator solves it; otherwise Euler steps do."""
-        flows = self.options.flows
-        if flows is None:
+        integrated = self.options.integrated_flows
+        if integrated is None:
             return [(sublayers, True)]
-        return [((sublayer,), sublayer.flow in flows) for sublayer in sublayers]
+        return [((sublayer,), sublayer.flow in integrated) for sublayer in sublayers]
 
     def solve(self, y: Tensor, sublayers: Sequence[Sublayer], context: Context) -> tuple[Tensor, Optional[Tensor]]:
         """The layer's step from y; for a multistep scheme, which spans several layers, its increment f(y) alone.
@@ -194,11 +193,12 @@ class SplitLayer(nn.Module):
             context: what the stack passes to the layer.
 
         Returns:
-            The new state, (T, B, C), and what the integrator carries beside it.
+            The new state, (T, B, C), and what the integrator carries besides.
         """
         integrator, carried, h = self.options.integrator, context.carried, context.step_size
         combine = context.coefficients if self.coefficients is None else self.coefficients
-        # Each sub-layer takes a plain Euler step by itself, bitwise equal to fairseq's.
+        # Without weights, and with nothing taken together, each sub-layer takes an Euler step by itself, bitwise equal
+        # to fairseq's.
         plain = integrator == EULER and combine is None and not self.options.splitting.together
         for rows, integrated in self._fields(sublayers):
             if integrated and not plain:
@@ -290,8 +290,8 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
             context: what the encoder passes to the layer.
 
         Returns:
-            The new state (T, B, C), or for a multistep scheme the increment alone; what the integrator carries beside
-            the state, or None.
+            The new state (T, B, C), or for a multistep scheme the increment alone; what the integrator carries
+            besides the state, or None.
         """
         return recompute(self.recomputed, self.solve, x, self.sublayers, context, offload=self.offloaded)
 
@@ -345,7 +345,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
 
         Returns:
             The new state (T, B, C), or for a multistep scheme the increment alone; the weights of cross-attention,
-            (B, T, S), or (H, B, T, S) for separate heads, or None; what the integrator carries beside the state, or
+            (B, T, S), or (H, B, T, S) for separate heads, or None; what the integrator carries besides the state, or
             None. With several evaluations the weights are those of the last one.
         """
         return recompute(self.recomputed, self._step, x, context, offload=self.offloaded)

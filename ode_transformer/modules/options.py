@@ -23,10 +23,9 @@ from ..numerics.integrators import (
     Momentum,
     Multistep,
     Polynomial,
-    get_integrator,
     initial_scalars,
 )
-from ..numerics.splitting import Splitting, get_splitting
+from ..numerics.splitting import SPLITTINGS, Splitting
 from .positions import POSITION_ENCODERS
 
 ODE_FUNCTIONS = {"both": None, "san": "F", "ffn": "G", "substeps": "FCG"}
@@ -45,9 +44,9 @@ class Options:
         splitting: the order of attention (F) and feed-forward (G) within a layer.
         ffn_hidden_layers: hidden layers of a feed-forward, 1 or 2.
         integrator: the method of a layer's step.
-        flows: the flows that are integrated, each by itself; None for the increment of the whole layer.
+        integrated_flows: the flows that are integrated, each by itself; None for the increment of the whole layer.
         released: whether F is the layer with its residual, as in the released ODE Transformer.
-        coefficients: what weighs the stages, a name in ``numerics/coefficients.py``.
+        coefficients: what weights the stages, a name in ``numerics/coefficients.py``.
         gate_sharing: whether all layers share the coefficients: shared, or per-layer.
         history: what stands between the layers, a name in ``modules/history.py``.
         relative_positions: those of self-attention: none, keys, or keys-values.
@@ -59,7 +58,7 @@ class Options:
     splitting: Splitting
     ffn_hidden_layers: int
     integrator: Integrator
-    flows: Optional[str]
+    integrated_flows: Optional[str]
     released: bool
     coefficients: str
     gate_sharing: str
@@ -77,23 +76,23 @@ class Options:
             ValueError: a name is unknown.
             OdeTransformerError: the options cannot be combined.
         """
-        name = str(cfg.integrator if side == "encoder" else cfg.decoder_integrator)
-        integrator, coefficients = get_integrator(name), str(cfg.coefficients)
-        weighs = _weighs(cfg, side)
-        if not weighs:
-            coefficients = "fixed"  # there are no stages to weigh: --coefficients concerns the other side
+        name = str(getattr(cfg, _INTEGRATOR[side]))
+        integrator, coefficients = INTEGRATORS.named(name), str(cfg.coefficients)
+        takes_coefficients = _takes_coefficients(cfg, side)
+        if not takes_coefficients:
+            coefficients = "fixed"  # there are no stages to weight: --coefficients concerns the other side
         options = cls(
-            splitting=get_splitting(str(cfg.splitting)),
+            splitting=SPLITTINGS.named(str(cfg.splitting)),
             ffn_hidden_layers=cfg.ffn_hidden_layers,
             integrator=integrator,
-            flows=ODE_FUNCTIONS[str(cfg.ode_function)],
-            # A step of one unweighed stage is the layer itself in both forms.
+            integrated_flows=ODE_FUNCTIONS[str(cfg.ode_function)],
+            # A step of one unweighted stage is the layer itself in both forms.
             released=str(cfg.ode_residual) == "released"
-            and weighs
+            and takes_coefficients
             and (integrator != EULER or coefficients not in ("fixed", "ones")),
             coefficients=coefficients,
             gate_sharing=str(cfg.gate_sharing),
-            history=str(cfg.encoder_history if side == "encoder" else cfg.decoder_history),
+            history=str(getattr(cfg, f"{side}_history")),
             relative_positions=relative_positions(cfg)[side],
             max_relative_length=cfg.max_relative_length,
             rk_norm=cfg.rk_norm and _has_norms(integrator),
@@ -109,7 +108,7 @@ class Options:
             raise OdeTransformerError(f"splitting {cfg.splitting!r}: a layer has at most two of each sub-layer")
         if self.ffn_hidden_layers not in (1, 2):
             raise OdeTransformerError(f"--ffn-hidden-layers {self.ffn_hidden_layers}: must be 1 or 2")
-        if self.ffn_hidden_layers == 2 and flows.count("G") == 2:
+        if self.ffn_hidden_layers == 2 and self.splitting.feed_forwards == 2:
             raise OdeTransformerError(
                 f"--ffn-hidden-layers 2 needs a splitting with one feed-forward, got {cfg.splitting}"
             )
@@ -150,8 +149,8 @@ class Options:
         instead = f"{side}, whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
         if self.integrator != EULER or self.coefficients not in ("fixed", "ones"):
             raise OdeTransformerError(
-                f"integrator {integrator}, coefficients {cfg.coefficients}: must be euler and fixed in a post-norm "
-                f"{instead}"
+                f"{_flag(_INTEGRATOR[side])} {integrator} and --coefficients {self.coefficients}: must be euler and "
+                f"fixed in a post-norm {instead}"
             )
         if self.splitting.together:
             raise OdeTransformerError(
@@ -190,7 +189,7 @@ class Options:
             )
 
     def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[Coefficients]:
-        """What weighs the stages if ``--gate-sharing`` is ``sharing``; None if not, or for the method's own weights."""
+        """What weights the stages if ``--gate-sharing`` is ``sharing``; None if not, or if the method itself does."""
         if sharing != self.gate_sharing or self.coefficients == "fixed":
             return None
         initial = initial_scalars(self.integrator)
@@ -221,25 +220,25 @@ _INTEGRATOR = {"encoder": "integrator", "decoder": "decoder_integrator"}
 """The option that names the integrator of a side."""
 
 
-def _weighs(cfg: TransformerConfig, side: str) -> bool:
+def _takes_coefficients(cfg: TransformerConfig, side: str) -> bool:
     """Whether ``--coefficients`` and ``--ode-residual`` apply to a side.
 
-    They are about steps of several stages. An encoder's Euler step is weighed too, as in the released code, unless the
+    They are about steps of several stages. An encoder's Euler step takes them too, as in the released code, unless the
     decoder has such steps.
     """
-    methods = {name: get_integrator(str(getattr(cfg, field))) for name, field in _INTEGRATOR.items()}
+    methods = {name: INTEGRATORS.named(str(getattr(cfg, field))) for name, field in _INTEGRATOR.items()}
     several = {name: isinstance(m, (ButcherTableau, Polynomial)) and m != EULER for name, m in methods.items()}
     return several[side] or (side == "encoder" and methods[side] == EULER and not several["decoder"])
 
 
-def _check_weighed(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder")) -> None:
-    """Refuse options about the weights of stages if none of these sides weighs stages.
+def _check_takes_coefficients(cfg: TransformerConfig, sides: Sequence[str] = ("encoder", "decoder")) -> None:
+    """Refuse options about the weights of stages if they apply to none of these sides.
 
     Raises:
         OdeTransformerError: there is such an option.
     """
     names = {_INTEGRATOR[side]: str(getattr(cfg, _INTEGRATOR[side])) for side in sides}
-    if any(_weighs(cfg, side) for side in sides):
+    if any(_takes_coefficients(cfg, side) for side in sides):
         return
     given = " and ".join(f"{_flag(field)} {name}" for field, name in names.items())
     for field, only in (("coefficients", "fixed"), ("ode_residual", "paper")):
@@ -291,8 +290,9 @@ def check_model(cfg: TransformerConfig) -> None:
     for name, idle, of, without in _NEEDS:
         if (value := getattr(cfg, name)) not in idle and str(getattr(cfg, of)) in without:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
-    _check_weighed(cfg)
-    if cfg.rk_norm and not any(_has_norms(get_integrator(str(n))) for n in (cfg.integrator, cfg.decoder_integrator)):
+    _check_takes_coefficients(cfg)
+    integrators = [INTEGRATORS.named(str(getattr(cfg, field))) for field in _INTEGRATOR.values()]
+    if cfg.rk_norm and not any(map(_has_norms, integrators)):
         raise OdeTransformerError(
             "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
             "--decoder-integrator"
@@ -335,7 +335,7 @@ def _check_quantisation(cfg: TransformerConfig) -> None:
     several = [
         f"{_flag(field)} {name}"
         for field in _INTEGRATOR.values()
-        if get_integrator(name := str(getattr(cfg, field))).stages > 1
+        if INTEGRATORS.named(name := str(getattr(cfg, field))).stages > 1
     ]
     histories = {side: str(getattr(cfg, f"{side}_history")) for side in _INTEGRATOR}
     corrected = [f"--{side}-history corrector" for side, name in histories.items() if name == "corrector"]
@@ -396,12 +396,12 @@ def check_alone(cfg: TransformerConfig, side: str) -> None:
             raise OdeTransformerError(
                 f"{_flag(name)} {value}: has no meaning in a model without {other}; use {_flag(own)}"
             )
-    idle = ["cross_self_attention", "no_cross_attention", "share_all_embeddings", "merge_src_tgt_embed"]
-    idle += ["adaptive_softmax_cutoff"] * (side == "encoder")
-    for name in idle:
+    meaningless = ["cross_self_attention", "no_cross_attention", "share_all_embeddings", "merge_src_tgt_embed"]
+    meaningless += ["adaptive_softmax_cutoff"] * (side == "encoder")
+    for name in meaningless:
         if getattr(cfg, name):
             raise OdeTransformerError(f"{_flag(name)}: has no meaning in a model without {other}")
-    _check_weighed(cfg, [side])
+    _check_takes_coefficients(cfg, [side])
 
 
 def _flag(field: str) -> str:

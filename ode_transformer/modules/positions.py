@@ -1,4 +1,4 @@
-"""Position encoders: how the blocks of a Transformer learn where tokens are, beside the encoding of the input.
+"""Position encoders: how the blocks of a Transformer learn where tokens are, besides the encoding of the input.
 
 There is one interface, ``PositionEncoder``. For a pass through a stack of layers it gives each layer a ``Place``: an
 addition to the layer's input (``BlockPositions``, the tables and sinusoids of FLOATER's equation 7), or to the queries,
@@ -581,4 +581,4 @@ def build_position_encoder(cfg: TransformerConfig, sides: Mapping[str, Any]) -> 
         cfg: the configuration.
         sides: the stacks by name, encoder and decoder.
     """
-    return POSITION_ENCODERS[str(cfg.position_encoder)](cfg, sides)
+    return POSITION_ENCODERS.named(str(cfg.position_encoder))(cfg, sides)

@@ -191,9 +191,11 @@ class Encoder(SplitStack, TransformerEncoderBase):
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         """Bring parameter names up to date, including those of the released ODE Transformer and PCformer."""
         for key in [key for key in state_dict if key.startswith(f"{name}.")]:
+            rest = key.removeprefix(f"{name}.")
             for old, new in _RELEASED_NAMES:
-                if re.match(old, renamed := key.removeprefix(f"{name}.")):
-                    state_dict[f"{name}.{re.sub(old, new, renamed)}"] = state_dict.pop(key)
+                if re.match(old, rest):
+                    state_dict[f"{name}.{re.sub(old, new, rest)}"] = state_dict.pop(key)
+                    break
         alpha = state_dict.pop(f"{name}.alpha", None)
         if alpha is not None:
             owner, rows = self, {name: alpha}

@@ -1,4 +1,4 @@
-"""Coefficients: how the stages F_1, ..., F_n of a step are weighed, y' = y + sum_i gamma_i F_i.
+"""Coefficients: how the stages F_1, ..., F_n of a step are weighted, y' = y + sum_i gamma_i F_i.
 
 Source: Li et al. 2022, "ODE Transformer", section 3.2 and Table 10; ``ema`` is the predictor of Li et al. 2024,
 "Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning" (arXiv 2411.03042);
@@ -45,7 +45,7 @@ def weighted_sum(
 
 
 class Coefficients(nn.Module):
-    """Weighs the stages of a step, in place of the method's own weights b."""
+    """Weights the stages of a step, in place of the method's own weights b."""
 
     def before(self, row: Sequence[float], stages: Sequence[Tensor]) -> Sequence[Union[float, Tensor]]:
         """The weights of the stages so far in the state at which the next one is evaluated: the method's own.
@@ -146,8 +146,8 @@ class SecondOrderGate(Coefficients):
 
         g = sigmoid(F_1 W + b),   F_2 = f(y + F_1 / (2 - g)),   y' = y + g / 2 F_1 + (1 - g / 2) F_2
 
-    g = 0 is the midpoint method, g = 1/2 Ralston's and g = 1 Heun's: F_2 never weighs less than 1/2. g, one number per
-    token, reads F_1 alone, because F_2 depends on it.
+    g = 0 is the midpoint method, g = 1/2 Ralston's and g = 1 Heun's: the weight of F_2 is never below 1/2. g, one
+    number per token, reads F_1 alone, because F_2 depends on it.
 
     Args:
         embed_dim: C, the width of a stage.
@@ -196,12 +196,12 @@ class Velocity(nn.Module):
 
 @dataclass(frozen=True)
 class Rule:
-    """How the stages of a step are weighed.
+    """How the stages of a step are weighted.
 
     Args:
         build: (number of stages; initial gamma, one number per stage; C) -> the coefficients, or None for the method's
             own weights.
-        stages: how many stages the rule can weigh; None for any number.
+        stages: how many stages the rule can weight; None for any number.
     """
 
     build: Callable[[int, Sequence[float], int], Optional[Coefficients]]
@@ -229,23 +229,21 @@ COEFFICIENTS: Table[Rule] = Table(
 
 
 def check_coefficients(name: str, stages: int) -> None:
-    """Check that the coefficients with this name can weigh so many stages.
+    """Check that the coefficients with this name can weight so many stages.
 
     Raises:
         ValueError: there is no such name, or the rule is for another number of stages.
     """
-    if name not in COEFFICIENTS:
-        raise ValueError(f"coefficients {name!r}: must be one of {', '.join(COEFFICIENTS)}")
-    if (needed := COEFFICIENTS[name].stages) not in (None, stages):
+    if (needed := COEFFICIENTS.named(name).stages) not in (None, stages):
         others = ", ".join(other for other, rule in COEFFICIENTS.items() if rule.stages in (None, stages))
         raise ValueError(
-            f"coefficients {name!r} weigh {needed} stages, and the integrator has {stages}: must be one of {others}; "
+            f"coefficients {name!r} weight {needed} stages, and the integrator has {stages}: must be one of {others}; "
             f"or the integrator one of {needed} stages{', such as heun' if needed == 2 else ''}"
         )
 
 
 def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_dim: int) -> Optional[Coefficients]:
-    """What weighs the stages of a method.
+    """What weights the stages of a method.
 
     Args:
         name: one of ``COEFFICIENTS``.

@@ -8,7 +8,7 @@ A method is data plus one loop:
 - ``Momentum``, a method that carries a velocity from step to step, and ``momentum_step``.
 
 Each kind has a method ``step`` with the same arguments, and a layer calls nothing else: the field, the state and h;
-``combine``, which weighs the stages; ``carried``, what passes from step to step beside the state; ``norms``, for a
+``combine``, which weights the stages; ``carried``, what passes from step to step besides the state; ``norms``, for a
 Runge-Kutta step; ``learned``, the numbers of a method with momentum. A method ignores the arguments that it does not
 use. States are tensors of any shape, which f: y -> f(y) keeps. The tests measure the orders of convergence. To add a
 method, add an entry to ``INTEGRATORS``.
@@ -37,7 +37,7 @@ class ButcherTableau:
     """An explicit Runge-Kutta method for an autonomous equation (equations 8 to 11).
 
     Args:
-        a: one row per stage; row i weighs the i stages before it (beta in equation 10).
+        a: one row per stage; row i weights the i stages before it (beta in equation 10).
         b: the weight of each stage in the result (gamma in equation 8).
 
     Raises:
@@ -101,7 +101,7 @@ class ButcherTableau:
         norms: Optional[Sequence[Norm]] = None,
         learned: Optional[Velocity] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """``rk_step`` with this method; what is carried beside the state is returned unchanged."""
+        """``rk_step`` with this method; what is carried besides the state is returned unchanged."""
         return rk_step(f, y, self, h, combine, norms=norms), carried
 
 
@@ -202,7 +202,7 @@ class Polynomial:
         norms: Optional[Sequence[Norm]] = None,
         learned: Optional[Velocity] = None,
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """``polynomial_step`` with this method; what is carried beside the state is returned unchanged."""
+        """``polynomial_step`` with this method; what is carried besides the state is returned unchanged."""
         return polynomial_step(f, y, self, h, combine), carried
 
 
@@ -355,7 +355,7 @@ def multistep_step(
 
 @dataclass(frozen=True)
 class Momentum:
-    """A method that carries a velocity v beside the state. The norm N is a layer norm in a network::
+    """A method that carries a velocity v besides the state. The norm N is a layer norm in a network::
 
         v' = N(beta v + gamma h f(y + mu v)),     y' = y + nu v'
 
@@ -462,17 +462,6 @@ INTEGRATORS: Table[Integrator] = Table(
         "triple": TRIPLE,
     },
 )
-
-
-def get_integrator(name: str) -> Integrator:
-    """The integrator with this name.
-
-    Raises:
-        ValueError: there is no such integrator; the message lists those that exist.
-    """
-    if name not in INTEGRATORS:
-        raise ValueError(f"integrator {name!r}: must be one of {', '.join(INTEGRATORS)}")
-    return INTEGRATORS[name]
 
 
 def initial_scalars(method: Union[ButcherTableau, Polynomial]) -> tuple[float, ...]:

@@ -73,9 +73,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 grad.scatter_add_(-1, goal, grad.new_full(goal.shape, -(1 - smoothing - share)))
                 if rows is None or scale != 1:
                     grad.mul_(seen[part].unsqueeze(-1) * scale)
-                grad = (
-                    grad if whole else scores.copy_(grad)
-                )  # in the features' precision; the scores are not read again
+                # In the features' precision; the scores are not read again.
+                grad = grad if whole else scores.copy_(grad)
                 if wanted[0]:
                     torch.mm(grad, weight, out=grad_x[part])
                 if wanted[1]:

@@ -58,6 +58,11 @@ class Splitting:
         return iter(zip(self.flows, self.fractions, strict=True))
 
     @property
+    def feed_forwards(self) -> int:
+        """How often G acts in a step: the number of feed-forward networks of a layer."""
+        return self.flows.count("G")
+
+    @property
     def order(self) -> float:
         """The order of convergence with exact sub-flows: 2 if F comes as much before G as after it, otherwise 1.
 
@@ -99,17 +104,6 @@ SPLITTINGS: Table[Splitting] = Table(
     "splitting",
     {"lie-trotter": LIE_TROTTER, "strang": STRANG, "strang-swapped": STRANG_SWAPPED, "parallel": PARALLEL},
 )
-
-
-def get_splitting(name: str) -> Splitting:
-    """The splitting with this name.
-
-    Raises:
-        ValueError: there is no such splitting; the message lists those that exist.
-    """
-    if name not in SPLITTINGS:
-        raise ValueError(f"splitting {name!r}: must be one of {', '.join(SPLITTINGS)}")
-    return SPLITTINGS[name]
 
 
 def euler(f: Field, y: Any, h: float) -> Any:

@@ -29,6 +29,16 @@ class Table(Mapping[str, T]):
     def __len__(self) -> int:
         return len(self._methods)
 
+    def named(self, name: str) -> T:
+        """The method with this name.
+
+        Raises:
+            ValueError: there is no such method; the message lists those that exist.
+        """
+        if name not in self._methods:
+            raise ValueError(f"{self.option} {name!r}: must be one of {', '.join(self._methods)}")
+        return self._methods[name]
+
     def __setitem__(self, name: str, method: T) -> None:
         """Add a method.
 

@@ -14,6 +14,7 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import corpus
 from tests.helpers import refused
 
@@ -53,20 +54,14 @@ def test_sizes_and_distinctness(sentences):
     assert len(set(sources)) == 10_000
 
 
-def test_generate_gives_the_pairs():
-    splits = corpus.generate_sentences(6, train=400, valid=5, test=5)
-    pairs = {name: [(s.source, s.target) for s in split] for name, split in splits.items()}
-    assert corpus.generate(6, train=400, valid=5, test=5) == pairs
-
-
 def test_the_seed_decides():
     small = {"train": 400, "valid": 5, "test": 5}
-    assert corpus.generate(seed=3, **small) == corpus.generate(seed=3, **small)
-    assert corpus.generate(seed=3, **small)["train"] != corpus.generate(seed=4, **small)["train"]
+    assert corpus.generate_sentences(seed=3, **small) == corpus.generate_sentences(seed=3, **small)
+    assert corpus.generate_sentences(seed=3, **small)["train"] != corpus.generate_sentences(seed=4, **small)["train"]
 
 
 def test_train_does_not_depend_on_the_size_of_the_other_splits():
-    assert corpus.generate(2, 500, 3, 3)["train"] == corpus.generate(2, 500, 5, 1)["train"]
+    assert corpus.generate_sentences(2, 500, 3, 3)["train"] == corpus.generate_sentences(2, 500, 5, 1)["train"]
 
 
 def test_word_types_and_lengths(sentences):
@@ -127,7 +122,7 @@ def test_two_translations_are_noticed(monkeypatch):
         corpus.Grammar, "sentence", lambda self: corpus.Sentence("Ja .", next(drawn), frozenset([("x", "y")]))
     )
     with pytest.raises(AssertionError, match="two translations"):
-        corpus.generate(train=2, valid=1, test=1)
+        corpus.generate_sentences(train=2, valid=1, test=1)
 
 
 # --- How far one comes without a model
@@ -408,8 +403,9 @@ def test_write_is_idempotent_and_leaves_six_files(tmp_path):
     before = {path: path.read_bytes() for path in paths}
     corpus.write(tmp_path / "deep" / "corpus", train=400, valid=5, test=5)
     assert {path: path.read_bytes() for path in sorted(paths[0].parent.iterdir())} == before
-    pairs = corpus.generate(train=400, valid=5, test=5)["test"]
-    assert paths[4].read_text("utf-8").splitlines() == [pair[0] for pair in pairs]
+    sentences = corpus.generate_sentences(train=400, valid=5, test=5)["test"]
+    assert paths[4].read_text("utf-8").splitlines() == [sentence.source for sentence in sentences]
+    assert paths[5].read_text("utf-8").splitlines() == [sentence.target for sentence in sentences]
 
 
 def test_a_failed_write_leaves_the_old_files(tmp_path, monkeypatch):
@@ -429,10 +425,10 @@ def test_a_failed_write_leaves_the_old_files(tmp_path, monkeypatch):
 def test_bytes_do_not_depend_on_the_hash_seed(tmp_path, hash_seed):
     arguments = ["-m", "ode_transformer", "corpus", str(tmp_path), "--train", "600", "--valid", "4", "--test", "4"]
     subprocess.run([sys.executable, *arguments], check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed})
-    pairs = corpus.generate(train=600, valid=4, test=4)
-    for name, split in pairs.items():
+    splits = corpus.generate_sentences(train=600, valid=4, test=4)
+    for name, split in splits.items():
         for side, language in enumerate(("de", "en")):
-            expected = "".join(f"{pair[side]}\n" for pair in split).encode()
+            expected = "".join(f"{sentence[side]}\n" for sentence in split).encode()
             assert (tmp_path / f"{name}.{language}").read_bytes() == expected
 
 
@@ -446,13 +442,13 @@ def test_bytes_do_not_depend_on_the_hash_seed(tmp_path, hash_seed):
     ],
 )
 def test_errors_name_option_value_and_range(arguments, name, value):
-    with pytest.raises(ValueError, match=rf"^{name} is {value}, but must be .*(from 1 to|0 or more)"):
-        corpus.generate(**arguments)
+    with pytest.raises(OdeTransformerError, match=rf"^--{name} {value}: must be (from 1 to \d+|0 or more)$"):
+        corpus.generate_sentences(**arguments)
 
 
 def test_too_small_a_training_set_is_named():
-    with pytest.raises(ValueError, match=r"^valid is 20, but must be at most \d+ here.* 15 for train"):
-        corpus.generate(train=15, valid=20)
+    with pytest.raises(OdeTransformerError, match=r"^--valid 20: must be at most \d+ with --train 15"):
+        corpus.generate_sentences(train=15, valid=20)
 
 
 def command(*arguments):
@@ -470,7 +466,7 @@ def test_command_writes_and_lists_the_files(tmp_path, capsys):
 
 
 def test_command_reports_errors(tmp_path, capsys):
-    refused(["corpus", str(tmp_path), "--test", "0"], f"--test is 0, .*{corpus.MAX_SENTENCES}", capsys)
+    refused(["corpus", str(tmp_path), "--test", "0"], f"--test 0: must be from 1 to {corpus.MAX_SENTENCES}", capsys)
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").touch()
     refused(["corpus", str(tmp_path / "file"), "--train", "400", "--valid", "3", "--test", "2"], "file", capsys)

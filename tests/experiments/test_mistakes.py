@@ -105,9 +105,9 @@ def test_a_folder_with_data_that_are_not_binarised(recipe, tmp_path, capsys):
         (["run", "quickstart/macaron-tiny", "--cpu", "--seeds", "1", "1"], "--seeds: 1 is given twice"),
         (
             ["run", "quickstart/macaron-tiny", "--cpu", "--", "--update-freq=2"],
-            "--update-freq: is said by train.batches",
+            "--update-freq: is set by train.batches",
         ),
-        (["run", "quickstart/macaron-tiny", "--cpu", "--", "--save-dir", "x"], "--save-dir: is said by --run-dir"),
+        (["run", "quickstart/macaron-tiny", "--cpu", "--", "--save-dir", "x"], "--save-dir: is set by --run-dir"),
         (["run", "quickstart.yaml/macaron-tiny"], r"quickstart\.yaml: no such file"),
         (["recipe", "show", "quickstart"], r"name one of its rows, as quickstart/ROW: transformer-tiny"),
         (["table", "quickstart", "--results", "none"], "--results none: no such folder"),

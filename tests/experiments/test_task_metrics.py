@@ -297,7 +297,7 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch):
 
 
 def test_accuracy_and_what_becomes_of_each_class():
-    """The identities that hold: of recalls, weighed by class, and of the matrix's sums."""
+    """The identities that hold: of recalls, weighted by class, and of the matrix's sums."""
     golds, taken = list("aaabbbbc"), list("aabbbbcb")
     found = accuracy.take(golds, taken)
     assert found["value"] == 100 * 5 / 8 and found["classes"] == ["a", "b", "c"]

@@ -465,7 +465,7 @@ def test_coefficients_and_residual_are_of_the_side_that_weighs_stages(side, othe
 
 
 def test_a_gate_in_the_decoder_alone():
-    """An encoder of Euler steps has nothing to weigh."""
+    """An encoder of Euler steps has nothing to weight."""
     m = small("ode_residual_tiny", **{"decoder-integrator": "heun", "coefficients": "sigmoid"})
     assert m.encoder.coefficients is None and m.decoder.coefficients.gate.out_features == 1
     alone = small("ode_residual_tiny", coefficients="scalars")  # as in the released code

@@ -1,4 +1,4 @@
-"""How stages are weighed: Table 10's rows, the learned average, and which fit which method."""
+"""How stages are weighted: Table 10's rows, the learned average, and which fit which method."""
 
 import pytest
 import torch

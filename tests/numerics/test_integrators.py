@@ -22,7 +22,6 @@ from ode_transformer.numerics.integrators import (
     ButcherTableau,
     Multistep,
     Polynomial,
-    get_integrator,
     momentum_step,
     multistep_step,
     polynomial_step,
@@ -337,7 +336,7 @@ def test_a_polynomial_has_powers():
 
 def test_an_unknown_integrator_is_named_with_the_valid_ones():
     with pytest.raises(ValueError, match=r"'rk5'.*heun.*rk4.*leapfrog"):
-        get_integrator("rk5")
+        INTEGRATORS.named("rk5")
 
 
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=5), st.booleans(), st.booleans())

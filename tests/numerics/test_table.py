@@ -3,7 +3,7 @@
 import pytest
 
 from ode_transformer.models.transformer import INTEGRATORS
-from ode_transformer.numerics.integrators import EULER, get_integrator
+from ode_transformer.numerics.integrators import EULER
 from ode_transformer.numerics.table import Table
 
 
@@ -11,6 +11,13 @@ def test_an_entry_is_added():
     table = Table("integrator", {"euler": 1})
     table["mine"] = 2
     assert dict(table) == {"euler": 1, "mine": 2} and table.choices() == ["euler", "mine"]
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    table = Table("history", {"none": None, "dense": 1})
+    assert table.named("none") is None and table.named("dense") == 1
+    with pytest.raises(ValueError, match=r"^history 'sparse': must be one of none, dense$"):
+        table.named("sparse")
 
 
 def test_a_name_that_is_taken_is_refused():
@@ -24,4 +31,4 @@ def test_after_the_import_of_the_models_it_is_too_late():
     with pytest.raises(ValueError, match=r"integrator 'mine': must be added before ode_transformer.models is imported"):
         INTEGRATORS["mine"] = EULER
     with pytest.raises(ValueError, match=r"'mine': must be one of"):
-        get_integrator("mine")
+        INTEGRATORS.named("mine")

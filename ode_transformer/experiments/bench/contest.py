@@ -42,7 +42,7 @@ from ... import criterion
 from ...config import PRESETS
 from ...errors import OdeTransformerError
 from ...modules.evolving_attention import EvolvingAttention
-from ...numerics.splitting import get_splitting
+from ...numerics.splitting import SPLITTINGS
 from ...standalone import task
 from .. import runs
 from ..runner import KEEP_FREED_MEMORY
@@ -128,7 +128,7 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
     If a layer has two feed-forwards, the stock one is as wide as both, for equal numbers of parameters.
     """
     built = configure(System(arch, flags), Setting()).model
-    feed_forwards = get_splitting(str(getattr(built, "splitting", "lie-trotter"))).flows.count("G")
+    feed_forwards = SPLITTINGS.named(str(getattr(built, "splitting", "lie-trotter"))).feed_forwards
     words = []
     shape = [f"{side}_{part}" for side in ("encoder", "decoder") for part in _SHAPE]
     for name in (*shape, "dropout", "attention_dropout", "activation_dropout"):

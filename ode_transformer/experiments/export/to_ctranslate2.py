@@ -71,10 +71,12 @@ def steps(stack: nn.Module, options: Any, integrator: str, shared: Optional[nn.M
             raise _refuse("stages that --rk-norm normalizes")
         if not twice:
             taken = rows
-        elif options.flows is None:
+        elif options.integrated_flows is None:
             taken = rows * 2
         else:
-            taken = itertools.chain.from_iterable([row] * (2 if row.flow in options.flows else 1) for row in rows)
+            taken = itertools.chain.from_iterable(
+                [row] * (2 if row.flow in options.integrated_flows else 1) for row in rows
+            )
         yield from ((layer, row) for row in taken)
 
 

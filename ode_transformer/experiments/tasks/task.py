@@ -42,6 +42,11 @@ class Step:
         """The whole command."""
         return [*self.launcher, *self.command, *self.where]
 
+    @property
+    def ours(self) -> bool:
+        """Whether the command is one of this package."""
+        return tuple(self.words[: len(OURS)]) == OURS
+
     def line(self) -> str:
         """The command in a form that can be typed, from the top of the repository."""
         variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
