@@ -101,6 +101,12 @@ def test_beside_two_feed_forwards_stock_has_one_as_wide_as_both():
     assert counts[0] == pytest.approx(counts[1], rel=0.01)
 
 
+def test_beside_transevolve_stock_has_as_many_layers_as_its_blocks_together():
+    flags = ("--evolution-blocks", "2", "--evolution-depth", "2")
+    stock = contest.configure(contest.stock_like("transevolve_fullff_2_tiny", flags), TINY).model
+    assert stock.encoder_layers == stock.decoder_layers == 4
+
+
 def test_sentences_are_padded_as_fairseq_pads():
     sample = contest.sentences(9, 8, 3, 50)
     net_input, target = sample["net_input"], sample["target"]

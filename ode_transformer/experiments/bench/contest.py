@@ -135,6 +135,8 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
         value, flag = getattr(built, name), f"--{name.replace('_', '-')}"
         if name.endswith("ffn_embed_dim"):
             value *= feed_forwards
+        if name.endswith("_layers") and hasattr(built, "evolution_depth"):
+            value = built.evolution_blocks * built.evolution_depth
         words += ([flag] if value else []) if isinstance(value, bool) else [flag, str(value)]
     return System("transformer", tuple(words), STOCK, "adam")
 
