@@ -414,10 +414,10 @@ def contest(path: str) -> str:
     """The table of a contest, whose record is at this path below ``results/bench``."""
     import json
 
-    from ode_transformer.experiments.bench import suite
+    from ode_transformer.experiments.bench import rendered
 
     record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
-    return suite.table(path.rpartition("/")[2], record)
+    return rendered(path.rpartition("/")[2], record)
 
 
 CONTROLS = {

@@ -7,3 +7,8 @@ class OdeTransformerError(ValueError):
     The command ``ode-transformer`` prints such an error as one line. It prints the system's errors about files in
     the same way. Anything else is a defect and keeps its traceback.
     """
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra of this package, in its clone."""
+    return f"pip install -c constraints.txt --no-build-isolation -e '.[{extra}]'"

@@ -7,21 +7,21 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..errors import install
 from . import recipes, runs
 
-EXTRA = "pip install -c constraints.txt --no-build-isolation -e '.[{}]'"
 OPTIONAL = {
     "MeCab": ("sacreBLEU of Japanese", "pip install 'sacrebleu[ja]'"),
-    "ctranslate2": ("export --format ctranslate2", EXTRA.format("ctranslate2")),
-    "errant": ("scores of grammatical error correction, besides M2SCORER", EXTRA.format("errant")),
-    "fairscale": ("--ddp-backend fully_sharded", EXTRA.format("sharded")),
+    "ctranslate2": ("export --format ctranslate2", install("ctranslate2")),
+    "errant": ("scores of grammatical error correction, besides M2SCORER", install("errant")),
+    "fairscale": ("--ddp-backend fully_sharded", install("sharded")),
     "mecab_ko": ("sacreBLEU of Korean", "pip install 'sacrebleu[ko]'"),
-    "onnx": ("export --format onnx", EXTRA.format("onnx")),
-    "onnxruntime": ("export --format onnx, and translating with ONNX models", EXTRA.format("onnx")),
-    "onnxscript": ("export --format onnx", EXTRA.format("onnx")),
-    "rouge_score": ("scores of summaries", EXTRA.format("rouge")),
-    "tensorboardX": ("--tensorboard-logdir of fairseq-train", EXTRA.format("logging")),
-    "wandb": ("--wandb-project of fairseq-train", EXTRA.format("logging")),
+    "onnx": ("export --format onnx", install("onnx")),
+    "onnxruntime": ("export --format onnx, and translating with ONNX models", install("onnx")),
+    "onnxscript": ("export --format onnx", install("onnx")),
+    "rouge_score": ("scores of summaries", install("rouge")),
+    "tensorboardX": ("--tensorboard-logdir of fairseq-train", install("logging")),
+    "wandb": ("--wandb-project of fairseq-train", install("logging")),
 }
 """Optional packages, as they are imported: what needs them, and how they are installed, in the clone."""
 

@@ -24,14 +24,14 @@ class SignificanceError(OdeTransformerError):
 class System(NamedTuple):
     """A recipe and the folder of its run; or its record, beside which its outputs are, if the run is gone."""
 
+    recipe: recipes.Recipe
+    folder: Path
+    record: Path | None = None
+
     @property
     def gone(self) -> bool:
         """Whether the record is all that is left."""
         return runs.read(self.folder) is None and self.record is not None and self.record.is_file()
-
-    recipe: recipes.Recipe
-    folder: Path
-    record: Path | None = None
 
 
 def system(recipe: recipes.Recipe) -> System:

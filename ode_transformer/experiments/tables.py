@@ -316,10 +316,12 @@ def _significance(group: str, folder: Path) -> dict[str, Any]:
 
 
 def comparisons(folder: Path = RESULTS) -> dict[str, dict[str, dict[int, dict[tuple[str, str], Compared]]]]:
-    """All recorded comparisons by baseline, by recipe and by seed; then by test set and metric."""
+    """All recorded comparisons by bootstrap: by baseline, by recipe and by seed; then by test set and metric."""
     records, found = read_records(folder), {}
     for path in sorted((folder / SIGNIFICANCE).rglob("*.json")):
         comparison = read_json(path)
+        if comparison["test"] != "bootstrap":
+            continue
         for name, compared in _by_system(comparison, records).items():
             by_seed = found.setdefault(comparison["baseline"], {}).setdefault(name, {})
             by_seed.setdefault(comparison["seed"], {}).update(compared)

@@ -210,6 +210,13 @@ def test_another_version_takes_its_turn(tmp_path):
     assert len(before["speed"]["all"]) == 3
 
 
+def test_profiles_refuse_what_they_leave_out(tmp_path, capsys):
+    words = ["bench", "training", "--arch", "macaron_tiny", "--profile"]
+    refused([*words, "--compile"], "--profile: cannot be combined with --compile", capsys)
+    refused([*words, "--before", "x"], "--profile: cannot be combined with --before x", capsys)
+    refused([*words, "--precision", "fp16"], "--precision fp16: needs --device cuda", capsys)
+
+
 def test_a_folder_without_another_version_is_named(tmp_path, capsys):
     message = f"--before {tmp_path}: must be a clone of this package"
     refused(["bench", "training", "--arch", "macaron_tiny", "--before", str(tmp_path)], message, capsys)
@@ -245,13 +252,14 @@ def test_events_of_the_profiler_have_their_group(name, ancestors, expected):
 
 
 @pytest.mark.full
-def test_a_profile_adds_up(tmp_path, capsys):
+def test_a_profile_has_all_groups(tmp_path, capsys):
     words = ["bench", "training", "--arch", "rk2_tiny", "--sentences", "3", "--tokens", "5", "--symbols", "60"]
     assert cli.main([*words, "--profile", "--output", str(tmp_path / "x.json")]) == 0
     record = json.loads((tmp_path / "x.json").read_text())
     stock, rk2, _ = record["systems"].values()
     assert rk2["operations"] > stock["operations"] > 0
     assert all(part >= 0 for found in (stock, rk2) for part in found["seconds"].values())
+    assert all(set(found["seconds"]) == set(profile.COLUMNS) for found in (stock, rk2))
     assert f"| rk2_tiny | {rk2['operations'] / 1e9:.1f} |" in capsys.readouterr().out
 
 

@@ -585,7 +585,11 @@ def test_data_of_fairseq_preprocess_are_described_and_translated_with(run, home,
     assert "`ode-transformer text describe` writes it" in refused(capsys, "translate", data / "model.pt", file, "--cpu")
     words = ["text", "describe", str(data), "--langs", *LANGS]
     assert "sacremoses does not know it" in refused(capsys, *words[:-1], "xx")
+    shutil.copy(data / "codes", data / "sentencepiece.model")
+    assert "holds codes and sentencepiece.model, must hold one of them" in refused(capsys, *words)
+    (data / "sentencepiece.model").unlink()
     assert cli.main(words) == 0
+    assert "units by subword-nmt" in capsys.readouterr().out
     expected = translator.translate(sentences, beam=5, lenpen=1.0, max_len_b=200)
     assert translated(capsys, data / "model.pt", file)[-3:] == expected
     assert "manifest.json: is there already" in refused(capsys, *words)

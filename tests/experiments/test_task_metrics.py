@@ -160,7 +160,7 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
 
 def test_errant_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(m2.shutil, "which", lambda name: None)
-    with pytest.raises(ProgramError, match=r"pip install 'ode-transformer\[errant\]', and python -m spacy download"):
+    with pytest.raises(ProgramError, match=r"-e '\.\[errant\]', and python -m spacy download"):
         errant.take(["a"], ["a"], "gold.m2")
 
 

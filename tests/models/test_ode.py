@@ -446,7 +446,7 @@ def test_options_that_do_not_fit_are_named(arch, values, message):
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 @pytest.mark.parametrize("other", ["multistep", "nesterov"])
-def test_coefficients_and_residual_are_of_the_side_that_weighs_stages(side, other):
+def test_coefficients_and_residual_are_of_the_side_that_weights_stages(side, other):
     """The other side is as it is without them."""
     integrators = {"integrator": "heun", "decoder-integrator": other}
     if side == "decoder":

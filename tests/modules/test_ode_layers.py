@@ -377,7 +377,7 @@ def test_options_that_do_not_fit_are_named(options, message):
         EncoderLayer(config(gate_sharing="per-layer", **options))
 
 
-def test_a_post_norm_layer_weighs_nothing():
+def test_a_post_norm_layer_has_no_weights():
     with pytest.raises(ValueError, match=r"coefficients scalars.*post-norm encoder"):
         EncoderLayer(config(integrator="euler", coefficients="scalars", encoder_normalize_before=False))
 

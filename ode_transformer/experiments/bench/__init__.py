@@ -156,11 +156,20 @@ def _record(what: str, measured: dict[str, Any]) -> dict[str, Any]:
     return {"what": what, "hardware": hardware, "versions": runs.versions(), **measured}
 
 
-def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict[str, Any]:
+def _check(setting: Setting) -> None:
+    """Refuse precisions that cannot be measured.
+
+    Raises:
+        OdeTransformerError: names the precision.
+    """
     if setting.precision == "amp" and setting.what == "decoding":
         raise OdeTransformerError("--precision amp: is for training; decoding has fp32, fp16, bf16")
     if setting.device == "cpu" and setting.precision in ("fp16", "amp"):
         raise OdeTransformerError(f"--precision {setting.precision}: needs --device cuda")
+
+
+def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict[str, Any]:
+    _check(setting)
     if any(system.peer for system in systems.values()) and (setting.device, setting.precision) != ("cpu", "fp32"):
         raise OdeTransformerError(
             f"--device {setting.device} --precision {setting.precision}: joeynmt is measured with cpu and fp32 "
@@ -171,9 +180,12 @@ def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict
 
 
 def _profile(systems: dict[str, System], setting: Setting) -> dict[str, Any]:
+    """Of the systems that a profile can be made of: not of other programs, compiled kernels or busy processors."""
+    _check(setting)
     if setting.device != "cpu":
         raise OdeTransformerError(f"--profile: is for a CPU, cannot be combined with --device {setting.device}")
-    ours = {name: system for name, system in systems.items() if not (system.peer or system.before)}
+    left_out = [name for name, system in systems.items() if system.peer or system.compiled or system.beside]
+    ours = {name: system for name, system in systems.items() if name not in left_out}
     return _record("profile", {"setting": asdict(setting), "systems": profile.measure(ours, setting)})
 
 
@@ -249,18 +261,21 @@ def _serving(args: argparse.Namespace) -> dict[str, Any]:
     return record
 
 
-def _table(args: argparse.Namespace) -> int:
+def rendered(name: str, record: dict[str, Any]) -> str:
+    """A record as Markdown, except one of ``bench lengths``; ``name`` is that of its contest."""
     from . import serving
 
+    own = {"preparation": preparation.table, "profile": profile.table, "serving": serving.table}.get(record["what"])
+    return own(record) if own else suite.table(name, record)
+
+
+def _table(args: argparse.Namespace) -> int:
     for path in map(Path, args.records):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             if record["what"] == "lengths":
                 raise OdeTransformerError(f"{path}: is of `bench lengths`, which has no table; `plot costs` draws it")
-            own = {"preparation": preparation.table, "profile": profile.table, "serving": serving.table}.get(
-                record["what"]
-            )
-            print(own(record) if own else suite.table(path.name.split(".")[0], record), end="\n\n")
+            print(rendered(path.name.split(".")[0], record), end="\n\n")
         except OdeTransformerError:
             raise
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -311,6 +326,9 @@ def main(args: argparse.Namespace) -> int:
             systems |= contest.peers_of(stock)
             if args.compile:
                 systems |= suite.compiled({"stock": stock, args.arch: ours})
+        if args.profile and (args.before or getattr(args, "compile", False)):
+            other = f"--before {args.before}" if args.before else "--compile"
+            raise OdeTransformerError(f"--profile: cannot be combined with {other}")
         if args.before:
             systems |= contest.before({args.arch: ours}, args.before)
         record = _profile(systems, setting) if args.profile else _measure(systems, setting, args.memory)

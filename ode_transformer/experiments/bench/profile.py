@@ -102,7 +102,8 @@ def measure(systems: dict[str, System], setting: Setting) -> dict[str, Any]:
 
 def table(record: dict[str, Any]) -> str:
     """A record as Markdown."""
-    title = f"**profile** of {record['setting']['what']}, in milliseconds; {suite.measured_on(record)}"
+    setting, (read, where) = record["setting"], suite.measured_on(record)
+    title = f"**profile** of {setting['what']}, in milliseconds; {read}, {setting['precision']}, {where}"
     baseline = next(iter(record["systems"].values()))
     rows = [
         (

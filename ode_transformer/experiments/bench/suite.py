@@ -371,8 +371,8 @@ def processor(hardware: dict[str, Any]) -> str:
     return f"{hardware['threads']} CPU threads ({', '.join(more)})"
 
 
-def measured_on(record: dict[str, Any]) -> str:
-    """The sentences, the machine and the version of PyTorch of a record."""
+def measured_on(record: dict[str, Any]) -> tuple[str, str]:
+    """What a record was measured on: the sentences; the machine and the version of PyTorch."""
     setting = record["setting"]
     gpus = record["hardware"]["gpus"]
     where = gpus[0] if setting["device"] == "cuda" else processor(record["hardware"])
@@ -381,14 +381,14 @@ def measured_on(record: dict[str, Any]) -> str:
     else:
         lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
         read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"
-    return f"{read}; {where}, PyTorch {record['versions']['torch'].split('+')[0]}"
+    return read, f"{where}, PyTorch {record['versions']['torch'].split('+')[0]}"
 
 
 def described(name: str, record: dict[str, Any]) -> str:
     """What a contest was measured on, without its title."""
     setting = record["setting"]
     precision = "" if name in SUITE and SUITE[name].of_precisions else f"{setting['precision']}, "
-    read, _, where = measured_on(record).partition("; ")
+    read, where = measured_on(record)
     return f"{read}, {precision}{setting['rounds']} rounds in turns, {where}"
 
 

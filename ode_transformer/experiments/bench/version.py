@@ -23,8 +23,13 @@ def main(connection: Connection) -> None:
     from ode_transformer.experiments.bench import contest
 
     function, threads, system, setting = connection.recv()
-    system, setting = _made(contest.System, system), _made(contest.Setting, setting)
-    contest._serve(connection, getattr(contest, function), threads, system, setting)
+    try:
+        serve, function = contest._serve, getattr(contest, function)
+        system, setting = _made(contest.System, system), _made(contest.Setting, setting)
+    except (AttributeError, KeyError, TypeError) as error:
+        connection.send(RuntimeError(f"the version in --before cannot take turns with this one: {error!r}"))
+        return
+    serve(connection, function, threads, system, setting)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Optional, Protocol
 
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, install
 
 DESCRIPTION = "export.json"
 
@@ -134,8 +134,7 @@ def load_module(format: str, which: str) -> Any:
         if error.name is None or error.name.partition(".")[0] not in found.libraries:
             raise
         raise ExportError(
-            f"--format {format}: {error.name} is not installed; in the clone: pip install -c constraints.txt "
-            f"--no-build-isolation -e '.[{found.extra}]'"
+            f"--format {format}: {error.name} is not installed; in the clone: {install(found.extra)}"
         ) from error
 
 

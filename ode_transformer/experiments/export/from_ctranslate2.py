@@ -82,7 +82,12 @@ class CTranslate2Translator:
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
         """As in ``Translator``."""
-        results = self.model.score_batch(list(map(list, sources)), list(map(list, targets)), max_input_length=0)
+        results = self.model.score_batch(
+            list(map(list, sources)),
+            list(map(list, targets)),
+            max_batch_size=math.ceil(len(sources) / self.model.num_translators),
+            max_input_length=0,
+        )
         return [result.log_probs for result in results]
 
 

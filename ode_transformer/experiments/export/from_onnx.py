@@ -106,7 +106,7 @@ class OnnxTranslator:
         ]
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
-        """As in ``Translator``, computed step by step."""
+        """As in ``Translator``, computed step by step and in one thread."""
         rows = [[*self.target.read(target), END] for target in targets]
         given = np.full((len(rows), 1, max(map(len, rows)) + 1), PAD)
         for row, tokens in zip(given[:, 0], rows, strict=True):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ...errors import install
 from ...files import write_lines, write_text
 from . import programs
 from .programs import ProgramError
@@ -41,7 +42,7 @@ def take(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: s
     """
     if not installed():
         raise ProgramError(
-            f"ERRANT's programs {', '.join(PROGRAMS)} are not there: pip install 'ode-transformer[errant]', and "
+            f"ERRANT's programs {', '.join(PROGRAMS)} are not there; in the clone: {install('errant')}, and "
             "python -m spacy download en_core_web_sm"
         )
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import OdeTransformerError
+from ...errors import OdeTransformerError, install
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +58,7 @@ def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
         from rouge_score.rouge_scorer import RougeScorer
         from rouge_score.tokenizers import DefaultTokenizer
     except ImportError as error:
-        raise RougeError("ROUGE needs the package rouge-score: pip install 'ode-transformer[rouge]'") from error
+        raise RougeError(f"ROUGE needs the package rouge-score; in the clone: {install('rouge')}") from error
     scorer = RougeScorer(list(KINDS), tokenizer=DefaultTokenizer(use_stemmer=True))
     rows = []
     for summary, reference in zip(summaries, references, strict=True):

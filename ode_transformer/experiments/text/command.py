@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("file", type=Path)
     add_to("name")
     add_to = add("describe", manifest.describe)
-    add_to("dir", type=Path, help="dict.LANGUAGE.txt, and codes or sentencepiece.model")
+    add_to("dir", type=Path, help="a folder with dict.LANGUAGE.txt, and codes or sentencepiece.model")
     add_to("--langs", nargs=2, metavar=("SOURCE", "TARGET"), required=True)
     tokenisation.add_tokeniser(add_to)
     add_to = add("intact", manifest.intact)

@@ -161,7 +161,9 @@ def describe(args: argparse.Namespace) -> None:
     """Write the manifest of data that fairseq-preprocess made, so that models trained on them translate raw text."""
     path = args.dir / "manifest.json"
     if path.exists():
-        raise TextError(f"{path}: is there already")
+        raise TextError(f"{path}: is there already; remove it to describe the data anew")
+    if all((args.dir / name).is_file() for name in NEEDED[1:]):
+        raise TextError(f"{args.dir}: holds {' and '.join(NEEDED[1:])}, must hold one of them, or none")
     if unknown := [lang for lang in args.langs if not args.plain and lang not in languages()]:
         raise TextError(
             f"--langs {unknown[0]}: sacremoses does not know it, must be one of {', '.join(sorted(languages()))}; or "
@@ -178,7 +180,9 @@ def describe(args: argparse.Namespace) -> None:
         "sha256": _hashes(args.dir, *NEEDED),
     }
     write_json(path, manifest)
-    print(f"{path}: {', '.join(manifest['sha256'])}")
+    from ..pipeline import Pipeline  # which imports this module
+
+    print(f"{path}: {Pipeline.of(args.dir)}")
 
 
 def _lines_and_digest(path: Path) -> tuple[int, str]:
