@@ -289,7 +289,7 @@ def test_scores_of_summaries(tmp_path, capsys):
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rouge_score", None)
     monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
-    with pytest.raises(rouge.RougeError, match=r"pip install 'ode-transformer\[rouge\]'"):
+    with pytest.raises(rouge.RougeError, match=r"-e '\.\[rouge\]'"):
         rouge.each(["a"], ["a"])
 
 
