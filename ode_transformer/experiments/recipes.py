@@ -500,7 +500,7 @@ def _about(recipe: Recipe, devices: int, precision: str) -> list[str]:
     size = [f"up to {recipe.train.flags[k]:,} {unit}" for k, unit in
             (("max-tokens", "tokens"), ("batch-size", "examples")) if k in recipe.train.flags]  # fmt: skip
     lines.append(
-        f"# an update: {recipe.train.batches} batches of {' and '.join(size)}; "
+        f"# an update: {recipe.train.batches} batch{'es' * (recipe.train.batches > 1)} of {' and '.join(size)}; "
         f"on {devices} GPU{'s' * (devices > 1)} each takes {recipe.train.batches / devices:g}, in {precision}"
     )
     if recipe.seeds:

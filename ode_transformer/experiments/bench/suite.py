@@ -368,7 +368,8 @@ def _verdict(bar: Bar, speed: dict[str, Any], memory: Optional[float]) -> str:
 def processor(hardware: dict[str, Any]) -> str:
     """A record's threads, with the processor, the library of matrix products and the instructions, as far as noted."""
     more = [hardware[key] for key in ("processor", "blas", "capability") if hardware.get(key)]
-    return f"{hardware['threads']} CPU threads ({', '.join(more)})"
+    threads = hardware["threads"]
+    return f"{threads} CPU thread{'s' * (threads > 1)} ({', '.join(more)})"
 
 
 def measured_on(record: dict[str, Any]) -> tuple[str, str]:
