@@ -172,6 +172,7 @@ def engines(
             yield name, None, {"refused": str(error) if quantisation is None else "as in single precision"}
             continue
         exported = open_exported(folder / name, threads)
+        torch.set_num_threads(threads)  # CTranslate2's workers of one thread have set OpenMP's number
 
         def translate(batch: Sequence[Sequence[str]], exported: Any = exported) -> list[list[str]]:
             return [hypotheses[0].tokens for hypotheses in exported.translate(batch, search)]
