@@ -18,9 +18,8 @@ from .. import markdown
 from . import suite
 from .contest import Setting, System, answer, prepare, process, seconds
 
-PRODUCTS = "matrix products"
 GROUPS = {
-    PRODUCTS: ("mm", "addmm", "addmm_", "bmm", "baddbmm", "_scaled_dot_product"),
+    "matrix products": ("mm", "addmm", "addmm_", "bmm", "baddbmm", "_scaled_dot_product"),
     "softmax and loss": ("_softmax", "_log_softmax", "exp", "exp_", "logsumexp", "gather", "scatter"),
     "norms": ("native_layer_norm",),
     "dropout": ("bernoulli_", "random_", "native_dropout"),

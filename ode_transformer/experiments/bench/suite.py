@@ -365,7 +365,7 @@ def _verdict(bar: Bar, speed: dict[str, Any], memory: Optional[float]) -> str:
     return ", ".join(words)
 
 
-def processor(hardware: dict[str, Any]) -> str:
+def _processor(hardware: dict[str, Any]) -> str:
     """A record's threads, with the processor, the library of matrix products and the instructions, as far as noted."""
     more = [hardware[key] for key in ("processor", "blas", "capability") if hardware.get(key)]
     threads = hardware["threads"]
@@ -376,7 +376,7 @@ def measured_on(record: dict[str, Any]) -> tuple[str, str]:
     """What a record was measured on: the sentences; the machine and the version of PyTorch."""
     setting = record["setting"]
     gpus = record["hardware"]["gpus"]
-    where = gpus[0] if setting["device"] == "cuda" else processor(record["hardware"])
+    where = gpus[0] if setting["device"] == "cuda" else _processor(record["hardware"])
     if setting.get("data"):
         read = f"{BATCHES} batches of {Path(setting['data']).name}"
     else:
