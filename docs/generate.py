@@ -385,9 +385,8 @@ def thresholds(processor: str = "") -> str:
 
     ``processor`` is the folder of its records below ``results/bench``; empty for the records that lie there.
     """
-    import json
-
     from ode_transformer.experiments.bench import suite
+    from ode_transformer.experiments.bench.contest import median_and_quartiles
 
     found = []
     for name in suite.in_order("cpu"):
@@ -397,8 +396,7 @@ def thresholds(processor: str = "") -> str:
         for system, bar in suite.bars(name, "cpu").items():
             speed, memory = "not measured", ""
             if got := systems.get(system):
-                low, high = got["speed"]["quartiles"]
-                speed = f"{got['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"
+                speed = median_and_quartiles(got["speed"])
                 memory = f"{got['peak_mib'] / systems[baseline]['peak_mib']:.2f}" if "peak_mib" in got else ""
             wanted = [
                 f"{bar.speed:.2f}" if bar.speed is not None else "",
@@ -412,12 +410,31 @@ def thresholds(processor: str = "") -> str:
 
 def contest(path: str) -> str:
     """The table of a contest, whose record is at this path below ``results/bench``."""
-    import json
-
     from ode_transformer.experiments.bench import rendered
 
     record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
     return rendered(path.rpartition("/")[2], record)
+
+
+def arithmetic(*paths: str) -> str:
+    """The measured speed of each system of contests beside the speed that the counted operations leave it.
+
+    Each path, below ``results/bench``, has a record of the contest and, with ``.profile``, one of its operations.
+    """
+    from ode_transformer.experiments.bench.contest import median_and_quartiles
+
+    found = []
+    for path in paths:
+        file = ROOT / "results" / "bench" / f"{path}.json"
+        files = file, file.with_suffix(".profile.json")
+        measured, profiled = (json.loads(f.read_text(encoding="utf-8"))["systems"] for f in files)
+        baseline, *others = measured
+        for name in others:
+            alone = profiled[baseline]["operations"] / profiled[name]["operations"]
+            found.append(
+                (f"`{file.stem}`", name, baseline, f"{alone:.2f}", median_and_quartiles(measured[name]["speed"]))
+            )
+    return table(("contest", "system", "baseline", "by arithmetic alone", "measured"), found)
 
 
 CONTROLS = {
@@ -439,6 +456,7 @@ def comparison(path: str, group: str) -> str:
     """
     from ode_transformer.experiments import recipes, tables
     from ode_transformer.experiments.bench import suite
+    from ode_transformer.experiments.bench.contest import median_and_quartiles
     from ode_transformer.experiments.metrics import METRICS
 
     record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
@@ -455,8 +473,7 @@ def comparison(path: str, group: str) -> str:
                 against = _p_values(row, comparisons.get(f"{group}/{baseline}-tiny", {}), test_sets)
             if control:
                 controlled += ", " + _p_values(row, comparisons.get(f"{group}/{control}-tiny", {}), test_sets)
-        low, high = cost["speed"]["quartiles"]
-        speed = "1" if system == baseline else f"{cost['speed']['median']:.2f} [{low:.2f}, {high:.2f}]"
+        speed = "1" if system == baseline else median_and_quartiles(cost["speed"])
         memory = cost["step_mib"] / record["systems"][baseline]["step_mib"]
         costs = f"{cost['seconds']:.2f} ({speed})", f"{cost['step_mib']:,.0f} ({memory:.2f})", f"{cost['parameters']:,}"
         found.append((f"`{system}-tiny`", *cells, against, controlled, *costs))
@@ -513,8 +530,6 @@ def intervals(group: str) -> str:
 
 def lengths() -> str:
     """The benchmark of TransEvolve's encoder against sentence length."""
-    import json
-
     rows = json.loads((ROOT / "results" / "bench" / "lengths-cpu.json").read_text(encoding="utf-8"))["rows"]
     found = []
     for row in rows:
@@ -530,8 +545,6 @@ def lengths() -> str:
 
 def preparation() -> str:
     """The benchmark of the preparation of parallel text."""
-    import json
-
     from ode_transformer.experiments.bench import preparation
 
     return preparation.table(json.loads((ROOT / "results" / "bench" / "preparation.json").read_text(encoding="utf-8")))
@@ -539,8 +552,6 @@ def preparation() -> str:
 
 def served(path: str) -> str:
     """The benchmark of trained models as they are served, whose record is at this path below ``results/bench``."""
-    import json
-
     from ode_transformer.experiments.bench import serving
 
     return serving.table(json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8")))
@@ -548,8 +559,6 @@ def served(path: str) -> str:
 
 def orders() -> str:
     """Measured orders of convergence beside those of theory."""
-    import json
-
     methods = json.loads((ROOT / "results" / "lab" / "orders.json").read_text(encoding="utf-8"))["methods"]
     found = [(row["method"], row["theory"], f"{row['local']:.2f}", f"{row['global']:.2f}") for row in methods]
     return table(("scheme", "exponent of the local error, theory", "measured", "of the global error, measured"), found)
@@ -562,6 +571,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "headline": headline,
     "thresholds": thresholds,
     "contest": contest,
+    "arithmetic": arithmetic,
     "comparison": comparison,
     "intervals": intervals,
     "lengths": lengths,

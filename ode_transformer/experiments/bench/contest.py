@@ -510,6 +510,12 @@ def speed(baseline: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
     }
 
 
+def median_and_quartiles(speed: dict[str, Any]) -> str:
+    """A speed as the tables print it, such as ``1.02 [0.98, 1.10]``."""
+    low, high = speed["quartiles"]
+    return f"{speed['median']:.2f} [{low:.2f}, {high:.2f}]"
+
+
 def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -> dict[str, Any]:
     """Measure the time and memory of systems, the first of which is the baseline.
 

@@ -34,7 +34,7 @@ from ..metrics.bleu import multi_bleu
 from ..metrics.translations import remove_segmentation
 from ..text.lines import read_lines
 from ..trained_translator import TrainedTranslator, find
-from .contest import Setting, System, configure, seconds, speed
+from .contest import Setting, System, configure, median_and_quartiles, seconds, speed
 
 RAW = "raw"
 ENGINES = {
@@ -270,10 +270,9 @@ def table(record: dict[str, Any]) -> str:
             if "refused" in found:
                 rows.append((model, name, found["refused"], "", "", ""))
                 continue
-            low, high = found["speed"]["quartiles"]
             cells = (
                 f"{found['sentences_per_second']:.1f}",
-                "1" if name == "fairseq" else f"{found['speed']['median']:.2f} [{low:.2f}, {high:.2f}]",
+                "1" if name == "fairseq" else median_and_quartiles(found["speed"]),
                 f"{found['same_as_fairseq']} of {setting['sentences']}",
                 f"{found['bleu']:.2f}" if "bleu" in found else "",
             )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 from ...models import ode, transevolve
 from .. import markdown, plain_yaml, recipes
 from ..tasks.task import flags
-from .contest import BATCHES, STOCK, Setting, System, peers_of, stock_like
+from .contest import BATCHES, STOCK, Setting, System, median_and_quartiles, peers_of, stock_like
 
 
 class Bar(NamedTuple):
@@ -404,7 +404,6 @@ def table(name: str, record: dict[str, Any]) -> str:
     head += ["of it a step's", "threshold"]
     rows = []
     for system, found in systems.items():
-        low, high = found["speed"]["quartiles"]
         rate = amount / found["seconds"]
         memory = {
             field: (found[field], found[field] / baseline[field]) if field in found else None
@@ -417,7 +416,7 @@ def table(name: str, record: dict[str, Any]) -> str:
             f"{found['parameters']:,}",
             " + ".join(str(n) for n in found["evaluations"].values()),
             f"{rate:,.{0 if rate >= 100 else 1}f}",
-            "1" if found is baseline else f"{found['speed']['median']:.2f} [{low:.2f}, {high:.2f}]",
+            "1" if found is baseline else median_and_quartiles(found["speed"]),
             *(f"{cell[0]:,.0f} ({cell[1]:.2f})" if cell else "" for cell in memory.values()),
             _verdict(bar, found["speed"], whole),
         ]
