@@ -496,7 +496,9 @@ def _p_values(row: Any, comparisons: dict[str, dict], test_sets: Iterable[str]) 
         its = {test_set: compared.get((test_set, "sacrebleu")) for test_set in test_sets}
         # Those that were trained anew since do not count.
         if all(one and one.among(row.cells[t, "sacrebleu"].measured) for t, one in its.items()):
-            marked = (f"{one.p_value:.3f}" + r"\*" * one.differs() for one in its.values())
+            marked = (
+                "-" if one.p_value is None else f"{one.p_value:.3f}" + r"\*" * one.differs() for one in its.values()
+            )
             found.append(f"seed {seed}: {' / '.join(marked)}")
     return "; ".join(found) or "not compared"
 

@@ -1,4 +1,4 @@
-"""What needs a GPU: checks in every precision, the benchmark, then real training, several runs at once.
+"""What needs a GPU: checks in every precision, real training, several runs at once, and then the benchmark.
 
 By default the tiny systems at full budget on Multi30k, and Table 5 of the ODE Transformer on the Penn Treebank, three
 seeds. Needs no network; needs Multi30k in the folder that ``ODE_TRANSFORMER_DATA`` names, and leaves Table 5 out where
@@ -141,7 +141,7 @@ class Suite:
                 self.failed |= self.timed(words) not in (0, TIMED_OUT)
 
     def train(self) -> None:
-        """All runs, some at a time, one GPU each in turn."""
+        """All runs, some at a time, each on the GPU on which the fewest are."""
         place = runner.Place(cpu=self.args.cpu)
         # Data are prepared once, before several runs need them.
         prepare = [runner.steps(job.recipe, place)[0] for job in self.jobs]
@@ -149,18 +149,18 @@ class Suite:
             runner.execute(step)
         count = max(runner.gpu_count(), 1)
         devices = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")
-        running: list[tuple[Job, subprocess.Popen]] = []
+        running: list[tuple[Job, str, subprocess.Popen]] = []
         waiting = [job for job in self.jobs if not self.done(job)]
-        begun = 0
         try:
             while running or (waiting and self.left() > LEAST):
                 while waiting and len(running) < self.args.jobs and self.left() > LEAST:
                     job = waiting.pop(0)
-                    running.append((job, self.start(job, devices[begun % len(devices)])))
-                    begun += 1
+                    taken = [its for _, its, _ in running]
+                    device = min(devices, key=taken.count)
+                    running.append((job, device, self.start(job, device)))
                 time.sleep(1)
-                for job, process in [pair for pair in running if pair[1].poll() is not None]:
-                    running.remove((job, process))
+                for job, device, process in [one for one in running if one[-1].poll() is not None]:
+                    running.remove((job, device, process))
                     if process.returncode:
                         self.failed = True
                         log = job.files(self.runs, self.out)[0] / "suite.log"
@@ -169,9 +169,9 @@ class Suite:
                 if self.left() <= 0:
                     break
         finally:  # each runner ends its training, and the next call resumes it
-            for _, process in running:
+            for *_, process in running:
                 process.terminate()
-            for _, process in running:
+            for *_, process in running:
                 process.wait()
 
     def start(self, job: Job, device: str) -> subprocess.Popen:
@@ -258,8 +258,9 @@ def main(args: argparse.Namespace) -> int:
     with contextlib.chdir(recipes.ROOT), runner.terminable():
         if not args.cpu:
             suite.check()
-            suite.bench()
         suite.train()
+        if not args.cpu:
+            suite.bench()
         left = suite.report()
     if not left:
         print("all done")

@@ -302,7 +302,8 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         raise RecipeError(f"{path}: data.prepare {recipe.data.prepare!r}: no command: {error}") from error
     chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(recipe.average, k) is not None]
     if len(chosen) != 1 or getattr(recipe.average, chosen[0]) < 1:
-        raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {chosen}")
+        got = ", ".join(f"{key} {getattr(recipe.average, key)}" for key in chosen) or "none"
+        raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {got}")
     if not 1 <= recipe.train.batches <= MOST_BATCHES:
         raise RecipeError(
             f"{path}: train.batches must be at least 1 and at most {MOST_BATCHES}, got {recipe.train.batches}"
@@ -481,6 +482,8 @@ def _place(recipe: Recipe, devices: Optional[int], precision: Optional[str]) -> 
     """On the paper's GPUs, unless others are asked for."""
     from . import runner
 
+    if devices is not None and devices < 1:
+        raise RecipeError(f"--devices {devices}: must be a positive number")
     devices = devices or (recipe.devices if recipe.scale == "full" else None) or 1
     return runner.Place(devices=devices, precision=precision or recipe.train.precision)
 

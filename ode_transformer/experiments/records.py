@@ -33,6 +33,11 @@ def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
 
 
+def processes(text: str) -> list[str]:
+    """What each process of a training wrote to its log: the first and, after interruptions, those that resumed it."""
+    return text.split("fairseq_cli.train | {")[1:] or [text]  # it begins with its configuration
+
+
 def read_log(path: Path) -> dict[str, Any]:
     """Read fairseq's JSON lines of progress from a log of ``fairseq-train --log-format json``.
 
@@ -50,13 +55,11 @@ def read_log(path: Path) -> dict[str, Any]:
         raise RecordError(f"{path}: {error.strerror}") from error
     curve: dict[int, dict[str, Any]] = {}
     steps: dict[str, dict[int, dict[str, float]]] = {"train_inner": {}, "valid": {}}
-    seconds, wall, last = 0.0, 0.0, 0
+    seconds = 0.0
+    for its in processes(text):
+        seconds += max((float(v["wall"]) for _, v in entries(its, "train_inner", "train") if "wall" in v), default=0.0)
     for kind, values in entries(text, "train_inner", "train", "valid"):
         updates = int(values["num_updates"])
-        if "wall" in values:
-            if float(values["wall"]) < wall or updates < last:  # a resumed run counts from zero again
-                seconds += wall
-            wall, last = float(values["wall"]), updates
         kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps", "wall") if k in values}
         if kind in steps:
             steps[kind][updates] = {"num_updates": updates, **{k: v for k, v in kept.items() if k != "wps"}}
@@ -72,7 +75,7 @@ def read_log(path: Path) -> dict[str, Any]:
         "curve": [curve[epoch] for epoch in sorted(curve)],
         "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],
         "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
-        "seconds": seconds + wall,
+        "seconds": seconds,
     }
 
 

@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
 from ..files import read_json, write_text
-from . import recipes, significance, tables
+from . import recipes, runs, significance, tables
 from .metrics import METRICS
 from .metrics.translations import read_generate_output, read_lines
 
@@ -57,6 +57,20 @@ class ReportError(OdeTransformerError):
     """A folder without records, or a file that is not to be overwritten; the message names it."""
 
 
+class Translated(NamedTuple):
+    """A run that left translations: its recipe, variant (see :func:`.tables.variant`), seed and folder."""
+
+    recipe: str
+    variant: tuple[str, ...]
+    seed: int
+    folder: Path
+
+    def system(self) -> significance.System:
+        """The run as it is compared; a recipe in a file of the user's is found where ``run.json`` says."""
+        run = runs.read(self.folder) or {}
+        return significance.System(recipes.load(run.get("given", self.recipe), seed=self.seed), self.folder)
+
+
 def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = ()) -> str:
     """The page of all finished runs below a folder.
 
@@ -85,9 +99,9 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
     for group, by_recipe in groups.items():
         body += [f'<h2 id="{_anchor(group)}">{escape(group)}</h2>', _scores(by_recipe)]
         first = baseline if baseline in by_recipe else _first(by_recipe)
-        runs = {key: run for key, run in translated.items() if key[0] in by_recipe}
-        body += [*_recorded(folder, by_recipe), *_compared(first, runs), *_curves(by_recipe)]
-        body += _translations(runs, sentences)
+        its = [run for run in translated if run.recipe in by_recipe]
+        body += [*_recorded(folder, by_recipe), *_compared(first, its), *_curves(by_recipe)]
+        body += _translations(its, sentences)
         body += ["<h3>Runs</h3>", *(_run(record) for records in by_recipe.values() for record in records)]
     head = '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">'
     return (
@@ -169,21 +183,19 @@ def _recorded(folder: Path, by_recipe: dict[str, list[dict]]) -> list[str]:
     return ["<h3>Significance</h3>", *found] if found else []
 
 
-def _compared(baseline: str, runs: dict[tuple[str, Any], tuple[dict, Path]]) -> list[str]:
-    """Comparisons of the translations that lie beside the records, seed by seed."""
+def _compared(baseline: str, translated: Sequence[Translated]) -> list[str]:
+    """Comparisons of the translations that lie beside the records, of equal variants and seed by seed."""
     found = []
-    for seed in sorted({seed for _, seed in runs}, key=str):
-        systems = {name: run for (name, its), run in runs.items() if its == seed}
+    for variant, seed in sorted({(run.variant, run.seed) for run in translated}, key=str):
+        systems = {run.recipe: run for run in translated if (run.variant, run.seed) == (variant, seed)}
         if baseline not in systems or len(systems) < 2:
             continue
+        first = systems.pop(baseline)
         try:
-            first, *others = (
-                significance.System(recipes.load(name, seed=seed), systems[name][1])
-                for name in (baseline, *(name for name in systems if name != baseline))
-            )
-            found.append(_comparison(significance.compare(first, others)))
+            found.append(_comparison(significance.compare(first.system(), [run.system() for run in systems.values()])))
         except OdeTransformerError as error:
-            found.append(f'<p class="soft">Seed {seed} was not compared: {escape(str(error))}</p>')
+            which = escape(tables.variant_label(f"Seed {seed}", variant))
+            found.append(f'<p class="soft">{which} was not compared: {escape(str(error))}</p>')
     return ["<h3>Significance of these translations</h3>", *found] if found else []
 
 
@@ -261,23 +273,22 @@ def _curves(by_recipe: dict[str, list[dict]]) -> Iterator[str]:
             yield f'<figure><img src="data:image/svg+xml;base64,{data}" alt="{caption}"></figure>'
 
 
-def _translated(folder: Path) -> dict[tuple[str, Any], tuple[dict, Path]]:
-    """Runs that left translations beside their records, by recipe and seed."""
-    found = {}
+def _translated(folder: Path) -> list[Translated]:
+    """Runs that left translations beside their records: the first of each recipe, variant and seed."""
+    found: dict[tuple, Translated] = {}
     for path in sorted(folder.rglob("record.json")):
         record = read_json(path)
         if record.get("scale", "full") == "full" and any((path.parent / "generate").glob("generate-*.txt")):
-            found.setdefault((record["recipe"], record["seeds"][0]), (record, path.parent))
-    return found
+            run = Translated(record["recipe"], tables.variant(record), record["seeds"][0], path.parent)
+            found.setdefault(run[:-1], run)
+    return list(found.values())
 
 
-def _translations(
-    runs: dict[tuple[str, Any], tuple[dict, Path]], sentences: Sequence[int], each: int = 8
-) -> Iterator[str]:
+def _translations(translated: Sequence[Translated], sentences: Sequence[int], each: int = 8) -> Iterator[str]:
     """Sentences of every test set with all systems' outputs: the given ones, or those that differ most and others."""
     systems: dict[str, Path] = {}
-    for (name, _), (_, run_dir) in runs.items():
-        systems.setdefault(name, run_dir)
+    for run in translated:
+        systems.setdefault(tables.variant_label(run.recipe.rpartition("/")[2], run.variant), run.folder)
     subsets = dict.fromkeys(
         path.name for run_dir in systems.values() for path in sorted(run_dir.glob("generate/*.txt"))
     )
@@ -305,9 +316,7 @@ def _translations(
         for i in chosen:
             reference = references[i].split()
             rows = [["source", escape(sources[i])], ["reference", escape(references[i])]]
-            rows += [
-                [escape(name.rpartition("/")[2]), _marked(words[i], reference)] for name, words in by_system.items()
-            ]
+            rows += [[escape(name), _marked(words[i], reference)] for name, words in by_system.items()]
             yield _table([f"sentence {i}", ""], rows, numbers=False)
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from .. import processors
-from ..files import whole_folder, write_json
+from ..files import sha256, whole_folder, write_json
 from . import recipes, runs
 from .recipes import RecipeError
 from .runs import RunError
@@ -332,11 +332,16 @@ class Run:
             return True
         stamp = stamps.get(step.key)
         there = all((recipes.ROOT / path).exists() for path in step.outputs)
-        return stamp is not None and there and stamp["command"] == self._identity(step)
+        return stamp is not None and there and self._identity(step).items() <= stamp.items()
 
-    def _identity(self, step: Step) -> list[str]:
-        """The command without the name of the folder."""
-        return [word.replace(self.run_dir, "RUN") for word in step.command]
+    def _identity(self, step: Step) -> dict[str, Any]:
+        """What a step does: its command, without the name of the folder, and hashes of the test set that it reads."""
+        identity: dict[str, Any] = {"command": [word.replace(self.run_dir, "RUN") for word in step.command]}
+        if step.part in self.recipe.subsets:
+            data = recipes.ROOT / self.recipe.data.directory
+            files = sorted(path for path in data.rglob(f"{step.part}.*") if path.is_file())
+            identity["data"] = {path.relative_to(data).as_posix(): sha256(path) for path in files}
+        return identity
 
     def _stamp(self, step: Step, stamps: dict[str, Any], seconds: float) -> None:
         """Note that a step is done; the steps after it have to be done again."""
@@ -344,7 +349,7 @@ class Run:
         stale = [step.key] if step.name in BEFORE_TRAINING else keys[keys.index(step.key) :]
         for key in stale:
             stamps.pop(key, None)
-        stamps[step.key] = {"command": self._identity(step), "line": step.line(), "seconds": round(seconds, 1)}
+        stamps[step.key] = {**self._identity(step), "line": step.line(), "seconds": round(seconds, 1)}
         if self.place.rank == 0:
             write_json(self.folder / "steps.json", stamps)
 
@@ -399,8 +404,8 @@ class Run:
                 (self.folder / "train.log").unlink(missing_ok=True)  # of nothing that is left
                 start = next(iter(step.inputs[1:]), None)
                 more = same_training(self.place.flags)
-                run = runs.describe(self.recipe, step.command, config, self.place.devices, start, more)
-            runs.begin(self.folder, run, step.where)
+                run = runs.describe(self.recipe, step.command, config, start, more)
+            runs.begin(self.folder, run, self.place.devices, step.where)
         return updates, False
 
     def _check_average(self, config: Any, average: bool) -> None:
@@ -575,11 +580,13 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
         raise RunError(f"--devices {args.devices}: must be a positive number")
     if args.cpu and (args.devices or 1) > 1:
         raise RunError(f"--devices {args.devices}: with --cpu one process trains")
-    devices = args.devices
+    devices, here = args.devices, max(gpus, 1)
+    if (devices or 1) > here and nodes == tasks == 1 and not args.dry_run:
+        raise RunError(f"--devices {devices}: this machine has {gpus or 'no'} GPUs; must be at most {here}")
     if devices is None and (nodes > 1 or tasks > 1):
-        devices = tasks if tasks > nodes else nodes * max(gpus, 1)
+        devices = tasks if tasks > nodes else nodes * here
     if devices is None:
-        devices = max(n for n in recipes.divisors(recipe) if n <= max(gpus, 1))
+        devices = max(n for n in recipes.divisors(recipe) if n <= here)
     if devices % nodes:
         raise RunError(f"--devices {devices}: cannot be dealt evenly to {nodes} nodes")
     # With a port and one task per node, fairseq uses all GPUs of the job, whatever it is told.

@@ -177,7 +177,6 @@ def describe(
     recipe: "recipes.Recipe",
     command: Sequence[str],
     config: "DictConfig",
-    devices: int,
     start: Optional[str],
     flags: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -187,18 +186,17 @@ def describe(
         recipe: what is trained.
         command: without the words that say where it runs.
         config: the command as fairseq resolved it.
-        devices: that train together.
         start: the checkpoint that training starts from, if it does.
         flags: those of ``fairseq-train`` that the user added to the recipe's.
     """
     precision = next((name for name in recipes.PRECISIONS[1:] if config.common.get(name)), "fp32")
     return {
         "recipe": recipe.name,
+        "given": recipe.given,
         "task": recipe.task,
         "scale": recipe.scale,
         "seed": config.common.seed,
         "precision": precision,
-        "devices": devices,
         "command": list(command),
         "start": start and {"file": start, "sha256": sha256(recipes.ROOT / start)},
         "data": recipe.data.directory,  # from the top of the repository
@@ -230,10 +228,10 @@ def parameters(config: "DictConfig") -> dict[str, int]:
     return {"all": sum(n for n, _ in counts), "trained": sum(n for n, trained in counts if trained)}
 
 
-def begin(run_dir: str | Path, run: dict[str, Any], where_words: Sequence[str]) -> None:
-    """Note a start of the training, here and now, and write ``run.json``."""
+def begin(run_dir: str | Path, run: dict[str, Any], devices: int, where_words: Sequence[str]) -> None:
+    """Note a start of the training, here and now, on so many devices, and write ``run.json``."""
     run["places"].append({"where": list(where_words), **where()})
-    write_json(Path(run_dir) / "run.json", run)
+    write_json(Path(run_dir) / "run.json", {**run, "devices": devices})
 
 
 def check_average(recipe: "recipes.Recipe", config: "DictConfig") -> None:

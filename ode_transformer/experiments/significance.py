@@ -1,9 +1,10 @@
 """``ode-transformer compare``: tests whether systems differ significantly from a baseline on the test sets."""
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
 from ..files import read_json, sha256
@@ -26,7 +27,7 @@ class System(NamedTuple):
 
     recipe: recipes.Recipe
     folder: Path
-    record: Path | None = None
+    record: Optional[Path] = None
 
     @property
     def gone(self) -> bool:
@@ -71,7 +72,8 @@ def compare(
 
     Returns:
         ``baseline``, its ``seed``, ``precision``, ``test``, ``samples``, ``metric``, ``signature``, and for each test
-        set and recipe the metric's value, under its key in ``METRICS``, and ``p_value`` (None for the baseline).
+        set and recipe the metric's value, under its key in ``METRICS``, and ``p_value``: None for the baseline, and for
+        a system whose score, or the baseline's, is not a number.
 
     Raises:
         SignificanceError: a test set has no outputs beside a record whose run is gone; test sets, references or
@@ -81,6 +83,9 @@ def compare(
     if test not in TESTS:
         raise SignificanceError(f"--test {test}: must be one of {', '.join(TESTS)}")
     first, name = baseline.recipe, baseline.recipe.name
+    names = [one.recipe.name for one in (baseline, *systems)]
+    if twice := [other for other in names if names.count(other) > 1]:
+        raise SignificanceError(f"{twice[0]}: must be given once")
     for other in systems:
         if not comparable(baseline, other):
             raise SignificanceError(
@@ -149,6 +154,9 @@ def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
             }
             for i, (s, one) in enumerate(zip(systems, scored, strict=True))
         }
+    if not found:
+        names = ", ".join(systems[0].recipe.subsets.values())
+        raise SignificanceError(f"{systems[0].recipe.name}: none of its test sets ({names}) has such a test")
     return metric, signature, found
 
 
@@ -160,8 +168,8 @@ def _recorded(one: System, test_set: str, metric: str, otherwise: float) -> floa
     return METRICS[metric].value(read_json(path)) if path.is_file() else otherwise
 
 
-def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int = 12345) -> float:
-    """The p-value of the difference of two systems.
+def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int = 12345) -> Optional[float]:
+    """The p-value of the difference of two systems; None if a score is not a number, as of a model that diverged.
 
     It is the probability of a difference at least as large under the hypothesis that the systems do not differ.
 
@@ -178,6 +186,8 @@ def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int
     a, b = baseline.units, system.units
     sentences, random = len(a), np.random.default_rng(seed)
     observed = abs(system.score(b.sum(0)) - baseline.score(a.sum(0)))
+    if not math.isfinite(observed):
+        return None
     differences = []
     for _ in range(samples):
         if test == "bootstrap":
@@ -270,8 +280,9 @@ def main(args: argparse.Namespace) -> int:
     for test_set, found in content["test_sets"].items():
         print(f"{test_set}   {metric.label}   {content['signature']}")
         for name, values in found.items():
-            p_value = "baseline" if values["p_value"] is None else f"p = {values['p_value']:.4f}"
-            print(f"  {name:<44} {values[metric.key]:6.2f}   {p_value}")
+            p_value = "not compared" if values["p_value"] is None else f"p = {values['p_value']:.4f}"
+            said = "baseline" if name == content["baseline"] else p_value
+            print(f"  {name:<44} {values[metric.key]:6.2f}   {said}")
     if args.output:
         records.write(args.output, content)
     return 0

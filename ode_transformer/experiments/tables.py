@@ -96,11 +96,13 @@ class Row:
 def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
     """The records of finished runs below a folder, by recipe.
 
+    A second record of the same precision, seed and flags, such as that of a run with another ``--run-dir``, becomes a
+    variant of its own, named after its file.
+
     Raises:
         OdeTransformerError: a file is not a record.
     """
     found: dict[str, dict[tuple, dict]] = {}
-    paths: dict[tuple, Path] = {}
     if not folder.is_dir():
         raise OdeTransformerError(f"--results {folder}: no such folder")
     for path in sorted(folder.rglob("*.json")):
@@ -113,13 +115,9 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
             ]:
                 raise TableError(f"{path}: a record without {missing[0]}")
             runs = found.setdefault(record["recipe"], {})
-            run = (record["precision"], *record["seeds"], *record.get("flags", []))
-            if run in runs:
-                raise TableError(
-                    f"{path}: a second record of {record['recipe']}, {' '.join(map(str, run))}, beside "
-                    f"{paths[record['recipe'], run]}"
-                )
-            runs[run], paths[record["recipe"], run] = record, path
+            if (*record["seeds"], *variant(record)) in runs:
+                record["file"] = str(path.relative_to(folder))
+            runs[*record["seeds"], *variant(record)] = record
     return {name: list(runs.values()) for name, runs in found.items()}
 
 
@@ -183,14 +181,19 @@ def _source_row(rows: Sequence[Row]) -> list[Row]:
     return [Row(label, "", cells)] if any(cell.measured for cell in cells.values()) else []
 
 
+def variant(record: dict[str, Any]) -> tuple[str, ...]:
+    """What tells runs of one recipe and seed apart: the precision and the flags that the user added to the recipe's."""
+    return (record["precision"], *record.get("flags", []), *([f"in {record['file']}"] if "file" in record else []))
+
+
 def by_variant(records: Sequence[dict]) -> dict[tuple[str, ...], list[dict]]:
-    """Records of one recipe by their precision and by the flags that the user added to the recipe's.
+    """Records of one recipe by their variant.
 
     Those in fp32 and without flags come first; without any record they are an empty list.
     """
     found: dict[tuple[str, ...], list[dict]] = {}
     for record in records:
-        found.setdefault((record["precision"], *record.get("flags", [])), []).append(record)
+        found.setdefault(variant(record), []).append(record)
     names = sorted(found, key=lambda variant: (len(variant), recipes.PRECISIONS.index(variant[0]), variant))
     return {name: found[name] for name in names} or {("fp32",): []}
 

@@ -37,9 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _differing(path: Path, this: dict[str, Any]) -> list[str]:
-    """What differs between this training and the one that ``path`` describes; empty without such a file."""
+    """What differs between this training and the one that ``path`` describes: everything without such a file."""
     if not path.is_file():
-        return []
+        return list(this)
     try:
         trained = dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:

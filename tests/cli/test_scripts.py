@@ -154,6 +154,19 @@ def test_a_step_whose_command_changed_is_done_anew(finished, recipe, programs, t
     assert names(programs) == ["fairseq-generate"]
 
 
+def test_what_was_made_of_another_test_set_is_made_anew(finished, recipe, programs, tmp_path):
+    folder, data = shutil.copytree(finished, tmp_path / "run"), tmp_path / "bin"
+    moved = changed(recipe, tmp_path, lambda tree: tree["data"].update(directory=str(data)))
+    shutil.copytree(recipe.parent / "bin", data)
+    words = (moved, "--run-dir", folder, "--cpu", "--trained")
+    assert run(*words) == 0
+    programs.clear()
+    assert run(*words) == 0 and not programs
+    path = next(data.rglob("test.*bin"))
+    path.write_bytes(path.read_bytes()[::-1])
+    assert run(*words) == 0 and names(programs) == ["fairseq-generate"]
+
+
 def test_generating_with_an_ensemble(finished, recipe, programs, tmp_path, capsys):
     two = f"{finished}/checkpoint1.pt:{finished}/checkpoint2.pt"
     words = ["generate", str(recipe), "--run-dir", str(finished), "--output", str(tmp_path / "two")]
@@ -172,7 +185,7 @@ def test_training_on_a_cpu_keeps_its_memory_and_passes_flags_on(recipe, capsys):
     assert run(recipe, "--cpu", "--bf16", "--until", "train", "--dry-run", "--", "--seed", "7") == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "fairseq-train" in line]
     words = line.split()
-    variables = words[: words.index("fairseq-train")]
+    variables = words[words.index("&&") + 1 : words.index("fairseq-train")]
     assert [word.split("=")[0] for word in variables] == sorted(runner.KEEP_FREED_MEMORY)
     assert {"--bf16", "--cpu", "7"} <= set(words)
     assert words[words.index("--update-freq") + 1] == "2"
@@ -475,6 +488,7 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
         (("multi30k-full/macaron-tiny", "--devices", "3", "--dry-run"), "[1, 2]"),
         (("multi30k-full/macaron-tiny", "--devices", "0"), "--devices 0: must be a positive number"),
         (("multi30k-full/macaron-tiny", "--devices", "2", "--cpu"), "with --cpu one process trains"),
+        (("multi30k-full/macaron-tiny", "--devices", "2"), "--devices 2: this machine has no GPUs; must be at most 1"),
         (("multi30k-full/macaron-tiny", "--until", "trian"), "--until trian: must be one of prepare, train, average"),
         (
             ("multi30k-full/macaron-tiny", "--from", "score", "--until", "train"),

@@ -16,6 +16,7 @@ from ode_transformer.files import sha256
 from tests.helpers import ROOT
 
 HEAD = "2026 | INFO | fairseq_cli.train | task: TranslationTask\n"
+CONFIG = "2026 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}\n"  # the first line of a process
 
 
 def line(kind, **values):
@@ -27,20 +28,22 @@ def line(kind, **values):
 def test_a_log_becomes_a_curve(tmp_path):
     path = tmp_path / "train.log"
     path.write_text(
-        HEAD
+        CONFIG
+        + HEAD
         + line("train_inner", epoch=1, loss=9.5, wall=3, num_updates=5)
         + line("valid", epoch=1, loss=8.0, ppl=100.5, num_updates=7, wps=9)
         + line("train", epoch=1, loss=9.0, ppl=200, gnorm=1.5, wps=1000, wall=10, num_updates=7)
         + "noise\n"
         + line("train", epoch=2, loss=7.0, ppl=90, gnorm=1.0, wps=1000, wall=20, num_updates=14)
-        # stopped, resumed: the clock begins again
+        # stopped, resumed: the clock begins again, and this process takes longer than the first
+        + CONFIG
         + HEAD
-        + line("train", epoch=3, loss=6.0, ppl=80, gnorm=1.0, wps=1000, wall=8, num_updates=21)
+        + line("train", epoch=3, loss=6.0, ppl=80, gnorm=1.0, wps=1000, wall=28, num_updates=21)
         # stopped within an epoch, after a validation there
         + line("valid", epoch=4, loss=5.5, ppl=70, num_updates=24)
     )
     log = records.read_log(path)
-    assert log["seconds"] == 28
+    assert log["seconds"] == 20 + 28
     assert [e["epoch"] for e in log["curve"]] == [1, 2, 3]
     assert log["curve"][0] == {
         "epoch": 1, "num_updates": 7, "train_loss": 9.0, "train_ppl": 200.0, "train_gnorm": 1.5, "train_wps": 1000.0,
@@ -53,8 +56,7 @@ def test_an_entry_that_a_kill_cut_short_is_left_out(tmp_path):
     path = tmp_path / "train.log"
     first, second = (line("train", epoch=i, loss=1.0 / i, num_updates=i) for i in (1, 2))
     cut = line("valid", epoch=2, loss=7.0, num_updates=2)[:-20]
-    config = "2026 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}\n"
-    path.write_text(HEAD + first + cut + config + HEAD + second + line("valid", epoch=2, loss=5.0, num_updates=2))
+    path.write_text(HEAD + first + cut + CONFIG + HEAD + second + line("valid", epoch=2, loss=5.0, num_updates=2))
     assert [entry.get("valid_loss") for entry in records.read_log(path)["curve"]] == [None, 5.0]
     assert [entry["loss"] for entry in records.curve(tmp_path)["validation"]] == [5.0]
 

@@ -137,6 +137,23 @@ def test_runs_that_cannot_be_compared_are_reported_all_the_same(folder, capsys):
     assert "was not compared: " in written(folder, capsys)
 
 
+def test_runs_of_the_users_own_recipe_are_compared_but_not_with_those_in_another_precision(folder, capsys, tmp_path):
+    own = tmp_path / "own.yaml"
+    shutil.copy(ROOT / "configs" / "quickstart.yaml", own)
+    own.write_text(own.read_text().replace("extends: ", f"extends: {ROOT}/configs/"))
+    for path in folder.rglob("run.json"):
+        record = json.loads((path.parent / "record.json").read_text())
+        name = record["recipe"].replace("quickstart/", "own/")
+        if record["seeds"] == [2]:  # of the second system, and in another precision
+            record |= {"seeds": [1], "precision": "bf16"}
+        (path.parent / "record.json").write_text(json.dumps({**record, "recipe": name}))
+        content = json.loads(path.read_text()) | {"precision": record["precision"]}
+        path.write_text(json.dumps({**content, "given": str(own / name.partition("/")[2])}))
+    page = Page(written(folder, capsys))
+    assert re.search(r"p = 0\.00\d \*", page.text) and "was not compared" not in page.text
+    assert "rk2-tiny, bf16" in page.text.split("quelle")[-1]
+
+
 def test_words_that_the_reference_lacks_are_marked():
     marked = _marked(["the", "<old>", "dog", "sits"], ["the", "dog", "sits"])
     assert marked == "the <mark>&lt;old&gt;</mark> dog sits"

@@ -80,6 +80,15 @@ def test_precisions_stand_apart(folder, capsys):
     assert any("1,000" in line for line in lines)
 
 
+def test_a_run_in_another_folder_is_a_row_of_its_own(folder):
+    record = (folder / "multi30k-short" / "transformer-tiny.json").read_text()
+    (folder / "again").mkdir()
+    (folder / "again" / "record.json").write_text(record)
+    found = tables.tables("multi30k-short", folder)
+    labels = [r.label for rows in found.values() for r in rows if r.label.startswith("transformer-tiny")]
+    assert labels == ["transformer-tiny", "transformer-tiny, in multi30k-short/transformer-tiny.json"]
+
+
 def test_only_what_was_run(folder, capsys):
     assert cli.main(["table", "--measured", "--results", str(folder)]) == 0
     shown = capsys.readouterr().out
@@ -91,7 +100,6 @@ def test_only_what_was_run(folder, capsys):
     [
         (lambda r: "{", r"x\.json: cannot be read"),
         (lambda r: json.dumps({k: v for k, v in r.items() if k != "seeds"}), r"a record without seeds"),
-        (lambda r: json.dumps(r), r"a second record of multi30k-short/rk2-tiny, fp32 2"),
     ],
 )
 def test_what_is_no_record_is_named(folder, damage, message):

@@ -432,6 +432,13 @@ def test_p_is_small_for_what_differs_and_for_nothing_else(test):
     )
 
 
+@pytest.mark.parametrize("test", significance.TESTS)
+def test_a_system_that_diverged_has_no_p(test):
+    good, diverged = scored([0.0, 1.0, 1.0]), scored([0.0, float("nan"), 1.0])
+    assert significance.p_value(good, diverged, test, 20) is None
+    assert significance.p_value(diverged, good, test, 20) is None
+
+
 def test_the_p_of_a_few_sentences_is_that_of_all_exchanges():
     """Randomisation of four sentences: 2 of 16 exchanges differ as much as the systems do."""
     a, b = scored([0, 0, 0, 0]), scored([1, 1, 1, 1])
@@ -451,6 +458,8 @@ def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch, cap
     monkeypatch.setattr(significance, "_precision", lambda one: "fp32")
     monkeypatch.setattr(significance.runs, "versions", dict)
     systems = [significance.system(recipe) for recipe in loaded.values()]
+    with pytest.raises(significance.SignificanceError, match="imdb/transformer: must be given once"):
+        significance.compare(systems[0], [systems[0]])
     found = significance.compare(systems[0], systems[1:], samples=100)
     values = found["test_sets"]["imdb_test"]
     assert found["metric"] == "accuracy" and values["imdb/transformer"]["p_value"] is None

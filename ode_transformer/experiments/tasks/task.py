@@ -49,10 +49,12 @@ class Step:
 
     def line(self) -> str:
         """The command in a form that can be typed, from the top of the repository."""
+        folders = sorted({str(Path(path).parent) for path in (self.log, *(to for _, to in self.moves)) if path})
+        begin = [f"mkdir -p {shlex.join(folders)} &&"] if folders else []
         variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
         end = f" >>{shlex.quote(self.log)} 2>&1" if self.log else ""
         moves = "".join(f" && {shlex.join(['mv', *pair])}" for pair in self.moves)
-        return " ".join([*variables, shlex.join(self.words)]) + end + moves
+        return " ".join([*begin, *variables, shlex.join(self.words)]) + end + moves
 
 
 @dataclass(frozen=True)
