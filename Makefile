@@ -1,5 +1,5 @@
 # make demo    install, then train a Macaron Net on a generated corpus and score it
-# make test    install if needed, then run the tests, some minutes; `make test-all` runs more of them
+# make test    install if needed, then run the tests, some minutes; `make test-all` runs all of them
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all lint docs links tables
 

@@ -62,8 +62,8 @@ def architectures() -> str:
         "",
         "This page is generated from the tables of architectures in the code. Every name is a value of `--arch`; every "
         "option of an architecture can be changed by its flag. *Other options* lists the options in which the "
-        "architecture differs from the defaults of its model, sizes and dropout apart. An encoder of *6 x 2* layers "
-        "has two blocks of depth 6.",
+        "architecture differs from the defaults of its model, sizes and dropout apart. An encoder of *3 x 2* layers "
+        "has two blocks of depth 3.",
     ]
     for model, names in by_model.items():
         rows = []
@@ -77,7 +77,9 @@ def architectures() -> str:
                 and values[k] != getattr(default, k, None)
                 and not re.search("embed_dim|heads|_layers|dropout|^evolution_(blocks|depth)", k)
             ]
-            sides = ["encoder"] * (model != "ode_transformer_lm") + ["decoder"] * (not model.endswith("_encoder"))
+            sides = ["encoder"] * (model != "ode_transformer_lm") + ["decoder"] * (
+                not model.endswith(("_encoder", "_masked_lm"))
+            )
             size = " ".join(_sizes(values, side) for side in sides[:1])
             rows.append((f"`{name}`", size, _layers(values, sides), f"{values['dropout']:g}", ", ".join(others)))
         lines += ["", f"## Model `{model}`", ""]
@@ -295,7 +297,10 @@ def measured(group: str) -> str:
     from ode_transformer.experiments import tables
 
     (rows,) = tables.tables(group).values()
-    return tables.section("", rows).partition("\n\n")[2].strip()
+    if not any(row.records for row in rows):
+        return "Nothing has been run yet."
+    text = tables.section("", rows, tables.baseline(group)).partition("\n\n")[2].strip()
+    return re.sub(r"(?<=\d)\*", r"\\*", text)
 
 
 def metric(group: str, papers: str, name: str) -> str:
@@ -317,7 +322,7 @@ def metric(group: str, papers: str, name: str) -> str:
         measured = [_mean(row.records, test_set, name) for test_set in test_sets]
         found.append(
             (
-                papers_row.description.partition(":")[0],
+                tables.variant_label(papers_row.description.partition(":")[0], tables.variant(row.records[0])),
                 *theirs[:1],
                 *measured,
                 row.numbers("parameters"),
@@ -560,10 +565,12 @@ def served(path: str) -> str:
 
 
 def orders() -> str:
-    """Measured orders of convergence beside those of theory."""
-    methods = json.loads((ROOT / "results" / "lab" / "orders.json").read_text(encoding="utf-8"))["methods"]
-    found = [(row["method"], row["theory"], f"{row['local']:.2f}", f"{row['global']:.2f}") for row in methods]
-    return table(("scheme", "exponent of the local error, theory", "measured", "of the global error, measured"), found)
+    """Measured orders of convergence beside those of theory, and the schemes that have none."""
+    record = json.loads((ROOT / "results" / "lab" / "orders.json").read_text(encoding="utf-8"))
+    found = [(row["method"], row["theory"], f"{row['local']:.2f}", f"{row['global']:.2f}") for row in record["methods"]]
+    head = ("scheme", "exponent of the local error, theory", "measured", "of the global error, measured")
+    without = "\n".join(f"- {name}: {reason}" for name, reason in record["without"].items())
+    return f"{table(head, found)}\n\nThese have no order:\n\n{without}"
 
 
 KINDS: dict[str, Callable[..., str]] = {

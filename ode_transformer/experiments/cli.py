@@ -27,7 +27,7 @@ COMMANDS = {
     "path": Command(".locate", "print the folder to give to fairseq's --user-dir"),
     "prepare": Command(".prepare", "make data and a recipe from your own parallel text"),
     "recipe": Command(".recipes", "list, check and show recipes"),
-    "run": Command(".runner", "run recipes, from data to a record; several end in a table", takes_flags=True),
+    "run": Command(".runner", "run recipes from data to a record; compare several in a table", takes_flags=True),
     "generate": Command(
         ".runner",
         "translate with other checkpoints or flags than a recipe's",
@@ -64,7 +64,7 @@ COMMANDS = {
     "choose": Command(".choose", "choose an option for each question of a test set, as RACE's"),
     "score": Command(".metrics.translations", "score translations, summaries, corrections or predictions"),
     "export": Command(".export.command", "write a trained model for serving with CTranslate2 or ONNX"),
-    "text": Command(".text.command", "tokenise, clean, segment and check parallel text"),
+    "text": Command(".text.command", "tokenize, clean, segment and check parallel text"),
     "corpus": Command(".corpus", "write the generated German-English corpus"),
     "dataset": Command(".datasets.command", "read a published data set: classes, summaries, corrections, questions"),
     "listops": Command(".listops", "write generated ListOps expressions"),

@@ -89,8 +89,8 @@ def _records(recipe: "recipes.Recipe") -> Iterator[tuple[str, dict[str, Any]]]:
     """Records of a recipe, its own run's first: their files from the top of the repository, and what they hold."""
     group, _, row = recipe.name.rpartition("/")
     own = recipes.ROOT / recipes.default_run_dir(recipe) / "record.json"
-    seeds = sorted((recipes.ROOT / "results" / group).glob(f"{row}.seed-*.json"))
-    for path in (own, recipes.ROOT / "results" / group / f"{row}.json", *seeds):
+    others = sorted((recipes.ROOT / "results" / group).glob(f"{row}.*.json"))  # of other seeds and precisions
+    for path in (own, recipes.ROOT / "results" / group / f"{row}.json", *others):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             training = record["training"]

@@ -653,7 +653,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     precisions = parser.add_mutually_exclusive_group()
     for name in recipes.PRECISIONS:
         help_ = f"train in {name}" + (
-            " (on a CPU the default; on GPUs it is the precision of the paper)" * (name == "fp32")
+            " (the default on a CPU; on GPUs the default is the paper's precision)" * (name == "fp32")
         )
         precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
     parser.add_argument(

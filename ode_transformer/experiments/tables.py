@@ -148,6 +148,8 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
         recipe = recipes.load(f"{group}/{name}" if name else group)
         for paper in recipe.paper or [None]:
             label = paper.row if paper else recipe.name.rpartition("/")[2]
+            if paper and recipe.train.flags.get("ode-residual") == "released" and "released" not in label:
+                label += ", released form"  # the paper's row is that of both forms
             rows = found.setdefault(paper.table if paper else title, [])
             for variant, mine in by_variant(records.get(recipe.name, [])).items():
                 its = compared.get(recipe.name, {}) if variant == (comparison.get("precision", "fp32"),) else {}
@@ -254,6 +256,12 @@ def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
     if baseline and any(cell.left_out for cell in measured):
         lines.append("† not compared")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def baseline(group: str, folder: Path = RESULTS) -> str:
+    """What the stars of a group's tables are about; empty if nothing was compared."""
+    compared = _significance(group, folder)
+    return "{baseline} at p < .05 (paired {test}, seed {seed})".format(**compared) if "test" in compared else ""
 
 
 def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
@@ -366,8 +374,6 @@ def main(args: argparse.Namespace) -> int:
         if args.csv:
             print(comma_separated(group, found), end="")
             continue
-        compared = _significance(group, args.results)
-        baseline = "{baseline} at p < .05 (paired {test}, seed {seed})".format(**compared) if "test" in compared else ""
         for title, rows in found.items():
-            print(section(title, rows, baseline))
+            print(section(title, rows, baseline(group, args.results)))
     return 0

@@ -92,7 +92,7 @@ def test_a_run_in_another_folder_is_a_row_of_its_own(folder):
 def test_only_what_was_run(folder, capsys):
     assert cli.main(["table", "--measured", "--results", str(folder)]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("###") == 1 and "Multi30k English-German, rehearsal" in shown
+    assert shown.count("###") == 1 and "Multi30k English-German, shortened" in shown
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         kind.add_argument("--before", metavar="DIR", help="also measure ARCH in the version of this package in a clone")
         kind.add_argument("--output", help="write the results there, as JSON")
         if name == "training":
-            kind.add_argument("--data", default="", metavar="DIR", help="binarized data: its batches, no random ones")
+            kind.add_argument(
+                "--data",
+                default="",
+                metavar="DIR",
+                help="take the batches from this folder of binarized data instead of random ones",
+            )
             kind.add_argument("--compile", action="store_true", help="also run both with torch.compile (takes minutes)")
 
 
