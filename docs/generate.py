@@ -443,13 +443,13 @@ def arithmetic(*paths: str) -> str:
 
 
 CONTROLS = {
-    **dict.fromkeys(("rk2", "rk2-learnable", "rk2-second-order", "rk2-ema"), "residual-8"),
-    **dict.fromkeys(("pcformer", "pcformer-released"), "residual-12"),
-    "pcformer-rk4": "residual-20",
-    **dict.fromkeys(("nesterov", "nesterov-embedding", "denseformer", "attention-history"), "residual-plain"),
-    "nesterov-strang": "strang-plain",
+    **dict.fromkeys(("rk2", "rk2-learnable", "rk2-second-order", "rk2-ema"), ("residual-8",)),
+    **dict.fromkeys(("pcformer", "pcformer-released"), ("residual-12",)),
+    "pcformer-rk4": ("residual-20", "residual-16"),
+    **dict.fromkeys(("nesterov", "nesterov-embedding", "denseformer", "attention-history"), ("residual-plain",)),
+    "nesterov-strang": ("strang-plain",),
 }
-"""The systems of the comparison that have a control other than its baseline."""
+"""The systems of the comparison that have controls other than its baseline."""
 
 
 def comparison(path: str, group: str) -> str:
@@ -469,18 +469,18 @@ def comparison(path: str, group: str) -> str:
     test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values()
     found, signed = [], set()
     for system, cost in record["systems"].items():
-        cells, against, control = [""] * len(test_sets), "", CONTROLS.get(system)
-        controlled = f"`{control}-tiny`" if control else ""
+        cells, against, controls = [""] * len(test_sets), "", {f"{name}-tiny": "" for name in CONTROLS.get(system, ())}
         if row := rows.get(f"{system}-tiny"):
             cells = [", ".join(f"{value:.2f}" for value in row.cells[t, "sacrebleu"].measured) for t in test_sets]
             signed |= {METRICS["sacrebleu"].signature(r["scores"][t]) for r in row.records for t in test_sets}
             if system != baseline:
                 against = _p_values(row, comparisons.get(f"{group}/{baseline}-tiny", {}), test_sets)
-            if control:
-                controlled += ", " + _p_values(row, comparisons.get(f"{group}/{control}-tiny", {}), test_sets)
+            for name in controls:
+                controls[name] = ", " + _p_values(row, comparisons.get(f"{group}/{name}", {}), test_sets)
         speed = "1" if system == baseline else median_and_quartiles(cost["speed"])
         memory = cost["step_mib"] / record["systems"][baseline]["step_mib"]
         costs = f"{cost['seconds']:.2f} ({speed})", f"{cost['step_mib']:,.0f} ({memory:.2f})", f"{cost['parameters']:,}"
+        controlled = "; ".join(f"`{name}`{p_values}" for name, p_values in controls.items())
         found.append((f"`{system}-tiny`", *cells, against, controlled, *costs))
     head = ["row", *test_sets, f"p, against `{baseline}-tiny`", "p, against the control"]
     head += ["seconds per update", "memory of a step, MiB", "parameters"]

@@ -251,6 +251,8 @@ def _references(one: System, test_set: str, count: int) -> list[str]:
     else:
         path = translated(str(one.folder), subset)
         found = [] if one.gone else plain_text(recipe, translations.read_generate_output(path)[1] or [])
+    if not data.is_dir():
+        raise SignificanceError(f"{data}: no such folder, which has the references; made by: {recipe.data.prepare}")
     if len(found) != count:
         raise SignificanceError(
             f"{recipe.name} has {count} sentences of {test_set}, the references in {data} are {len(found)}"
