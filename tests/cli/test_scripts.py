@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from fairseq import options
 from fairseq_cli import preprocess
 
 from ode_transformer import checkpoints
-from ode_transformer.experiments import cli, recipes, runner, runs
+from ode_transformer.experiments import cli, gpu_suite, recipes, runner, runs
 from ode_transformer.experiments.runs import RunError
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, SMALL, ask, environment, write_parallel
@@ -569,6 +570,26 @@ def test_the_gpu_suite_says_what_it_would_run(capsys):
     assert "results/ptb/rk2-unit-2-released.seed-3.fp16.json --seed 3 --fp16" in lines[-1]
     assert "--seed 1 " in lines[-3] and "rk2-unit-2-released.fp16.json" in lines[-3]
     assert lines[-1].startswith("python -m ode_transformer run ptb/rk2-unit-2-released --run-dir ")
+
+
+def test_a_gpu_that_is_free_gets_the_next_run(monkeypatch, tmp_path):
+    """Of four runs on three GPUs the second ends first."""
+    ends = {"0": [None, None, 0], "1": [0], "2": [None, None, 0]}
+    started = []
+
+    def start(suite, job, device):
+        started.append(device)
+        polls = iter(ends.pop(device, [0]))
+        return SimpleNamespace(poll=lambda: next(polls), returncode=0)
+
+    monkeypatch.setattr(gpu_suite.Suite, "start", start)
+    monkeypatch.setattr(gpu_suite.time, "sleep", lambda _: None)
+    monkeypatch.setattr(runner, "execute", lambda step: 0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    names = [f"multi30k-full/{name}-tiny" for name in ("transformer", "macaron", "rk2", "rk4")]
+    options = {"systems": names, "precisions": ["fp32"], "minutes": 9, "jobs": 3, "cpu": False}
+    gpu_suite.Suite(SimpleNamespace(**options, runs=tmp_path / "runs", out=tmp_path / "out")).train()
+    assert started[:3] == ["0", "1", "2"] and started[3] == "1"
 
 
 @pytest.mark.full
