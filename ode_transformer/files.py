@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open a file for writing that takes its name only when it is complete.
 
     It is written beside its place, flushed to the disk and renamed, so that whatever goes wrong, a kill or a full disk
-    included, an older file of that name survives untouched. Folders are made as needed.
+    included, an older file of that name survives untouched. Folders are made as needed. A file keeps its mode, and a
+    link stays one: what it leads to is written. A pipe or a device, which a file must not replace, is opened plainly.
 
     Args:
         path: the file.
@@ -28,15 +30,22 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
         OSError: the file cannot be written.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    if path.exists() and not path.is_file():
+        with path.open(mode, **text) as file:
+            yield file
+        return
+    path = Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # As if opened plainly; a temporary file is the owner's alone.
+    its_mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask()
     with tempfile.NamedTemporaryFile(mode, dir=path.parent, prefix=f".{path.name}.", delete=False, **text) as file:
         temporary = Path(file.name)
         try:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            temporary.chmod(0o666 & ~_umask())  # as if opened plainly; a temporary file is the owner's alone
+            temporary.chmod(its_mode)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -1,0 +1,46 @@
+"""Files that are written whole or not at all."""
+
+import os
+
+import pytest
+
+from ode_transformer.files import whole, write_text
+
+
+def test_what_goes_wrong_leaves_the_older_file(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), whole(path) as file:
+        file.write("new")
+        raise RuntimeError
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_pipe_stays_a_pipe(tmp_path):
+    """As a device does."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(path, "new")
+    assert os.read(reader, 9) == b"new" and path.is_fifo() and list(tmp_path.iterdir()) == [path]
+    os.close(reader)
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "target").write_text("old")
+    for name in ("target", "absent"):
+        (tmp_path / f"{name}.link").symlink_to(name)
+        write_text(tmp_path / f"{name}.link", "new")
+        assert (tmp_path / f"{name}.link").is_symlink() and (tmp_path / name).read_text() == "new"
+
+
+def test_a_file_keeps_its_mode_and_a_new_one_has_that_of_the_umask(tmp_path):
+    (tmp_path / "old").touch()
+    (tmp_path / "old").chmod(0o600)
+    before = os.umask(0o027)
+    try:
+        for name, mode in (("old", 0o600), ("new", 0o640)):
+            write_text(tmp_path / name, "new")
+            assert (tmp_path / name).stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
