@@ -14,7 +14,7 @@ from pathlib import Path
 from ..errors import OdeTransformerError
 from ..files import whole
 from . import segmentation
-from .text.lines import read_lines
+from .text.lines import keep_apart, read_lines
 
 # A sentence ends after a full stop and closing quotes, before a capital letter or a digit: as much as a rule can tell.
 _END = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]*[A-Z0-9])")
@@ -89,6 +89,7 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer documents``; the exit status."""
     if args.held_out < 2:
         raise DocumentsError(f"--held-out {args.held_out}: must be 2 or more")
+    keep_apart(args.output_dir, ("train", "valid"), [*args.inputs, *args.valid])
     for name in ("valid", "train"):
         if not any(split == name for split, _ in _splits(args)):
             advice = "" if args.valid else f" with --held-out {args.held_out}; lower --held-out, or give --valid"

@@ -6,7 +6,6 @@ Its manifest describes all steps, and ``ode-transformer translate`` treats raw t
 """
 
 import argparse
-import contextlib
 import hashlib
 import heapq
 import json
@@ -17,7 +16,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from .. import processors
 from ..files import sha256, write_json, write_text
@@ -26,7 +25,7 @@ from .metrics.bleu import check_language
 from .pipeline import MODELS
 from .runner import alone_in, folder_of, say
 from .tasks.task import OURS
-from .text.lines import TextError, count_lines, read_lines, read_pair
+from .text.lines import TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
 from .text.manifest import check_settings, read_json, versioned
 from .text.pairs import Limits
 from .text.tokenisation import is_unspaced, languages
@@ -353,7 +352,7 @@ class Preparation:
         seen = {split: set(map(self.keys, _pairs(part / split, langs))) for split in self.splits[1:]}
         again: dict[str, set[tuple[str, ...]]] = {split: set() for split in seen}
         left = left_out = 0
-        with _created(part / "train", langs) as files:
+        with whole_pair(part / "train", langs) as files:
             for number, pair in enumerate(_pairs(given / "train", langs, "divide train"), 1):
                 if number in numbers:
                     continue
@@ -362,7 +361,7 @@ class Preparation:
                     left_out += 1
                     continue
                 left += 1
-                _write_pair(files, pair)
+                write_pair(files, pair)
                 for split, pairs in seen.items():
                     if keys in pairs:
                         again[split].add(keys)
@@ -580,19 +579,7 @@ def _pairs(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[
         yield source.removesuffix("\r"), target.removesuffix("\r")
 
 
-@contextlib.contextmanager
-def _created(prefix: Path, langs: Sequence[str]) -> Iterator[list[TextIO]]:
-    """The two new files of parallel text."""
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(open(f"{prefix}.{x}", "w", encoding="utf-8", newline="\n")) for x in langs]
-
-
-def _write_pair(files: Sequence[TextIO], pair: tuple[str, str]) -> None:
-    for file, line in zip(files, pair, strict=True):
-        file.write(f"{line}\n")
-
-
 def _write_pairs(prefix: Path, langs: Sequence[str], pairs: Iterable[tuple[str, str]]) -> None:
-    with _created(prefix, langs) as files:
+    with whole_pair(prefix, langs) as files:
         for pair in pairs:
-            _write_pair(files, pair)
+            write_pair(files, pair)

@@ -21,7 +21,7 @@ from ode_transformer.experiments.text import pairs, parallel, subwords
 from ode_transformer.experiments.text.lines import TextError, read_lines, read_pair
 from ode_transformer.experiments.text.pairs import Limits
 from ode_transformer.experiments.text.tokenisation import Tokeniser
-from ode_transformer.files import sha256, write_lines
+from ode_transformer.files import sha256, write_json, write_lines
 from tests.cli.test_data_prep import lines, search_path, sentences, times
 from tests.helpers import ROOT, ask
 
@@ -729,6 +729,82 @@ def test_cleaning_heeds_the_ratio(tmp_path):
     command += ["--max-tokens", "9", "--ratio", "1.5", "--output-dir", str(tmp_path / "out")]
     assert cli.main(["text", *command]) == 0
     assert (tmp_path / "out" / "train.de").read_text() == "d e\n"
+
+
+BOTH = ["--langs", "en", "de"]
+WRITING = {
+    "clean": ["clean", "{}", "--splits", "train", *BOTH, "--drop-from", "train", "--max-tokens", "9"],
+    "gather": ["gather", *BOTH, "--add", "train", "{}/train.en", "{}/train.de"],
+    "hold-out": ["hold-out", "{}", *BOTH, "--every", "2"],
+    "short-to-long": ["short-to-long", "{}", "--text-dir", "{}", *BOTH, "--limit", "2", "--bins", "2"],
+}
+
+
+@pytest.fixture
+def text(tmp_path) -> Path:
+    """Pairs for training and validation, short ones and long ones."""
+    for split in ("train", "valid"):
+        for lang in ("en", "de"):
+            (tmp_path / f"{split}.{lang}").write_text("a\nb c\nd\n")
+    write_json(tmp_path / "manifest.json", {"splits": {"train": "train", "valid": "valid"}})
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", WRITING.values(), ids=WRITING)
+def test_text_is_not_written_where_it_is_read(text, capsys, words):
+    """The folder of the text is refused, by another name as well."""
+    before = {path: path.read_bytes() for path in text.iterdir()}
+    (text / "link").symlink_to(text)
+    command = ["text", *(word.format(text) for word in words), "--output-dir"]
+    for output in (text, text / "link"):
+        assert cli.main([*command, str(output)]) == 1
+        assert f"--output-dir {output}: its train.en is read; must be another folder" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in text.iterdir() if path.is_file()} == before
+    assert cli.main([*command, str(text / "out")]) == 0 and (text / "out" / "train.en").stat().st_size
+
+
+@pytest.mark.parametrize("words", WRITING.values(), ids=WRITING)
+def test_text_that_was_written_before_is_not_written_over_half_way(text, capsys, words):
+    with (text / "train.de").open("ab") as file:
+        file.write(b"\xff\n")  # after lines that are text
+    with (text / "valid.de").open("ab") as file:
+        file.write(b"\xff\n")
+    (text / "out").mkdir()
+    for name in ("train.en", "train.de"):
+        (text / "out" / name).write_text("old\n")
+    words = [word.format(text) for word in words]
+    assert cli.main(["text", *words, "--output-dir", str(text / "out")]) == 1
+    assert "error: " in capsys.readouterr().err
+    assert (text / "out" / "train.de").read_text() == "old\n"
+    assert not list((text / "out").glob(".*")), "nothing else is left"
+
+
+def test_cleaning_that_leaves_nothing_writes_nothing(text, capsys):
+    (text / "out").mkdir()
+    (text / "out" / "train.en").write_text("old\n")
+    words = [word.format(text) for word in WRITING["clean"]]
+    (text / "train.de").write_text("\n\n\n")
+    assert cli.main(["text", *words, "--output-dir", str(text / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "3 pairs with an empty side (lines 1, 2, 3): dropped" in said and "no pair is left after cleaning" in said
+    assert [path.name for path in (text / "out").iterdir()] == ["train.en"]
+    assert (text / "out" / "train.en").read_text() == "old\n"
+
+
+@pytest.mark.parametrize("every", ["0", "1", "4"])
+def test_what_cannot_be_held_out(text, capsys, every):
+    words = ["text", "hold-out", str(text), *BOTH, "--every", every, "--output-dir", str(text / "out")]
+    assert cli.main(words) == 1
+    assert f"--every {every}" in capsys.readouterr().err and not list(text.glob("out/*"))
+    (text / "train.en").write_text("")
+    assert cli.main(words) == 1 and f"--every {every}" in capsys.readouterr().err
+
+
+def test_described_data_have_no_text_to_divide(text, capsys):
+    write_json(text / "manifest.json", {"set": "x"})
+    words = [word.format(text) for word in WRITING["short-to-long"]]
+    assert cli.main(["text", *words, "--output-dir", str(text / "out")]) == 1
+    assert f"{text}/manifest.json: does not name the splits of a text" in capsys.readouterr().err
 
 
 def test_characters_that_cannot_be_printed_become_spaces():

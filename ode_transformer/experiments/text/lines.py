@@ -1,4 +1,4 @@
-"""Lines of text: reading them, alone and in parallel."""
+"""Lines of text: reading and writing them, alone and in parallel."""
 
 import codecs
 import gzip
@@ -7,10 +7,12 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO
 
 from ...errors import OdeTransformerError
+from ...files import whole
 
 SHOWN = 5  # line numbers named in a message
 BETWEEN = 10_000  # lines between two looks at how much of a file has been read
@@ -83,9 +85,34 @@ def count_lines(path: Path) -> int:
     return sum(1 for _ in read_lines(path))
 
 
-def create(path: Path) -> TextIO:
-    """Open a text file for writing, with line feeds as they are."""
-    return path.open("w", encoding="utf-8", newline="\n")
+@contextmanager
+def whole_pair(prefix: Path, langs: Sequence[str]) -> Iterator[list[IO[str]]]:
+    """Open the two files of parallel text, ``PREFIX.LANG``, for writing, as :func:`whole` opens a file."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(whole(f"{prefix}.{lang}")) for lang in langs]
+
+
+def write_pair(files: Sequence[IO[str]], pair: Sequence[str]) -> None:
+    """Write a pair of lines, each to its file."""
+    for file, line in zip(files, pair, strict=True):
+        file.write(f"{line}\n")
+
+
+def keep_apart(output_dir: Path, names: Iterable[str], inputs: Iterable[Path]) -> None:
+    """Check that no file is read that is to be written.
+
+    Args:
+        output_dir: the value of ``--output-dir``.
+        names: of the files that are written there.
+        inputs: the files that are read.
+
+    Raises:
+        TextError: one is; the message names it.
+    """
+    read = {path.resolve() for path in inputs}
+    for name in names:
+        if (output_dir / name).resolve() in read:
+            raise TextError(f"--output-dir {output_dir}: its {name} is read; must be another folder")
 
 
 def read_pair(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:

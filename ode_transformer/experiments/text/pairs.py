@@ -6,13 +6,14 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...files import whole
 from .binarised import test_names
-from .lines import SHOWN, TextError, create, parallel, read_lines, read_pair
+from .lines import SHOWN, TextError, keep_apart, parallel, read_lines, read_pair, whole_pair, write_pair
 from .manifest import read_json
 
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
@@ -70,11 +71,10 @@ def gather(args: argparse.Namespace) -> None:
 
     Training pairs that are not UTF-8, or hold a NUL, are dropped and reported; in other splits they are an error.
     """
-    args.output_dir.mkdir(parents=True, exist_ok=True)
-    for split in dict.fromkeys(split for split, _, _ in args.add):
-        outputs = [args.output_dir / f"{split}.{lang}" for lang in args.langs]
-        with ExitStack() as stack:
-            files = [stack.enter_context(create(path)) for path in outputs]
+    splits = dict.fromkeys(split for split, _, _ in args.add)
+    keep_apart(args.output_dir, _names(splits, args.langs), [Path(file) for _, *files in args.add for file in files])
+    for split in splits:
+        with whole_pair(args.output_dir / split, args.langs) as files:
             for source, target in ([Path(f) for f in files] for name, *files in args.add if name == split):
                 count, faults = 0, Faults()
                 errors = "surrogateescape" if split == "train" else "strict"
@@ -86,10 +86,14 @@ def gather(args: argparse.Namespace) -> None:
                         faults.add(fault, number)
                         continue
                     count += 1
-                    for file, line, lang in zip(files, pair, args.langs, strict=True):
-                        file.write(f"{romanian(line, args.romanian) if lang == 'ro' else line}\n")
+                    both = zip(pair, args.langs, strict=True)
+                    write_pair(files, [romanian(line, args.romanian) if lang == "ro" else line for line, lang in both])
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
                 faults.report(f"{source}, {target}", "dropped")
+
+
+def _names(splits: Iterable[str], langs: Sequence[str]) -> list[str]:
+    return [f"{split}.{lang}" for split in splits for lang in langs]
 
 
 def romanian(line: str, kind: str) -> str:
@@ -138,36 +142,41 @@ def check(args: argparse.Namespace) -> None:
 
 def clean(args: argparse.Namespace) -> None:
     """Copy the files of a folder to another; of --drop-from, without pairs that are empty, too long or too uneven."""
-    args.output_dir.mkdir(parents=True, exist_ok=True)
+    names = _names(args.splits, args.langs)
+    keep_apart(args.output_dir, names, [args.dir / name for name in names])
     limits = Limits(args.max_tokens, args.ratio)
     for split in args.splits:
         drop = split in args.drop_from
         faults = Faults()
         kept = 0
-        with ExitStack() as stack:
-            files = [stack.enter_context(create(args.output_dir / f"{split}.{lang}")) for lang in args.langs]
+        with whole_pair(args.output_dir / split, args.langs) as files:
             for number, pair in enumerate(read_pair(args.dir / split, args.langs, f"clean {split}"), 1):
                 if fault := limits.fault(pair):
                     faults.add(fault, number)
                 if fault is None or not drop:
                     kept += 1
-                    for file, line in zip(files, pair, strict=True):
-                        file.write(f"{line}\n")
-        faults.report(_files(args.dir / split, args.langs), "dropped" if drop else "kept")
-        if not kept:
-            raise TextError(f"{args.dir / split}: no pair is left after cleaning")
+                    write_pair(files, pair)
+            faults.report(_files(args.dir / split, args.langs), "dropped" if drop else "kept")
+            if not kept:
+                raise TextError(f"{args.dir / split}: no pair is left after cleaning")
 
 
 def hold_out(args: argparse.Namespace) -> None:
     """Split the training text of a folder into another: every Nth pair for validation, the others for training."""
-    args.output_dir.mkdir(parents=True, exist_ok=True)
+    if args.every < 2:
+        raise TextError(f"--every {args.every}: must be 2 or more")
+    names = _names(["train", *args.splits], args.langs)
+    keep_apart(args.output_dir, [*names, *_names(["valid"], args.langs)], [args.dir / name for name in names])
     for lang in args.langs:
         for split in args.splits:
-            shutil.copyfile(args.dir / f"{split}.{lang}", args.output_dir / f"{split}.{lang}")
-        with ExitStack() as stack:
-            train, valid = (
-                stack.enter_context(create(args.output_dir / f"{name}.{lang}")) for name in ("train", "valid")
-            )
+            name = f"{split}.{lang}"
+            with (args.dir / name).open("rb") as stored, whole(args.output_dir / name, "wb") as copy:
+                shutil.copyfileobj(stored, copy)
+        with (
+            whole(args.output_dir / f"train.{lang}") as train,
+            whole(args.output_dir / f"valid.{lang}") as valid,
+        ):
+            number = 0
             for number, line in enumerate(read_lines(args.dir / f"train.{lang}", bar=f"hold-out train.{lang}"), 1):
                 (train if number % args.every else valid).write(f"{line}\n")
             if number < args.every:
@@ -183,14 +192,15 @@ def short_to_long(args: argparse.Namespace) -> None:
         )
     names = test_names(len(bins))
     counts = dict.fromkeys(("train", "valid", *names), 0)
-    args.output_dir.mkdir(parents=True, exist_ok=True)
+    path = args.dir / "manifest.json"
+    splits = read_json(path).get("splits")
+    if not isinstance(splits, dict):
+        raise TextError(f"{path}: does not name the splits of a text, as the manifest of prepared data does")
+    text = args.text_dir / "bpe" if (args.text_dir / "bpe").is_dir() else args.text_dir
+    read = [text / name for name in _names([splits["train"], splits["valid"]], args.langs)]
+    keep_apart(args.output_dir, _names(counts, args.langs), read)
     with ExitStack() as stack:
-        files = {
-            name: [stack.enter_context(create(args.output_dir / f"{name}.{lang}")) for lang in args.langs]
-            for name in counts
-        }
-        splits = read_json(args.dir / "manifest.json")["splits"]
-        text = args.text_dir / "bpe" if (args.text_dir / "bpe").is_dir() else args.text_dir
+        files = {name: stack.enter_context(whole_pair(args.output_dir / name, args.langs)) for name in counts}
         for split in ("train", "valid"):
             for pair in read_pair(text / splits[split], args.langs):
                 length = len(pair[0].split())
@@ -201,9 +211,8 @@ def short_to_long(args: argparse.Namespace) -> None:
                 else:
                     continue
                 counts[name] += 1
-                for file, line in zip(files[name], pair, strict=True):
-                    file.write(f"{line}\n")
-    for name, count in counts.items():
-        if not count:
-            raise TextError(f"--limit {args.limit} --bins {bins}: no pairs for {name}")
-        print(f"{name}: {count} pairs", file=sys.stderr)
+                write_pair(files[name], pair)
+        for name, count in counts.items():
+            if not count:
+                raise TextError(f"--limit {args.limit} --bins {bins}: no pairs for {name}")
+            print(f"{name}: {count} pairs", file=sys.stderr)
