@@ -97,6 +97,7 @@ once() {
     local file=$1
     shift
     if [[ -e $file ]]; then return; fi
+    if [[ -e $file.part ]]; then run rm -r "$file.part" || return; fi
     run "$@" || return # set -e has no effect in a command before ||
     run mv "$file.part" "$file"
 }
@@ -135,7 +136,7 @@ download() {
     if command -v curl >/dev/null; then
         run curl --fail --location --retry 3 --progress-bar --continue-at - --output "$2.part" "$1" || {
             [[ $? -eq 33 ]] || return 1 # the server cannot go on in the middle
-            run rm "$2.part"
+            run rm "$2.part" || return 1
             run curl --fail --location --retry 3 --progress-bar --output "$2.part" "$1" || return 1
         }
     elif command -v wget >/dev/null; then

@@ -50,12 +50,13 @@ binarise_labelled() {
     run mv "$out.part" "$out"
 }
 
-# first_words N FROM TO: copy a folder of text, of sources the first N words alone.
+# first_words N FROM TO: copy a folder of text, of sources the first N words alone. As `once` calls it, set -e has no
+# effect in it.
 first_words() {
     local file
-    mkdir -p "$3"
-    for file in "$2"/*.target; do cp "$file" "$3"; done
-    for file in "$2"/*.source; do cut -d ' ' -f "-$1" "$file" >"$3/${file##*/}"; done
+    mkdir -p "$3" || return
+    for file in "$2"/*.target; do cp "$file" "$3" || return; done
+    for file in "$2"/*.source; do cut -d ' ' -f "-$1" "$file" >"$3/${file##*/}" || return; done
 }
 
 # binarise_pairs TEST...: from $text/tok, where train and valid are as well, to $out, with joint BPE.

@@ -436,6 +436,14 @@ def answers(archives, base):
         words = f"source {ROOT}/data-prep/archives.sh; compare x {base}/x {published}"
         asked[published] = ["bash", "-c", words]
     (base / "x").write_text("a\nb\nc\n")
+    for name in ("train.source", "valid.source", "train.target"):
+        (base / "clean").mkdir(exist_ok=True)
+        (base / "clean" / name).write_text("a b c\n")
+    full = 'cut() { if [[ $5 == *train* ]]; then return 1; else command cut "$@"; fi; }'  # the disk, at the first file
+    words = (
+        f"source {ROOT}/data-prep/published.sh; {full}; once {base}/words first_words 2 {base}/clean {base}/words.part"
+    )
+    asked["cut"] = ["bash", "-c", words]
     return dict(zip(asked, ask(base / "answers", asked.values(), clean()), strict=True))
 
 
@@ -663,6 +671,10 @@ def test_a_mixture_of_sets(tmp_path):
 )
 def test_numbers_are_compared_with_published_ones(answers, published, said):
     assert answers[published].returncode == 0 and answers[published].stderr.strip() == said
+
+
+def test_a_step_that_fails_half_way_is_not_taken_for_done(answers, base):
+    assert answers["cut"].returncode == 1 and not (base / "words").exists()
 
 
 def test_moses_by_a_variable(answers):
