@@ -3,7 +3,7 @@
 # Shared by the preparation of what encoders read, text in the symbols of a pretrained model. To be sourced.
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-needs+=(fairseq-preprocess)
+needs+=(fairseq-preprocess sha256sum)
 
 # other VARIABLE SCRIPT ARGUMENT...: call another script of this folder. Its RAW_DIR is the value of VARIABLE, or none of an empty name:
 # ours names a folder of another set.
@@ -19,6 +19,14 @@ pretrained() {
     text-bert) other '' prepare-text.sh --size 32700 --split-sentences --out "$1" ;; # of TEXT_INPUT
     esac
     [[ -f $1/dict.txt || $dry_run -eq 1 ]] || die "--like $1: has no dict.txt"
+}
+
+# begin_like SETTING...: prepare $like, then begin with these settings, its name, and the SHA-256 of its dictionary.
+begin_like() {
+    local sum=''
+    pretrained "$like"
+    if [[ -f $like/dict.txt ]]; then read -r sum _ < <(sha256sum "$like/dict.txt"); fi # in a dry run it may not be there
+    begin "$@" like="$(basename "$like")" dictionary="$sum"
 }
 
 # binarise_inputs train valid [TEST...]: make $out.part of every input of $text/symbols, with the dictionary of $like.

@@ -31,6 +31,7 @@ if [[ -z $lists ]]; then
     for split in train val test; do
         download "$url/all_$split.txt" "$lists/all_$split.txt" ||
             die "all_$split.txt: RAW_DIR is not set, and the download failed; URL_CNNDM_LISTS names another address"
+        known_archive "$lists/all_$split.txt"
     done
 fi
 once "$text/raw" python -m ode_transformer dataset cnndm "$cnn" "$folder/dailymail/stories" --lists "$lists" \

@@ -29,8 +29,7 @@ options task=word like=text {generated,workers}=number -- "$@"
 choice TASK "$task" cola sst-2 mrpc qqp sts-b mnli qnli rte
 like=$(absolute "${like:-$root/data-bin/text-imdb}")
 name=glue/$task${generated:+.generated}.$(basename "$like")
-begin task="$task" like="$(basename "$like")" ${generated:+generated="$generated"}
-pretrained "$like"
+begin_like task="$task" ${generated:+generated="$generated"}
 # fetch VARIABLE URL FILE: download a published file to $text/download, from the address in VARIABLE or from URL.
 fetch() {
     local file=$text/download/$3

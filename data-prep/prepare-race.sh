@@ -10,9 +10,10 @@
 #   --dry-run       print the commands only
 #
 # RAW_DIR names a folder with RACE.tar.gz, or RACE/ unpacked; ODE_TRANSFORMER_DATA one with race/ or race.tar.xz, and RACE/
-# in it; without either RACE.tar.gz is downloaded from URL_RACE (default: its authors' address). The test set is test, its
-# articles for middle schools alone are test1, those for high schools test2. ROBERTA_DIR, IMDB_DIR and TEXT_INPUT are of
-# what --like prepares, see prepare-glue.sh.
+# in it; without either RACE.tar.gz is downloaded from URL_RACE (default: its authors' address). Nobody published its
+# SHA-256, but a list in ARCHIVES_SHA256 may have it. The test set is test, its articles for middle schools alone are
+# test1, those for high schools test2. ROBERTA_DIR, IMDB_DIR and TEXT_INPUT are of what --like prepares, see
+# prepare-glue.sh.
 set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
@@ -21,8 +22,7 @@ like='' generated='' workers=2 again='' stale='' needs+=(tar)
 options like=text {generated,workers}=number -- "$@"
 like=$(absolute "${like:-$root/data-bin/roberta.large}")
 name=race${generated:+.generated}.$(basename "$like")
-begin like="$(basename "$like")" generated="$generated"
-pretrained "$like"
+begin_like generated="$generated"
 if [[ -n $generated ]]; then
     folder=$text/generated
     once "$folder" python -m ode_transformer dataset reading race --articles "$generated" --output-dir "$folder.part"
@@ -37,6 +37,7 @@ else
             again="; delete $archive to download it again"
         fi
         [[ -f $archive || $dry_run -eq 1 ]] || die "$folder: has neither RACE nor RACE.tar.gz"
+        known_archive "$archive"
         folder=$text/unpacked
         stale="; delete $folder before another archive is tried"
         if [[ ! -d $folder ]]; then

@@ -7,13 +7,14 @@
 #   --dry-run           print the commands only
 #
 # RAW_DIR names a folder with roberta.base.tar.gz (or large), encoder.json and vocab.bpe; by default they are downloaded
-# from URL_ROBERTA and URL_GPT2_BPE (default: fairseq's addresses). DIR holds model.pt, dict.txt, encoder.json and
-# vocab.bpe: use it as the --like of other scripts, and DIR/model.pt for `ode-transformer warm-start`.
+# from URL_ROBERTA and URL_GPT2_BPE (default: fairseq's addresses). Nobody published their SHA-256, but a list in
+# ARCHIVES_SHA256 may have it. DIR holds model.pt, dict.txt, encoder.json and vocab.bpe: use it as the --like of other
+# scripts, and DIR/model.pt for `ode-transformer warm-start`.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-size=base needs+=(tar)
+size=base needs+=(tar sha256sum)
 options 'size=base|large' -- "$@"
 name=roberta.$size
 begin size="$size"
@@ -31,6 +32,7 @@ else
         download "${URL_GPT2_BPE:-https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe}/$file" "$raw/$file"
     done
 fi
+for file in "$archive" encoder.json vocab.bpe; do known_archive "$raw/$file"; done
 run mkdir -p "$out.part"
 run tar -xzf "$raw/$archive" -C "$out.part" --strip-components 1
 run cp "$raw/encoder.json" "$raw/vocab.bpe" "$out.part"

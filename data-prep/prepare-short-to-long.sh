@@ -26,7 +26,7 @@ read -ra begins <<<"$bins"
 [[ ${#begins[@]} -gt 0 ]] || die "--bins '$bins': must be one number or more"
 for begin in "${begins[@]}"; do positive --bins "$begin"; done
 out=${out:-$prepared.short-to-long}
-begin from="$(basename "$prepared")" limit="$limit" bins="${bins// /-}"
+begin from="$(basename "$prepared")" source="$source" target="$target" limit="$limit" bins="${bins// /-}"
 if [[ -n $prepared_by && ! -e $prepared ]]; then
     read -ra words <<<"$prepared_by"
     run "$root/${words[0]}" "${words[@]:1}" --out "$prepared"

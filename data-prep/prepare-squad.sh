@@ -14,8 +14,9 @@
 #   --dry-run              print the commands only
 #
 # RAW_DIR names a folder with train-v1.1.json and dev-v1.1.json (or v2.0), ODE_TRANSFORMER_DATA one with squad/ or
-# squad.tar.xz; without either they are downloaded from URL_SQUAD (default: the data set's own address). ROBERTA_DIR,
-# IMDB_DIR and TEXT_INPUT are of what --like prepares, see prepare-glue.sh.
+# squad.tar.xz; without either they are downloaded from URL_SQUAD (default: the data set's own address), and compared with
+# the SHA-256 in ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256). ROBERTA_DIR, IMDB_DIR and TEXT_INPUT are
+# of what --like prepares, see prepare-glue.sh.
 set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
@@ -24,9 +25,8 @@ version=1.1 like='' max_symbols=512 stride=128 longest_question=64 generated='' 
 options 'version=1.1|2.0' like=text {max-symbols,stride,longest-question,generated,workers}=number -- "$@"
 like=$(absolute "${like:-$root/data-bin/roberta.large}")
 name=squad-$version${generated:+.generated}.$(basename "$like")
-begin version="$version" like="$(basename "$like")" max_symbols="$max_symbols" stride="$stride" \
-    longest_question="$longest_question" generated="$generated"
-pretrained "$like"
+begin_like version="$version" max_symbols="$max_symbols" stride="$stride" longest_question="$longest_question" \
+    generated="$generated"
 if [[ -n $generated ]]; then
     folder=$text/generated
     once "$folder" python -m ode_transformer dataset reading "squad-$version" --articles "$generated" \
@@ -40,6 +40,7 @@ else
             file=$file-v$version.json
             download "${URL_SQUAD:-https://rajpurkar.github.io/SQuAD-explorer/dataset}/$file" "$folder/$file" ||
                 die "$file: $tried, and the download failed; URL_SQUAD names another address"
+            known_archive "$folder/$file"
         done
     fi
 fi

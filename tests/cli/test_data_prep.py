@@ -578,7 +578,8 @@ def test_short_to_long(own, tmp_path):
     once = [*words, "--limit", 8, "--bins", "8 10 13"]
     commands = [once, ["cp", "-a", tmp_path / "s2l", tmp_path / "first"], once]
     commands.append([*words, "--limit", 9, "--bins", "9 10 13"])
-    done, _, again, other = ask(tmp_path / "answers", commands, clean())
+    commands.append([*once, "--source", "de", "--target", "en"])
+    done, _, again, other, reverse = ask(tmp_path / "answers", commands, clean())
     assert done.returncode == 0, done.stderr
     text_ = tmp_path / "s2l.text" / "bpe"
     lengths = {p.stem: [len(line.split()) for line in lines(p)] for p in text_.glob("*.en")}
@@ -599,6 +600,7 @@ def test_short_to_long(own, tmp_path):
     assert again.returncode == 0 and "is complete" in again.stderr
     assert times(tmp_path / "s2l") == times(tmp_path / "first")
     assert other.returncode != 0 and "limit" in other.stderr
+    assert reverse.returncode != 0 and "source en there, de now; target de there, en now" in reverse.stderr
 
 
 @pytest.mark.parametrize("message", [message for _, message in WRONG_LIMITS])

@@ -65,6 +65,13 @@ def test_wikitext_and_its_roberta_have_a_folder_each(tmp_path):
     assert last.startswith("env RAW_DIR= ") and f"--input {tmp_path}/wiki.train.raw" in last
     done = script("wikitext-103", "--out", tmp_path / "out", RAW_DIR=tmp_path)
     assert done.returncode == 1 and f"{tmp_path}: has no wiki.train.raw; WIKITEXT_DIR names" in done.stderr
+    for size, message in (("base", "has no wiki.train.raw"), ("large", "out is for roberta.base; take another --out")):
+        held = {"text_version": VERSION, "like": "/elsewhere/data-bin/roberta.base"}
+        write_json(tmp_path / "out" / "manifest.json", held)  # made before
+        done = script("wikitext-103", "--size", size, "--out", tmp_path / "out", RAW_DIR=tmp_path)
+        assert done.returncode == 1 and message in done.stderr
+    (tmp_path / "out" / "manifest.json").unlink()
+    (tmp_path / "out").rmdir()
     # As a step of a row of GLUE, whose RAW_DIR is GLUE's.
     done = script("wikitext-103", "--out", tmp_path / "out", "--dry-run", RAW_DIR="/glue", WIKITEXT_DIR="/wiki")
     assert "--input /wiki/wiki.train.raw" in done.stdout and "/glue" not in done.stdout
@@ -139,12 +146,17 @@ def test_end_to_end_and_again(folders, tmp_path):
     for name, (words, raw, _) in kinds.items():
         once = ["env", f"RAW_DIR={raw}", ROOT / f"data-prep/prepare-{name}.sh", *words, "--like", like]
         once += ["--out", tmp_path / name]
-        asked += [once, ["cp", "-a", tmp_path / name, tmp_path / f"{name}.first"], once]
+        other = [tmp_path / "other" / "like" if word == like else word for word in once]
+        asked += [once, ["cp", "-a", tmp_path / name, tmp_path / f"{name}.first"], once, other]
+    (tmp_path / "other" / "like").mkdir(parents=True)
+    (tmp_path / "other" / "like" / "dict.txt").write_text("a 1\n")
     first, *answers = ask(tmp_path / "answers", asked, clean())
     assert first.returncode == 0, first.stderr
-    for (name, (_, _, counts)), at in zip(kinds.items(), range(0, 9, 3), strict=True):
-        done, _, again = answers[at : at + 3]
+    known, new = (sha256(folder / "dict.txt") for folder in (like, tmp_path / "other" / "like"))
+    for (name, (_, _, counts)), at in zip(kinds.items(), range(0, 12, 4), strict=True):
+        done, _, again, other = answers[at : at + 4]
         assert done.returncode == 0, done.stderr
+        assert other.returncode == 1 and f"other settings (dictionary {known} there, {new} now)" in other.stderr
         assert "is complete" in again.stderr and times(tmp_path / name) == times(tmp_path / f"{name}.first")
         assert json.loads((tmp_path / name / "manifest.json").read_text())
         if counts:
@@ -171,15 +183,22 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
         "train-v1.1.json: RAW_DIR is not set": ["squad", ""],
         "must be a file of SQuAD": ["squad", tmp_path / "odd"],
         "train.tsv must be there": ["glue", tmp_path / "empty"],
+        "the published train-v1.1.json 3527663986b8295a": ["squad", "", f"URL_SQUAD=file://{tmp_path}/odd"],
+        f"the published RACE.tar.gz {'0' * 64}": ["race", tmp_path / "odd", f"ARCHIVES_SHA256={tmp_path}/sums"],
+        f"the published vocab.bpe {'0' * 64}": ["roberta", tmp_path / "odd", f"ARCHIVES_SHA256={tmp_path}/sums"],
     }
+    for name in ("roberta.base.tar.gz", "encoder.json", "vocab.bpe"):
+        (tmp_path / "odd" / name).write_text("x")
+    (tmp_path / "sums").write_text("".join(f"{'0' * 64}  {name}\n" for name in ("RACE.tar.gz", "vocab.bpe")))
     commands = [
-        ["env", f"RAW_DIR={raw}", ROOT / f"data-prep/prepare-{name}.sh", *["rte"] * (name == "glue"), "--like",
-         tmp_path / "like", "--out", tmp_path / "out" / str(i)] for i, (name, raw) in enumerate(asked.values())
+        ["env", f"RAW_DIR={raw}", *more, ROOT / f"data-prep/prepare-{name}.sh", *["rte"] * (name == "glue"),
+         *(["--like", tmp_path / "like"] if name != "roberta" else []), "--out", tmp_path / "out" / str(i)]
+        for i, (name, raw, *more) in enumerate(asked.values())
     ]  # fmt: skip
     segmentation.learn(sentences("en", 60), 60, 1, tmp_path / "like" / segmentation.OWN[0])
     for message, done in zip(asked, ask(tmp_path / "answers", commands, clean()), strict=True):
         assert done.returncode == 1 and message in done.stderr, (message, done.stderr)
-    out = tmp_path / "out" / "8"  # what was downloaded stays, and would be taken again
+    out = tmp_path / "out" / "99"  # what was downloaded stays, and would be taken again
     done = script("race", "--like", tmp_path / "like", "--out", out, URL_RACE=f"file://{tmp_path}/cut/RACE.tar.gz")
     assert done.returncode == 1
     assert f"cut off or damaged; delete {out}.text/download/RACE.tar.gz to download it again" in done.stderr
