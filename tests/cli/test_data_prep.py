@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -500,6 +501,43 @@ def test_binarised_text_that_is_not_the_text(tmp_path):
         count_tokens(prefix, 3)
     with pytest.raises(TextError, match=r"absent\.idx: No such file"):
         count_tokens(tmp_path / "absent", 3)
+
+
+def test_binarised_text_of_another_dictionary(tmp_path, capsys):
+    written_by_fairseq(tmp_path, [3, 7])  # numbers up to 6
+    for lang in ("en", "fr"):
+        write_lines(tmp_path / f"dict.{lang}.txt", ["a 1", "b 1"])
+    for kind in ("bin", "idx"):
+        shutil.copyfile(tmp_path / f"train.en-fr.fr.{kind}", tmp_path / f"train.en-fr.en.{kind}")
+    words = ["text", "unbinarise", str(tmp_path), "--langs", "en", "fr", "--splits", "train"]
+    words += ["--output-dir", str(tmp_path / "out")]
+    assert cli.main(words) == 1
+    assert "dict.en.txt: has 6 symbols, special ones included, must be the" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    for lang in ("en", "fr"):
+        write_lines(tmp_path / f"dict.{lang}.txt", ["a 1", "b 1", "c 1"])
+    assert cli.main(words) == 0
+    assert lines(tmp_path / "out" / "train.en") == ["<s> <pad>", "<s> <pad> </s> <unk> a b"]
+
+
+@pytest.mark.parametrize("words", [["settings", "{}/x.json", "foo"], ["verify", "{}", "foo", "--checksums", "{}/x"]])
+def test_what_is_not_two_words(tmp_path, words, capsys):
+    assert cli.main(["text", *(word.format(tmp_path) for word in words)]) == 1
+    assert "foo: must be two words with = between them" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_text_that_is_tokenised_already_is_named(tmp_path, capsys):
+    """Its flags were perhaps others."""
+    for lang in ("en", "de"):
+        write_lines(tmp_path / f"train.{lang}", ["A b!"])
+    command = ["tokenise", str(tmp_path), "--splits", "train", "--langs", "en", "de", "--output-dir"]
+    command.append(str(tmp_path / "tok"))
+    for flags in ([], ["--lowercase", "first"]):
+        assert cli.main(["text", *command, *flags]) == 0
+        said = capsys.readouterr().err
+        for lang in ("en", "de"):
+            assert lines(tmp_path / "tok" / f"train.{lang}") == ["A b !"]
+            assert (f"tok/train.{lang} is there already, and left as it is" in said) == bool(flags)
 
 
 def test_text_of_another_version_is_not_taken_for_complete(tmp_path, monkeypatch, capsys):

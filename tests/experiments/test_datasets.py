@@ -73,8 +73,9 @@ def test_agnews(tmp_path):
     assert {name: len(examples) for name, examples in found.items()} == {"train": 9, "valid": 3, "test": 3}
     assert found["train"][0] == ('Title, 0 He said "no". Then 0', "world")
     assert [example.text[7:9].strip() for example in found["valid"]] == ["3", "7", "11"]
-    with pytest.raises(DatasetError, match="--valid 7: must be at most half of the 12"):
-        agnews.read(tmp_path, 7)
+    for held_out in (7, 0):
+        with pytest.raises(DatasetError, match=f"--valid {held_out}: must be from 1 to half of the 12"):
+            agnews.read(tmp_path, held_out)
     (tmp_path / "test.csv").write_text('"5","x","y"\n')
     with pytest.raises(DatasetError, match=r"test\.csv: article 1: must be a class of 1, 2, 3, 4"):
         agnews.read(tmp_path, 3)

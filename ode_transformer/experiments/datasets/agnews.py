@@ -21,13 +21,13 @@ def read(folder: Path, held_out: int) -> dict[str, list[Example]]:
         held_out: training articles for validation, about so many.
 
     Raises:
-        DatasetError: a file is missing or has a row that is no article, or more articles are to be held out than
-            there are.
+        DatasetError: a file is missing or has a row that is no article, or no article or more than half of them are
+            to be held out.
     """
     train, test = _articles(folder / "train.csv"), _articles(folder / "test.csv")
+    if not 1 <= held_out <= len(train) // 2:
+        raise DatasetError(f"--valid {held_out}: must be from 1 to half of the {len(train)} training articles")
     every = len(train) // held_out
-    if every < 2:
-        raise DatasetError(f"--valid {held_out}: must be at most half of the {len(train)} training articles")
     return {
         "train": [example for i, example in enumerate(train, 1) if i % every],
         "valid": train[every - 1 :: every],

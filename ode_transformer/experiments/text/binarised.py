@@ -133,11 +133,17 @@ def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.n
 def unbinarise(args: argparse.Namespace) -> None:
     """Turn binarized text, DIR/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries."""
     for lang in args.langs:
-        symbols = np.array(_symbols(args.dir / f"dict.{lang}.txt"), object)
+        dictionary = args.dir / f"dict.{lang}.txt"
+        symbols = np.array(_symbols(dictionary), object)
         for split in args.splits:
             prefix = args.dir / f"{split}.{'-'.join(args.langs)}.{lang}"
             code, sizes = _read_index(prefix)
             numbers = np.fromfile(f"{prefix}.bin", NUMBERS[code])
+            if (highest := numbers.max(initial=0)) >= len(symbols):
+                raise TextError(
+                    f"{dictionary}: has {len(symbols)} symbols, special ones included, must be the dictionary of "
+                    f"{prefix}.bin, which holds number {highest}"
+                )
             sentences = np.split(numbers, sizes.cumsum(dtype=np.int64)[:-1])
             with whole(args.output_dir / f"{split}.{lang}") as file:
                 file.writelines(" ".join(symbols[sentence[:-1]]) + "\n" for sentence in sentences)  # the last is </s>

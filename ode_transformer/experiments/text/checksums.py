@@ -62,5 +62,11 @@ def _digest(path: Path) -> str:
 
 
 def as_mapping(values: Sequence[str]) -> dict[str, str]:
-    """``KEY=VALUE`` arguments as a dictionary."""
+    """``KEY=VALUE`` arguments as a dictionary.
+
+    Raises:
+        TextError: one has no ``=``.
+    """
+    if wrong := [value for value in values if "=" not in value]:
+        raise TextError(f"{wrong[0]}: must be two words with = between them; see --help")
     return dict(value.split("=", 1) for value in values)

@@ -4,6 +4,7 @@ import argparse
 import itertools
 import multiprocessing
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +19,9 @@ CHUNK = 10_000  # lines that a process works on at a time
 
 
 def process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]], list[str]]]) -> None:
-    """Process the lines of a folder's files in parallel, and write them to another folder. Existing files are kept.
+    """Process the lines of a folder's files in parallel, and write them to another folder.
+
+    Files that are there already are left as they are, so that work that was stopped goes on; each is named.
 
     Args:
         args: ``dir``, ``output_dir``, ``splits``, ``langs`` and ``workers``.
@@ -30,6 +33,7 @@ def process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]]
     for name in (f"{split}.{lang}" for split in args.splits for lang in args.langs):
         source, target = args.dir / name, args.output_dir / name
         if target.exists():
+            print(f"{target} is there already, and left as it is", file=sys.stderr)
             continue
         sizes: deque[int] = deque()  # of the chunks that are being worked on
         chunks = _noting_sizes(in_chunks(read_lines(source, bar=f"{args.what} {name}")), sizes)
