@@ -12,11 +12,11 @@ from typing import Any
 from ..files import sha256
 from .metrics.translations import detokenise, remove_segmentation
 from .text.lines import TextError
-from .text.manifest import read_manifest
+from .text.manifest import MODEL_FILES, read_manifest
 from .text.subwords import segmented
 from .text.tokenisation import LOWERCASE, Tokeniser
 
-MODELS = {"subword-nmt": "codes", "sentencepiece": "sentencepiece.model", "none": None}
+MODELS = {"subword-nmt": MODEL_FILES[0], "sentencepiece": MODEL_FILES[1], "none": None}
 """The file of the model that a segmentation learned, by the name of the segmentation."""
 
 

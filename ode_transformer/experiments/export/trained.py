@@ -11,11 +11,11 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from ... import bundles, checkpoints, models, standalone  # noqa: F401  registers the architectures
-from ..text.manifest import read_manifest
+from ..text.manifest import MODEL_FILES, read_manifest
 from ..trained_translator import find
 from . import ExportError
 
-SEGMENTATION = ("codes", "sentencepiece.model", "manifest.json")
+SEGMENTATION = (*MODEL_FILES, "manifest.json")
 """The files beside binarized data that describe how text becomes subword units, and the reverse."""
 
 

@@ -18,7 +18,8 @@ from .lines import TextError, count_lines, read_lines
 from .tokenisation import languages, tokeniser_of, tokeniser_options
 
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
-NEEDED = ("dict.*.txt", "codes", "sentencepiece.model")  # what translating takes of binarized data
+MODEL_FILES = ("codes", "sentencepiece.model")  # of what subword-nmt learned, and SentencePiece
+NEEDED = ("dict.*.txt", *MODEL_FILES)  # what translating takes of binarized data
 VERSION = "3"  # the version of the prepared text; data of another version are refused
 
 
@@ -79,7 +80,7 @@ def versioned(settings: Mapping[str, str]) -> dict[str, str]:
 def references(args: argparse.Namespace) -> None:
     """Copy what decoding and scoring need to binarized data: the BPE model, and the test sets, raw and tokenized."""
     text, data, (source, target) = args.text_dir, args.data_dir, args.langs
-    for name in ("codes", "sentencepiece.model", "archives.sha256"):
+    for name in (*MODEL_FILES, "archives.sha256"):
         if (text / name).exists():
             shutil.copyfile(text / name, data / name)
     for folder in ("raw", "tok"):
@@ -162,8 +163,8 @@ def describe(args: argparse.Namespace) -> None:
     path = args.dir / "manifest.json"
     if path.exists():
         raise TextError(f"{path}: is there already; remove it to describe the data anew")
-    if all((args.dir / name).is_file() for name in NEEDED[1:]):
-        raise TextError(f"{args.dir}: holds {' and '.join(NEEDED[1:])}, must hold one of them, or none")
+    if all((args.dir / name).is_file() for name in MODEL_FILES):
+        raise TextError(f"{args.dir}: holds {' and '.join(MODEL_FILES)}, must hold one of them, or none")
     if unknown := [lang for lang in args.langs if not args.plain and lang not in languages()]:
         raise TextError(
             f"--langs {unknown[0]}: sacremoses does not know it, must be one of {', '.join(sorted(languages()))}; or "
@@ -223,6 +224,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not isinstance(held["sha256"], dict):
         raise TextError(f"{folder / 'manifest.json'}: is not a manifest: its sha256 must be a mapping")
     for name, digest in held["sha256"].items():
-        if re.fullmatch(r"dict\.[\w-]+\.txt|codes|sentencepiece\.model", name) and sha256(folder / name) != digest:
+        needed = name in MODEL_FILES or re.fullmatch(r"dict\.[\w-]+\.txt", name)
+        if needed and sha256(folder / name) != digest:
             raise TextError(f"{folder / name} has changed since the data were binarized: prepare them again")
     return held
