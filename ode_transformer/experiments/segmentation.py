@@ -7,6 +7,7 @@ pretrained model, the text for fine-tuning it, and the folders of binarized data
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from ..errors import OdeTransformerError
 
@@ -32,6 +33,20 @@ def files(folder: Path) -> tuple[str, ...]:
     raise SegmentationError(f"{folder}: must hold {OWN[0]}, or {' and '.join(GPT2)}")
 
 
+def sentencepiece_model(path: Path) -> Any:
+    """The SentencePiece model in a file.
+
+    Raises:
+        SegmentationError: it is none.
+    """
+    import sentencepiece
+
+    try:
+        return sentencepiece.SentencePieceProcessor(model_file=str(path))
+    except (OSError, RuntimeError) as error:
+        raise SegmentationError(f"{path}: is not a SentencePiece model: {error}") from error
+
+
 def opened(folder: Path) -> Callable[[str], str]:
     """The function that turns a line into subwords separated by spaces.
 
@@ -39,17 +54,15 @@ def opened(folder: Path) -> Callable[[str], str]:
         SegmentationError: the folder has no segmentation, or a file of it cannot be used.
     """
     names = files(folder)
+    if names == OWN:
+        pieces = sentencepiece_model(folder / OWN[0])
+        return lambda line: " ".join(pieces.encode(line, out_type=str))
+    from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
+
     try:
-        if names == OWN:
-            import sentencepiece
-
-            pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / OWN[0]))
-            return lambda line: " ".join(pieces.encode(line, out_type=str))
-        from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
-
         encoder = get_encoder(*(str(folder / name) for name in GPT2))
         return lambda line: " ".join(map(str, encoder.encode(line)))
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError) as error:
         raise SegmentationError(f"{folder}: {', '.join(names)} cannot be used: {error}") from error
 
 

@@ -18,10 +18,12 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, documents, glue, recipes, segmentation
+from ode_transformer.experiments.datasets import squad
 from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
 from ode_transformer.experiments.runs import RunError
 from ode_transformer.experiments.tasks import TASKS
+from ode_transformer.experiments.text import subwords
 from ode_transformer.standalone import open_model, pair_form
 from tests.models.test_masked_lm import SMALL, train, write
 
@@ -446,6 +448,21 @@ def test_documents_of_files_and_folders(tmp_path):
     lines = ['He said "No." Then left. i.e. not', "At 3.5 p.m. It <br />ended"]
     assert documents.sentences(lines, True) == ['He said "No."', "Then left. i.e. not", "At 3.5 p.m.", "It", "ended"]
     assert documents.sentences(lines, False) == ['He said "No." Then left. i.e. not', "At 3.5 p.m. It", "ended"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        segmentation.opened,
+        squad.cutter,
+        lambda folder: subwords.segmented(["a"], "sentencepiece", folder / segmentation.OWN[0]),
+    ],
+    ids=["plain text", "SQuAD", "parallel text"],
+)
+def test_what_is_no_sentencepiece_model_is_named(tmp_path, use):
+    (tmp_path / segmentation.OWN[0]).write_text("x")
+    with pytest.raises(segmentation.SegmentationError, match=r"sentencepiece\.model: is not a SentencePiece model"):
+        use(tmp_path)
 
 
 def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):

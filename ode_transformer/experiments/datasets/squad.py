@@ -103,11 +103,8 @@ def cutter(folder: Path) -> Cut:
         DatasetError: SentencePiece is too old.
     """
     names = segmentation.files(folder)
-    segmentation.opened(folder)  # which names what is wrong
     if names == segmentation.OWN:
-        import sentencepiece
-
-        pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / names[0]))
+        pieces = segmentation.sentencepiece_model(folder / names[0])
         if not hasattr(pieces, "encode_as_offset_mapping"):
             raise DatasetError("sentencepiece: does not say where symbols are; update it to 0.2.3 or newer")
 
@@ -117,6 +114,7 @@ def cutter(folder: Path) -> Cut:
 
         return cut
 
+    segmentation.opened(folder)  # which names what is wrong
     from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
     encoder = get_encoder(*(str(folder / name) for name in names))

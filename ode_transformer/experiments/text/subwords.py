@@ -98,12 +98,7 @@ def _sentencepieces(model: Path, lines: list[str]) -> list[str]:
 @cache
 def _sentencepiece(model: Path, digest: str) -> Any:
     """The model in a file, cached while the file is the same."""
-    import sentencepiece
-
-    try:
-        return sentencepiece.SentencePieceProcessor(model_file=str(model))
-    except (OSError, RuntimeError) as error:
-        raise TextError(f"{model}: is not a SentencePiece model: {error}") from error
+    return segmentation.sentencepiece_model(model)
 
 
 def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:
