@@ -507,7 +507,7 @@ class Preparation:
         values = {
             "command": json.dumps(self.command()),
             "folder": json.dumps(folder_of(str(self.out))),
-            "name": folder_of(str(self.recipe)),
+            "name": shlex.quote(folder_of(str(self.recipe))),
             "sets": json.dumps(self.test_sets()),
             "stock": json.dumps(str(stock)),
             "pairs": f"{counts['train']['lines']:,}",

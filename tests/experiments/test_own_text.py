@@ -150,6 +150,13 @@ def test_what_is_prepared_is_what_a_run_reads(home):
     assert not (home / "mine.text" / "data.part").exists()
 
 
+def test_a_recipe_names_itself_so_that_a_shell_reads_it(home, tmp_path):
+    words = ["--train", home / "raw" / "my", "--langs", *LANGS, "--out", home / "mine"]
+    recipe = tmp_path / "my recipes" / "x.yaml"
+    text = prepare.Preparation.of([*map(str, words), "--recipe", str(recipe)]).recipe_text()
+    assert f"`ode-transformer run '{recipe}'/ROW`" in text
+
+
 def test_every_row_of_the_recipe_is_sound(home):
     for row in yaml.safe_load((home / "mine.yaml").read_text())["rows"]:
         recipe = recipes.load(f"{home}/mine.yaml/{row}")
