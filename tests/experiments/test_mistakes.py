@@ -1,5 +1,6 @@
 """Common mistakes end in a sentence that names what was given, in every command, and never in a traceback."""
 
+import argparse
 import json
 import shutil
 
@@ -149,3 +150,24 @@ def test_a_recipe_that_is_no_yaml_and_a_record_that_is_none(tmp_path, capsys):
     words = [tmp_path / "checkpoint.pt", "--data", tmp_path]
     assert "checkpoint.pt: not a readable checkpoint" in said(capsys, ["check", *words])
     assert "manifest.json: no such file; it describes how the data" in said(capsys, ["translate", *words])
+
+
+def every(parser, words=()):
+    """A parser and those of its sub-commands, each with the words that reach it."""
+    yield words, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from every(inner, (*words, name))
+
+
+@pytest.mark.parametrize("command", ["text", "dataset"])
+def test_every_option_has_a_help(command):
+    chosen = cli.parser(command)._subparsers._group_actions[0].choices[command]
+    missing = [
+        (*words, action.option_strings or action.dest)
+        for words, parser in every(chosen)
+        for action in parser._actions
+        if not action.help and not isinstance(action, argparse._SubParsersAction)
+    ]
+    assert not missing

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def add(name, module, step):
         help_ = module.__doc__.split("\n")[0]
         added = sets.add_parser(name, help=help_, description=module.__doc__)
-        added.add_argument("--output-dir", type=Path, required=True)
+        added.add_argument("--output-dir", type=Path, required=True, help="the folder for what is made of it")
         added.set_defaults(step=step)
         return added.add_argument
 
