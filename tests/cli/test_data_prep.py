@@ -518,6 +518,10 @@ def test_binarised_text_of_another_dictionary(tmp_path, capsys):
         write_lines(tmp_path / f"dict.{lang}.txt", ["a 1", "b 1", "c 1"])
     assert cli.main(words) == 0
     assert lines(tmp_path / "out" / "train.en") == ["<s> <pad>", "<s> <pad> </s> <unk> a b"]
+    path = tmp_path / "train.en-fr.en.bin"
+    path.write_bytes(path.read_bytes()[:-4])
+    assert cli.main(words) == 1
+    assert "train.en-fr.en.bin: has 16 bytes, which do not fit 10 symbols" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["settings", "{}/x.json", "foo"], ["verify", "{}", "foo", "--checksums", "{}/x"]])

@@ -138,6 +138,7 @@ def unbinarise(args: argparse.Namespace) -> None:
         for split in args.splits:
             prefix = args.dir / f"{split}.{'-'.join(args.langs)}.{lang}"
             code, sizes = _read_index(prefix)
+            count_tokens(prefix, len(sizes))  # which sees that no number is missing
             numbers = np.fromfile(f"{prefix}.bin", NUMBERS[code])
             if (highest := numbers.max(initial=0)) >= len(symbols):
                 raise TextError(
