@@ -169,7 +169,7 @@ def _recorded(one: System, test_set: str, metric: str, otherwise: float) -> floa
 
 
 def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int = 12345) -> Optional[float]:
-    """The p-value of the difference of two systems; None if a score is not a number, as of a model that diverged.
+    """The p-value of the difference of two systems; None if a score is not a number, since a model has diverged.
 
     It is the probability of a difference at least as large under the hypothesis that the systems do not differ.
 
