@@ -33,6 +33,7 @@ from .checkpoints import CheckpointError
 from .config import EVALUATED, FlatTransformerConfig, literal
 from .errors import OdeTransformerError
 from .files import sha256
+from .models.classification import EncoderClassifier
 from .models.floater import FloaterConfig, FloaterModel
 from .models.masked_lm import MaskedLanguageModel, MaskedLanguageModelConfig
 from .models.transformer import SplitTransformerConfig, SplitTransformerModel
@@ -218,15 +219,19 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
     Args:
         state: what :func:`load` returned.
         path: where it was loaded from, for messages.
-        heads: open the classification heads of a stock model, too; those of ours always are.
+        heads: open what has a classification head: a classifier, which otherwise is refused, and the heads of a stock
+            model; those of our masked language models always are.
 
     Raises:
         CheckpointError: as :func:`open_model`.
     """
     model_name, options = model_options(state, path)
     stock = STOCK.get(model_name)
+    classifier = heads and issubclass(MODEL_REGISTRY[model_name], EncoderClassifier)
     if issubclass(MODEL_REGISTRY[model_name], FairseqLanguageModel):
         task_ = task(_rows(state, "decoder.embed_tokens.weight", path))
+    elif classifier:
+        task_ = task(_rows(state, "encoder.embed_tokens.weight", path))
     else:
         task_ = task(*symbols(state, path))
 
@@ -237,7 +242,11 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
                 config.load_checkpoint_heads = True
             return stock.model.build_model(config, task_)
         config = MODEL_DATACLASS_REGISTRY[model_name].from_namespace(argparse.Namespace(**options))
-        return MODEL_REGISTRY[model_name].build_model(config, task_)
+        built = MODEL_REGISTRY[model_name].build_model(config, task_)
+        head = f"classification_heads.{HEAD}.out_proj.weight"
+        if classifier and head in state["model"]:  # as fairseq's task adds it
+            built.register_classification_head(HEAD, _rows(state, head, path))
+        return built
 
     return _opened(build, state, path, stock.what if stock else model_name)
 
@@ -291,7 +300,9 @@ def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict
     name = trained.get("_name") or trained.get("task")
     if name not in task_names:
         raise CheckpointError(f"{path}: was trained with --task {_short(name)}, must be {' or '.join(task_names)}")
-    form, count = {key: trained.get(key) for key in ("init_token", "separator_token")}, symbols(state, path)[0]
+    form = {key: trained.get(key) for key in ("init_token", "separator_token")}
+    names = [f"{reader}.embed_tokens.weight" for reader in (*_READERS, "encoder")]
+    count = _rows(state, next((name for name in names if name in state["model"]), names[-1]), path)
     for key, symbol in form.items():
         if symbol is not None and not (type(symbol) is int and 0 <= symbol < count):
             raise CheckpointError(
@@ -305,7 +316,7 @@ HEAD = "sentence_classification_head"
 
 
 def open_with_head(path: str | Path, data: Path, cpu: bool, criterion: str) -> tuple[dict[str, Any], nn.Module]:
-    """A checkpoint, and its masked language model with the head ``HEAD``, in evaluation mode.
+    """A checkpoint, and its classifier or masked language model with the head ``HEAD``, in evaluation mode.
 
     Args:
         path: of the checkpoint.
@@ -322,29 +333,6 @@ def open_with_head(path: str | Path, data: Path, cpu: bool, criterion: str) -> t
     if HEAD not in getattr(model, "classification_heads", {}):
         raise CheckpointError(f"{path}: has no {HEAD}, which the criterion {criterion} trains")
     return state, model.cuda() if torch.cuda.is_available() and not cpu else model
-
-
-def open_classifier(path: str | Path) -> nn.Module:
-    """The encoder of a checkpoint with its head ``HEAD``, in evaluation mode.
-
-    Raises:
-        CheckpointError: it cannot be read, is of no encoder of ours with that head, or does not fit its options.
-    """
-    state = checkpoints.load(path)
-    model_name, options = model_options(state, path)
-    names = ("encoder.embed_tokens.weight", f"classification_heads.{HEAD}.out_proj.weight")
-    model = MODEL_REGISTRY[model_name]
-    if not hasattr(model, "register_classification_head") or not all(name in state["model"] for name in names):
-        raise CheckpointError(f"{path}: is of {model_name}, or lacks {' or '.join(names)}: must be of a classifier")
-    size, classes = (_rows(state, name, path) for name in names)
-
-    def build() -> nn.Module:
-        config = MODEL_DATACLASS_REGISTRY[model_name].from_namespace(argparse.Namespace(**options))
-        built = model.build_model(config, task(size))
-        built.register_classification_head(HEAD, classes)
-        return built
-
-    return _opened(build, state, path, model_name).eval()
 
 
 def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:

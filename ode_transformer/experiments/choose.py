@@ -5,8 +5,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from ..errors import OdeTransformerError
-from ..files import write_lines
-from .classify import add_prediction_arguments
+from .classify import Outputs, add_prediction_arguments, write_predictions
 
 
 class ChoiceError(OdeTransformerError):
@@ -37,7 +36,7 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
 
     from .. import checkpoints
     from ..checkpoints import CheckpointError
-    from ..standalone import HEAD, open_with_head, pair_form
+    from ..standalone import HEAD, open_with_head, pair_form, stacks
     from .tasks.multiple_choice import NAME
 
     state, model = open_with_head(checkpoint, data, cpu, NAME)
@@ -54,7 +53,7 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
             max_positions=model.max_positions(), seed=1,
         )
     )  # fmt: skip
-    known = model.encoder.sentence_encoder.embed_tokens.num_embeddings
+    known = stacks(model)["encoder"].embed_tokens.num_embeddings
     if len(task.source_dictionary) != known:
         raise ChoiceError(f"{data}: its dictionary has {len(task.source_dictionary)} symbols, the model {known}")
     parts = [data_utils.load_indexed_dataset(str(data / f"input{i}" / subset), None) for i in range(options + 1)]
@@ -68,30 +67,22 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
             f"{data}: label/{subset}.label must hold a number from 0 to {options - 1} for each of the "
             f"{len(parts[0])} questions"
         )
-    dataset, device, found = task.load_dataset(subset), next(model.parameters()).device, []
+    dataset, device = task.load_dataset(subset), next(model.parameters()).device
+    scores, rights = [], []
     for first in range(0, len(dataset), batch_size):
         batch = dataset.collater([dataset[i] for i in range(first, min(first + batch_size, len(dataset)))])
         inputs = [batch[f"net_input{i + 1}"]["src_tokens"].to(device) for i in range(options)]
         with torch.inference_mode():
-            scores = torch.cat([model(tokens, classification_head_name=HEAD)[0] for tokens in inputs], dim=1)
-        taken = zip(scores.argmax(-1).tolist(), scores.isfinite().all(-1).tolist(), strict=True)
-        rights = batch["target"].view(-1).tolist()
-        found += [
-            (str(right), str(one) if finite else "nan") for right, (one, finite) in zip(rights, taken, strict=True)
-        ]
-    return found
+            scores.append(torch.cat([model(tokens, classification_head_name=HEAD)[0] for tokens in inputs], dim=1))
+        rights.append(batch["target"].view(-1))
+    return Outputs(torch.cat(scores), torch.cat(rights), [str(i) for i in range(options)]).pairs()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer choose``."""
-    add_prediction_arguments(parser, "questions", "right option, chosen option")
+    add_prediction_arguments(parser, "right option, chosen option", "questions")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer choose``; the exit status."""
-    if args.batch_size < 1:
-        raise ChoiceError(f"--batch-size {args.batch_size}: must be 1 or more")
-    found = choose(Path(args.checkpoint), args.data, args.subset, args.batch_size, args.cpu)
-    write_lines(args.output, ("\t".join(pair) for pair in found))
-    print(f"{len(found)} questions -> {args.output}")
-    return 0
+    return write_predictions(args, choose, "questions")

@@ -1,120 +1,191 @@
-"""``ode-transformer classify``: the class that a trained encoder predicts for each example of a test set."""
+"""``ode-transformer classify``: the class that a trained encoder predicts for each example of a test set.
+
+What predicts classes in other ways, ``glue`` and ``choose``, has its flags, the reading and the writing from here.
+"""
 
 import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import OdeTransformerError
-from ..files import whole
+from ..files import write_lines
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor
 
 
 class ClassifyError(OdeTransformerError):
     """Data that cannot be classified; the message names the file and what is expected."""
 
 
-def classify(model: "nn.Module", data: Path, subset: str, batch_size: int) -> list[tuple[str, str, float]]:
-    """Classify the examples of a subset.
+class Outputs(NamedTuple):
+    """The outputs of a model on a set of examples.
 
     Args:
-        model: a model with its trained head, in evaluation mode, on the device that is to compute.
-        data: the folder of data binarized for fairseq's task ``sentence_prediction``: ``input0`` and ``label``.
-        subset: the subset, such as ``test``.
-        batch_size: examples per batch.
+        scores: (examples, classes); one column for a regression model.
+        targets: (examples,), indices of classes or the numbers to predict; None for a set without labels.
+        classes: their names; empty for a regression model.
+    """
 
-    Returns:
-        For each example, in the order of the data, its class, the predicted class, and the probability of the latter.
-        Examples that are longer than the model's longest sentence are truncated.
+    scores: "Tensor"
+    targets: "Tensor | None"
+    classes: Sequence[str]
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """The class of each example, and the predicted one: ``nan`` where a score is not a number."""
+        taken, finite = self.scores.argmax(-1).tolist(), self.scores.isfinite().all(-1).tolist()
+        return [
+            (self.classes[gold], self.classes[one] if found else "nan")
+            for gold, one, found in zip(self.targets.tolist(), taken, finite, strict=True)
+        ]
+
+
+def outputs(
+    checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool, regression: bool, what: str
+) -> Outputs:
+    """The outputs of a trained model on a set, in the order of its examples.
+
+    Examples that are longer than the model's longest are cut, as in training.
+
+    Args:
+        checkpoint: of the model.
+        data: the folder of data binarized for fairseq's task ``sentence_prediction``.
+        subset: the set.
+        batch_size: examples per batch.
+        cpu: do not use a GPU.
+        regression: whether the labels are numbers.
+        what: the option or folder that says so, for messages.
 
     Raises:
-        ClassifyError: there are no such data, their examples are pairs of texts, or their vocabulary size or their
-            classes are not the model's.
+        CheckpointError: the checkpoint cannot be opened, has no classification head, or has one for other labels; or
+            the dictionaries of the data cannot be read.
+        ClassifyError: no such set in the data, or it has other symbols or classes than the model.
     """
     import torch
     from fairseq.data import data_utils
+    from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
-    from ..standalone import HEAD
+    from .. import models  # noqa: F401  registers the architectures
+    from ..checkpoints import CheckpointError
+    from ..sentence_prediction import NAME, OF_PAIRS
+    from ..standalone import HEAD, named, open_with_head, pair_form, stacks
 
-    if (data / "input1").is_dir():
-        raise ClassifyError(f"{data}: holds pairs of texts; ode-transformer glue validate scores those")
-    symbols, labels = (_dictionary(data / part / "dict.txt") for part in ("input0", "label"))
-    symbols.add_symbol("<mask>")  # fairseq's task does so
-    embedded = model.encoder.embed_tokens.num_embeddings
-    if len(symbols) != embedded:
-        raise ClassifyError(f"{data}: its dictionary has {len(symbols)} symbols, must have the model's {embedded}")
-    parts = []
-    for part, dictionary in (("input0", symbols), ("label", labels)):
-        found = data_utils.load_indexed_dataset(str(data / part / subset), dictionary)
-        if found is None:
-            raise ClassifyError(f"{data}: has no subset {subset}")
-        parts.append(found)
-    texts, golds = parts
-    names = [labels[label[0]] for label in golds]
-    classes = [labels[labels.nspecial + i] for i in range(model.classification_heads[HEAD].out_proj.out_features)]
-    if unknown := sorted(set(names) - set(classes)):
-        raise ClassifyError(f"{data}: class {unknown[0]} of {subset}: must be one of {', '.join(classes)}")
-    device, longest = next(model.parameters()).device, model.max_positions()
-    order = sorted(range(len(texts)), key=lambda i: texts.sizes[i])  # for little padding
-    taken: list[Any] = [None] * len(texts)
+    state, model = open_with_head(checkpoint, data, cpu, "sentence_prediction")
+    count = model.classification_heads[HEAD].out_proj.out_features
+    if (count == 1) != regression:
+        raise CheckpointError(f"{checkpoint}: has {count} classes; {what} needs another model")
+    cfg = SentencePredictionConfig(
+        data=str(data), num_classes=count, **pair_form(state, checkpoint, "sentence_prediction", NAME, OF_PAIRS),
+        no_shuffle=True, shorten_method="truncate", max_positions=model.max_positions(),
+        regression_target=regression, classification_head_name=HEAD, seed=1,
+    )  # fmt: skip
+    with named(f"{data}: its dictionaries cannot be read"):
+        task = SentencePredictionTask.setup_task(cfg)
+    symbols, known = len(task.source_dictionary), stacks(model)["encoder"].embed_tokens.num_embeddings
+    if symbols != known:
+        raise ClassifyError(f"{data}: its dictionary has {symbols} symbols, the model {known}")
+    if data_utils.load_indexed_dataset(str(data / "input0" / subset), task.source_dictionary) is None:
+        raise ClassifyError(f"{data}: has no subset {subset}")
+    labels, begin = task.label_dictionary.symbols, task.label_dictionary.nspecial
+    names = [] if regression else labels[begin : len(labels) - 1][:count]  # the last is <mask>, which fairseq adds
+    if not regression and len(names) < count:
+        raise CheckpointError(f"{checkpoint}: has {count} classes, {data / 'label' / 'dict.txt'} {len(names)}")
+    dataset, device = task.load_dataset(subset), next(model.parameters()).device
+    order = sorted(range(len(dataset)), key=dataset.num_tokens)  # for little padding
+    scores, targets = [], []
     for first in range(0, len(order), batch_size):
-        batch = order[first : first + batch_size]
-        tokens = data_utils.collate_tokens([texts[i][:longest] for i in batch], symbols.pad()).to(device)
+        batch = dataset.collater([dataset[i] for i in order[first : first + batch_size]])
         with torch.inference_mode():
-            scores, _ = model(tokens, tokens.ne(symbols.pad()).sum(1), classification_head_name=HEAD)
-        for i, (probability, chosen) in zip(batch, zip(*scores.float().softmax(-1).max(-1), strict=True), strict=True):
-            taken[i] = (names[i], classes[chosen], float(probability))
-    return taken
+            found, _ = model(batch["net_input"]["src_tokens"].to(device), classification_head_name=HEAD)
+        scores.append(found.float().cpu())
+        if "target" in batch:
+            targets.append(batch["target"].view(-1))
+    place = torch.tensor(order).argsort()
+    golds = torch.cat(targets)[place] if targets else None
+    if names and golds is not None and (odd := [gold for gold in golds.tolist() if not 0 <= gold < count]):
+        raise ClassifyError(f"{data}: class {labels[begin + odd[0]]} of {subset}: must be one of {', '.join(names)}")
+    return Outputs(torch.cat(scores)[place], golds, names)
 
 
-def _dictionary(path: Path) -> Any:
-    from fairseq.data import Dictionary
+def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, str, str]]:
+    """Classify the examples of a subset.
 
-    try:
-        return Dictionary.load(str(path))
-    except (OSError, ValueError) as error:
-        raise ClassifyError(f"{path}: {error}") from error
+    Args:
+        checkpoint, data, subset, batch_size, cpu: as those of :func:`outputs`.
+
+    Returns:
+        For each example, in the order of the data, its class, the predicted class, and the probability of the latter;
+        both are ``nan`` where a score is not a number.
+
+    Raises:
+        CheckpointError: as :func:`outputs`.
+        ClassifyError: as :func:`outputs`, or the examples have no classes.
+    """
+    found = outputs(checkpoint, data, subset, batch_size, cpu, False, str(data))
+    if found.targets is None:
+        raise ClassifyError(f"{data}: subset {subset} has no labels")
+    probabilities = found.scores.softmax(-1).amax(-1).tolist()
+    return [(*pair, f"{one:.6f}") for pair, one in zip(found.pairs(), probabilities, strict=True)]
 
 
-def add_prediction_arguments(parser: argparse.ArgumentParser, examples: str, columns: str) -> None:
+def add_model_arguments(parser: argparse.ArgumentParser, examples: str = "examples") -> None:
+    """The flags of a command that reads binarized data with a trained model; ``examples`` is what they are called."""
+    parser.add_argument("checkpoint", type=Path, help="the checkpoint of the trained model")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
+    parser.add_argument("--batch-size", type=int, default=32, help=f"{examples} per batch (default: %(default)s)")
+    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+
+
+def add_prediction_arguments(
+    parser: argparse.ArgumentParser, columns: str, examples: str = "examples", subset: str = "test"
+) -> None:
     """The flags of a command that predicts the examples of a subset.
 
     Args:
         parser: of the command.
+        columns: what the command writes of each example.
         examples: what they are called.
-        columns: what the command writes of each.
+        subset: the subset by default.
     """
-    parser.add_argument("checkpoint", help="the checkpoint of the trained model")
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
-    parser.add_argument("--subset", default="test", help=f"the subset of {examples} (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help=f"{examples} per batch (default: %(default)s)")
+    add_model_arguments(parser, examples)
+    parser.add_argument("--subset", default=subset, help=f"the subset of {examples} (default: %(default)s)")
     parser.add_argument("--output", required=True, help=f"file to write, tab-separated: {columns}")
-    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+
+
+def write_predictions(
+    args: argparse.Namespace,
+    predict: Callable[[Path, Path, str, int, bool], Sequence[Sequence[str]]],
+    examples: str = "examples",
+) -> int:
+    """Run a command with the flags of :func:`add_prediction_arguments`; the exit status.
+
+    Args:
+        args: the flags.
+        predict: (checkpoint, folder of data, subset, examples per batch, no GPU) -> the columns of each example.
+        examples: what they are called.
+
+    Raises:
+        ClassifyError: there is no example in a batch.
+    """
+    check_batch_size(args)
+    found = predict(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
+    write_lines(args.output, map("\t".join, found))
+    print(f"{len(found)} {examples} -> {args.output}")
+    return 0
+
+
+def check_batch_size(args: argparse.Namespace) -> None:
+    """Refuse batches without an example; raises :class:`ClassifyError`."""
+    if args.batch_size < 1:
+        raise ClassifyError(f"--batch-size {args.batch_size}: must be 1 or more")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer classify``."""
-    add_prediction_arguments(parser, "examples", "class, prediction, probability")
+    add_prediction_arguments(parser, "class, prediction, probability")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer classify``; the exit status."""
-    import torch
-
-    from .. import (
-        models,  # noqa: F401  registers the architectures
-        standalone,
-    )
-
-    if args.batch_size < 1:
-        raise ClassifyError(f"--batch-size {args.batch_size}: must be 1 or more")
-    standalone.check_dictionaries(args.checkpoint, args.data)
-    model = standalone.open_classifier(args.checkpoint)
-    if torch.cuda.is_available() and not args.cpu:
-        model = model.cuda()
-    found = classify(model, args.data, args.subset, args.batch_size)
-    with whole(args.output) as file:
-        file.writelines(f"{gold}\t{taken}\t{probability:.6f}\n" for gold, taken, probability in found)
-    print(f"{len(found)} examples -> {args.output}")
-    return 0
+    return write_predictions(args, classify)

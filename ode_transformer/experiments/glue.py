@@ -15,17 +15,16 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..errors import OdeTransformerError
 from ..files import read_json, write_json, write_lines, write_text
 from . import segmentation
+from .classify import add_model_arguments, add_prediction_arguments, check_batch_size, outputs, write_predictions
 from .metrics.glue import LOGGED, read, score
 from .text.lines import read_lines
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from . import recipes
 
 
@@ -190,83 +189,17 @@ def prepare(name: str, source: Path, like: Path, output: Path) -> dict[str, int]
     return counts
 
 
-class Outputs(NamedTuple):
-    """The outputs of a model on a set of examples.
-
-    Args:
-        scores: (examples, classes); one column for a regression model.
-        targets: (examples,), indices of classes or the numbers to predict; None for a set without labels.
-        classes: their names; empty for a regression model.
-    """
-
-    scores: "Tensor"
-    targets: "Tensor | None"
-    classes: list[str]
-
-
-def outputs(
-    checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool, regression: bool, what: str
-) -> Outputs:
-    """The outputs of a fine-tuned model on a set, in the order of its examples.
-
-    Args:
-        checkpoint: of the model.
-        data: the folder of binarized data.
-        subset: the set.
-        batch_size: examples per batch.
-        cpu: do not use a GPU.
-        regression: whether the labels are numbers.
-        what: the option or folder that says so, for messages.
-
-    Raises:
-        CheckpointError: the checkpoint cannot be opened, has no classification head, or has one for other labels.
-        GlueError: no such set in the data.
-    """
-    import torch
-    from fairseq.data import data_utils
-    from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
-
-    from .. import models  # noqa: F401  registers the architectures
-    from ..checkpoints import CheckpointError
-    from ..sentence_prediction import OF_PAIRS
-    from ..standalone import HEAD, open_with_head, pair_form
-
-    state, model = open_with_head(checkpoint, data, cpu, "sentence_prediction")
-    classes = model.classification_heads[HEAD].out_proj.out_features
-    if (classes == 1) != regression:
-        raise CheckpointError(f"{checkpoint}: has {classes} classes; {what} needs another model")
-    cfg = SentencePredictionConfig(
-        data=str(data), num_classes=classes, **pair_form(state, checkpoint, "sentence_prediction", OF_PAIRS),
-        no_shuffle=True, shorten_method="truncate", max_positions=model.max_positions(),
-        regression_target=classes == 1, classification_head_name=HEAD, seed=1,
-    )  # fmt: skip
-    task = SentencePredictionTask.setup_task(cfg)
-    if data_utils.load_indexed_dataset(str(data / "input0" / subset), task.source_dictionary) is None:
-        raise GlueError(f"{data}: has no subset {subset}")
-    names = [] if regression else task.label_dictionary.symbols[task.label_dictionary.nspecial :][:classes]
-    if classes > max(len(names), 1):
-        raise CheckpointError(f"{checkpoint}: has {classes} classes, {data / 'label' / 'dict.txt'} {len(names)}")
-    dataset, device = task.load_dataset(subset), next(model.parameters()).device
-    scores, targets = [], []
-    for first in range(0, len(dataset), batch_size):
-        batch = dataset.collater([dataset[i] for i in range(first, min(first + batch_size, len(dataset)))])
-        with torch.inference_mode():
-            found, _ = model(batch["net_input"]["src_tokens"].to(device), classification_head_name=HEAD)
-        scores.append(found.float().cpu())
-        if "target" in batch:
-            targets.append(batch["target"].view(-1))
-    return Outputs(torch.cat(scores), torch.cat(targets) if targets else None, names)
-
-
 def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: int, cpu: bool) -> str:
     """What GLUE's server takes of a test set: an index and a prediction per line, with a heading.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, has no classification head, or is of another kind of task.
-        GlueError: no such test set in the data.
+        CheckpointError, ClassifyError: as :func:`.classify.outputs`.
+        GlueError: an output is not a number.
     """
     task = GLUE[name]
     found = outputs(checkpoint, data, subset, batch_size, cpu, bool(task.divide), f"--task {name}")
+    if not found.scores.isfinite().all():
+        raise GlueError(f"{checkpoint}: its outputs on {subset} are not all numbers; the server takes no others")
     if task.divide:
         lines = [f"{score:.6f}" for score in (found.scores[:, 0] * task.divide).clamp(0, task.divide).tolist()]
     else:
@@ -274,27 +207,24 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
     return "".join(["index\tprediction\n", *(f"{i}\t{line}\n" for i, line in enumerate(lines))])
 
 
-def validate(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> str:
-    """The label of each example of a development set and the predicted one, a line per example, separated by a tab.
+def validate(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, str]]:
+    """The label of each example of a development set and the predicted one.
 
     The numbers of a regression are those of training, a fifth of STS-B's, and not clamped. Where an output is not a
     number, the predicted label is ``nan``.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, has no classification head, or has one for other labels.
-        GlueError: no such set in the data, or it has no labels.
+        CheckpointError, ClassifyError: as :func:`.classify.outputs`.
+        GlueError: the set has no labels.
     """
     regression = not (data / "label" / "dict.txt").is_file()
-    scores, targets, classes = outputs(checkpoint, data, subset, batch_size, cpu, regression, str(data))
-    if targets is None:
+    found = outputs(checkpoint, data, subset, batch_size, cpu, regression, str(data))
+    if found.targets is None:
         raise GlueError(f"{data}: subset {subset} has no labels")
-    if classes:
-        taken = [classes[i] for i in scores.argmax(-1).tolist()]
-        taken = [one if found else "nan" for one, found in zip(taken, scores.isfinite().all(-1).tolist(), strict=True)]
-        pairs = [(classes[i], one) for i, one in zip(targets.tolist(), taken, strict=True)]
-    else:
-        pairs = [(f"{x:.9g}", f"{y:.9g}") for x, y in zip(targets.tolist(), scores[:, 0].tolist(), strict=True)]
-    return "".join(f"{gold}\t{taken}\n" for gold, taken in pairs)
+    if not regression:
+        return found.pairs()
+    taken = zip(found.targets.tolist(), found.scores[:, 0].tolist(), strict=True)
+    return [(f"{x:.9g}", f"{y:.9g}") for x, y in taken]
 
 
 # What fairseq chooses a checkpoint by, --best-checkpoint-metric, as the metrics that it is the mean of.
@@ -479,13 +409,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub = actions.add_parser("predict", help="write the file that GLUE's server takes")
     sub.add_argument("--task", choices=GLUE, required=True)
     sub.add_argument("--output-dir", type=Path, required=True, help="where TASK.tsv goes")
-    _add_model(sub)
+    add_model_arguments(sub)
     sub = actions.add_parser("wnli", help="write the server's file of WNLI, the more frequent class, as papers do")
     sub.add_argument("--output-dir", type=Path, required=True, help="where WNLI.tsv goes")
     sub = actions.add_parser("validate", help="predict the labels of a development set")
-    sub.add_argument("--subset", default="valid", help="(default: %(default)s)")
-    sub.add_argument("--output", required=True, help="file to write, tab-separated: label, prediction")
-    _add_model(sub)
+    add_prediction_arguments(sub, "label, prediction", subset="valid")
     sub = actions.add_parser("grid", help="train over a search space; print the medians over seeds and the best run")
     sub.add_argument("recipe", help="of the task glue")
     sub.add_argument(
@@ -497,17 +425,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.epilog = "Words after -- are options of ode-transformer run, such as --cpu."
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
-    parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default: %(default)s)")
-    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
-
-
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer glue``; the exit status."""
-    if getattr(args, "batch_size", 1) < 1:
-        raise GlueError(f"--batch-size {args.batch_size}: must be 1 or more")
     if args.action == "prepare":
         for split, count in prepare(args.task, args.source, args.like, args.output_dir).items():
             print(f"{split}: {count} examples")
@@ -518,13 +437,12 @@ def main(args: argparse.Namespace) -> int:
             low, high = scores[metric]["interval"]
             print(f"{metric:<10}{scores[metric]['value']:.2f}  [{low:.2f}, {high:.2f}]")
     elif args.action == "validate":
-        text = validate(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
-        write_text(args.output, text)
-        print(args.output)
+        return write_predictions(args, validate)
     elif args.action == "wnli":
         write_lines(args.output_dir / "WNLI.tsv", ["index\tprediction", *(f"{i}\t0" for i in range(WNLI))])
         print(args.output_dir / "WNLI.tsv")
     elif args.action == "predict":
+        check_batch_size(args)
         for subset, server in GLUE[args.task].server.items():
             if subset != "test" and not (args.data / "input0" / f"{subset}.idx").is_file():
                 print(f"{args.data}: has no {subset}, {server}.tsv is not written", file=sys.stderr)

@@ -123,7 +123,7 @@ def predict(
     from .. import models  # noqa: F401  registers the architectures
     from ..checkpoints import CheckpointError
     from ..span_prediction import NAME, SpanPredictionConfig, SpanPredictionTask
-    from ..standalone import check_dictionaries, load, open_state, pair_form
+    from ..standalone import check_dictionaries, load, open_state, pair_form, stacks
 
     tree = questions(data, subset)
     check_dictionaries(checkpoint, data)
@@ -138,7 +138,7 @@ def predict(
         model = model.cuda()
     cfg = SpanPredictionConfig(data=str(data), **form, max_positions=model.max_positions(), no_shuffle=True, seed=1)
     dataset = SpanPredictionTask.setup_task(cfg).load_dataset(subset)
-    known = model.encoder.sentence_encoder.embed_tokens.num_embeddings
+    known = stacks(model)["encoder"].embed_tokens.num_embeddings
     if len(dataset.dictionary) != known:
         raise SquadError(f"{data}: its dictionary has {len(dataset.dictionary)} symbols, the model {known}")
     if len(dataset) != len(tree["windows"]):

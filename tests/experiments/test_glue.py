@@ -18,6 +18,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, documents, glue, recipes, segmentation
+from ode_transformer.experiments.classify import Outputs
 from ode_transformer.experiments.datasets import squad
 from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
@@ -541,8 +542,10 @@ def test_a_diverged_model_predicts_nothing(tmp_path, monkeypatch):
     (tmp_path / "label").mkdir()
     (tmp_path / "label" / "dict.txt").touch()
     scores = torch.tensor([[0.0, 1.0], [float("nan"), 0.0]])
-    monkeypatch.setattr(glue, "outputs", lambda *_: glue.Outputs(scores, torch.tensor([0, 1]), ["0", "1"]))
-    assert glue.validate(tmp_path / "m.pt", tmp_path, "valid", 1, True) == "0\t1\n1\tnan\n"
+    monkeypatch.setattr(glue, "outputs", lambda *_: Outputs(scores, torch.tensor([0, 1]), ["0", "1"]))
+    assert glue.validate(tmp_path / "m.pt", tmp_path, "valid", 1, True) == [("0", "1"), ("1", "nan")]
+    with pytest.raises(glue.GlueError, match=r"m.pt: its outputs on test are not all numbers"):
+        glue.predict(tmp_path / "m.pt", tmp_path, "cola", "test", 1, True)
 
 
 MNLI = [

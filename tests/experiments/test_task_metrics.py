@@ -25,6 +25,7 @@ from ode_transformer.experiments.classify import ClassifyError, classify
 from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, errant, gleu, m2, programs, rouge
 from ode_transformer.experiments.metrics.programs import ProgramError
 from ode_transformer.experiments.runs import KEYS
+from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import Scored
 from ode_transformer.files import sha256, write_text
 from tests.helpers import FIXTURES, configure, refused
@@ -343,14 +344,14 @@ def trained(tmp_path_factory, request):
     torch.manual_seed(0)
     model = standalone.MODEL_REGISTRY[ARCH_MODEL_NAME_REGISTRY[request.param]].build_model(cfg, standalone.task(17))
     model.register_classification_head(standalone.HEAD, 2)
-    state = {"cfg": {"model": dict(cfg)}, "args": None, "model": model.state_dict()}
-    checkpoints.save(state, folder / "average.pt")
+    cfg = {"model": dict(cfg), "task": {"_name": "sentence_prediction_by_length"}}
+    checkpoints.save({"cfg": cfg, "args": None, "model": model.state_dict()}, folder / "average.pt")
     return folder / "average.pt", write_labelled(folder / "data"), model.eval()
 
 
 def test_a_classifier_is_opened_as_it_was_trained(trained):
-    path, _, model = trained
-    opened = standalone.open_classifier(path)
+    path, data, model = trained
+    _, opened = standalone.open_with_head(path, data, True, "x")
     tokens = torch.randint(4, 16, (3, 5), generator=torch.Generator().manual_seed(0))
     args = (tokens, torch.full((3,), 5))
     expected, found = (m(*args, classification_head_name=standalone.HEAD)[0] for m in (model, opened))
@@ -360,13 +361,13 @@ def test_a_classifier_is_opened_as_it_was_trained(trained):
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_examples_are_classified_in_their_order_and_cut_at_the_longest(trained, batch_size):
     path, data, model = trained
-    found = classify(standalone.open_classifier(path), data, "test", batch_size)
+    found = classify(path, data, "test", batch_size, True)
     assert [gold for gold, _, _ in found] == ["neg", "pos"] * 3
     rng = np.random.default_rng(0)
     for length, (_, taken, probability) in zip(LENGTHS, found, strict=True):
         tokens = torch.tensor([[*rng.integers(4, 16, length), 2][:6]])
         scores = model(tokens, torch.tensor([tokens.size(1)]), classification_head_name=standalone.HEAD)[0].softmax(-1)
-        assert probability == pytest.approx(float(scores.max()), abs=1e-5)
+        assert float(probability) == pytest.approx(float(scores.max()), abs=1e-5)
         assert taken == ("neg", "pos")[int(scores.argmax())]
 
 
@@ -387,17 +388,62 @@ def test_classification_from_a_checkpoint_to_a_picture(trained, tmp_path, capsys
         "no record of a classifier's x",
         capsys,
     )
-    with pytest.raises(ClassifyError, match="has no subset none"):
-        classify(standalone.open_classifier(path), data, "none", 1)
+    refused([*words, "--subset", "none"], "has no subset none", capsys)
+    refused([*words, "--batch-size", "0"], "--batch-size 0: must be 1 or more", capsys)
 
 
 def test_a_translator_is_no_classifier(trained, tmp_path):
-    path, _, _ = trained
+    path, data, _ = trained
     state = checkpoints.load(path)
     state["model"] = {name: tensor for name, tensor in state["model"].items() if "heads" not in name}
     checkpoints.save(state, tmp_path / "x.pt")
-    with pytest.raises(checkpoints.CheckpointError, match="must be of a classifier"):
-        standalone.open_classifier(tmp_path / "x.pt")
+    with pytest.raises(checkpoints.CheckpointError, match="has no sentence_classification_head, which the criterion"):
+        classify(tmp_path / "x.pt", data, "test", 1, True)
+    state["cfg"]["task"]["_name"] = "translation"
+    with pytest.raises(checkpoints.CheckpointError, match="was trained with --task 'translation', must be sentence_pr"):
+        standalone.pair_form(state, "x.pt", "sentence_prediction")
+    with pytest.raises(checkpoints.CheckpointError, match="holds no encoder-decoder: it has no decoder"):
+        standalone.open_model(path)
+
+
+def test_data_of_another_model_are_not_classified(trained, tmp_path):
+    path, data, _ = trained
+    shutil.copytree(data, tmp_path / "data")
+    labels, symbols = (tmp_path / "data" / part / "dict.txt" for part in ("label", "input0"))
+    labels.write_text("neg 1\n")
+    with pytest.raises(checkpoints.CheckpointError, match=r"has 2 classes, .*dict.txt 1"):
+        classify(path, tmp_path / "data", "test", 1, True)
+    labels.write_text("neg 1\npos 1\nmadeupword0000 0\n")
+    assert classify(path, tmp_path / "data", "test", 2, True) == classify(path, data, "test", 2, True)
+    builder = MMapIndexedDatasetBuilder(str(tmp_path / "data" / "label" / "test.bin"), dtype=np.int32)
+    for label in (4, 5, 6, 4, 5, 4):
+        builder.add_item(torch.IntTensor([label, 2]))
+    builder.finalize(str(tmp_path / "data" / "label" / "test.idx"))
+    with pytest.raises(ClassifyError, match="class madeupword0000 of test: must be one of neg, pos"):
+        classify(path, tmp_path / "data", "test", 1, True)
+    with open(symbols, "a") as file:
+        file.write("more 1\n")
+    with pytest.raises(ClassifyError, match="its dictionary has 18 symbols, the model 17"):
+        classify(path, tmp_path / "data", "test", 1, True)
+    symbols.write_text("no dictionary\n")
+    with pytest.raises(checkpoints.CheckpointError, match=r"data: its dictionaries cannot be read: "):
+        classify(path, tmp_path / "data", "test", 1, True)
+
+
+def test_a_diverged_classifier_has_no_accuracy(trained, tmp_path, capsys):
+    """Its examples are of no class; of old, they were of the first."""
+    path, data, _ = trained
+    state = checkpoints.load(path)
+    state["model"]["classification_heads.sentence_classification_head.out_proj.bias"][1] = math.nan
+    checkpoints.save(state, tmp_path / "x.pt")
+    predictions, scores = tmp_path / "test.tsv", tmp_path / "test.json"
+    words = ["classify", str(tmp_path / "x.pt"), "--data", str(data), "--output", str(predictions), "--cpu"]
+    assert cli.main(words) == 0
+    assert predictions.read_text() == "neg\tnan\tnan\npos\tnan\tnan\n" * 3
+    assert cli.main(["score", "--predictions", str(predictions), "--output", str(scores)]) == 0
+    assert math.isnan(json.loads(scores.read_text())["accuracy"]["value"])
+    found = TASKS["classification"].scored(None, predictions.read_text().splitlines(), "test")
+    assert math.isnan(found.score(found.units.sum(0)))
 
 
 def test_edits_by_type_as_a_picture(tmp_path, capsys):

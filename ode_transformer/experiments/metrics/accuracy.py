@@ -1,6 +1,7 @@
 """Accuracy, the percentage of correctly classified examples, with the confusion matrix and a report by class."""
 
 import argparse
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,12 +20,13 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
 
     Args:
         golds: the class of each example.
-        taken: the predicted class of each example.
+        taken: the predicted class of each example; ``nan`` where the model gave no number.
 
     Returns:
-        ``value``, in percent, and ``signature``; ``examples``; ``classes``, the names; ``confusion``, for every class
-        the number of its examples predicted as each class; ``report``, for every class its ``precision``, ``recall``
-        and ``f1`` in percent and the number of its ``examples``.
+        ``value``, in percent, NaN if the model gave no number for an example, and ``signature``; ``examples``;
+        ``classes``, the names; ``confusion``, for every class the number of its examples predicted as each class;
+        ``report``, for every class its ``precision``, ``recall`` and ``f1`` in percent and the number of its
+        ``examples``.
     """
     pairs = Counter(zip(golds, taken, strict=True))
     classes = sorted({*golds, *taken})
@@ -40,7 +42,7 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
         }
     correct = sum(row[i] for i, row in enumerate(confusion))
     return {
-        "value": _percent(correct, len(golds)),
+        "value": math.nan if "nan" in taken else _percent(correct, len(golds)),
         "signature": SIGNATURE,
         "examples": len(golds),
         "classes": classes,

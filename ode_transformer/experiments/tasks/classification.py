@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..metrics import accuracy
+from ..metrics import accuracy, glue
 from .task import Scored, Task, predicted, prediction
 
 
 def _scored(recipe: Any, lines: Sequence[str], subset: str) -> Scored:
-    import numpy as np
-
     golds, taken, _ = map(list, zip(*(line.split("\t") for line in lines), strict=True))
-    units = np.array([[gold == other, 1] for gold, other in zip(golds, taken, strict=True)], float)
+    units = glue.units("accuracy", golds, taken)
     return Scored("accuracy", accuracy.SIGNATURE, units, lambda sums: 100 * sums[0] / sums[1], golds)
 
 
