@@ -308,13 +308,56 @@ def _spelt(value: Any) -> str:
     return str(int(number)) if number.is_integer() else str(number)
 
 
-def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[str]) -> list[dict]:
+# Of ode-transformer run, and not for a grid.
+_OWN = {"--run-dir": "run_dir", "--seeds": "seeds", "--until": "last", "--record": "record", "--dry-run": "dry_run"}
+
+
+def run_options(given: str, options: Sequence[str]) -> argparse.Namespace:
+    """The options of ``ode-transformer run`` that every run of a grid has.
+
+    Args:
+        given: the recipe, as the user names it.
+        options: the words after ``--``.
+
+    Raises:
+        GlueError: they are not options, or are such as a grid chooses itself.
+    """
+    from . import runner
+
+    parser = argparse.ArgumentParser(prog="ode-transformer glue grid ... --")
+    runner.add_arguments(parser)
+    args = parser.parse_args([given, *options])
+    if args.recipe != [given]:
+        raise GlueError(f"-- {args.recipe[-1]}: must be an option of ode-transformer run")
+    for option, name in _OWN.items():
+        if getattr(args, name) != parser.get_default(name):
+            raise GlueError(f"-- {option}: is not for a grid, which chooses the folder, seed and steps of each run")
+    return args
+
+
+def home_of(recipe: "recipes.Recipe", args: argparse.Namespace) -> Path:
+    """The folder of the runs of a grid: that of a rehearsal, or of another precision than the recipe's, is another.
+
+    Args:
+        recipe: in its scale.
+        args: of :func:`run_options`.
+    """
+    from . import recipes
+
+    precision = args.precision or ("fp32" if args.cpu else recipe.train.precision)  # as the runner has it
+    name = Path(recipes.default_run_dir(recipe)).relative_to("runs")
+    suffix = "" if precision == recipe.train.precision else f".{precision}"
+    return recipes.ROOT / "runs" / "grids" / f"{name}{suffix}"
+
+
+def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[str], home: Path) -> list[dict]:
     """Train a recipe at every point of a grid with every seed, where that is not done yet.
 
     Args:
         recipe: of the task ``glue``.
         space: the values of flags, whose combinations are the points, and the seeds of every point.
         options: more options of ``ode-transformer run``, such as ``--cpu``.
+        home: the folder of the runs, of :func:`home_of`.
 
     Returns:
         for every point its ``flags``, the ``schedule`` of the learning rate that follows from them, and for each seed
@@ -324,7 +367,7 @@ def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[st
     Raises:
         GlueError: a run ended otherwise.
     """
-    from . import cli, recipes
+    from . import cli
 
     points, subset = [], next(iter(recipe.subsets))
     for chosen in itertools.product(*space.values.values()):
@@ -333,7 +376,7 @@ def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[st
         where = ",".join(f"{flag}={value}" for flag, value in flags.items()) or "point"
         scores = []
         for seed in space.seeds:
-            folder = recipes.ROOT / "runs" / "grids" / recipe.name / where / f"seed-{seed}"
+            folder = home / where / f"seed-{seed}"
             words = ["run", recipe.given, "--seed", str(seed), "--run-dir", str(folder), "--until", "score", *options]
             words += ["--", *(word for flag, value in (flags | follows).items() for word in (f"--{flag}", value))]
             try:
@@ -451,22 +494,23 @@ def main(args: argparse.Namespace) -> int:
             write_text(args.output_dir / f"{server}.tsv", text)
             print(args.output_dir / f"{server}.tsv")
     else:
-        values = {}
+        values: dict[str, list[str]] = {}
         for flag, *of in args.values:
             if not of:
                 raise GlueError(f"--values {flag}: must name one value or more")
+            if flag in values:
+                raise GlueError(f"--values {flag}: is given twice; must be given once, with all its values")
             values[flag] = of
         from . import recipes, runner
 
-        parser = argparse.ArgumentParser(prog="ode-transformer glue grid ... --")
-        runner.add_arguments(parser)
-        recipe = recipes.load(args.recipe, scale=parser.parse_args([args.recipe, *args.flags]).scale)
+        options = run_options(args.recipe, args.flags)
+        recipe = recipes.load(args.recipe, scale=options.scale)
         if recipe.task != "glue":
             raise GlueError(f"{args.recipe}: is of task {recipe.task}, must be of glue")
         space = chosen_space(recipe, values, args.seeds)
         count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
         runner.say(f"{recipe.name}: {count}, less those that are done")
-        points = grid(recipe, space, args.flags)
+        points = grid(recipe, space, args.flags, home_of(recipe, options))
         if args.output:
             write_json(args.output, points)
         print(summary(points, selection(recipe)))

@@ -26,6 +26,7 @@ from ode_transformer.experiments.runs import RunError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.text import subwords
 from ode_transformer.standalone import open_model, pair_form
+from tests.helpers import refused
 from tests.models.test_masked_lm import SMALL, train, write
 
 WORDS = ["good", "bad", "film", "plot", "dull", "great"]
@@ -334,13 +335,13 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
 
     monkeypatch.setattr(cli, "call", fail)
     with pytest.raises(glue.GlueError, match="seed-7: another cause"):
-        glue.grid(recipes.load("macaron/glue/macaron-cola"), recipes.Search({"lr": ["1"]}, [7]), [])
+        glue.grid(recipes.load("macaron/glue/macaron-cola"), recipes.Search({"lr": ["1"]}, [7]), [], tmp_path)
 
 
 def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
     """24 points of the released search of Macaron Net; three seeds and other batches for large tasks."""
     spaces = []
-    monkeypatch.setattr(glue, "grid", lambda recipe, space, options: spaces.append(space) or [])
+    monkeypatch.setattr(glue, "grid", lambda recipe, space, *_: spaces.append(space) or [])
     monkeypatch.setattr(glue, "summary", lambda points, metrics: "")
 
     def grid(row, *words):
@@ -361,6 +362,34 @@ def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
     assert grid("macaron/glue/macaron-mrpc", "--seeds", "7")[0].trainings == 24
     assert grid("glue/floater-base/floater-cola")[0] == recipes.Search({}, [1, 2, 3, 4, 5])
     assert grid("glue/floater-base/floater-cola", "--values", "lr", "1", "2")[0].trainings == 10
+
+
+def test_runs_of_a_grid_share_a_folder_only_with_their_like(monkeypatch):
+    """A rehearsal, another precision and the real search have folders of their own; so do all points and seeds."""
+    homes = []
+    monkeypatch.setattr(glue, "grid", lambda recipe, space, options, home: homes.append(home) or [])
+    monkeypatch.setattr(glue, "summary", lambda points, metrics: "")
+    for more in ([], ["--cpu"], ["--fp16"], ["--scale", "small", "--cpu"], ["--cpu", "--bf16"]):
+        assert cli.main(["glue", "grid", "glue/floater-base/floater-cola", "--values", "lr", "1", "--", *more]) == 0
+    name, grids = "glue/floater-base/floater-cola", recipes.ROOT / "runs" / "grids"
+    suffixes = ["", ".fp32", "", ".fp32", ".bf16"]  # FLOATER's recipes are in fp16
+    folders = [name, name, name, f"small/{name}", name]
+    assert homes == [grids / f"{folder}{suffix}" for folder, suffix in zip(folders, suffixes, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--values", "lr", "1", "--values", "lr", "2"], "--values lr: is given twice; must be given once, with all"),
+        (["--", "--dry-run"], "-- --dry-run: is not for a grid, which chooses the folder, seed and steps of each run"),
+        (["--", "--run-dir", "x"], "-- --run-dir: is not for a grid"),
+        (["--", "--seed", "3"], "-- --seeds: is not for a grid"),
+        (["--", "--until", "train"], "-- --until: is not for a grid"),
+        (["--", "another", "--cpu"], "-- another: must be an option of ode-transformer run"),
+    ],
+)
+def test_what_is_not_for_a_grid_is_refused(words, message, capsys):
+    refused(["glue", "grid", "macaron/glue/macaron-cola", *words], message, capsys)
 
 
 def test_a_recipe_without_a_search_has_to_be_given_one(tmp_path, capsys):
