@@ -96,7 +96,11 @@ def data() -> Iterator[str]:
         sets = sorted({path.name.removesuffix(".tar.xz") for path in Path(named).iterdir() if _is_set(path)})
         yield f"ODE_TRANSFORMER_DATA={named}: {', '.join(sets) or 'holds no set'}"
     folder = recipes.ROOT / "data-bin"
-    prepared = sorted(path.parent.name for path in folder.glob("*/manifest.json"))
+    # GLUE's tasks are one level deeper, and the Penn Treebank, which is prepared in one way only, has no manifest.
+    found = {
+        path.parent for files in ("*/manifest.json", "*/*/manifest.json", "*/dict.txt") for path in folder.glob(files)
+    }
+    prepared = sorted(path.relative_to(folder).as_posix() for path in found if path.suffix != ".part")
     yield f"prepared in {folder}: {', '.join(prepared) or 'nothing'}"
 
 

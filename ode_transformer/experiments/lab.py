@@ -359,6 +359,9 @@ def main(args: argparse.Namespace) -> int:
 def _orders(args: argparse.Namespace) -> int:
     if args.checkpoints and not (args.text and args.dictionary):
         raise OdeTransformerError("checkpoints need --text and --dictionary")
+    given = [name for name in ("text", "dictionary", "target") if getattr(args, name)]
+    if given and not args.checkpoints:
+        raise OdeTransformerError(f"--{given[0]}: is what models read; a checkpoint must be named, too")
     files = plots.texts_of(args)
     if args.picture and Path(args.picture).suffix not in plots.FORMATS:
         raise OdeTransformerError(f"--picture {args.picture}: must end in one of {', '.join(plots.FORMATS)}")

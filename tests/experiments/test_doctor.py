@@ -6,6 +6,7 @@ import pytest
 
 from ode_transformer import requirements
 from ode_transformer.experiments import cli, doctor, recipes, runs
+from ode_transformer.files import write_text
 
 
 def lines(capsys) -> list[str]:
@@ -44,6 +45,15 @@ def test_what_is_missing(monkeypatch, tmp_path, capsys):
     assert "the program git is missing: the commit in records" in found
     assert any("need a clone of the repository" in line for line in found)
     assert any("should be 1000000000 or more" in line for line in found)
+
+
+def test_all_prepared_data_are_listed(monkeypatch, tmp_path):
+    """GLUE's tasks, too, and the Penn Treebank, which has no manifest; not what is unfinished, and no text."""
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    for path in ("quickstart.de-en/manifest.json", "glue/cola.small/manifest.json", "ptb/dict.txt", "ptb/train.idx",
+                 "race.part/manifest.json", "race.text/settings.json", "race.text/x/y"):  # fmt: skip
+        write_text(tmp_path / "data-bin" / path, "{}")
+    assert list(doctor.data())[-1] == f"prepared in {tmp_path}/data-bin: glue/cola.small, ptb, quickstart.de-en"
 
 
 @pytest.mark.parametrize("package", doctor.OPTIONAL)
