@@ -77,7 +77,6 @@ COMMANDS = {
     "lab": Command(".lab", "measure orders of convergence, and steps inside trained models"),
     "plot": Command(".plots", "draw pictures"),
     "record": Command(".records", "write the record of a finished run"),
-    "where": Command(".records", "print hardware and versions", "add_where_arguments", "where_main"),
     "table": Command(".tables", "print tables of measured results beside the papers' numbers"),
     "report": Command(".report", "write an HTML page of finished runs: scores, significance, curves, translations"),
     "compare": Command(".significance", "test whether systems differ from a baseline"),

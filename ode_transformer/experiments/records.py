@@ -236,13 +236,3 @@ def write(output: Path, content: dict[str, Any]) -> None:
     except OSError as error:
         raise RecordError(f"{output}: cannot be written: {error.strerror or error}") from error
     print(output)
-
-
-def add_where_arguments(parser: argparse.ArgumentParser) -> None:
-    """``ode-transformer where`` has no arguments."""
-
-
-def where_main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer where``; the exit status."""
-    print(json.dumps(runs.where()))
-    return 0
