@@ -68,36 +68,6 @@ def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], i
     return symbols, OPERATORS[operator](values)
 
 
-def evaluate(symbols: Sequence[str]) -> int:
-    """The value of an expression.
-
-    Raises:
-        ValueError: the symbols are not an expression.
-    """
-    stack: list[tuple[str, list[int]]] = []
-    value = None
-    for symbol in symbols:
-        if value is not None:
-            raise ValueError(f"{symbol!r} after the end of the expression")
-        if symbol.startswith("[") and symbol[1:] in OPERATORS:
-            stack.append((symbol[1:], []))
-            continue
-        if symbol == "]" and stack and stack[-1][1]:
-            operator, values = stack.pop()
-            result = OPERATORS[operator](values)
-        elif symbol.isdigit() and len(symbol) == 1:
-            result = int(symbol)
-        else:
-            raise ValueError(f"not an expression: {symbol!r} is out of place")
-        if stack:
-            stack[-1][1].append(result)
-        else:
-            value = result
-    if value is None:
-        raise ValueError("the expression has no end")
-    return value
-
-
 def _digest(symbols: Sequence[str]) -> bytes:
     return hashlib.blake2b(" ".join(symbols).encode(), digest_size=16).digest()
 

@@ -79,8 +79,8 @@ def parse(text: str) -> dict[str, float]:
     return {name: 100 * float(match[name]) for name in labels}
 
 
-def types(path: str, annotator: int = 0) -> Counter[str]:
-    """How many edits of each type an annotator made, of an M2 file.
+def types(path: str) -> Counter[str]:
+    """How many edits of each type the first annotator made, of an M2 file.
 
     Raises:
         ProgramError: no such file, or it holds no sentence.
@@ -92,7 +92,7 @@ def types(path: str, annotator: int = 0) -> Counter[str]:
             for line in file:
                 fields = line.rstrip("\n").split("|||")
                 sentences += line.startswith("S ")
-                if line.startswith("A ") and len(fields) == 6 and fields[1] != "noop" and fields[5] == str(annotator):
+                if line.startswith("A ") and len(fields) == 6 and fields[1] != "noop" and fields[5] == "0":
                     found[fields[1]] += 1
     except (OSError, UnicodeDecodeError) as error:
         raise ProgramError(f"{path}: {error}") from error
