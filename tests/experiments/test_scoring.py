@@ -151,19 +151,18 @@ def test_transevolves_own_score():
 def test_the_scores_of_a_validation(tmp_path, capsys):
     log, output = tmp_path / "test.log", tmp_path / "scores" / "test.json"
     head = "2026-01-01 00:00:00 | INFO | test | "
-    log.write_text(head + json.dumps({"test_loss": "6.1", "test_ppl": "68.59", "test_accuracy": "40.1"}) + "\n")
+    log.write_text(head + json.dumps({"test_loss": "6.1", "test_ppl": "68.59"}) + "\n")
     words = ["score", "--validation-log", str(log)]
-    assert cli.main([*words, "--metric", "perplexity", "--output", str(output)]) == 0
+    assert cli.main([*words, "--output", str(output)]) == 0
     assert "68.59" in capsys.readouterr().out
     assert json.loads(output.read_text())["perplexity"]["value"] == 68.59
-    assert validation.score(log, "test", "accuracy")["accuracy"]["value"] == 40.1
     with pytest.raises(ValidationError, match="no entry of subset valid"):
-        validation.score(log, "valid", "perplexity")
+        validation.score(log, "valid")
     log.write_text(head + json.dumps({"test_loss": "6.1"}) + "\n")
     assert cli.main(words) == 1 and "no perplexity of subset test" in capsys.readouterr().err
     entries = ({"test_loss": loss, "test_ppl": ppl} for loss, ppl in (("6.1", "68.59"), ("5.0", "32.00")))
     log.write_text("".join(f"{head}{json.dumps(entry)}\n" for entry in entries))
-    assert validation.score(log, "test", "perplexity")["perplexity"]["value"] == 32.0, "of an evaluation repeated"
+    assert validation.score(log, "test")["perplexity"]["value"] == 32.0, "of an evaluation repeated"
 
 
 def test_french_and_english_detokenisation():

@@ -3,7 +3,7 @@
 import argparse
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import OdeTransformerError
@@ -49,15 +49,6 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
         "confusion": confusion,
         "report": report,
     }
-
-
-def logged(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The accuracy in what ``fairseq-validate --log-format json`` logs of a subset.
-
-    Raises:
-        KeyError: the criterion logs none.
-    """
-    return {"value": float(entry["accuracy"]), "signature": "percent; fairseq-validate, one decimal"}
 
 
 def _percent(part: int, whole: int) -> float:

@@ -1,32 +1,29 @@
-"""Scores of models for other tasks than translation, from the log of ``fairseq-validate --log-format json``."""
+"""The perplexity of language models, from the log of ``fairseq-validate --log-format json``."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
-from . import accuracy, perplexity
-
-LOGGED = {"perplexity": perplexity.logged, "accuracy": accuracy.logged}
+from . import perplexity
 
 
 class ValidationError(OdeTransformerError):
-    """A log without the wanted score; the message names the file and what it lacks."""
+    """A log without a perplexity; the message names the file and what it lacks."""
 
 
-def score(path: str | Path, subset: str, metric: str) -> dict[str, Any]:
-    """The score of a subset.
+def score(path: str | Path, subset: str) -> dict[str, Any]:
+    """The perplexity of a subset.
 
     Args:
         path: the log of ``fairseq-validate``; the last entry of the subset counts.
         subset: its name, such as ``test``.
-        metric: one of ``LOGGED``.
 
     Returns:
-        The metric's ``value`` and ``signature`` under its name, and ``loss``, in bits.
+        ``perplexity``, its ``value`` and ``signature``, and ``loss``, in bits.
 
     Raises:
-        ValidationError: there is no such file, it has no entry for the subset, or the entry lacks the metric.
+        ValidationError: there is no such file, it has no entry for the subset, or the entry lacks it.
     """
     from ..records import entries
 
@@ -37,15 +34,15 @@ def score(path: str | Path, subset: str, metric: str) -> dict[str, Any]:
     if not found:
         raise ValidationError(f"{path}: no entry of subset {subset}; was it cut short?")
     try:
-        taken = LOGGED[metric](found[-1])
+        taken = perplexity.logged(found[-1])
     except KeyError as error:
-        raise ValidationError(f"{path}: no {metric} of subset {subset}: the criterion does not log it") from error
-    return {metric: taken, "loss": float(found[-1]["loss"])}
+        raise ValidationError(f"{path}: no perplexity of subset {subset}: the criterion does not log it") from error
+    return {"perplexity": taken, "loss": float(found[-1]["loss"])}
 
 
 def score_files(args: argparse.Namespace) -> dict[str, Any]:
     """The score that ``ode-transformer score`` is asked for."""
-    return score(args.validation_log, args.subset, args.metric)
+    return score(args.validation_log, args.subset)
 
 
 def report(result: dict[str, Any]) -> str:
@@ -54,7 +51,6 @@ def report(result: dict[str, Any]) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer score`` for other tasks than translation."""
+    """The flags of ``ode-transformer score`` for language models."""
     parser.add_argument("--validation-log", metavar="FILE", help="output of fairseq-validate --log-format json")
     parser.add_argument("--subset", default="test", help="with --validation-log: the subset (default: %(default)s)")
-    parser.add_argument("--metric", choices=LOGGED, default="perplexity", help="with --validation-log: the metric")

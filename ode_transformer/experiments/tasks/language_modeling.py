@@ -6,6 +6,6 @@ TASK = Task(
     name="language_modeling",
     section="validate",
     flags=lambda recipe: ["--task", "language_modeling"],
-    evaluation=validation("perplexity", "language_modeling"),
+    evaluation=validation("language_modeling"),
     metrics=lambda recipe: ["perplexity"],
 )

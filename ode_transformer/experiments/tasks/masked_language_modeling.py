@@ -6,6 +6,6 @@ TASK = Task(
     name="masked_language_modeling",
     section="validate",
     flags=lambda recipe: ["--task", "masked_lm"],
-    evaluation=validation("perplexity", "masked_lm"),
+    evaluation=validation("masked_lm"),
     metrics=lambda recipe: ["perplexity"],
 )

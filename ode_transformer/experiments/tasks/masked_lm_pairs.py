@@ -6,6 +6,6 @@ TASK = Task(
     name="masked_lm_pairs",
     section="validate",
     flags=lambda recipe: ["--task", "masked_lm_pairs"],
-    evaluation=validation("perplexity", "masked_lm_pairs"),
+    evaluation=validation("masked_lm_pairs"),
     metrics=lambda recipe: ["perplexity"],
 )

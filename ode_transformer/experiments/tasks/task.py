@@ -156,8 +156,8 @@ def prediction(
     return steps
 
 
-def validation(metric: str, fairseq_task: str) -> Callable[[Any, str, Sequence[str]], list[Step]]:
-    """The steps of a task that ``fairseq-validate`` evaluates by a metric, for each subset."""
+def validation(fairseq_task: str) -> Callable[[Any, str, Sequence[str]], list[Step]]:
+    """The steps of a task of fairseq that ``fairseq-validate`` evaluates by perplexity, for each subset."""
 
     def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
         model, found = f"{run_dir}/average.pt", []
@@ -170,8 +170,8 @@ def validation(metric: str, fairseq_task: str) -> Callable[[Any, str, Sequence[s
             found.append(Step("validate", command, [model], [log], subset, where, log=log))
         for subset in recipe.subsets:
             log, output = f"{run_dir}/validate/{subset}.log", f"{run_dir}/scores/{subset}.json"
-            command = [*OURS, "score", "--validation-log", log, "--subset", subset]
-            found.append(Step("score", [*command, "--metric", metric, "--output", output], [log], [output], subset))
+            command = [*OURS, "score", "--validation-log", log, "--subset", subset, "--output", output]
+            found.append(Step("score", command, [log], [output], subset))
         return found
 
     return steps
