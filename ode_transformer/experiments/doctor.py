@@ -97,9 +97,8 @@ def data() -> Iterator[str]:
         yield f"ODE_TRANSFORMER_DATA={named}: {', '.join(sets) or 'holds no set'}"
     folder = recipes.ROOT / "data-bin"
     # GLUE's tasks are one level deeper, and the Penn Treebank, which is prepared in one way only, has no manifest.
-    found = {
-        path.parent for files in ("*/manifest.json", "*/*/manifest.json", "*/dict.txt") for path in folder.glob(files)
-    }
+    marks = ("*/manifest.json", "*/*/manifest.json", "*/dict.txt")
+    found = {path.parent for mark in marks for path in folder.glob(mark)}
     prepared = sorted(path.relative_to(folder).as_posix() for path in found if path.suffix != ".part")
     yield f"prepared in {folder}: {', '.join(prepared) or 'nothing'}"
 

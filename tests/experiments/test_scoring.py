@@ -352,6 +352,8 @@ def test_plain_text_has_no_tokenized_score(tmp_path, capsys):
         (["--generate-output", "g.txt", "--references", "raw.de"], "--references: is not read with --generate-output"),
         (["--predictions", "p.tsv", "--generate-output", "g.txt"], "--generate-output: is not read with --predictions"),
         (["--summaries", "g.txt", "--lowercase"], "--lowercase: is not read with --summaries"),
+        (["--hyp", "h.de", "--ref", "r.de", "--subset", "test"], "--subset: is not read with --hyp"),
+        (["--predictions", "p.tsv", "--lead", "0"], "--lead: is not read with --predictions"),
     ],
 )
 def test_options_of_another_kind_of_score_are_refused(words, message, capsys):

@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer score`` for summaries."""
     parser.add_argument("--summaries", metavar="FILE", help="output of fairseq-generate; with --ref, the references")
     parser.add_argument("--source", metavar="FILE", help="what was summarized, for --lead; or corrected")
-    parser.add_argument("--lead", type=int, default=0, metavar="N", help="score the first N sentences as well")
+    parser.add_argument("--lead", type=int, metavar="N", help="score the first N sentences as well")
 
 
 def score_files(args: argparse.Namespace) -> dict[str, Any]:

@@ -29,13 +29,13 @@ COMPOUND_LANGUAGES = ("de",)
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
 # The other kinds of scores, by the option that names their input.
 OTHERS = {"validation_log": validation, "predictions": accuracy, "summaries": rouge, "corrections": corrections}
-# What each kind reads besides --json, --output and options that have defaults.
+# What each kind reads besides --json and --output.
 READ = {
     "generate_output": (
         *("generate_output", "hyp", "ref", "target_lang", "reference"),
         *("lowercase", "compound_split", "join_hyphens", "plain", "remove_bpe"),
     ),
-    "validation_log": ("validation_log",),
+    "validation_log": ("validation_log", "subset"),
     "predictions": ("predictions",),
     "summaries": ("summaries", "ref", "source", "lead"),
     "corrections": ("corrections", "references", "source", "edits", "own_edits"),
@@ -250,9 +250,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer score``; the exit status."""
     kind = next((option for option in OTHERS if getattr(args, option)), "generate_output")
+    given = "hyp" if kind == "generate_output" and args.hyp else kind
     for option in dict.fromkeys(option for options in READ.values() for option in options):
-        if getattr(args, option) and option not in READ[kind]:
-            raise ScoringError(f"--{option.replace('_', '-')}: is not read with --{kind.replace('_', '-')}")
+        value = getattr(args, option)
+        if value is not None and value is not False and option not in READ[kind]:
+            raise ScoringError(f"--{option.replace('_', '-')}: is not read with --{given.replace('_', '-')}")
     module = OTHERS.get(kind)
     result = module.score_files(args) if module else _score_files(args)
     shown = module.report(result) if module else report(result)

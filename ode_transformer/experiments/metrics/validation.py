@@ -42,7 +42,7 @@ def score(path: str | Path, subset: str) -> dict[str, Any]:
 
 def score_files(args: argparse.Namespace) -> dict[str, Any]:
     """The score that ``ode-transformer score`` is asked for."""
-    return score(args.validation_log, args.subset)
+    return score(args.validation_log, args.subset or "test")
 
 
 def report(result: dict[str, Any]) -> str:
@@ -53,4 +53,4 @@ def report(result: dict[str, Any]) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer score`` for language models."""
     parser.add_argument("--validation-log", metavar="FILE", help="output of fairseq-validate --log-format json")
-    parser.add_argument("--subset", default="test", help="with --validation-log: the subset (default: %(default)s)")
+    parser.add_argument("--subset", help="with --validation-log: the subset (default: test)")
