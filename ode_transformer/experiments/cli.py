@@ -1,6 +1,7 @@
 """The command ``ode-transformer``. Each sub-command is a module that is imported when it is called, and not before."""
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -137,6 +138,8 @@ def call(words: Sequence[str]) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit status is 0, or 1 after a named error, or one of the system about a file."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as every file that is read or written, whatever the locale
     try:
         with tidy():
             status = call(sys.argv[1:] if argv is None else argv)

@@ -5,7 +5,6 @@ Imports torch and fairseq where a model needs them, which an exported one does n
 
 import argparse
 import contextlib
-import io
 import itertools
 import json
 import signal
@@ -133,8 +132,6 @@ def _translate(args: argparse.Namespace) -> None:
     lines = _numbered(files)
     buffer = args.buffer or (1 if prompt else BUFFER)
     search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b", "nbest")}
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # as what is read, whatever the locale
     while True:
         chunk, error = _chunk(lines, buffer)
         names, sentences = [line.name for line in chunk], [line.text for line in chunk]

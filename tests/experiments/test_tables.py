@@ -2,9 +2,11 @@
 
 import copy
 import csv
+import io
 import json
 import random
 import shutil
+import sys
 from dataclasses import replace
 
 import pytest
@@ -55,6 +57,13 @@ def test_the_papers_rows_are_all_there(folder, capsys):
     for words in ("Universal Transformer | 28.9", "Macaron Net | 30.2", "Transformer-tiny, text only | 41.02"):
         assert words in shown
     assert "355M" in shown and "measured" not in shown
+
+
+def test_a_table_is_utf_8_whatever_the_locale(folder, monkeypatch):
+    ascii_only = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", ascii_only)
+    assert cli.main(["table", "multi30k-short", "--results", str(folder)]) == 0
+    assert "±" in ascii_only.buffer.getvalue().decode("utf-8")
 
 
 def test_a_table_for_programs(folder, capsys):
