@@ -146,6 +146,24 @@ def test_commands_are_there():
     assert named <= set(cli.COMMANDS) and len(named) > 12
 
 
+def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """The arguments of a parser and of all its sub-commands."""
+    found = []
+    for action in parser._actions:
+        subs = action.choices.values() if isinstance(action, argparse._SubParsersAction) else ()
+        found += [one for sub in subs for one in arguments_of(sub)] if subs else [action]
+    return found
+
+
+@pytest.mark.parametrize(
+    "command", ["bench", "choose", "classify", "glue", "lab", "listops", "score", "squad", "translate"]
+)
+def test_every_argument_has_help(command):
+    (commands,) = [action for action in cli.parser(command)._actions if action.dest == "command"]
+    for action in arguments_of(commands.choices[command]):
+        assert action.help and not action.help.startswith("("), action
+
+
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:
     """The flags of a parser and of all its sub-commands."""
     found = {flag for action in parser._actions for flag in action.option_strings}

@@ -435,7 +435,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer glue``."""
     actions = parser.add_subparsers(dest="action", required=True)
     sub = actions.add_parser("prepare", help="write a task's text in the symbols of a pretrained model")
-    sub.add_argument("task", choices=GLUE)
+    sub.add_argument("task", choices=GLUE, help="the task")
     sub.add_argument("source", type=Path, help="the folder of the published archives: CoLA, SST-2 and so on in it")
     sub.add_argument(
         "--like",
@@ -444,13 +444,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="segment text as the pretrained model in this folder does",
     )
-    sub.add_argument("--output-dir", type=Path, required=True)
+    sub.add_argument("--output-dir", type=Path, required=True, help="where SPLIT.input0, SPLIT.label and others go")
     sub = actions.add_parser("score", help="score the predictions of a development set")
     sub.add_argument("--predictions", required=True, metavar="FILE", help="output of glue validate")
-    sub.add_argument("--metrics", nargs="+", choices=LOGGED, required=True)
+    sub.add_argument("--metrics", nargs="+", choices=LOGGED, required=True, help="the metrics to take")
     sub.add_argument("--output", required=True, help="the JSON file to write")
     sub = actions.add_parser("predict", help="write the file that GLUE's server takes")
-    sub.add_argument("--task", choices=GLUE, required=True)
+    sub.add_argument("--task", choices=GLUE, required=True, help="the task of the data")
     sub.add_argument("--output-dir", type=Path, required=True, help="where TASK.tsv goes")
     add_model_arguments(sub)
     sub = actions.add_parser("wnli", help="write the server's file of WNLI, the more frequent class, as papers do")
@@ -463,7 +463,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--values", nargs="+", action="append", default=[], metavar=("FLAG", "VALUE"),
         help="a flag of fairseq-train, without dashes, and its values; repeat for a grid (default: the recipe's)",
     )  # fmt: skip
-    sub.add_argument("--seeds", nargs="+", type=int, help="(default: the recipe's)")
+    sub.add_argument("--seeds", nargs="+", type=int, help="the seeds of every point (default: the recipe's)")
     sub.add_argument("--output", help="a JSON file for all scores")
     sub.epilog = "Words after -- are options of ode-transformer run, such as --cpu."
 

@@ -205,7 +205,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer squad``."""
     actions = parser.add_subparsers(dest="action", required=True)
     sub = actions.add_parser("predict", help="answer the questions of a data set")
-    sub.add_argument("checkpoint", type=Path)
+    sub.add_argument("checkpoint", type=Path, help="the checkpoint of the trained model")
     sub.add_argument("--batch-size", type=int, default=32, help="windows at a time (default: %(default)s)")
     sub.add_argument(
         "--best",
@@ -226,7 +226,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     score.add_argument("--output", required=True, help="the JSON file to write")
     for each in (sub, score):
         each.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
-        each.add_argument("--subset", default="valid", help="(default: %(default)s)")
+        each.add_argument("--subset", default="valid", help="the subset of questions (default: %(default)s)")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -392,13 +392,17 @@ def test_every_system_decodes_as_many_steps():
     [
         (["training", "--arch", "floater_huge"], "floater_huge: must be transformer or one of"),
         (["decoding", "--arch", "floater_tiny", "--beam", "0"], "--beam 0"),
-        (["training", "--arch", "floater_tiny", "--shortest", "99"], "--shortest"),
+        (["training", "--arch", "floater_tiny", "--shortest", "99"], "--shortest 99: must be from 0 to --tokens, 32"),
+        (["decoding", "--arch", "floater_tiny", "--symbols", "4"], "--symbols 4: must be 5 or more"),
         (["training", "--arch", "floater_tiny", "--precision", "fp16"], "--precision fp16: needs --device cuda"),
         (
             ["decoding", "--arch", "rk4_tiny", "--", "--coefficients", "sigmoid"],
             "rk4_tiny: encoder with the integrator rk4",
         ),
-        (["suite", "tiny", "--", "--dropout", "0"], "--dropout 0: flags of models go with training and decoding"),
+        (
+            ["suite", "tiny", "--", "--dropout", "0"],
+            "-- --dropout 0: flags of models go with training, ",
+        ),
         (["suite", "tiny", "--quick"], "--quick: must not be given with contests"),
         (["suite", "tiny", "--data", "x"], "--data x: goes with --quick"),
         (["training", "--arch", "floater_tiny", "--data", "nowhere"], "--data nowhere: "),

@@ -616,7 +616,7 @@ def test_what_is_measured_where_nothing_is_named(monkeypatch, tmp_path, capsys):
     ("words", "message"),
     [
         (["--arch", "macaron_tiny", "--batch", "0"], "--batch 0: must be 1 or more"),
-        (["--arch", "macaron_tiny", "--shortest", "0"], "--shortest 1 to --tokens"),
+        (["--arch", "macaron_tiny", "--shortest", "0"], "--shortest 0: must be from 1 to --tokens, 24"),
         (["--arch", "macaron_huge"], "macaron_huge: must be transformer or one of"),
     ],
 )

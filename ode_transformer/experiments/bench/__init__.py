@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def add(name: str, help_: str, usage: str = "%(prog)s [options]") -> argparse.ArgumentParser:
         kind = kinds.add_parser(name, help=help_, description=help_, usage=usage)
         if name not in ("table", "preparation"):
-            kind.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default: %(default)s)")
+            kind.add_argument(
+                "--device", choices=["cpu", "cuda"], default="cpu", help="where to measure (default: %(default)s)"
+            )
         return kind
 
     def add_profile(kind: argparse.ArgumentParser) -> None:
@@ -57,26 +59,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
     kind.add_argument("--list", action="store_true", help="name the contests that would be held; status 1 if any")
-    kind.add_argument("--precision", choices=recipes.PRECISIONS, default="fp32", help="(default: %(default)s)")
+    kind.add_argument(
+        "--precision", choices=recipes.PRECISIONS, default="fp32", help="of the arithmetic (default: %(default)s)"
+    )
     kind.add_argument("--rounds", type=int, help="timed rounds (default: the contest's)")
     kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
     add_profile(kind)
-    kind.add_argument("--directory", default="results/bench", metavar="DIR", help="(default: %(default)s)")
+    kind.add_argument(
+        "--directory", default="results/bench", metavar="DIR", help="where the records go (default: %(default)s)"
+    )
 
     kind = add("table", "render records as tables", "%(prog)s RECORD...")
-    kind.add_argument("records", nargs="+", metavar="RECORD")
+    kind.add_argument("records", nargs="+", metavar="RECORD", help="the JSON file of a contest")
 
     kind = add("lengths", "a training step of encoders against sentence length")
-    kind.add_argument("--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096, 8192, 16384], metavar="N")
-    kind.add_argument("--width", type=int, default=256, help="(default: %(default)s)")
-    kind.add_argument("--heads", type=int, default=8, help="(default: %(default)s)")
+    kind.add_argument(
+        "--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096, 8192, 16384], metavar="N",
+        help="tokens of a sentence (default: 512 1024 2048 4096 8192 16384)",
+    )  # fmt: skip
+    kind.add_argument("--width", type=int, default=256, help="channels (default: %(default)s)")
+    kind.add_argument("--heads", type=int, default=8, help="attention heads (default: %(default)s)")
     kind.add_argument("--depth", type=int, default=6, help="layers (default: %(default)s)")
     kind.add_argument("--rounds", type=int, default=3, help="timed steps of every system (default: %(default)s)")
     kind.add_argument(
         "--materialised-up-to", type=int, default=4096, metavar="N",
         help="longest sentence for the systems that hold attention matrices (default: %(default)s)",
     )  # fmt: skip
-    kind.add_argument("--dtype", choices=list(lengths.DTYPES), default="fp32", help="(default: %(default)s)")
+    kind.add_argument(
+        "--dtype", choices=list(lengths.DTYPES), default="fp32", help="of the arithmetic (default: %(default)s)"
+    )
     kind.add_argument("--output", help="JSON file for the results")
 
     kind = add("preparation", "the preparation of generated parallel text, step by step")
@@ -106,8 +117,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--shortest", type=int, default=8, help="of --arch: of the shortest (default: %(default)s)")
     kind.add_argument("--symbols", type=int, default=10_000, help="of --arch: of the dictionary (default: %(default)s)")
     kind.add_argument("--batch", type=int, default=64, help="sentences of a batch (default: %(default)s)")
-    kind.add_argument("--beam", type=int, default=4, help="(default: %(default)s)")
-    kind.add_argument("--lenpen", type=float, default=1.0, help="(default: %(default)s)")
+    kind.add_argument("--beam", type=int, default=4, help="beam size (default: %(default)s)")
+    kind.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: %(default)s)")
     kind.add_argument("--rounds", type=int, default=3, help="timed rounds (default: %(default)s)")
     kind.add_argument("--output", help="write the results there, as JSON")
 
@@ -130,7 +141,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ):  # fmt: skip
             default = getattr(Setting, field)
             kind.add_argument(f"--{field}", type=type_, default=default, help=f"{help_} (default: %(default)s)")
-        kind.add_argument("--precision", choices=recipes.PRECISIONS, default="fp32", help="(default: %(default)s)")
+        kind.add_argument(
+            "--precision", choices=recipes.PRECISIONS, default="fp32", help="of the arithmetic (default: %(default)s)"
+        )
         kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
         add_profile(kind)
         kind.add_argument("--before", metavar="DIR", help="also measure ARCH in the version of this package in a clone")
@@ -290,6 +303,18 @@ def _table(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check_sentences(args: argparse.Namespace, least: int) -> None:
+    """Refuse random sentences that cannot be drawn; ``least`` is the least value of ``--shortest``.
+
+    Raises:
+        OdeTransformerError: names the option, its value and the valid ones.
+    """
+    if args.symbols < 5:
+        raise OdeTransformerError(f"--symbols {args.symbols}: must be 5 or more, as four are special")
+    if not least <= args.shortest <= args.tokens:
+        raise OdeTransformerError(f"--shortest {args.shortest}: must be from {least} to --tokens, {args.tokens}")
+
+
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer bench``; the exit status. Rows are printed at once, the record is written at the end."""
     for name in _POSITIVE:
@@ -298,7 +323,9 @@ def main(args: argparse.Namespace) -> int:
     if getattr(args, "device", "cpu") == "cuda" and not getattr(args, "list", False) and not torch.cuda.is_available():
         raise OdeTransformerError("--device cuda: needs a GPU")
     if args.flags and not (args.what in ("training", "decoding") or (args.what == "serving" and not args.model)):
-        raise OdeTransformerError(f"{' '.join(args.flags)}: flags of models go with training and decoding")
+        raise OdeTransformerError(
+            f"-- {' '.join(args.flags)}: flags of models go with training, decoding and serving, without --model"
+        )
     if args.what in ("suite", "table"):
         return _suite(args) if args.what == "suite" else _table(args)
     if args.what == "lengths":
@@ -314,12 +341,11 @@ def main(args: argparse.Namespace) -> int:
                 write_json(args.output, record)
         print(preparation.table(record))
     elif args.what == "serving":
-        if not args.model and (args.symbols < 5 or not 1 <= args.shortest <= args.tokens):
-            raise OdeTransformerError("--symbols must be 5 or more, --shortest 1 to --tokens")
+        if not args.model:
+            _check_sentences(args, 1)
         record = _serving(args)
     else:
-        if args.symbols < 5 or not 0 <= args.shortest <= args.tokens:
-            raise OdeTransformerError("--symbols must be 5 or more, --shortest 0 to --tokens")
+        _check_sentences(args, 0)
         fields = ("sentences", "tokens", "shortest", "symbols", "beam", "rounds", "device", "precision")
         fields += ("data",) if args.what == "training" else ()
         setting = Setting(args.what, **{name: getattr(args, name) for name in fields})
