@@ -395,11 +395,13 @@ def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[st
 
 def _diverged(folder: Path) -> bool:
     """Whether a training has ended with losses, or has only had scores, that are not numbers: none was the best."""
+    from . import records
+
     try:
         log = (folder / "train.log").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    last = log.rpartition("fairseq_cli.train | {")[2]  # of the last process, which begins with its configuration
+    last = records.processes(log)[-1]
     if re.search(r"FloatingPointError: (?!.*gradients are inconsistent)", last):  # which is no divergence
         return True
     return (folder / "checkpoint_last.pt").is_file() and not (folder / "checkpoint_best.pt").is_file()
