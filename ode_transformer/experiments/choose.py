@@ -27,7 +27,8 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
         latter is ``nan`` where a score is not a number. Options and texts are cut as in training.
 
     Raises:
-        CheckpointError: the checkpoint cannot be opened, is of another task, or has no head with one output.
+        CheckpointError: the checkpoint cannot be opened, is of another task, or has no head with one output; or the
+            dictionaries of the data cannot be read.
         ChoiceError: no such set in the data, or it has no labels or other symbols than the model.
     """
     import torch
@@ -36,7 +37,7 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
 
     from .. import checkpoints
     from ..checkpoints import CheckpointError
-    from ..standalone import HEAD, open_with_head, pair_form, stacks
+    from ..standalone import HEAD, named, open_with_head, pair_form, stacks
     from .tasks.multiple_choice import NAME
 
     state, model = open_with_head(checkpoint, data, cpu, NAME)
@@ -46,13 +47,13 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     if longest is not None and not (type(longest) is int and longest > 0):
         raise CheckpointError(f"{checkpoint}: its option max_option_length is {longest!r}, must be a positive number")
     options = sum(1 for _ in takewhile(lambda i: (data / f"input{i}").is_dir(), count(1)))
-    task = SentenceRankingTask.setup_task(
-        argparse.Namespace(
-            data=str(data), criterion=NAME, num_classes=options, **pair_form(state, checkpoint, NAME), no_shuffle=True,
-            shorten_method="truncate", shorten_data_split_list="", max_option_length=longest, dataset_impl=None,
-            max_positions=model.max_positions(), seed=1,
-        )
+    cfg = argparse.Namespace(
+        data=str(data), criterion=NAME, num_classes=options, **pair_form(state, checkpoint, NAME), no_shuffle=True,
+        shorten_method="truncate", shorten_data_split_list="", max_option_length=longest, dataset_impl=None,
+        max_positions=model.max_positions(), seed=1,
     )  # fmt: skip
+    with named(f"{data}: its dictionaries cannot be read"):
+        task = SentenceRankingTask.setup_task(cfg)
     known = stacks(model)["encoder"].embed_tokens.num_embeddings
     if len(task.source_dictionary) != known:
         raise ChoiceError(f"{data}: its dictionary has {len(task.source_dictionary)} symbols, the model {known}")
