@@ -1,6 +1,5 @@
 """Attention for layers that are evaluated more than once, with relative positions, or with biases by position."""
 
-from functools import lru_cache
 from typing import Any, Optional
 
 import torch
@@ -259,13 +258,11 @@ class RelativeAttention(StagedAttention):
         return out, weights.view(batch, self.num_heads, length, -1).mean(dim=1)
 
 
-@lru_cache(maxsize=4)
 def _distances(length: int, keys: int, m: int, device: torch.device) -> Tensor:
     """The row of the table for each pair (i, j), m + clip(j - (i + S - T), -m, m): (T, S).
 
-    The last query and the last key are the same position. The result is cached, as all layers and stages need it.
+    The last query and the last key are the same position.
     """
-    with torch.inference_mode(False):  # a tensor made in inference mode could not be saved for a backward pass
-        i = torch.arange(keys - length, keys, device=device)
-        j = torch.arange(keys, device=device)
-        return (j - i[:, None]).clamp(-m, m) + m
+    i = torch.arange(keys - length, keys, device=device)
+    j = torch.arange(keys, device=device)
+    return (j - i[:, None]).clamp(-m, m) + m

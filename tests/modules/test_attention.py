@@ -8,6 +8,7 @@ import torch
 from fairseq.modules import MultiheadAttention
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ode_transformer.modules.attention import RelativeAttention, StagedAttention
@@ -291,3 +292,10 @@ def test_the_fused_kernel_is_told_the_dropout(monkeypatch):
     for training in (True, False):
         attention.train(training)(x, x, x, need_weights=False)
     assert told == [0.3, 0.0]
+
+
+def test_a_pass_with_fake_tensors_leaves_nothing_to_the_next():
+    attention, x = relative(m=6), torch.randn(5, 2, 16, dtype=torch.float64)
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):  # as in torch.export
+        attention(torch.empty_like(x))
+    torch.testing.assert_close(attention(x), oracle(attention, x))

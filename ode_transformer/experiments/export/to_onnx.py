@@ -29,7 +29,6 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from ...errors import OdeTransformerError
-from ...modules import attention
 from ...modules.positions import PositionEncoder
 from . import ExportError
 from .from_onnx import NEXT
@@ -64,13 +63,8 @@ def _traceable(model: nn.Module, longest: int) -> Iterator[None]:
         if isinstance(module, (SinusoidalPositionalEmbedding, LearnedPositionalEmbedding)):
             module.forward = types.MethodType(_by_table, module)
     told = getattr(model, "position_encoder", None) or PositionEncoder()
-    distances = attention._distances
-    attention._distances = distances.__wrapped__  # a cache would keep one graph's tensors for the other
-    try:
-        with torch.no_grad(), told.one_pass(longest), _ForEveryBatch():
-            yield
-    finally:
-        attention._distances = distances
+    with torch.no_grad(), told.one_pass(longest), _ForEveryBatch():
+        yield
 
 
 class Caches:
