@@ -50,7 +50,8 @@ class SplitStack(nn.Module):
         self.coefficients = options.build_coefficients("shared", part.embed_dim)
         self.stage_norms = options.build_norms(part.embed_dim)
         self.velocity_tokens = self.velocity_positions = None
-        if options.velocity_embedding:  # learned positions have one too; sinusoidal ones are in the state alone
+        if options.velocity_embedding:
+            # Learned positions get a velocity table as well; sinusoidal positions are added to the state only.
             tokens, positions = self.embed_tokens, self.embed_positions
             self.velocity_tokens = Embedding(tokens.num_embeddings, part.embed_dim, tokens.padding_idx)
             if isinstance(positions, LearnedPositionalEmbedding):
@@ -101,7 +102,8 @@ class SplitStack(nn.Module):
         """
         # fairseq drops the final norm of encoders before version 2 and of decoders before version 3. The released
         # pre-norm models have version 2 *and* a trained norm: stock fairseq loads them silently and decodes wrongly.
-        state_dict[f"{name}.version"] = torch.tensor([3.0])
+        if f"{name}.layer_norm.weight" in state_dict:
+            state_dict[f"{name}.version"] = torch.tensor([3.0])
         weight, own = state_dict.get(f"{name}.history.weight"), getattr(self.history, "weight", None)
         if weight is not None and own is not None and weight.shape != own.shape:
             raise OdeTransformerError(
@@ -218,6 +220,11 @@ class Decoder(SplitStack, TransformerDecoderBase):
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return _sharded(DecoderLayer(cfg, no_encoder_attn), cfg)
+
+    def buffered_future_mask(self, tensor: Tensor) -> Tensor:
+        """As in fairseq; the mask that it keeps can also be saved for a backward pass if inference mode made it."""
+        with torch.inference_mode(False):
+            return super().buffered_future_mask(tensor)
 
     def forward_embedding(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Tensor:
         """Tokens (B, T) -> the input of the first layer (B, T, C), or with a cache the last token's (B, 1, C).

@@ -99,7 +99,16 @@ def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse(release
         released_model(released, **POST_NORM).load_state_dict(dict(released["model"]))
     headless = {k: v for k, v in released["model"].items() if not k.startswith("decoder.layer_norm")}
     with pytest.raises(RuntimeError, match=r"decoder\.layer_norm"):
-        released_model(released).load_state_dict(headless)
+        released_model(released).load_state_dict(headless | {"decoder.version": torch.tensor([3.0])})
+
+
+def test_pre_norm_checkpoints_from_before_the_final_norm_are_loaded_without_it(released):
+    """fairseq's encoders before version 2 and decoders before version 3 had none."""
+    final = ("encoder.layer_norm", "decoder.layer_norm")
+    old = {k: v for k, v in released["model"].items() if not k.startswith(final)}
+    m = released_model(released)
+    m.load_state_dict(old | {"encoder.version": torch.tensor([1.0]), "decoder.version": torch.tensor([2.0])})
+    assert m.encoder.layer_norm is None and m.decoder.layer_norm is None
 
 
 def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(released, tmp_path):
@@ -173,3 +182,12 @@ def test_only_offloading_moves_activations_to_the_host(how, monkeypatch):
     monkeypatch.setattr(torch.autograd.graph, "save_on_cpu", lambda **more: calls.append(more) or real(**more))
     small("macaron", **{how: True}).train()(*batch())
     assert bool(calls) == (how == "offload-activations")
+
+
+def test_training_after_inference_mode():
+    """The decoder keeps its mask of the future."""
+    m = model("macaron_tiny", SMALL)
+    with torch.inference_mode():
+        m.eval()(*batch())
+    m.train()(*batch())[0].sum().backward()
+    assert all(p.grad.isfinite().all() for p in m.parameters())
