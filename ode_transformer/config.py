@@ -154,24 +154,21 @@ def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any)
             )
         return
 
-    def default(key, value):
-        if not hasattr(config, key):
-            setattr(config, key, value)
-
     if getattr(config, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
         config.tpu = False  # fairseq takes --bf16 on the command line for a TPU
     # An option of the user's can leave others of the architecture without a meaning: --position-encoder none those of
     # its flow.
     from .modules.options import idle_options
 
-    idle = idle_options({**preset, **vars(config)})
+    given = vars(config)
+    idle = idle_options({**preset, **given})
     for key, value in preset.items():
         if key not in idle:
-            default(key, value)
+            given.setdefault(key, value)
     # As in fairseq's Transformer, the decoder follows the encoder's sizes unless told otherwise.
     for key in ("embed_dim", "ffn_embed_dim"):
-        if hasattr(config, f"encoder_{key}"):
-            default(f"decoder_{key}", getattr(config, f"encoder_{key}"))
+        if f"encoder_{key}" in given:
+            given.setdefault(f"decoder_{key}", given[f"encoder_{key}"])
 
 
 def resolve(preset: Mapping[str, Any], config_class: type) -> dict[str, Any]:
@@ -210,6 +207,22 @@ def literal(key: str, value: Any) -> Any:
     return found
 
 
+def activation_dropout(values: Mapping[str, Any], default: float = 0.0) -> float:
+    """The dropout after the activation, which hydra, Python and old checkpoints may give as ``relu_dropout``.
+
+    On the command line the old name sets the new one.
+
+    Args:
+        values: the options.
+        default: of ``activation_dropout``, where it says nothing; fairseq's is 0.
+
+    Returns:
+        The value of the old name if there is one and the new name says nothing, as in fairseq.
+    """
+    old, new = values.get("relu_dropout"), values.get("activation_dropout")
+    return old if old and new in (None, 0, default) else new or 0.0
+
+
 def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     """Turn a flat configuration into the nested one that fairseq's Transformer is built from.
 
@@ -242,8 +255,7 @@ def to_transformer_config(config: Any, config_class: type) -> TransformerConfig:
     for key in ("input_dim", "output_dim"):
         if values[f"decoder_{key}"] is None:
             values[f"decoder_{key}"] = values["decoder_embed_dim"]
-    if values["relu_dropout"]:  # the old name: under hydra, and in checkpoints; on the command line it sets the new one
-        values["activation_dropout"] = values["relu_dropout"]
+    values["activation_dropout"] = activation_dropout(values, known["activation_dropout"].default)
     values |= {key: literal(key, values[key]) for key in EVALUATED}
     return TransformerConfig.from_namespace(argparse.Namespace(**values))
 

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from . import bundles, checkpoints
 from .checkpoints import CheckpointError
-from .config import EVALUATED, FlatTransformerConfig, literal
+from .config import EVALUATED, FlatTransformerConfig, activation_dropout, literal
 from .errors import OdeTransformerError
 from .files import sha256
 from .models.classification import EncoderClassifier
@@ -207,9 +207,9 @@ def stock_options(model: str, options: dict[str, Any]) -> dict[str, Any]:
     if model == "roberta":  # whose defaults some of our architectures do not have; years ago they were not stored
         usual = MaskedLanguageModelConfig()
         options = {name: getattr(usual, name) for name in _ROBERTAS_OWN} | options
-    # The old name counts, as in fairseq, where the new one says nothing.
-    if (old := options.pop("relu_dropout", 0)) and not options.get("activation_dropout"):
-        options["activation_dropout"] = old
+    if "relu_dropout" in options:
+        options["activation_dropout"] = activation_dropout(options)
+        del options["relu_dropout"]
     return options
 
 

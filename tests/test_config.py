@@ -17,6 +17,7 @@ import ode_transformer
 from ode_transformer import config
 from ode_transformer.experiments import cli
 from ode_transformer.models import macaron, ode, transevolve
+from ode_transformer.standalone import stock_options
 from tests.helpers import ROOT, model, parse, task
 
 
@@ -70,6 +71,19 @@ def test_the_old_name_of_activation_dropout_counts_where_the_new_one_is_not_give
         .activation_dropout_module.p
         == expected
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"relu_dropout": 0.2}, 0.2),
+        ({"relu_dropout": 0.2, "activation_dropout": 0.0}, 0.2),
+        ({"relu_dropout": 0.2, "activation_dropout": 0.3}, 0.3),
+    ],
+)
+def test_the_old_name_counts_in_python_and_in_old_checkpoints_as_on_the_command_line(values, expected):
+    ours = config.to_transformer_config(macaron.MacaronConfig(**values), macaron.MacaronConfig)
+    assert ours.activation_dropout == stock_options("transformer", values)["activation_dropout"] == expected
 
 
 def test_the_decoder_follows_the_encoders_sizes_as_in_fairseq():
