@@ -105,7 +105,7 @@ class EncoderClassifier(FairseqEncoderModel):
 
 @dataclass
 class TransformerClassifierConfig(SplitTransformerConfig):
-    """The options of an encoder; those of decoders have no effect, or are refused."""
+    """The options of an encoder; those of decoders are refused."""
 
     encoder_normalize_before: bool = True
     max_positions: int = option(512, LONGEST)
@@ -128,8 +128,8 @@ class TransformerClassifier(EncoderClassifier):
         Raises:
             OdeTransformerError: an option is unknown or missing, its value is invalid, or it has no meaning here.
         """
-        cfg = nested(cfg, cls.config_class)
-        check_alone(cfg, "encoder")
+        flat, cfg = cfg, nested(cfg, cls.config_class)
+        check_alone(cfg, "encoder", flat, cls.config_class)
         return cfg
 
     @classmethod

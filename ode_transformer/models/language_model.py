@@ -35,7 +35,7 @@ from .transformer import (
 
 @dataclass
 class LanguageModelConfig(SplitTransformerConfig):
-    """The options of a decoder without an encoder; those of encoders have no effect, or are refused."""
+    """The options of a decoder without an encoder; those of encoders are refused."""
 
     decoder_embed_dim: int = 512
     decoder_ffn_embed_dim: int = 2048
@@ -72,8 +72,8 @@ class OdeLanguageModel(FairseqLanguageModel):
             OdeTransformerError: an option is unknown or missing, its value is invalid, it cannot be combined with
                 another, or it is an option of encoders.
         """
-        cfg = nested(cfg, cls.config_class)
-        check_alone(cfg, "decoder")
+        flat, cfg = cfg, nested(cfg, cls.config_class)
+        check_alone(cfg, "decoder", flat, cls.config_class)
         cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
         embedding = SplitTransformerModel.build_embedding(
             cfg, task.source_dictionary, cfg.decoder.input_dim, cfg.decoder.embed_path

@@ -154,8 +154,8 @@ class MaskedLanguageModel(RobertaModel):
             args.max_positions = longest if isinstance(longest, int) else 512
         if args.max_positions < 1:
             raise OdeTransformerError(f"--max-positions {args.max_positions}: must be 1 or more")
-        cfg = nested(cfg, cls.config_class)
-        check_alone(cfg, "encoder")
+        flat, cfg = cfg, nested(cfg, cls.config_class)
+        check_alone(cfg, "encoder", flat, cls.config_class)
         if cfg.encoder.embed_path:
             raise OdeTransformerError(
                 f"--encoder-embed-path {cfg.encoder.embed_path}: a masked language model learns its own embeddings"

@@ -44,6 +44,7 @@ from ..errors import OdeTransformerError
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
+from ..modules.options import check_stock
 from ..modules.recomputation import recompute
 from .classification import LONGEST, EncoderClassifier
 
@@ -95,7 +96,13 @@ def _nested(flat: Any, config_class: type) -> TransformerConfig:
         raise OdeTransformerError(
             f"--decoder-embed-dim {values['decoder_embed_dim']}: must be the encoder's, {values['encoder_embed_dim']}"
         )
-    if values["evolution_feed_forward"] == "random":
+    if values["evolution_feed_forward"] != "random":
+        if values["evolution_seed"] != TransEvolveConfig.evolution_seed:
+            raise OdeTransformerError(
+                f"--evolution-seed {values['evolution_seed']}: has no meaning with --evolution-feed-forward "
+                f"{values['evolution_feed_forward']}, which has no random rotations"
+            )
+    else:
         for name in ("encoder_embed_dim", "encoder_ffn_embed_dim", "decoder_ffn_embed_dim"):
             if values[name] % 2:
                 raise OdeTransformerError(
@@ -103,6 +110,7 @@ def _nested(flat: Any, config_class: type) -> TransformerConfig:
                     "whose rotations turn pairs of channels"
                 )
     cfg = to_transformer_config(flat, config_class)
+    check_stock(cfg)
     cfg.encoder.layers = cfg.decoder.layers = values["evolution_blocks"]
     return cfg
 

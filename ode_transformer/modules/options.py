@@ -12,6 +12,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules import LayerNorm
 from torch import nn
 
+from ..config import plain
 from ..errors import OdeTransformerError
 from ..numerics.coefficients import Coefficients, Velocity, build_coefficients, check_coefficients
 from ..numerics.integrators import (
@@ -89,7 +90,7 @@ class Options:
             # A step of one unweighted stage is the layer itself in both forms.
             released=str(cfg.ode_residual) == "released"
             and takes_coefficients
-            and (integrator != EULER or coefficients not in ("fixed", "ones")),
+            and (integrator != EULER or coefficients != "fixed"),
             coefficients=coefficients,
             gate_sharing=str(cfg.gate_sharing),
             history=str(getattr(cfg, f"{side}_history")),
@@ -125,6 +126,11 @@ class Options:
             check_coefficients(self.coefficients, self.integrator.stages)
         except ValueError as error:
             raise OdeTransformerError(f"{side} with the integrator {integrator}: {error}") from error
+        if self.integrator == EULER and self.coefficients not in ("fixed", "scalars"):
+            raise OdeTransformerError(
+                f"--coefficients {self.coefficients}: must be fixed or scalars with {_flag(_INTEGRATOR[side])} euler, "
+                "whose step has one stage"
+            )
         if self.relative_positions != "none":
             self._check_relative_positions(cfg, side)
         if self.coefficients == "second-order" and (self.integrator != HEUN or self.released):
@@ -147,7 +153,7 @@ class Options:
 
     def _check_post_norm(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
         instead = f"{side}, whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
-        if self.integrator != EULER or self.coefficients not in ("fixed", "ones"):
+        if self.integrator != EULER or self.coefficients != "fixed":
             raise OdeTransformerError(
                 f"{_flag(_INTEGRATOR[side])} {integrator} and --coefficients {self.coefficients}: must be euler and "
                 f"fixed in a post-norm {instead}"
@@ -292,6 +298,11 @@ def check_model(cfg: TransformerConfig) -> None:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
     _check_takes_coefficients(cfg)
     integrators = [INTEGRATORS.named(str(getattr(cfg, field))) for field in _INTEGRATOR.values()]
+    function, coefficients = str(cfg.ode_function), str(cfg.coefficients)
+    if function != "both" and coefficients == "fixed" and all(integrator == EULER for integrator in integrators):
+        raise OdeTransformerError(
+            f"--ode-function {function}: must be both where all layers take Euler steps, for all values mean the same"
+        )
     if cfg.rk_norm and not any(map(_has_norms, integrators)):
         raise OdeTransformerError(
             "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
@@ -324,10 +335,28 @@ def check_model(cfg: TransformerConfig) -> None:
             raise OdeTransformerError(f"--flow-update-interval {cfg.flow_update_interval}: must be 1 or more")
     if not 0 <= cfg.word_dropout < 1:
         raise OdeTransformerError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
+    check_stock(cfg)
+    _check_quantisation(cfg)
+
+
+_DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout", "pooler_dropout")
+
+
+def check_stock(cfg: TransformerConfig) -> None:
+    """Refuse values of fairseq's options with which a model of any family cannot be built, or would learn nothing.
+
+    Raises:
+        OdeTransformerError: there is such a value.
+    """
+    for name in _DROPOUTS:
+        if not 0 <= (value := getattr(cfg, name, 0.0)) <= 1:  # only masked language models have pooler_dropout
+            raise OdeTransformerError(f"{_flag(name)} {value}: must be a probability, from 0 to 1")
+    for name in ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"):
+        if (value := getattr(cfg, name)) < 1:
+            raise OdeTransformerError(f"{_flag(name)} {value}: must be 1 or more")
     for name in ("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj", "base_layers"):
         if value := getattr(cfg, name):
             raise OdeTransformerError(f"{_flag(name)} {value}: is an option of fairseq's that our models do not have")
-    _check_quantisation(cfg)
 
 
 def _check_quantisation(cfg: TransformerConfig) -> None:
@@ -366,41 +395,47 @@ def _check_velocity_embedding(cfg: TransformerConfig) -> None:
         )
 
 
-_OTHER_SIDE = {
-    "encoder": (
-        "a decoder",
-        (
-            ("decoder_integrator", "euler", "integrator"),
-            ("decoder_history", "none", "encoder_history"),
-            ("decoder_relative_positions", "same", "relative_positions"),
-        ),
-    ),
-    "decoder": (
-        "an encoder",
-        (("integrator", "euler", "decoder_integrator"), ("encoder_history", "none", "decoder_history")),
-    ),
+_OTHER_SIDE = {"encoder": ("decoder", "a decoder"), "decoder": ("encoder", "an encoder")}
+"""For a model of one side: the side that it lacks, with and without an article."""
+
+_OWN_OPTION = {
+    "decoder_integrator": "integrator",
+    "decoder_history": "encoder_history",
+    "decoder_relative_positions": "relative_positions",
+    "integrator": "decoder_integrator",
+    "encoder_history": "decoder_history",
 }
-"""For a model of one side: the side that it lacks, and the options of that side, each with the value without an effect
-and the option of its own side."""
+"""For an option of one side: that of the other."""
 
 
-def check_alone(cfg: TransformerConfig, side: str) -> None:
+_FOLLOWED = {f"decoder_{name}": f"encoder_{name}" for name in ("embed_dim", "ffn_embed_dim")}
+"""The widths of a decoder, which the command line sets to those of the encoder, and the latter."""
+
+
+def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type) -> None:
     """Refuse options that have no effect in an encoder without a decoder, or in a decoder without an encoder.
+
+    Args:
+        cfg: the configuration.
+        side: the side that the model has, ``encoder`` or ``decoder``.
+        flat: the flat configuration that ``cfg`` was made of.
+        config_class: its class.
 
     Raises:
         OdeTransformerError: there is such an option.
     """
-    other, options = _OTHER_SIDE[side]
-    for name, idle, own in options:
-        if (value := str(getattr(cfg, name))) != idle:
-            raise OdeTransformerError(
-                f"{_flag(name)} {value}: has no meaning in a model without {other}; use {_flag(own)}"
-            )
+    other, absent = _OTHER_SIDE[side]
+    values, usual = plain(flat), plain(config_class())
+    for name in (_INTEGRATOR[other], *(name for name in usual if name.startswith(f"{other}_"))):
+        value = values.get(name, usual[name])
+        if value not in (usual[name], values.get(_FOLLOWED.get(name))):
+            own = f"; use {_flag(_OWN_OPTION[name])}" if name in _OWN_OPTION else ""
+            raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning in a model without {absent}{own}")
     meaningless = ["cross_self_attention", "no_cross_attention", "share_all_embeddings", "merge_src_tgt_embed"]
     meaningless += ["adaptive_softmax_cutoff"] * (side == "encoder")
     for name in meaningless:
         if getattr(cfg, name):
-            raise OdeTransformerError(f"{_flag(name)}: has no meaning in a model without {other}")
+            raise OdeTransformerError(f"{_flag(name)}: has no meaning in a model without {absent}")
     _check_takes_coefficients(cfg, [side])
 
 

@@ -515,6 +515,22 @@ def test_a_checkpoint_of_another_depth_is_named():
         ),
         ({"tie-adaptive-weights": True}, "--tie-adaptive-weights True: is an option of fairseq's"),
         ({"encoder-layers": -1}, "--encoder-layers -1: must be 0 or more"),
+        *(
+            (
+                {f"{name}-dropout".removeprefix("-"): value},
+                f"{name}-dropout {value}: must be a probability, from 0 to 1",
+            )
+            for name in ("", "attention", "activation", "adaptive-softmax")
+            for value in (1.5, -0.5)
+        ),
+        *(
+            ({"integrator": "euler", "ode-function": name}, f"--ode-function {name}: must be both where all layers")
+            for name in ("san", "ffn", "substeps")
+        ),
+        *(
+            ({"integrator": "euler", "coefficients": name}, f"--coefficients {name}: must be fixed or scalars with")
+            for name in ("ones", "ema", "ema-channels")
+        ),
         ({"decoder-attention-heads": 3}, "--decoder-attention-heads 3: must divide the width 16"),
         (
             {"relative-positions": "none", "cross-self-attention": True, "decoder-embed-dim": 24},

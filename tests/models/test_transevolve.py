@@ -83,6 +83,8 @@ def test_the_transformers_encoder_alone_heeds_its_options_or_refuses_them():
     assert (encoder.forward_embedding(torch.full((1, 200), 9))[1] == 0).all(-1).any()
     for option, value, message in (
         ("decoder-integrator", "rk4", "--decoder-integrator rk4: has no meaning in a model without a decoder"),
+        ("decoder-layers", 3, "--decoder-layers 3: has no meaning in a model without a decoder"),
+        ("decoder-embed-dim", 64, "--decoder-embed-dim 64: has no meaning in a model without a decoder"),
         ("gate-sharing", "per-layer", "--gate-sharing per-layer: has no meaning"),
         ("flow-step", 0.2, "flow.step 0.2: has no meaning"),
     ):
@@ -342,6 +344,13 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
         ({"offload-activations": True}, r"--offload-activations True: has no meaning"),
         ({"attention-dropout": 0.1}, r"--attention-dropout 0\.1: has no meaning"),
         ({"encoder-normalize-before": True}, r"--encoder-normalize-before True: has no meaning"),
+        ({"adaptive-input": True}, r"--adaptive-input True: is an option of fairseq's"),
+        ({"tie-adaptive-weights": True}, r"--tie-adaptive-weights True: is an option of fairseq's"),
+        ({"tie-adaptive-proj": True}, r"--tie-adaptive-proj True: is an option of fairseq's"),
+        ({"base-layers": 1}, r"--base-layers 1: is an option of fairseq's"),
+        ({"encoder-ffn-embed-dim": 0}, r"--encoder-ffn-embed-dim 0: must be 1 or more"),
+        ({"dropout": 1.5}, r"--dropout 1\.5: must be a probability, from 0 to 1"),
+        ({"evolution-seed": 7}, r"--evolution-seed 7: has no meaning with --evolution-feed-forward full"),
     ],
 )
 def test_options_that_do_not_fit_are_named(values, message):
