@@ -14,7 +14,6 @@ It is used with ``--task masked_lm_pairs --criterion masked_lm_pairs`` and a mod
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -149,14 +148,28 @@ class _Words(BaseWrapperDataset):
         return block[block != self.end]
 
 
-@dataclass
-class MaskedLMPairsConfig(MaskedLMConfig):
-    """The options of fairseq's ``masked_lm``."""
+_IDLE = (
+    *("sample_break_mode", "shorten_method", "shorten_data_split_list", "skip_masking", "mask_whole_words"),
+    *("mask_multiple_length", "mask_stdev", "include_target_tokens", "include_index", "d2v2_multi"),
+)
+"""The options of fairseq's ``masked_lm`` that pairs do not have."""
 
 
-@register_task(NAME, dataclass=MaskedLMPairsConfig)
+@register_task(NAME, dataclass=MaskedLMConfig)
 class MaskedLMPairsTask(MaskedLMTask):
-    """fairseq's ``masked_lm`` on pairs of sentences."""
+    """fairseq's ``masked_lm`` on pairs of sentences.
+
+    Raises:
+        OdeTransformerError: an option of fairseq's that pairs do not have.
+    """
+
+    def __init__(self, cfg: MaskedLMConfig, dictionary: Dictionary):
+        for name in _IDLE:
+            if (value := getattr(cfg, name)) != (usual := getattr(MaskedLMConfig, name)):
+                raise OdeTransformerError(
+                    f"--{name.replace('_', '-')} {value}: must be left at {usual!r} with --task {NAME}"
+                )
+        super().__init__(cfg, dictionary)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **unused: Any) -> None:
         """Load a split.

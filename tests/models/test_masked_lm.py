@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ode_transformer.models.masked_lm import ARCHITECTURES
-from ode_transformer.next_sentence import MaskedLMPairsConfig, MaskedLMPairsCriterion, MaskedLMPairsTask
+from ode_transformer.next_sentence import MaskedLMPairsCriterion, MaskedLMPairsTask
 from tests.helpers import USER_DIR, configure, dictionary, flags
 from tests.helpers import task as translation
 
@@ -312,7 +312,7 @@ def test_sentence_ranking(tmp_path):
 
 @pytest.fixture
 def pairs(text):
-    cfg = MaskedLMPairsConfig(data=str(text), tokens_per_sample=20, seed=1)
+    cfg = MaskedLMConfig(data=str(text), tokens_per_sample=20, seed=1)
     its_task = MaskedLMPairsTask.setup_task(cfg)
     its_task.load_dataset("train")
     return its_task, its_task.dataset("train")
@@ -347,7 +347,7 @@ def test_half_of_the_pairs_follow_and_none_crosses_a_document(pairs, text):
 
 def test_blocks_of_several_sentences_have_one_end_each(text):
     """The first end tells the segments apart, and no end is masked."""
-    its_task = MaskedLMPairsTask.setup_task(MaskedLMPairsConfig(data=str(text), tokens_per_sample=40, seed=1))
+    its_task = MaskedLMPairsTask.setup_task(MaskedLMConfig(data=str(text), tokens_per_sample=40, seed=1))
     its_task.load_dataset("train")
     dataset, d = its_task.dataset("train"), its_task.source_dictionary
     words = [dataset[i]["source"] for i in range(len(dataset))]
@@ -383,9 +383,30 @@ def test_macaron_bert_trains_on_pairs(text):
 def test_text_without_documents_is_named(tmp_path):
     write(tmp_path / "data.raw", train=["a b c", ""] * 8, valid=["a b c", ""] * 4)
     binarise(tmp_path / "data", [""], ["train", "valid"])
-    its_task = MaskedLMPairsTask.setup_task(MaskedLMPairsConfig(data=str(tmp_path / "data"), tokens_per_sample=20))
+    its_task = MaskedLMPairsTask.setup_task(MaskedLMConfig(data=str(tmp_path / "data"), tokens_per_sample=20))
     with pytest.raises(ValueError, match="no document has two blocks"):
         its_task.load_dataset("train")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("sample_break_mode", "eos"),
+        ("shorten_method", "truncate"),
+        ("shorten_data_split_list", "train"),
+        ("skip_masking", True),
+        ("mask_whole_words", True),
+        ("mask_multiple_length", 2),
+        ("mask_stdev", 0.5),
+        ("include_target_tokens", True),
+        ("include_index", False),
+        ("d2v2_multi", True),
+    ],
+)
+def test_options_that_pairs_do_not_have_are_refused(option, value):
+    flag = f"--{option.replace('_', '-')} {value}"
+    with pytest.raises(ValueError, match=f"{flag}: must be left at .* with --task masked_lm_pairs"):
+        MaskedLMPairsTask(MaskedLMConfig(data="", **{option: value}), task().source_dictionary)
 
 
 # Options that other models have got with these
