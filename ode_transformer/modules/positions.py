@@ -412,20 +412,28 @@ class BiasPositions(PositionEncoder):
             self._evaluated = self._remembered(length, versions)
         return self._evaluated.tables
 
-    def _versions(self) -> list[tuple[int, int]]:
-        """The address and the version of every tensor that a solution depends on."""
+    def _kind(self) -> torch.dtype:
+        """The number format of attention's scores."""
+        weight = next(self.solvers.parameters())
+        device = weight.device.type
+        mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        return torch.get_autocast_dtype(device) if mixed else weight.dtype
+
+    def _versions(self) -> list[Any]:
+        """What a solution depends on: the address and the version of every tensor, and where scores overflow."""
         biases = [bias for name in self.solvers for bias in self.layout.initial(name)]
         parameters = (*self.solvers.parameters(), *biases)
-        return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters]
+        return [self._kind(), *((p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters)]
 
     @torch.no_grad()
     def _remembered(self, length: int, versions: Any) -> Solution:
         longer = max(64, 2 ** (length - 1).bit_length())
         tables = self._solve(torch.arange(longer))
         # A score contains the product of two biases. Where it overflows, attention is NaN although the biases are not.
+        kind = self._kind()
         fits = torch.stack(
             [
-                (_largest_score(piece, heads) < torch.finfo(piece.dtype).max).flatten(1).all(1)
+                (_largest_score(piece, heads) < torch.finfo(kind).max).flatten(1).all(1)
                 for name, pieces in tables.items()
                 for piece, heads in zip(pieces, self.layout.heads(name), strict=True)
             ]
@@ -433,7 +441,6 @@ class BiasPositions(PositionEncoder):
         if not fits.all():
             longer = int(fits.all(0).long().argmin())
             if longer < length:
-                kind = next(self.solvers.parameters()).dtype
                 raise OdeTransformerError(
                     f"{length} positions: the biases are too large for attention in {kind} beyond position "
                     f"{longer - 1}. Set --flow-horizon to the length of the longest training sentence"
@@ -551,7 +558,10 @@ def _bias_positions(
 
 def _flow(cfg: TransformerConfig, embed_dim: int) -> nn.Module:
     horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
-    return Flow(embed_dim, str(cfg.flow_method), cfg.flow_step, str(cfg.flow_gradient), horizon)
+    try:
+        return Flow(embed_dim, str(cfg.flow_method), cfg.flow_step, str(cfg.flow_gradient), horizon)
+    except ValueError as error:  # it names its arguments, which are options without their prefix
+        raise OdeTransformerError(f"--flow-{error}") from error
 
 
 def _recurrence(input_: str, layers: int, cfg: TransformerConfig, embed_dim: int) -> nn.Module:

@@ -98,13 +98,13 @@ class Flow(nn.Module):
     ):
         super().__init__()
         if method not in FLOW_METHODS:
-            raise ValueError(f"--flow-method {method}: must be one of {', '.join(FLOW_METHODS)}")
+            raise ValueError(f"method {method}: must be one of {', '.join(FLOW_METHODS)}")
         if gradient not in FLOW_GRADIENTS:
-            raise ValueError(f"--flow-gradient {gradient}: must be one of {', '.join(FLOW_GRADIENTS)}")
+            raise ValueError(f"gradient {gradient}: must be one of {', '.join(FLOW_GRADIENTS)}")
         if not SMALLEST_STEP <= step < math.inf:
-            raise ValueError(f"--flow-step {step}: must be a number of tokens, {SMALLEST_STEP} or more")
+            raise ValueError(f"step {step}: must be a number of tokens, {SMALLEST_STEP} or more")
         if not horizon > 0:
-            raise ValueError(f"--flow-horizon {horizon}: must be a positive number of tokens, or 0 for the default")
+            raise ValueError(f"horizon {horizon}: must be a positive number of tokens")
         self.method, self.step, self.gradient, self.horizon = method, step, gradient, horizon
         for layer in (1, 2):  # W and c of the equation; W's last column, which multiplies the time, is separate
             weight = nn.init.xavier_normal_(torch.empty(dim, dim + 1))

@@ -258,6 +258,18 @@ def test_half_precision_ends_with_an_error_before_attention_does(m):
         assert max(b.abs().max() for b in biases.values()) < 65504, "which alone would be no reason to stop"
 
 
+def test_so_does_mixed_precision(m):
+    tokens, flow = torch.full((1, 200), 4), m.position_encoder
+    with torch.no_grad():
+        flow.solvers["all"].weight1.mul_(20)
+        flow.eval().source_places(tokens, tokens.eq(1))
+        with (
+            torch.autocast("cpu", torch.float16),
+            pytest.raises(ValueError, match=r"attention in torch\.float16 beyond position \d+"),
+        ):
+            flow.source_places(tokens, tokens.eq(1))
+
+
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_a_side_without_layers_has_no_places(kind, side):
