@@ -17,8 +17,8 @@ from .errors import OdeTransformerError
 class FusedAdam(FairseqAdam):
     """fairseq's Adam by PyTorch's fused kernel, which goes over all parameters once.
 
-    The same updates to rounding, but that epsilon is added after the second moment is corrected for its bias. Not for
-    ``--memory-efficient-fp16``.
+    Updates equal fairseq's up to rounding, except that epsilon is added after the second moment is corrected for its
+    bias. Not for ``--memory-efficient-fp16``.
 
     Raises:
         OdeTransformerError: an option of fairseq's other implementations.
@@ -83,8 +83,9 @@ class FlowAdam(FusedAdam):
             groups[getattr(p, "param_group", "default") == "flow"].append(p)
         if not groups[True]:
             raise OdeTransformerError(
-                "--optimizer flow_adam: finds no flow. It needs --position-encoder floater or rnn-*; with --fp16 also "
-                "--fp16-no-flatten-grads, for in one flat vector the flow cannot be told apart"
+                "--optimizer flow_adam: finds no flow that is trained (see --freeze). It needs --position-encoder "
+                "floater or rnn-*; with --fp16 also --fp16-no-flatten-grads, for in one flat vector the flow cannot be "
+                "told apart"
             )
         super().__init__(cfg, [{"params": groups[False]}, {"params": groups[True]}])
 

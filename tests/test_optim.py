@@ -86,6 +86,12 @@ def test_the_flow_has_the_multiple_of_the_learning_rate():
     assert optimizer.get_lr() == 1e-3
 
 
+def test_a_flow_that_is_frozen_is_none_to_train():
+    cfg = FlowAdamConfig(_name="flow_adam", adam_betas="(0.9, 0.98)", lr=[1e-2])
+    with pytest.raises(ValueError, match=r"finds no flow that is trained \(see --freeze\)"):
+        FlowAdam(cfg, nn.Linear(2, 2).parameters())
+
+
 @pytest.mark.parametrize("option", ["fp16_adam_stats", "use_old_adam"])
 def test_options_of_other_adams_are_refused(option):
     with pytest.raises(

@@ -25,7 +25,7 @@ import argparse
 import logging
 import math
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 from fairseq.dataclass import ChoiceEnum
@@ -123,11 +123,11 @@ class Block(nn.Module):
         part, depth, form = getattr(cfg, side), cfg.evolution_depth, str(cfg.transevolve_form)
         size, heads = part.embed_dim, part.attention_heads
         attention = [(size, heads, i, depth, form, cfg.dropout) for i in range(depth)]
-        self.state = InitialState(size, heads, cfg.dropout)
+        self.state = InitialState(size, heads, cfg.dropout, side)
         self.attention = nn.ModuleList(EvolvingAttention(*arguments) for arguments in attention)
         self.encoder_state = self.encoder_attention = None
         if side == "decoder":
-            self.encoder_state = InitialState(size, heads, cfg.dropout)
+            self.encoder_state = InitialState(size, heads, cfg.dropout, side)
             self.encoder_attention = nn.ModuleList(EvolvingAttention(*arguments) for arguments in attention)
         self.feed_forward = nn.ModuleList(
             FeedForward(
@@ -159,7 +159,7 @@ class Block(nn.Module):
         self_attn_padding_mask: Optional[Tensor] = None,
         need_attn: bool = False,
         need_head_weights: bool = False,
-    ) -> Any:
+    ) -> Union[Tensor, tuple[Tensor, None, None]]:
         """One block, with the interface of fairseq's layers.
 
         Args:

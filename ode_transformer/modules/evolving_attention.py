@@ -64,8 +64,9 @@ def fused_attention(
 
 
 def attention_of_one(q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Optional[Tensor] = None) -> Tensor:
-    """As ``fused_attention``, for the few queries of a step of decoding: two products are faster than a kernel that is
-    made for not holding what lies between them. In half precision it rounds the scores, and the kernel does not.
+    """As ``fused_attention``, for the few queries of a step of decoding: two products are faster than a fused
+    kernel, which only saves memory for the score matrix. In half precision they round the scores, and the kernel does
+    not.
     """
     scores = (q * scale) @ k.transpose(-2, -1)  # (B, m, T, S)
     if key_bias is not None:
@@ -159,6 +160,7 @@ class InitialState(nn.Module):
         embed_dim: d; the temporal dimension d' is the same.
         heads: m.
         dropout: the dropout of queries and keys, applied once per block in training.
+        side: encoder or decoder, for error messages.
 
     Raises:
         OdeTransformerError: m does not divide d, or d is odd.
@@ -166,11 +168,13 @@ class InitialState(nn.Module):
 
     beam_size = 1
 
-    def __init__(self, embed_dim: int, heads: int, dropout: float):
+    def __init__(self, embed_dim: int, heads: int, dropout: float, side: str = "encoder"):
         super().__init__()
-        if heads < 1 or embed_dim % heads or embed_dim % 2:
+        if embed_dim % 2:
+            raise OdeTransformerError(f"--{side}-embed-dim {embed_dim}: must be even in TransEvolve")
+        if heads < 1 or embed_dim % heads:
             raise OdeTransformerError(
-                f"{heads} attention heads: must be 1 or more and divide the width, an even {embed_dim}"
+                f"--{side}-attention-heads {heads}: must be 1 or more and divide the width {embed_dim}"
             )
         self.heads = heads
         width = 2 * embed_dim  # D = d + d'

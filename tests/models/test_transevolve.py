@@ -335,7 +335,7 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"encoder-attention-heads": 3}, r"3 attention heads.*128"),
+        ({"encoder-attention-heads": 3}, r"--encoder-attention-heads 3: .*128"),
         ({"decoder-embed-dim": 64}, r"--decoder-embed-dim 64: must be the encoder's, 128"),
         ({"encoder-layerdrop": 0.1}, r"--encoder-layerdrop 0\.1: has no meaning"),
         ({"evolution-depth": 0}, r"--evolution-depth 0: must be 1 or more"),

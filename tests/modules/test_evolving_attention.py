@@ -160,8 +160,13 @@ def test_padding_is_unseen_in_half_precision(form, mask, dtype, tolerance):
 
 @pytest.mark.parametrize("heads", [0, 3, 5])
 def test_a_number_of_heads_that_does_not_divide_is_named(heads):
-    with pytest.raises(ValueError, match=rf"{heads} attention heads.*{D}"):
-        InitialState(D, heads, 0.0)
+    with pytest.raises(ValueError, match=rf"--decoder-attention-heads {heads}: .* divide the width {D}"):
+        InitialState(D, heads, 0.0, "decoder")
+
+
+def test_an_odd_width_is_named():
+    with pytest.raises(ValueError, match="--encoder-embed-dim 15: must be even"):
+        InitialState(15, 3, 0.0)
 
 
 def test_an_unknown_form_is_named():
