@@ -85,7 +85,7 @@ def load(path: str | Path) -> dict[str, Any]:
                 "the file can load it and save 'model' and 'args' or 'cfg' alone; that file can be loaded"
             )
         else:
-            # PyTorch's advice for what it cannot read, to turn its checks off, is for nobody's files but one's own.
+            # We cut PyTorch's advice to disable the check: it is unsafe for files of others.
             first = str(error).split("\n")[0].partition(" Re-running")[0].partition(" In PyTorch")[0]
             reason = f"not a readable checkpoint, truncated or damaged? ({type(error).__name__}: {first})"
         raise CheckpointError(f"{path}: {reason}") from error

@@ -6,6 +6,7 @@ checkpoint as fairseq would have written it. Nothing in such a file is code.
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ _ONLY = {
     "is_decoder": False,
     "add_cross_attention": False,
 }
-_UNSAID = {"layer_norm_eps": 1e-12}  # what the library takes where config.json is silent, if it is another value
+_UNSAID = {"layer_norm_eps": 1e-12}
+"""Hugging Face's default for a setting absent from config.json, where it is not the required value."""
 
 
 def load(path: str | Path) -> dict[str, Any]:
@@ -100,34 +102,39 @@ def _head(path: Path, tensors: dict[str, Tensor], embeddings: Tensor, untied: bo
     return own if untied else embeddings
 
 
-def _options(path: Path) -> dict[str, Any]:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not a number in JSON")
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number in JSON")
 
+
+def _must(path: Path, config: Mapping[str, Any], name: str, fits: bool, what: str) -> None:
+    """Refuse a setting that does not fit."""
+    if not fits:
+        value = repr(config.get(name, _UNSAID.get(name)))[:100]
+        raise CheckpointError(f"{path}: {name} is {value}{'' if name in config else ' by default'}, must be {what}")
+
+
+def _options(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+        config = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: {error}") from error
     if not isinstance(config, dict):
         raise CheckpointError(f"{path}: must hold a mapping")
 
-    def must(name: str, fits: bool, what: str) -> None:
-        if not fits:
-            value = repr(config.get(name, _UNSAID.get(name)))[:100]
-            raise CheckpointError(f"{path}: {name} is {value}{'' if name in config else ' by default'}, must be {what}")
-
     for name, only in _ONLY.items():
-        must(name, config.get(name, _UNSAID.get(name, only)) == only, repr(only))
+        _must(path, config, name, config.get(name, _UNSAID.get(name, only)) == only, repr(only))
     for name in _SIZES.keys() & config.keys():
-        must(name, type(config[name]) is int and config[name] > 0, "a positive integer")
+        _must(path, config, name, type(config[name]) is int and config[name] > 0, "a positive integer")
     for name in _PROBABILITIES.keys() & config.keys():
-        must(name, type(config[name]) in (int, float) and 0 <= config[name] < 1, "a number from 0 to below 1")
+        fits = type(config[name]) in (int, float) and 0 <= config[name] < 1
+        _must(path, config, name, fits, "a number from 0 to below 1")
     for name in _NAMES.keys() & config.keys():
-        must(name, isinstance(config[name], str), "a name")
-    must("tie_word_embeddings", isinstance(config.get("tie_word_embeddings", True), bool), "true or false")
+        _must(path, config, name, isinstance(config[name], str), "a name")
+    tied = config.get("tie_word_embeddings", True)
+    _must(path, config, "tie_word_embeddings", isinstance(tied, bool), "true or false")
     known = _SIZES | _PROBABILITIES | _NAMES
     options = {ours: config[theirs] for theirs, ours in known.items() if theirs in config}
-    return options | {"untie_weights_roberta": not config.get("tie_word_embeddings", True)}
+    return options | {"untie_weights_roberta": not tied}
 
 
 def _renamed(path: Path, name: str) -> str:

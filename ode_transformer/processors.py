@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Optional
 
 VARIABLE = "OMP_NUM_THREADS"
-LOOK_AGAIN = {"ODE_TRANSFORMER_THREADS": "free"}  # what a process reads that shall not keep its first number
+LOOK_AGAIN = {"ODE_TRANSFORMER_THREADS": "free"}  # environment of a process that may change its number of threads later
 _SECONDS = 0.3  # for which the processors are watched; Linux counts in hundredths
 _NOISE = 0.15  # of one core, which a machine without other work is busy for
 

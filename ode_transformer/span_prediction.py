@@ -43,7 +43,7 @@ class Spans(FairseqDataset):
         spans: of each the first and the last symbol of the answer in the window, or -1 twice; (samples, 2).
         dictionary: the symbols.
         before: the symbol before the question.
-        between: one more between question and window, or None.
+        between: a second separator symbol between question and window, or None.
         shuffle: give the samples in a random order, whatever their length, as fairseq's fine-tuning tasks do.
     """
 

@@ -175,7 +175,7 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     if not ours and (nested := sorted(name for name in _NESTED if stored.get(name) is not None)):
         raise CheckpointError(f"{path}: its model {model} has options that are not read here: {', '.join(nested)}")
     options = {name: value for name, value in stored.items() if name in known}
-    most = len(state["model"])  # a layer has a tensor at least; what is too wide, open_state finds
+    most = len(state["model"])  # Each layer has at least one tensor; `_opened` checks widths.
     for name, value in options.items():
         plain = value is None or isinstance(value, (bool, int, float, str)) or name in EVALUATED
         if not plain or (isinstance(value, str) and len(value) > 1000):
@@ -184,7 +184,7 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
             raise CheckpointError(f"{path}: its option {name} is {value}, more than its {most} tensors")
     with named(str(path)):
         options |= {name: literal(name, options[name]) for name in EVALUATED if name in options}
-    for reader in _READERS:  # the task said it, perhaps
+    for reader in _READERS:  # The length may come from the task, not from the model's options.
         if (name := f"{reader}.embed_positions.weight") in state["model"] and "max_positions" in known:
             options["max_positions"] = _rows(state, name, path) - 2
     # What was read from a file of embeddings is in the checkpoint, and so are heads, which tasks add.

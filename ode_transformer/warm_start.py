@@ -123,7 +123,7 @@ def warm_start(
         raise CheckpointError(f"--dynamics-scale {dynamics_scale}: {arch} has no flow")
     with named(f"{source} cannot become {arch}"):
         difference = _difference(before, after, sizes)
-    if not difference <= _EQUAL and not approximate:  # not a number is not equal
+    if not difference <= _EQUAL and not approximate:  # NaN counts as different
         raise CheckpointError(
             f"{source} cannot become {arch} exactly: {_changes(values, explicit, options)}; logits differ by "
             f"{difference:.1e}. --approximate writes it nevertheless"
@@ -213,7 +213,7 @@ def _target(
         given, unknown = parser.parse_known_args(list(flags))
     except argparse.ArgumentError as error:
         raise CheckpointError(f"{error}") from error
-    if unknown:  # training's, perhaps
+    if unknown:  # These may be flags of training; let fairseq decide.
         try:
             fairseq_options.parse_args_and_arch(fairseq_options.get_training_parser(), ["-", "--arch", arch, *flags])
         except SystemExit as error:
@@ -275,7 +275,10 @@ def _transfer(
 
 
 def _halve(after: nn.Module, old: Mapping[str, Tensor], outcomes: dict[str, str]) -> set[str]:
-    """Give each of Macaron's feed-forwards one half of the source's; the names of what is used so."""
+    """Give each of Macaron's feed-forwards one half of the source's.
+
+    Returns the names of the source tensors that were used.
+    """
     used = set()
     for name, layer in after.named_modules():
         if not hasattr(layer, "macaron_fc1"):

@@ -114,7 +114,7 @@ class StagedAttention(MultiheadAttention):
 
     def _project(
         self, query: Tensor, key: Tensor, value: Tensor, biases: Optional[Biases], hypotheses: int = 1
-    ) -> list[Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, d), keys and values (B, H, S, d); projections of the same input take one product.
 
         With several hypotheses per sentence, keys and values are one per sentence, while ``biases`` has one per
@@ -134,13 +134,16 @@ class StagedAttention(MultiheadAttention):
         if biases is not None:
             moved = [x if x.size(1) == 1 else x[:, ::hypotheses] for x in biases.key_value()]
             projected = map(_add, projected, (biases.query(), *moved))
-        return [self._heads(x) for x in projected]
+        q, k, v = map(self._heads, projected)
+        return q, k, v
 
     def _heads(self, x: Tensor) -> Tensor:
         # (T, B, C) -> (B, H, T, d)
         return x.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0, 3)
 
-    def _remember(self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor], stage: int) -> tuple:
+    def _remember(
+        self, incremental_state: dict, k: Tensor, v: Tensor, mask: Optional[Tensor], stage: int
+    ) -> tuple[Tensor, Tensor, Optional[Tensor]]:
         """Append the newest keys and values to the cache -> those of all positions (B, H, S, d), and their padding."""
         buffer = self._get_input_buffer(incremental_state, stage)
         before = buffer.get("prev_key_padding_mask")

@@ -1,1 +1,1 @@
-"""The mathematics, in plain Python and PyTorch, without fairseq."""
+"""The mathematics, in Python, PyTorch and torchdiffeq, without fairseq."""

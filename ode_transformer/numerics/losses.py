@@ -56,7 +56,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         whole = rows is not None and x.dtype == precise
         chunks = math.ceil(count / most_tokens(size, x.device.type))
         tokens = math.ceil(count / max(chunks, 1)) or 1  # of equal chunks
-        held = x.new_empty(min(tokens, count), size)  # one for all chunks, and on a CPU for all that is made of them
+        # One buffer for all chunks; on a CPU log-probabilities and gradients are written into it too.
+        held = x.new_empty(min(tokens, count), size)
         for start in range(0, count, tokens):
             part = slice(start, start + tokens)
             goal = target[part].unsqueeze(-1)
