@@ -627,6 +627,8 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
         with (data / f"input{i}" / "dict.txt").open("a") as file:
             file.write("another 1\n")
     refused("data: its dictionary has .* symbols, the model", choose.ChoiceError)
+    (data / "input0" / "dict.txt").write_text("no dictionary\n")
+    refused("data: its dictionaries cannot be read: ", CheckpointError)
     assert cli.main([*chosen, "--batch-size", "0"]) == 1
 
 
