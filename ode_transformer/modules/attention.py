@@ -72,24 +72,9 @@ class StagedAttention(MultiheadAttention):
                 need_head_weights=need_head_weights,
             )
         length = query.size(0)
-        static = static_kv and incremental_state is not None
-        source = self._get_input_buffer(incremental_state, stage) if static else {}
-        if source:
-            q = self.q_proj(query)
-            q = self._heads(q if biases is None else _add(q, biases.query()))
-            k, v, key_padding_mask = source["prev_key"], source["prev_value"], source["prev_key_padding_mask"]
-        else:
-            hypotheses = 1
-            # A search has one query at a time; a Runge-Kutta layer keeps keys from stage to stage in training too.
-            if static and length == 1:
-                key, key_padding_mask, hypotheses = once_a_sentence(key, key_padding_mask, self.beam_size)
-                value = key
-            q, k, v = self._project(query, key, value, biases, hypotheses)
-            if static:
-                source = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": key_padding_mask}
-                self._set_input_buffer(incremental_state, source | {"hypotheses": hypotheses}, stage)
-            elif incremental_state is not None:
-                k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask, stage)
+        q, k, v, key_padding_mask = self._queries_keys_values(
+            query, key, value, key_padding_mask, incremental_state, static_kv, biases, stage
+        )
         q = as_queries(q, k.size(0))
         dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
         # Two separate products are faster than PyTorch's fused kernel for a single query, where there is no (T, S)
@@ -111,6 +96,36 @@ class StagedAttention(MultiheadAttention):
             weights = as_hypotheses(weights, length)  # (B n, H, T, S)
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1) if need_weights else None
         return self.out_proj(as_hypotheses(out, length).permute(2, 0, 1, 3).flatten(2)), weights
+
+    def _queries_keys_values(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Optional[Tensor],
+        incremental_state: Optional[dict],
+        static_kv: bool,
+        biases: Optional[Biases],
+        stage: int,
+    ) -> tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
+        """Queries, keys and values of ``forward``, projected or from the cache, and the padding of the keys."""
+        if incremental_state is None:
+            return *self._project(query, key, value, biases), mask
+        if not static_kv:
+            q, k, v = self._project(query, key, value, biases)
+            return q, *self._remember(incremental_state, k, v, mask, stage)
+        if source := self._get_input_buffer(incremental_state, stage):
+            q = self.q_proj(query)
+            q = self._heads(q if biases is None else _add(q, biases.query()))
+            return q, source["prev_key"], source["prev_value"], source["prev_key_padding_mask"]
+        hypotheses = 1
+        # A search has one query at a time; a Runge-Kutta layer keeps keys from stage to stage in training too.
+        if query.size(0) == 1:
+            key, mask, hypotheses = once_a_sentence(key, mask, self.beam_size)
+        q, k, v = self._project(query, key, key, biases, hypotheses)
+        source = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": mask, "hypotheses": hypotheses}
+        self._set_input_buffer(incremental_state, source, stage)
+        return q, k, v, mask
 
     def _project(
         self, query: Tensor, key: Tensor, value: Tensor, biases: Optional[Biases], hypotheses: int = 1
