@@ -248,11 +248,11 @@ def _references(one: System, test_set: str, count: int) -> list[str]:
         found = translations.read_lines(data / "raw" / name)
     elif (data / "tok" / name).is_file():
         found = plain_text(recipe, translations.read_lines(data / "tok" / name))
+    elif one.gone:
+        raise SignificanceError(f"{data}: must have the references of {test_set}; made by: {recipe.data.prepare}")
     else:
         path = translated(str(one.folder), subset)
-        found = [] if one.gone else plain_text(recipe, translations.read_generate_output(path)[1] or [])
-    if not data.is_dir():
-        raise SignificanceError(f"{data}: no such folder, which has the references; made by: {recipe.data.prepare}")
+        found = plain_text(recipe, translations.read_generate_output(path)[1] or [])
     if len(found) != count:
         raise SignificanceError(
             f"{recipe.name} has {count} sentences of {test_set}, the references in {data} are {len(found)}"

@@ -90,7 +90,7 @@ class Options:
             # A step of one unweighted stage is the layer itself in both forms.
             released=str(cfg.ode_residual) == "released"
             and takes_coefficients
-            and (integrator != EULER or coefficients != "fixed"),
+            and (integrator != EULER or coefficients not in ("fixed", "ones")),
             coefficients=coefficients,
             gate_sharing=str(cfg.gate_sharing),
             history=str(getattr(cfg, f"{side}_history")),
@@ -126,10 +126,10 @@ class Options:
             check_coefficients(self.coefficients, self.integrator.stages)
         except ValueError as error:
             raise OdeTransformerError(f"{side} with the integrator {integrator}: {error}") from error
-        if self.integrator == EULER and self.coefficients not in ("fixed", "scalars"):
+        if self.integrator == EULER and self.coefficients not in ("fixed", "ones", "scalars"):
             raise OdeTransformerError(
-                f"--coefficients {self.coefficients}: must be fixed or scalars with {_flag(_INTEGRATOR[side])} euler, "
-                "whose step has one stage"
+                f"--coefficients {self.coefficients}: must be fixed, ones or scalars with {_flag(_INTEGRATOR[side])} "
+                "euler, whose step has one stage"
             )
         if self.relative_positions != "none":
             self._check_relative_positions(cfg, side)
@@ -153,7 +153,7 @@ class Options:
 
     def _check_post_norm(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
         instead = f"{side}, whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
-        if self.integrator != EULER or self.coefficients != "fixed":
+        if self.integrator != EULER or self.coefficients not in ("fixed", "ones"):
             raise OdeTransformerError(
                 f"{_flag(_INTEGRATOR[side])} {integrator} and --coefficients {self.coefficients}: must be euler and "
                 f"fixed in a post-norm {instead}"
@@ -298,11 +298,6 @@ def check_model(cfg: TransformerConfig) -> None:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
     _check_takes_coefficients(cfg)
     integrators = [INTEGRATORS.named(str(getattr(cfg, field))) for field in _INTEGRATOR.values()]
-    function, coefficients = str(cfg.ode_function), str(cfg.coefficients)
-    if function != "both" and coefficients == "fixed" and all(integrator == EULER for integrator in integrators):
-        raise OdeTransformerError(
-            f"--ode-function {function}: must be both where all layers take Euler steps, for all values mean the same"
-        )
     if cfg.rk_norm and not any(map(_has_norms, integrators)):
         raise OdeTransformerError(
             "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "

@@ -524,12 +524,8 @@ def test_a_checkpoint_of_another_depth_is_named():
             for value in (1.5, -0.5)
         ),
         *(
-            ({"integrator": "euler", "ode-function": name}, f"--ode-function {name}: must be both where all layers")
-            for name in ("san", "ffn", "substeps")
-        ),
-        *(
-            ({"integrator": "euler", "coefficients": name}, f"--coefficients {name}: must be fixed or scalars with")
-            for name in ("ones", "ema", "ema-channels")
+            ({"integrator": "euler", "coefficients": name}, f"--coefficients {name}: must be fixed, ones or scalars")
+            for name in ("ema", "ema-channels")
         ),
         ({"decoder-attention-heads": 3}, "--decoder-attention-heads 3: must divide the width 16"),
         (
