@@ -21,11 +21,17 @@ pretrained() {
     [[ -f $1/dict.txt || $dry_run -eq 1 ]] || die "--like $1: has no dict.txt"
 }
 
-# begin_like SETTING...: prepare $like, then begin with these settings, its name, and the SHA-256 of its dictionary.
+# begin_like SETTING...: prepare $like, then begin with these settings, its name, and the SHA-256 of its dictionary. Data
+# that are complete do not need $like any more.
 begin_like() {
     local sum=''
-    pretrained "$like"
-    if [[ -f $like/dict.txt ]]; then read -r sum _ < <(sha256sum "$like/dict.txt"); fi # in a dry run it may not be there
+    out=${out:-$root/data-bin/$name}
+    if [[ ! -e $out ]]; then pretrained "$like"; fi
+    if [[ -f $like/dict.txt ]]; then
+        read -r sum _ < <(sha256sum "$like/dict.txt")
+    elif [[ -e $out ]]; then
+        sum=$("${text_tool[@]}" setting "$out/manifest.json" dictionary)
+    fi
     begin "$@" like="$(basename "$like")" dictionary="$sum"
 }
 

@@ -13,6 +13,7 @@ single logit. Special symbols are never masked.
 It is used with ``--task masked_lm_pairs --criterion masked_lm_pairs`` and a model that has ``--sentence-pairs``.
 """
 
+import logging
 import math
 from typing import Any
 
@@ -35,6 +36,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .errors import OdeTransformerError
+
+logger = logging.getLogger(__name__)
 
 NAME = "masked_lm_pairs"
 _SPECIAL = 3  # special symbols of a pair: <s> and two </s>
@@ -157,17 +160,13 @@ _IDLE = (
 
 @register_task(NAME, dataclass=MaskedLMConfig)
 class MaskedLMPairsTask(MaskedLMTask):
-    """fairseq's ``masked_lm`` on pairs of sentences.
-
-    Raises:
-        OdeTransformerError: an option of fairseq's that pairs do not have.
-    """
+    """fairseq's ``masked_lm`` on pairs of sentences, which warns of the options that pairs do not have."""
 
     def __init__(self, cfg: MaskedLMConfig, dictionary: Dictionary):
         for name in _IDLE:
             if (value := getattr(cfg, name)) != (usual := getattr(MaskedLMConfig, name)):
-                raise OdeTransformerError(
-                    f"--{name.replace('_', '-')} {value}: must be left at {usual!r} with --task {NAME}"
+                logger.warning(
+                    f"--{name.replace('_', '-')} {value}: has no effect with --task {NAME}, as if it were {usual!r}"
                 )
         super().__init__(cfg, dictionary)
 

@@ -37,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _differing(path: Path, this: dict[str, Any]) -> list[str]:
-    """What differs between this training and the one that ``path`` describes: everything without such a file."""
-    if not path.is_file():
-        return list(this)
+    """What differs between this training and the one that ``path`` describes."""
     try:
         trained = dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
@@ -89,6 +87,10 @@ def main(args: argparse.Namespace) -> int:
         if checkpoints.resume_point(folder) == 0:
             runner.execute(warm_start, lock)
             write_json(folder / "start.json", this)
+        elif not (folder / "start.json").is_file():
+            raise RecipeError(
+                f"--save-dir {args.save_dir}: holds a training that train-from did not begin; take another folder"
+            )
         elif differing := _differing(folder / "start.json", this):
             raise RecipeError(
                 f"--save-dir {args.save_dir}: holds another training: {', '.join(differing)} differ; take another "

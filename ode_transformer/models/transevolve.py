@@ -98,7 +98,7 @@ def _nested(flat: Any, config_class: type) -> TransformerConfig:
         )
     if values["evolution_feed_forward"] != "random":
         if values["evolution_seed"] != TransEvolveConfig.evolution_seed:
-            raise OdeTransformerError(
+            logger.warning(
                 f"--evolution-seed {values['evolution_seed']}: has no meaning with --evolution-feed-forward "
                 f"{values['evolution_feed_forward']}, which has no random rotations"
             )

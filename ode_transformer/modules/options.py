@@ -4,6 +4,7 @@ A configuration holds names, as users write them. ``Options.of`` turns the names
 stand for, and refuses combinations that have no meaning.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -28,6 +29,8 @@ from ..numerics.integrators import (
 )
 from ..numerics.splitting import SPLITTINGS, Splitting
 from .positions import POSITION_ENCODERS
+
+logger = logging.getLogger(__name__)
 
 ODE_FUNCTIONS = {"both": None, "san": "F", "ffn": "G", "substeps": "FCG"}
 """What is integrated: the increment of the whole layer (None), or the sub-flows with these letters, each by itself."""
@@ -390,25 +393,30 @@ def _check_velocity_embedding(cfg: TransformerConfig) -> None:
         )
 
 
-_OTHER_SIDE = {"encoder": ("decoder", "a decoder"), "decoder": ("encoder", "an encoder")}
-"""For a model of one side: the side that it lacks, with and without an article."""
-
 _OWN_OPTION = {
-    "decoder_integrator": "integrator",
-    "decoder_history": "encoder_history",
-    "decoder_relative_positions": "relative_positions",
-    "integrator": "decoder_integrator",
-    "encoder_history": "decoder_history",
+    "decoder": {
+        "decoder_integrator": "integrator",
+        "decoder_history": "encoder_history",
+        "decoder_relative_positions": "relative_positions",
+    },
+    "encoder": {"integrator": "decoder_integrator", "encoder_history": "decoder_history"},
 }
-"""For an option of one side: that of the other."""
+"""By the side that a model lacks: the options of that side that are refused, and those of the other in their place."""
 
-
-_FOLLOWED = {f"decoder_{name}": f"encoder_{name}" for name in ("embed_dim", "ffn_embed_dim")}
-"""The widths of a decoder, which the command line sets to those of the encoder, and the latter."""
+_FOLLOWED = {
+    "decoder_embed_dim": "encoder_embed_dim",
+    "decoder_input_dim": "encoder_embed_dim",
+    "decoder_output_dim": "encoder_embed_dim",
+    "decoder_ffn_embed_dim": "encoder_ffn_embed_dim",
+}
+"""The widths of a decoder that the command line sets to those of the encoder, and the latter."""
 
 
 def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type) -> None:
-    """Refuse options that have no effect in an encoder without a decoder, or in a decoder without an encoder.
+    """Check the options of an encoder without a decoder, or of a decoder without an encoder.
+
+    Of the other side's options, those that choose a method are refused. fairseq's own, such as its number of layers,
+    are only warned of, since checkpoints may have been trained with them.
 
     Args:
         cfg: the configuration.
@@ -417,15 +425,19 @@ def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type
         config_class: its class.
 
     Raises:
-        OdeTransformerError: there is such an option.
+        OdeTransformerError: an option that chooses a method has no effect.
     """
-    other, absent = _OTHER_SIDE[side]
-    values, usual = plain(flat), plain(config_class())
-    for name in (_INTEGRATOR[other], *(name for name in usual if name.startswith(f"{other}_"))):
+    other = "decoder" if side == "encoder" else "encoder"
+    absent = "a decoder" if side == "encoder" else "an encoder"
+    values, usual, own = plain(flat), plain(config_class()), _OWN_OPTION[other]
+    for name in (*own, *(name for name in usual if name.startswith(f"{other}_") and name not in own)):
         value = values.get(name, usual[name])
-        if value not in (usual[name], values.get(_FOLLOWED.get(name))):
-            own = f"; use {_flag(_OWN_OPTION[name])}" if name in _OWN_OPTION else ""
-            raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning in a model without {absent}{own}")
+        if value == usual[name] or (name in _FOLLOWED and value == values.get(_FOLLOWED[name])):
+            continue
+        said = f"{_flag(name)} {value}: has no meaning in a model without {absent}"
+        if name in own:
+            raise OdeTransformerError(f"{said}; use {_flag(own[name])}")
+        logger.warning(said)
     meaningless = ["cross_self_attention", "no_cross_attention", "share_all_embeddings", "merge_src_tgt_embed"]
     meaningless += ["adaptive_softmax_cutoff"] * (side == "encoder")
     for name in meaningless:

@@ -557,6 +557,10 @@ def _bias_positions(
 
 
 def _flow(cfg: TransformerConfig, embed_dim: int) -> nn.Module:
+    if not cfg.flow_horizon >= 0:
+        raise OdeTransformerError(
+            f"--flow-horizon {cfg.flow_horizon}: must be a positive number of tokens, or 0 for the longest sentence"
+        )
     horizon = cfg.flow_horizon or max(cfg.max_source_positions, cfg.max_target_positions)
     try:
         return Flow(embed_dim, str(cfg.flow_method), cfg.flow_step, str(cfg.flow_gradient), horizon)

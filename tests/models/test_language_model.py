@@ -142,8 +142,6 @@ def test_the_papers_sizes(layers):
     [
         ({"integrator": "heun"}, "--integrator heun: has no meaning in a model without an encoder"),
         ({"encoder-history": "dense"}, "--encoder-history dense: has no meaning in a model without an encoder"),
-        ({"encoder-layers": 3}, "--encoder-layers 3: has no meaning in a model without an encoder"),
-        ({"encoder-embed-dim": 64}, "--encoder-embed-dim 64: has no meaning in a model without an encoder"),
         (
             {"relative-positions": "none", "cross-self-attention": True},
             "--cross-self-attention: has no meaning in a model",

@@ -83,13 +83,26 @@ def test_the_transformers_encoder_alone_heeds_its_options_or_refuses_them():
     assert (encoder.forward_embedding(torch.full((1, 200), 9))[1] == 0).all(-1).any()
     for option, value, message in (
         ("decoder-integrator", "rk4", "--decoder-integrator rk4: has no meaning in a model without a decoder"),
-        ("decoder-layers", 3, "--decoder-layers 3: has no meaning in a model without a decoder"),
-        ("decoder-embed-dim", 64, "--decoder-embed-dim 64: has no meaning in a model without a decoder"),
         ("gate-sharing", "per-layer", "--gate-sharing per-layer: has no meaning"),
         ("flow-step", 0.2, "flow.step 0.2: has no meaning"),
     ):
         with pytest.raises(ValueError, match=message):
             classifier("transformer_small", **{option: value})
+
+
+def test_options_without_an_effect_are_named(caplog):
+    """They do not keep checkpoints that were trained with them from being opened."""
+    classifier("transformer_small")
+    model("transevolve_fullff_1_tiny")
+    assert "has no meaning" not in caplog.text
+    classifier("transformer_small", **{"decoder-layers": 3, "decoder-embed-dim": 64})
+    model("transevolve_fullff_1_tiny", {"evolution-seed": 7})
+    for said in (
+        "--decoder-layers 3: has no meaning in a model without a decoder",
+        "--decoder-embed-dim 64: has no meaning in a model without a decoder",
+        "--evolution-seed 7: has no meaning with --evolution-feed-forward full",
+    ):
+        assert said in caplog.text
 
 
 def test_every_architecture_is_registered():
@@ -350,7 +363,6 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
         ({"base-layers": 1}, r"--base-layers 1: is an option of fairseq's"),
         ({"encoder-ffn-embed-dim": 0}, r"--encoder-ffn-embed-dim 0: must be 1 or more"),
         ({"dropout": 1.5}, r"--dropout 1\.5: must be a probability, from 0 to 1"),
-        ({"evolution-seed": 7}, r"--evolution-seed 7: has no meaning with --evolution-feed-forward full"),
     ],
 )
 def test_options_that_do_not_fit_are_named(values, message):
