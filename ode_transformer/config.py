@@ -208,16 +208,18 @@ def literal(key: str, value: Any) -> Any:
 
 
 def activation_dropout(values: Mapping[str, Any], default: float = 0.0) -> float:
-    """The dropout after the activation, which hydra, Python and old checkpoints may give as ``relu_dropout``.
+    """The dropout after the activation.
 
-    On the command line the old name sets the new one.
+    Under hydra, in Python and in old checkpoints it may have its old name, ``relu_dropout``; on the command line the old
+    name sets the new one.
 
     Args:
         values: the options.
-        default: of ``activation_dropout``, where it says nothing; fairseq's is 0.
+        default: the value of ``activation_dropout`` that counts as not given; fairseq's default is 0.
 
     Returns:
-        The value of the old name if there is one and the new name says nothing, as in fairseq.
+        The value of the old name if there is one and the new name is not given, as in fairseq; otherwise the value of
+        the new name.
     """
     old, new = values.get("relu_dropout"), values.get("activation_dropout")
     return old if old and new in (None, 0, default) else new or 0.0

@@ -164,10 +164,8 @@ class MaskedLMPairsTask(MaskedLMTask):
 
     def __init__(self, cfg: MaskedLMConfig, dictionary: Dictionary):
         for name in _IDLE:
-            if (value := getattr(cfg, name)) != (usual := getattr(MaskedLMConfig, name)):
-                logger.warning(
-                    f"--{name.replace('_', '-')} {value}: has no effect with --task {NAME}, as if it were {usual!r}"
-                )
+            if (value := getattr(cfg, name)) != getattr(MaskedLMConfig, name):
+                logger.warning(f"--{name.replace('_', '-')} {value}: has no effect with --task {NAME}")
         super().__init__(cfg, dictionary)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **unused: Any) -> None:

@@ -1,6 +1,6 @@
 """``ode-transformer classify``: the class that a trained encoder predicts for each example of a test set.
 
-What predicts classes in other ways, ``glue`` and ``choose``, has its flags, the reading and the writing from here.
+``glue`` and ``choose``, which predict classes too, share its flags, its reading of data and its writing of predictions.
 """
 
 import argparse
@@ -166,7 +166,7 @@ def write_predictions(
         examples: what they are called.
 
     Raises:
-        ClassifyError: there is no example in a batch.
+        ClassifyError: ``--batch-size`` is less than 1.
     """
     check_batch_size(args)
     found = predict(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
@@ -176,7 +176,11 @@ def write_predictions(
 
 
 def check_batch_size(args: argparse.Namespace) -> None:
-    """Refuse batches without an example; raises :class:`ClassifyError`."""
+    """Check ``--batch-size``.
+
+    Raises:
+        ClassifyError: it is less than 1.
+    """
     if args.batch_size < 1:
         raise ClassifyError(f"--batch-size {args.batch_size}: must be 1 or more")
 

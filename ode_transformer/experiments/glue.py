@@ -308,7 +308,7 @@ def _spelt(value: Any) -> str:
     return str(int(number)) if number.is_integer() else str(number)
 
 
-# Of ode-transformer run, and not for a grid.
+# Options of ode-transformer run that a grid sets itself, with their names in its arguments.
 _OWN = {"--run-dir": "run_dir", "--seeds": "seeds", "--until": "last", "--record": "record", "--dry-run": "dry_run"}
 
 
@@ -320,7 +320,7 @@ def run_options(given: str, options: Sequence[str]) -> argparse.Namespace:
         options: the words after ``--``.
 
     Raises:
-        GlueError: they are not options, or are such as a grid chooses itself.
+        GlueError: they are not options, or are options that a grid sets itself.
     """
     from . import runner
 
@@ -336,7 +336,7 @@ def run_options(given: str, options: Sequence[str]) -> argparse.Namespace:
 
 
 def home_of(recipe: "recipes.Recipe", args: argparse.Namespace) -> Path:
-    """The folder of the runs of a grid: that of a rehearsal, or of another precision than the recipe's, is another.
+    """The folder of the runs of a grid; rehearsals and precisions other than the recipe's have folders of their own.
 
     Args:
         recipe: in its scale.

@@ -583,7 +583,9 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
         raise RunError(f"--devices {args.devices}: with --cpu one process trains")
     devices, here = args.devices, max(gpus, 1)
     if trains and (devices or 1) > here and nodes == tasks == 1 and not args.dry_run:
-        raise RunError(f"--devices {devices}: this machine has {gpus or 'no'} GPUs; must be at most {here}")
+        raise RunError(
+            f"--devices {devices}: this machine has {gpus or 'no'} GPU{'s' * (gpus != 1)}; must be at most {here}"
+        )
     if devices is None and (nodes > 1 or tasks > 1):
         devices = tasks if tasks > nodes else nodes * here
     if devices is None:

@@ -169,7 +169,7 @@ def _recorded(one: System, test_set: str, metric: str, otherwise: float) -> floa
 
 
 def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int = 12345) -> Optional[float]:
-    """The p-value of the difference of two systems; None if a score is not a number, since a model has diverged.
+    """The p-value of the difference of two systems; None where a score is not a number because a model diverged.
 
     It is the probability of a difference at least as large under the hypothesis that the systems do not differ.
 

@@ -149,7 +149,7 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
         for paper in recipe.paper or [None]:
             label = paper.row if paper else recipe.name.rpartition("/")[2]
             if paper and recipe.train.flags.get("ode-residual") == "released" and "released" not in label:
-                label += ", released form"  # the paper's row is that of both forms
+                label += ", released form"  # the paper does not tell the two forms apart
             rows = found.setdefault(paper.table if paper else title, [])
             for variant, mine in by_variant(records.get(recipe.name, [])).items():
                 its = compared.get(recipe.name, {}) if variant == (comparison.get("precision", "fp32"),) else {}

@@ -105,7 +105,7 @@ class EncoderClassifier(FairseqEncoderModel):
 
 @dataclass
 class TransformerClassifierConfig(SplitTransformerConfig):
-    """The options of an encoder; those of decoders have no effect, and are named."""
+    """The options of an encoder; those of decoders are refused, or a warning names them."""
 
     encoder_normalize_before: bool = True
     max_positions: int = option(512, LONGEST)

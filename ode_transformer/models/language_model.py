@@ -35,7 +35,7 @@ from .transformer import (
 
 @dataclass
 class LanguageModelConfig(SplitTransformerConfig):
-    """The options of a decoder without an encoder; those of encoders have no effect, and are named."""
+    """The options of a decoder without an encoder; those of encoders are refused, or a warning names them."""
 
     decoder_embed_dim: int = 512
     decoder_ffn_embed_dim: int = 2048

@@ -2,8 +2,8 @@
 
 On a CPU PyTorch draws a number in double precision for every element, which takes longer than a small matrix product: a
 quarter of the training step of a tiny model. Sixteen random bits per element are enough. The probability is then a
-multiple of 2^-16, and elements that are kept are scaled by the inverse of that of keeping one (in single precision
-exactly), so that the expectation is the same.
+multiple of 2^-16. Elements that are kept are divided by the probability of keeping one, in single precision exactly, so
+that the expectation is the same.
 """
 
 import torch

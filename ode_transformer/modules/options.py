@@ -401,7 +401,7 @@ _OWN_OPTION = {
     },
     "encoder": {"integrator": "decoder_integrator", "encoder_history": "decoder_history"},
 }
-"""By the side that a model lacks: the options of that side that are refused, and those of the other in their place."""
+"""By the side that a model lacks: the options of that side that are refused, each with the one to use instead."""
 
 _FOLLOWED = {
     "decoder_embed_dim": "encoder_embed_dim",

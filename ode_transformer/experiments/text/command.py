@@ -54,7 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(add_to)
     add_to = add("check", pairs.check)
     add_files(add_to)
-    add_to("--max-tokens", type=int, metavar="N", help="warn of longer sides (default: of none, nor of empty ones)")
+    add_to(
+        "--max-tokens",
+        type=int,
+        metavar="N",
+        help="warn of sides with more tokens, and of empty ones (default: no warnings)",
+    )
     add_to = add("tokenise", tokenisation.tokenise)
     add_files(add_to)
     add_to("--language", metavar="LANG", help="the language of all files, if their endings are not languages")
