@@ -210,8 +210,8 @@ def literal(key: str, value: Any) -> Any:
 def activation_dropout(values: Mapping[str, Any], default: float = 0.0) -> float:
     """The dropout after the activation.
 
-    Under hydra, in Python and in old checkpoints it may have its old name, ``relu_dropout``; on the command line the old
-    name sets the new one.
+    Under hydra, in Python and in old checkpoints it may have its old name, ``relu_dropout``; on the command line, the
+    old name sets the new one.
 
     Args:
         values: the options.
