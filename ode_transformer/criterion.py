@@ -73,7 +73,7 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         device = rows.device.type
         if not self._logged:
             self._logged = True
-            tokens = most_tokens(len(weight), device)
+            tokens = most_tokens(*weight.shape, device)
             logger.info(f"the loss projects up to {tokens:,} tokens at a time onto {len(weight):,} symbols")
         if torch.is_autocast_enabled(device):
             rows, weight = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (rows, weight))

@@ -1,4 +1,4 @@
-"""Which cores are free: training on a CPU beside other work.
+"""What this machine's processors offer: cores that are free beside other work, and cache.
 
 PyTorch's threads meet after every operation. If one of them shares its core with another process, all of them wait for
 it: on two cores of which one is busy, two threads train at a third of the speed of one. A training therefore begins
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Optional
 
 VARIABLE = "OMP_NUM_THREADS"
+_CACHES = 8  # more than a processor has; those of data and of instructions count apart
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 LOOK_AGAIN = {"ODE_TRANSFORMER_THREADS": "free"}  # environment of a process that may change its number of threads later
 _SECONDS = 0.3  # for which the processors are watched; Linux counts in hundredths
 _NOISE = 0.15  # of one core, which a machine without other work is busy for
@@ -30,6 +32,12 @@ def allowed() -> int:
 def usable() -> int:
     """How many processors' time this process may take: of those that it may run on, at most its container's quota."""
     return max(1, min(allowed(), _quota()))
+
+
+def cache() -> int:
+    """The bytes of the first processor's last-level cache; 0 if unknown, as outside Linux."""
+    sizes = [_text(f"/sys/devices/system/cpu/cpu0/cache/index{level}/size").strip() for level in range(_CACHES)]
+    return max(int(size[:-1]) * _UNITS.get(size[-1], 0) if size[:-1].isdecimal() else 0 for size in sizes)
 
 
 def free(seconds: float = _SECONDS) -> Optional[tuple[int, int]]:

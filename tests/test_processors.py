@@ -90,6 +90,15 @@ def test_processors_of_others_do_not_count(machine, monkeypatch):
     assert (processors.allowed(), processors.free()) == (2, (1, 2))
 
 
+def test_the_largest_cache_is_the_last_level(monkeypatch):
+    """As Linux writes them; without its files the size is unknown."""
+    sizes = {0: "32K\n", 1: "48K\n", 2: "1024K\n", 3: "36M\n", 4: "?"}
+    monkeypatch.setattr(processors, "_text", lambda path: sizes.get(int(path.split("/index")[1][0]), ""))
+    assert processors.cache() == 36 * 2**20
+    monkeypatch.setattr(processors, "_text", lambda path: "")
+    assert processors.cache() == 0
+
+
 def test_the_users_number_stays(machine):
     machine(0, 1)
     variables, told = processors.threads({"OMP_NUM_THREADS": "5"})

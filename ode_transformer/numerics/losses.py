@@ -20,20 +20,31 @@ import math
 import torch
 from torch import Tensor
 
-# Scores that are held at a time: on a CPU a chunk that may fit in the cache, on a GPU one that keeps it busy. TOKENS is
-# the smallest chunk, because each chunk reads W twice and its gradient once. The size depends on nothing that is
-# measured, so that repeating a training with as many threads gives the same bits.
-CHUNK = {"cpu": 2**21, "cuda": 2**26}
-TOKENS = 512
+from .. import processors
+
+# Scores that are held at a time: on a CPU, as many as the last-level cache holds in single precision, within limits (a
+# large cache is shared by many cores, and memory is to be saved); on a GPU, enough to keep it busy. The number follows
+# from the machine alone, not from a measurement, so that repeating a training on it gives the same bits.
+CHUNK = {"cpu": min(max(processors.cache(), 2**23), 2**25) // 4, "cuda": 2**26}
+TOKENS = 512  # fewer in a product are slow
 
 # Gradients of scores are at most 1 and mostly near 1 / V, and are multiplied by this in fp16. The gradient of W, a sum
 # over tokens, is not scaled: for a frequent symbol it would exceed fp16's range at any loss scale.
 _FP16_SCALE = 2.0**7
 
 
-def most_tokens(symbols: int, device: str) -> int:
-    """The most tokens that are projected at a time onto so many symbols on a kind of device, cpu or cuda."""
-    return max(TOKENS, CHUNK.get(device, CHUNK["cuda"]) // symbols)
+def most_tokens(symbols: int, width: int, device: str) -> int:
+    """The most tokens that are projected at a time.
+
+    Each chunk reads W, (V, C), twice, and its gradient once. With C tokens or more, that is no more than is read and
+    written of the chunk's scores.
+
+    Args:
+        symbols: V, the vocabulary size.
+        width: C, the channels of a token's features.
+        device: its kind, cpu or cuda.
+    """
+    return max(TOKENS, width, CHUNK.get(device, CHUNK["cuda"]) // symbols)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -54,7 +65,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         nll, log_z = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
         # In half precision, round p - e', not p: subtracting e' from a rounded p would lose it.
         whole = rows is not None and x.dtype == precise
-        chunks = math.ceil(count / most_tokens(size, x.device.type))
+        chunks = math.ceil(count / most_tokens(*weight.shape, x.device.type))
         tokens = math.ceil(count / max(chunks, 1)) or 1  # of equal chunks
         # One buffer for all chunks; on a CPU log-probabilities and gradients are written into it too.
         held = x.new_empty(min(tokens, count), size)

@@ -35,7 +35,10 @@ cd "$root"
 bench=(python -m ode_transformer bench)
 held=(--device "$device" --precision "$precision" "${data[@]}" "${contests[@]}")
 if [[ $quick -eq 1 ]]; then
-    run "${bench[@]}" suite --quick "${held[@]}"
+    if [[ $device-$precision != cpu-fp32 || ${#contests[@]} -gt 0 ]]; then
+        die "--quick is for a CPU in single precision, and names its contests itself"
+    fi
+    run "${bench[@]}" --quick "${data[@]}"
     exit
 fi
 run "${bench[@]}" suite --missing --directory "$directory" "${held[@]}"

@@ -101,8 +101,18 @@ def test_only_what_is_needed_is_computed():
     assert x.grad is not None and weight.grad is None
 
 
-def test_no_tensor_of_all_tokens_and_symbols():
+@pytest.mark.parametrize(
+    ("symbols", "width", "tokens"), [(2_000, 128, 1_000), (9_712, 128, 512), (32_000, 512, 512), (32_768, 1_024, 1_024)]
+)
+def test_the_size_of_a_chunk(symbols, width, tokens, monkeypatch):
+    """What the cache holds, but not too few rows for a product, and so many that W is not read more than the scores."""
+    monkeypatch.setitem(losses.CHUNK, "cpu", 2_000_000)
+    assert losses.most_tokens(symbols, width, "cpu") == tokens
+
+
+def test_no_tensor_of_all_tokens_and_symbols(monkeypatch):
     """The largest that is ever made is a chunk, or the weight."""
+    monkeypatch.setitem(losses.CHUNK, "cpu", 2**21)
     x, weight, target = data(1000, 5000, 8, torch.float32)
     with Kernels() as made:
         projected_cross_entropy(x, weight, target, 0.1, PAD)[0].backward()

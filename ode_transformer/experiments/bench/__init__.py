@@ -1,8 +1,9 @@
 """``ode-transformer bench``: speed and memory of several systems in one run, and the ratios between them.
 
-``suite`` runs the contests in ``suite.py``; ``training`` and ``decoding`` compare one architecture with the stock
-Transformer of its shape; ``lengths`` measures encoders against sentence length; ``serving`` compares exported models
-with fairseq's generator; ``preparation`` prepares generated text; ``table`` renders the records of contests.
+``--quick`` runs a few small contests without a record; ``suite`` runs the contests in ``suite.py``; ``training`` and
+``decoding`` compare one architecture with the stock Transformer of its shape; ``lengths`` measures encoders against
+sentence length; ``serving`` compares exported models with fairseq's generator; ``preparation`` prepares generated text;
+``table`` renders the records of contests.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import re
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
@@ -29,8 +30,17 @@ _POSITIVE = ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam",
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer bench``."""
-    parser.usage = "%(prog)s WHAT [options]; to begin with: %(prog)s suite --quick"
-    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT", prog=parser.prog)
+    parser.usage = "%(prog)s --quick [--data DIR] | %(prog)s WHAT [options]"
+    parser.add_argument(
+        "--quick", action="store_true", help="a few tiny systems: two to three minutes on a CPU, no record"
+    )
+    parser.add_argument(
+        "--data",
+        dest="quick_data",
+        metavar="DIR",
+        help="of --quick: binarized data to take batches of, too (default: Multi30k, if prepared)",
+    )
+    kinds = parser.add_subparsers(dest="what", metavar="WHAT", prog=parser.prog)
 
     def add(name: str, help_: str, usage: str = "%(prog)s [options]") -> argparse.ArgumentParser:
         kind = kinds.add_parser(name, help=help_, description=help_, usage=usage)
@@ -50,12 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind = add("suite", "run contests, and write one record per contest", "%(prog)s [CONTEST...] [options]")
     kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
     kind.add_argument(
-        "--quick", action="store_true", help="a few tiny systems: two to three minutes on a CPU, no record"
-    )
-    kind.add_argument(
-        "--data",
-        metavar="DIR",
-        help="of --quick: binarized data to take batches of, too (default: Multi30k, if prepared)",
+        "--data", metavar="DIR", help="of quick-data: the folder of its binarized data (default: Multi30k's)"
     )
     kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
     kind.add_argument("--list", action="store_true", help="name the contests that would be held; status 1 if any")
@@ -156,6 +161,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 help="take the batches from this folder of binarized data instead of random ones",
             )
             kind.add_argument("--compile", action="store_true", help="also run both with torch.compile (takes minutes)")
+    parser.set_defaults(kinds=tuple(kinds.choices))
 
 
 def _arithmetic() -> dict[str, str]:
@@ -207,22 +213,34 @@ def _profile(systems: dict[str, System], setting: Setting) -> dict[str, Any]:
     return _record("profile", {"setting": asdict(setting), "systems": profile.measure(ours, setting)})
 
 
-def _suite(args: argparse.Namespace) -> int:
-    if args.quick and args.contests:
-        raise OdeTransformerError(f"--quick: must not be given with contests, got {' '.join(args.contests)}")
-    names = args.contests or (suite.QUICK if args.quick else suite.in_order(args.device))
-    if args.data and "quick-data" not in names:
-        raise OdeTransformerError(f"--data {args.data}: goes with --quick, quick-data and `bench training`")
-    if args.data and not Path(args.data).is_dir():
-        raise OdeTransformerError(f"--data {args.data}: no such folder")
-    data = args.data or (str(MULTI30K) if MULTI30K.is_dir() else "")
-    if not data and "quick-data" in names:
-        if args.contests:
-            raise OdeTransformerError(f"quick-data: needs --data; {MULTI30K} is not there")
+def _quick(args: argparse.Namespace) -> int:
+    data, names = _data(args.quick_data), suite.QUICK
+    if not data:
         print(f"no data for quick-data: {MULTI30K} is not there, and --data names no other")
-        names = [name for name in names if name != "quick-data"]
+        names = tuple(name for name in names if name != "quick-data")
+    for name in names:
+        setting = suite.setting(name)
+        setting = replace(setting, data=data if name == "quick-data" else "")
+        print(suite.table(name, _measure(suite.SUITE[name].systems(), setting, memory=False)), end="\n\n", flush=True)
+    return 0
+
+
+def _data(named: Optional[str]) -> str:
+    """The folder of the data of ``quick-data``; empty if none is named and Multi30k is not prepared."""
+    if named and not Path(named).is_dir():
+        raise OdeTransformerError(f"--data {named}: no such folder")
+    return named or (str(MULTI30K) if MULTI30K.is_dir() else "")
+
+
+def _suite(args: argparse.Namespace) -> int:
+    names = args.contests or suite.in_order(args.device)
     if unknown := [name for name in names if name not in suite.SUITE]:
         raise OdeTransformerError(f"{unknown[0]}: must be one of {', '.join(suite.SUITE)}")
+    data = _data(args.data)
+    if args.data and "quick-data" not in names:
+        raise OdeTransformerError(f"--data {args.data}: goes with quick-data, `bench --quick` and `bench training`")
+    if not data and "quick-data" in names:
+        raise OdeTransformerError(f"quick-data: needs --data; {MULTI30K} is not there")
     left = 0
     for name in names:
         setting = suite.setting(name, args.device, args.precision)
@@ -239,11 +257,9 @@ def _suite(args: argparse.Namespace) -> int:
             print(f"left: {output}")
             continue
         setting = replace(setting, rounds=args.rounds or setting.rounds, data=data if name == "quick-data" else "")
-        memory = args.memory and not args.quick and setting.what == "training"
-        systems = suite.SUITE[name].systems()
+        memory, systems = args.memory and setting.what == "training", suite.SUITE[name].systems()
         record = _profile(systems, setting) if args.profile else _measure(systems, setting, memory)
-        if not args.quick:
-            records.write(output, record)
+        records.write(output, record)
         print(profile.table(record) if args.profile else suite.table(name, record), end="\n\n", flush=True)
     return 1 if left else 0
 
@@ -317,6 +333,14 @@ def _check_sentences(args: argparse.Namespace, least: int) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer bench``; the exit status. Rows are printed at once, the record is written at the end."""
+    if args.quick:
+        if args.what:
+            raise OdeTransformerError(f"--quick: must not be given with {args.what}")
+        return _quick(args)
+    if args.quick_data:
+        raise OdeTransformerError(f"--data {args.quick_data}: goes with --quick, or after {args.what or 'WHAT'}")
+    if not args.what:
+        raise OdeTransformerError(f"bench: needs --quick or one of {', '.join(args.kinds)}")
     for name in _POSITIVE:
         if getattr(args, name, None) is not None and getattr(args, name) < 1:
             raise OdeTransformerError(f"--{name} {getattr(args, name)}: must be 1 or more")

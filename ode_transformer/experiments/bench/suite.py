@@ -336,7 +336,7 @@ _ON_GPU = {"decoding-base": {"rk2": Bar(0.97), "rk4": Bar(0.88)}}
 QUICK = ("quick", "quick-data", "quick-decoding")
 
 
-def setting(name: str, device: str, precision: str) -> Setting:
+def setting(name: str, device: str = "cpu", precision: str = "fp32") -> Setting:
     """The setting of a contest on a device: a GPU gets four times the sentences, and more rounds."""
     found = replace(SUITE[name].setting, device=device, precision=precision)
     return replace(found, sentences=4 * found.sentences, rounds=11) if device == "cuda" else found
