@@ -71,13 +71,13 @@ def compare(
         samples: the number of resamplings, or trials.
 
     Returns:
-        ``baseline``, its ``seed``, ``precision``, ``test``, ``samples``, ``metric``, ``signature``, and for each test
-        set and recipe the metric's value, under its key in ``METRICS``, and ``p_value``: None for the baseline, and for
-        a system whose score, or the baseline's, is not a number.
+        ``baseline``, its ``seed``, the ``precisions`` in which the systems were trained, ``test``, ``samples``,
+        ``metric``, ``signature``, and for each test set and recipe the metric's value, under its key in ``METRICS``,
+        and ``p_value``: None for the baseline, and for a system whose score, or the baseline's, is not a number.
 
     Raises:
-        SignificanceError: a test set has no outputs beside a record whose run is gone; test sets, references or
-            precisions differ, or the test is unknown.
+        SignificanceError: a test set has no outputs beside a record whose run is gone; test sets or references differ,
+            or the test is unknown.
         OdeTransformerError: a run has none.
     """
     if test not in TESTS:
@@ -91,15 +91,13 @@ def compare(
             raise SignificanceError(
                 f"{other.recipe.name}: must have the task, metric, test sets and letter case of {name}"
             )
-    precisions = {_precision(one) for one in (baseline, *systems)}
-    if len(precisions) > 1:
-        raise SignificanceError(f"{name} and others: must have one precision, got {', '.join(sorted(precisions))}")
+    precisions = {one.recipe.name: _precision(one) for one in (baseline, *systems)}
     compared = _translated if first.task == "translation" else _scored
     metric, signature, found = compared((baseline, *systems), test, samples)
     return {
         "baseline": name,
         "seed": first.own_seed if first.seed is None else first.seed,
-        "precision": precisions.pop(),
+        "precisions": precisions,
         "test": test,
         "samples": samples,
         "metric": metric,
@@ -279,6 +277,9 @@ def main(args: argparse.Namespace) -> int:
     named = [system(recipes.load(name, scale=args.scale, seed=args.seed)) for name in (args.baseline, *args.system)]
     content = compare(named[0], named[1:], args.test, args.samples)
     metric = METRICS[content["metric"]]
+    if len(set(content["precisions"].values())) > 1:
+        trained = ", ".join(f"{name} {precision}" for name, precision in content["precisions"].items())
+        print(f"the precisions of training differ: {trained}")
     for test_set, found in content["test_sets"].items():
         print(f"{test_set}   {metric.label}   {content['signature']}")
         for name, values in found.items():

@@ -139,6 +139,7 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
     if group not in groups:
         raise TableError(f"no group of recipes {group!r}; there are: {', '.join(groups)}")
     records, comparison = read_records(folder), _significance(group, folder)
+    precisions = comparison.get("precisions", {})
     compared, by = _by_system(comparison, records), comparison.get("metric", TRANSLATIONS_BY)
     title = groups[group].get("description", group)
     found: dict[str, list[Row]] = {}
@@ -152,7 +153,7 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
                 label += ", released form"  # the paper does not tell the two forms apart
             rows = found.setdefault(paper.table if paper else title, [])
             for variant, mine in by_variant(records.get(recipe.name, [])).items():
-                its = compared.get(recipe.name, {}) if variant == (comparison.get("precision", "fp32"),) else {}
+                its = compared.get(recipe.name, {}) if variant == (precisions.get(recipe.name, "fp32"),) else {}
                 cells = _cells(paper, mine, its, recipe)
                 for cell in cells.values():
                     cell.left_out = bool(compared) and cell.metric == by and cell.compared is None

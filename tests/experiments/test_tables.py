@@ -313,8 +313,9 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     write("transformer-tiny", rk4 - 1)
     assert not starred("rk4-tiny") and not tables.comparisons(folder), "the baseline was trained anew"
     (runs / "runs/quickstart/rk4-tiny/run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp16"}))
-    assert cli.main(["compare", *names, "--samples", "300"]) == 1
-    assert "must have one precision, got fp16, fp32" in capsys.readouterr().err
+    assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
+    assert f"the precisions of training differ: {names[0]} fp32, " in capsys.readouterr().out
+    assert json.loads(output.read_text())["precisions"][names[-1]] == "fp16"
 
 
 def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):
