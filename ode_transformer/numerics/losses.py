@@ -20,36 +20,14 @@ import math
 import torch
 from torch import Tensor
 
-from .. import processors
-
-# Scores that are held at a time: on a CPU, as many as the last-level cache holds in single precision, within limits (a
-# large cache is shared by many cores, and memory is to be saved); on a GPU, enough to keep it busy. The number follows
-# from the machine alone, not from a measurement, so that repeating a training on it gives the same bits.
-CHUNK = {"cpu": min(max(processors.cache(), 2**23), 2**25) // 4, "cuda": 2**26}
-TOKENS = 512  # fewer in a product are slow
-
 # Gradients of scores are at most 1 and mostly near 1 / V, and are multiplied by this in fp16. The gradient of W, a sum
 # over tokens, is not scaled: for a frequent symbol it would exceed fp16's range at any loss scale.
 _FP16_SCALE = 2.0**7
 
 
-def most_tokens(symbols: int, width: int, device: str) -> int:
-    """The most tokens that are projected at a time.
-
-    Each chunk reads W, (V, C), twice, and its gradient once. With C tokens or more, that is no more than is read and
-    written of the chunk's scores.
-
-    Args:
-        symbols: V, the vocabulary size.
-        width: C, the channels of a token's features.
-        device: its kind, cpu or cuda.
-    """
-    return max(TOKENS, width, CHUNK.get(device, CHUNK["cuda"]) // symbols)
-
-
 class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, target: Tensor, smoothing: float, padding_idx: int):
+    def forward(ctx, x: Tensor, weight: Tensor, target: Tensor, smoothing: float, padding_idx: int, most: int):
         precise, shape = torch.promote_types(x.dtype, torch.float32), x.shape
         kept, rows = target != padding_idx, None
         if x.device.type == "cpu":  # on a GPU, the host would have to wait for their number
@@ -65,7 +43,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         nll, log_z = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
         # In half precision, round p - e', not p: subtracting e' from a rounded p would lose it.
         whole = rows is not None and x.dtype == precise
-        chunks = math.ceil(count / most_tokens(*weight.shape, x.device.type))
+        chunks = math.ceil(count / most)
         tokens = math.ceil(count / max(chunks, 1)) or 1  # of equal chunks
         # One buffer for all chunks; on a CPU log-probabilities and gradients are written into it too.
         held = x.new_empty(min(tokens, count), size)
@@ -113,7 +91,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             grad_x = grad_x * (grad_loss / ctx.scale).to(grad_x.dtype)
         if grad_weight is not None:
             grad_weight = (grad_weight * grad_loss).to(ctx.dtype)
-        return grad_x, grad_weight, None, None, None
+        return grad_x, grad_weight, None, None, None, None
 
 
 def _add_product(total: Tensor, grad: Tensor, x: Tensor) -> None:
@@ -125,7 +103,7 @@ def _add_product(total: Tensor, grad: Tensor, x: Tensor) -> None:
 
 
 def projected_cross_entropy(
-    x: Tensor, weight: Tensor, target: Tensor, smoothing: float, padding_idx: int
+    x: Tensor, weight: Tensor, target: Tensor, smoothing: float, padding_idx: int, tokens: int = 512
 ) -> tuple[Tensor, Tensor]:
     """Label-smoothed cross-entropy of W x, summed over tokens.
 
@@ -135,6 +113,7 @@ def projected_cross_entropy(
         target: the indices of the target tokens, (N,).
         smoothing: e, at least 0 and below 1.
         padding_idx: the target of padding, which is ignored.
+        tokens: the most that are projected at a time, at least 1. The order in which sums are computed depends on it.
 
     Returns:
         The loss, which can be differentiated once, and the negative log-likelihood, which cannot; both (), in fp32 for
@@ -142,4 +121,4 @@ def projected_cross_entropy(
     """
     if not torch.is_grad_enabled():  # an autograd.Function cannot see this: gradients are always off inside forward
         x, weight = x.detach(), weight.detach()
-    return _ProjectedCrossEntropy.apply(x, weight, target, smoothing, padding_idx)
+    return _ProjectedCrossEntropy.apply(x, weight, target, smoothing, padding_idx, tokens)

@@ -32,17 +32,13 @@ def whole(x, weight, target, smoothing):
     count=st.integers(1, 40),
     size=st.integers(3, 30),
     smoothing=st.sampled_from([0.0, 0.1, 0.5]),
-    chunk=st.integers(1, 400),
+    tokens=st.integers(1, 50),
     seed=st.integers(0, 99),
 )
-def test_values_and_gradients_are_those_of_the_whole(count, size, smoothing, chunk, seed):
+def test_values_and_gradients_are_those_of_the_whole(count, size, smoothing, tokens, seed):
     x, weight, target = data(count, size, 5, seed=seed)
-    before, losses.CHUNK["cpu"], losses.TOKENS = (losses.CHUNK["cpu"], losses.TOKENS), chunk, 1
-    try:
-        found, found_nll = projected_cross_entropy(x, weight, target, smoothing, PAD)
-        gradients = torch.autograd.grad(3 * found, (x, weight))
-    finally:
-        losses.CHUNK["cpu"], losses.TOKENS = before
+    found, found_nll = projected_cross_entropy(x, weight, target, smoothing, PAD, tokens)
+    gradients = torch.autograd.grad(3 * found, (x, weight))
     loss, nll = whole(x, weight, target, smoothing)
     torch.testing.assert_close(found, loss)
     torch.testing.assert_close(found_nll, nll)
@@ -101,20 +97,9 @@ def test_only_what_is_needed_is_computed():
     assert x.grad is not None and weight.grad is None
 
 
-@pytest.mark.parametrize(
-    ("symbols", "width", "tokens"), [(2_000, 128, 1_000), (9_712, 128, 512), (32_000, 512, 512), (32_768, 1_024, 1_024)]
-)
-def test_the_size_of_a_chunk(symbols, width, tokens, monkeypatch):
-    """What the cache holds, but not too few rows for a product, and so many that W is not read more than the scores."""
-    monkeypatch.setitem(losses.CHUNK, "cpu", 2_000_000)
-    assert losses.most_tokens(symbols, width, "cpu") == tokens
-
-
-def test_no_tensor_of_all_tokens_and_symbols(monkeypatch):
+def test_no_tensor_of_all_tokens_and_symbols():
     """The largest that is ever made is a chunk, or the weight."""
-    monkeypatch.setitem(losses.CHUNK, "cpu", 2**21)
     x, weight, target = data(1000, 5000, 8, torch.float32)
     with Kernels() as made:
-        projected_cross_entropy(x, weight, target, 0.1, PAD)[0].backward()
-    chunk = max(losses.CHUNK["cpu"], losses.TOKENS * weight.size(0))
-    assert made.numel <= max(chunk, weight.numel()) < x.size(0) * weight.size(0)
+        projected_cross_entropy(x, weight, target, 0.1, PAD, tokens=200)[0].backward()
+    assert made.numel <= max(200 * weight.size(0), weight.numel()) < x.size(0) * weight.size(0)
