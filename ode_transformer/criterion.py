@@ -27,7 +27,7 @@ NAME = "chunked_label_smoothed_cross_entropy"
 
 # Scores that are held at a time: on a CPU, as many as the last-level cache holds in single precision, within limits (a
 # large cache is shared by many cores, and memory is to be saved); on a GPU, enough to keep it busy. The number follows
-# from the machine alone, not from a measurement, so that repeating a training on it gives the same bits.
+# from the machine alone, not from a measurement, so that repeating a training on it with as many threads gives the same bits.
 _SCORES = {"cpu": min(max(processors.cache(), 2**23), 2**25) // 4, "cuda": 2**26}
 _TOKENS = 512  # with fewer, a product is slow
 
@@ -88,10 +88,15 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
 
 
 def _most_tokens(symbols: int, width: int, device: str) -> int:
-    """The most tokens whose features (.., width) are projected at a time, on a kind of device, cpu or cuda.
+    """The most tokens that are projected at a time.
 
-    Each chunk reads the projection twice and its gradient once. With as many tokens as channels or more, that is no
-    more than is read and written of the chunk's scores.
+    Each chunk reads the projection, (V, C), twice and its gradient once. With C tokens or more, that is no more than is
+    read and written of the chunk's scores.
+
+    Args:
+        symbols: V, the vocabulary size.
+        width: C, the number of channels of a token's features.
+        device: its kind, cpu or cuda.
     """
     return max(_TOKENS, width, _SCORES.get(device, _SCORES["cuda"]) // symbols)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Optional
 
 VARIABLE = "OMP_NUM_THREADS"
-_CACHES = 8  # more than a processor has; those of data and of instructions count apart
+_CACHES = 8  # the most that are looked for; Linux lists caches of data and of instructions separately
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 LOOK_AGAIN = {"ODE_TRANSFORMER_THREADS": "free"}  # environment of a process that may change its number of threads later
 _SECONDS = 0.3  # for which the processors are watched; Linux counts in hundredths
@@ -36,7 +36,7 @@ def usable() -> int:
 
 def cache() -> int:
     """The bytes of the first processor's last-level cache; 0 if unknown, as outside Linux."""
-    sizes = [_text(f"/sys/devices/system/cpu/cpu0/cache/index{level}/size").strip() for level in range(_CACHES)]
+    sizes = [_text(f"/sys/devices/system/cpu/cpu0/cache/index{i}/size").strip() for i in range(_CACHES)]
     return max(int(size[:-1]) * _UNITS.get(size[-1], 0) if size[:-1].isdecimal() else 0 for size in sizes)
 
 

@@ -219,8 +219,7 @@ def _quick(args: argparse.Namespace) -> int:
         print(f"no data for quick-data: {MULTI30K} is not there, and --data names no other")
         names = tuple(name for name in names if name != "quick-data")
     for name in names:
-        setting = suite.setting(name)
-        setting = replace(setting, data=data if name == "quick-data" else "")
+        setting = replace(suite.setting(name), data=data if name == "quick-data" else "")
         print(suite.table(name, _measure(suite.SUITE[name].systems(), setting, memory=False)), end="\n\n", flush=True)
     return 0
 
@@ -257,7 +256,8 @@ def _suite(args: argparse.Namespace) -> int:
             print(f"left: {output}")
             continue
         setting = replace(setting, rounds=args.rounds or setting.rounds, data=data if name == "quick-data" else "")
-        memory, systems = args.memory and setting.what == "training", suite.SUITE[name].systems()
+        memory = args.memory and setting.what == "training"
+        systems = suite.SUITE[name].systems()
         record = _profile(systems, setting) if args.profile else _measure(systems, setting, memory)
         records.write(output, record)
         print(profile.table(record) if args.profile else suite.table(name, record), end="\n\n", flush=True)
