@@ -27,7 +27,8 @@ NAME = "chunked_label_smoothed_cross_entropy"
 
 # Scores that are held at a time: on a CPU, as many as the last-level cache holds in single precision, within limits (a
 # large cache is shared by many cores, and memory is to be saved); on a GPU, enough to keep it busy. The number follows
-# from the machine alone, not from a measurement, so that repeating a training on it with as many threads gives the same bits.
+# from the machine alone, not from a measurement, so that repeating a training on it with as many threads gives the same
+# bits.
 _SCORES = {"cpu": min(max(processors.cache(), 2**23), 2**25) // 4, "cuda": 2**26}
 _TOKENS = 512  # with fewer, a product is slow
 
