@@ -30,7 +30,7 @@ NAME = "chunked_label_smoothed_cross_entropy"
 # from the machine alone, not from a measurement, so that repeating a training on it with as many threads gives the same
 # bits.
 _SCORES = {"cpu": min(max(processors.cache(), 2**23), 2**25) // 4, "cuda": 2**26}
-_TOKENS = 512  # with fewer, a product is slow
+_FEWEST = 512  # with fewer, a product is slow
 
 
 @register_criterion(NAME, dataclass=LabelSmoothedCrossEntropyCriterionConfig)
@@ -78,7 +78,7 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         target = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :]
         rows, weight = features.reshape(-1, features.size(-1)), _projection(model)
         device = rows.device.type
-        tokens = _most_tokens(*weight.shape, device)
+        tokens = _tokens(*weight.shape, device)
         if not self._logged:
             self._logged = True
             logger.info(f"the loss projects up to {tokens:,} tokens at a time onto {len(weight):,} symbols")
@@ -88,8 +88,8 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
             return projected_cross_entropy(rows, weight, target.reshape(-1), self.eps, self.padding_idx, tokens)
 
 
-def _most_tokens(symbols: int, width: int, device: str) -> int:
-    """The most tokens that are projected at a time.
+def _tokens(symbols: int, width: int, device: str) -> int:
+    """How many tokens are projected at a time at most, unless half as many again are all.
 
     Each chunk reads the projection, (V, C), twice and its gradient once. With C tokens or more, that is no more than is
     read and written of the chunk's scores.
@@ -99,7 +99,7 @@ def _most_tokens(symbols: int, width: int, device: str) -> int:
         width: C, the number of channels of a token's features.
         device: its kind, cpu or cuda.
     """
-    return max(_TOKENS, width, _SCORES.get(device, _SCORES["cuda"]) // symbols)
+    return max(_FEWEST, width, _SCORES.get(device, _SCORES["cuda"]) // symbols)
 
 
 def _projection(model: nn.Module) -> Tensor:

@@ -9,7 +9,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from torch import nn
 
 from ode_transformer import processors
-from ode_transformer.criterion import _SCORES, NAME, _most_tokens
+from ode_transformer.criterion import _SCORES, NAME, _tokens
 from tests.helpers import Kernels, batch, model, small, task
 
 VARIANTS = ["macaron", "rk2_learnable_tiny", "floater_tiny", "transevolve_fullff_2_tiny"]
@@ -153,4 +153,4 @@ def test_training_goes_on_after_a_validation_with_as_many_threads_as_cores_are_f
 def test_the_size_of_a_chunk(symbols, width, tokens, monkeypatch):
     """What the cache holds, but not too few rows for a product, and so many that W is not read more than the scores."""
     monkeypatch.setitem(_SCORES, "cpu", 2_000_000)
-    assert _most_tokens(symbols, width, "cpu") == tokens
+    assert _tokens(symbols, width, "cpu") == tokens

@@ -43,8 +43,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         nll, log_z = (torch.zeros((), dtype=precise, device=x.device) for _ in range(2))
         # In half precision, round p - e', not p: subtracting e' from a rounded p would lose it.
         whole = rows is not None and x.dtype == precise
-        chunks = math.ceil(count / most)
-        tokens = math.ceil(count / max(chunks, 1)) or 1  # of equal chunks
+        chunks = math.ceil(count / most) if count > 1.5 * most else 1  # two small products are slower than one
+        tokens = math.ceil(count / chunks) or 1
         # One buffer for all chunks; on a CPU log-probabilities and gradients are written into it too.
         held = x.new_empty(min(tokens, count), size)
         for start in range(0, count, tokens):
@@ -113,7 +113,8 @@ def projected_cross_entropy(
         target: the indices of the target tokens, (N,).
         smoothing: e, at least 0 and below 1.
         padding_idx: the target of padding, which is ignored.
-        tokens: the most that are projected at a time, at least 1. The order in which sums are computed depends on it.
+        tokens: the most that are projected at a time, at least 1; but up to half as many again are one chunk, not two
+            small ones. The order in which sums are computed depends on it.
 
     Returns:
         The loss, which can be differentiated once, and the negative log-likelihood, which cannot; both (), in fp32 for
