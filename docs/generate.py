@@ -377,11 +377,12 @@ def headline() -> str:
     return table(head, found) + f"\n\nsacreBLEU's signature: {signatures}."
 
 
-def _rows(group: str) -> dict[str, Any]:
-    """Rows of the systems of a group that were run, by the recipe's row."""
+def _rows(group: str, precision: str = "fp32") -> dict[str, Any]:
+    """Rows of the systems of a group that were run in a precision, by the recipe's row."""
     from ode_transformer.experiments import tables
 
-    found = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    found = [row for row in rows if tables.variant(row.records[0]) == (precision,)]
     return {row.recipe.rpartition("/")[2]: row for row in found}
 
 
@@ -452,12 +453,13 @@ CONTROLS = {
 """The systems of the comparison that have controls other than its baseline."""
 
 
-def comparison(path: str, group: str) -> str:
+def comparison(path: str, group: str, precision: str) -> str:
     """The systems of a contest: what the recipes' rows of their names score, and the cost of a training step.
 
     Args:
         path: of the contest's record below ``results/bench``.
         group: of recipes, whose rows have the systems' names with ``-tiny``; without a number if not trained.
+        precision: of the trainings.
     """
     from ode_transformer.experiments import recipes, tables
     from ode_transformer.experiments.bench import suite
@@ -465,7 +467,7 @@ def comparison(path: str, group: str) -> str:
     from ode_transformer.experiments.metrics import METRICS
 
     record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
-    baseline, rows, comparisons = record["baseline"], _rows(group), tables.comparisons()
+    baseline, rows, comparisons = record["baseline"], _rows(group, precision), tables.comparisons()
     test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values()
     found, signed = [], set()
     for system, cost in record["systems"].items():
@@ -497,7 +499,9 @@ def comparison(path: str, group: str) -> str:
 def _p_values(row: Any, comparisons: dict[str, dict], test_sets: Iterable[str]) -> str:
     """What came of comparing the runs of a row with another system, to which ``comparisons`` belong."""
     found = []
-    for seed, compared in sorted(comparisons.get(row.recipe, {}).items()):
+    for (seed, precision), compared in sorted(comparisons.get(row.recipe, {}).items()):
+        if precision != row.records[0]["precision"]:
+            continue
         its = {test_set: compared.get((test_set, "sacrebleu")) for test_set in test_sets}
         # Those that were trained anew since do not count.
         if all(one and one.among(row.cells[t, "sacrebleu"].measured) for t, one in its.items()):

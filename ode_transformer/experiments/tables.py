@@ -327,16 +327,16 @@ def _significance(group: str, folder: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {"test_sets": {}}
 
 
-def comparisons(folder: Path = RESULTS) -> dict[str, dict[str, dict[int, dict[tuple[str, str], Compared]]]]:
-    """All recorded comparisons by bootstrap: by baseline, by recipe and by seed; then by test set and metric."""
+def comparisons(folder: Path = RESULTS) -> dict[str, dict[str, dict[tuple[int, str], dict[tuple[str, str], Compared]]]]:
+    """All recorded comparisons by bootstrap: by baseline, recipe, seed and precision, then by test set and metric."""
     records, found = read_records(folder), {}
     for path in sorted((folder / SIGNIFICANCE).rglob("*.json")):
         comparison = read_json(path)
         if comparison["test"] != "bootstrap":
             continue
         for name, compared in _by_system(comparison, records).items():
-            by_seed = found.setdefault(comparison["baseline"], {}).setdefault(name, {})
-            by_seed.setdefault(comparison["seed"], {}).update(compared)
+            by_run = found.setdefault(comparison["baseline"], {}).setdefault(name, {})
+            by_run.setdefault((comparison["seed"], comparison["precisions"][name]), {}).update(compared)
     return found
 
 
