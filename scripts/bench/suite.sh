@@ -6,10 +6,6 @@
 #   --directory DIR    where records are and go (default: results/bench)
 #   --device cuda      measure on a GPU (default: cpu)
 #   --precision P      fp32, fp16, bf16 or amp (default: fp32)
-#   --quick            a few tiny systems alone: two to three minutes on a CPU, no record
-#   --data DIR         of --quick: a folder of binarized data to take batches of, too (default: Multi30k, if prepared)
-#
-# If PEER_PYTHON names the Python of an environment with joeynmt 2.3, --quick measures its training, too.
 #
 # DIR gets one record per contest, lengths-cpu.json, costs-cpu.png (on a GPU lengths-cuda-fp16.json and so on) and tables.md.
 # It takes two to three hours of a CPU that should be otherwise idle, and 20 GiB of memory.
@@ -17,15 +13,13 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-directory=$root/results/bench device=cpu precision=fp32 quick=0 data=() contests=()
+directory=$root/results/bench device=cpu precision=fp32 contests=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     -h | --help) usage; exit 0 ;;
     --directory) directory=$(absolute "$(argument --directory "$@")"); shift ;;
     --device) device=$(argument --device "$@"); shift ;;
     --precision) precision=$(argument --precision "$@"); shift ;;
-    --quick) quick=1 ;;
-    --data) data=(--data "$(absolute "$(argument --data "$@")")"); shift ;;
     -*) die "unknown option $1; see --help" ;;
     *) contests+=("$1") ;;
     esac
@@ -33,14 +27,7 @@ while [[ $# -gt 0 ]]; do
 done
 cd "$root"
 bench=(python -m ode_transformer bench)
-held=(--device "$device" --precision "$precision" "${data[@]}" "${contests[@]}")
-if [[ $quick -eq 1 ]]; then
-    if [[ $device-$precision != cpu-fp32 || ${#contests[@]} -gt 0 ]]; then
-        die "--quick is for a CPU in single precision, and names its contests itself"
-    fi
-    run "${bench[@]}" --quick "${data[@]}"
-    exit
-fi
+held=(--device "$device" --precision "$precision" "${contests[@]}")
 run "${bench[@]}" suite --missing --directory "$directory" "${held[@]}"
 if [[ ${#contests[@]} -gt 0 ]]; then exit; fi
 kind=$device suffix=.json
