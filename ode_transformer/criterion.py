@@ -1,13 +1,13 @@
 """``--criterion chunked_label_smoothed_cross_entropy``: fairseq's label-smoothed cross-entropy in less memory and time.
 
 The decoder's features are projected onto the vocabulary chunk by chunk within the loss (``numerics/losses.py``), so
-that no tensor of tokens x symbols is held. Values, gradients, options and logs are those of
-``label_smoothed_cross_entropy``.
+that no tensor of tokens x symbols is held, unless all tokens fit into one chunk. Values, gradients, options and logs
+are those of ``label_smoothed_cross_entropy``.
 """
 
 import logging
 import os
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from fairseq.criterions import register_criterion
@@ -25,12 +25,8 @@ logger = logging.getLogger(__name__)
 
 NAME = "chunked_label_smoothed_cross_entropy"
 
-# Scores that are held at a time: on a CPU, as many as the last-level cache holds in single precision, within limits (a
-# large cache is shared by many cores, and memory is to be saved); on a GPU, enough to keep it busy. The number follows
-# from the machine alone, not from a measurement, so that repeating a training on it with as many threads gives the same
-# bits.
-_SCORES = {"cpu": min(max(processors.cache(), 2**23), 2**25) // 4, "cuda": 2**26}
-_FEWEST = 512  # with fewer, a product is slow
+_CACHE = processors.cache()
+_FEWEST = 512  # tokens; with fewer, a product is slow
 
 
 @register_criterion(NAME, dataclass=LabelSmoothedCrossEntropyCriterionConfig)
@@ -78,18 +74,26 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         target = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :]
         rows, weight = features.reshape(-1, features.size(-1)), _projection(model)
         device = rows.device.type
-        tokens = _tokens(*weight.shape, device)
+        tokens = _tokens(*weight.shape, _CACHE if device == "cpu" else None)
         if not self._logged:
             self._logged = True
-            logger.info(f"the loss projects up to {tokens:,} tokens at a time onto {len(weight):,} symbols")
+            logger.info(
+                f"the loss projects up to {tokens:,} tokens at a time onto {len(weight):,} symbols, or half as many "
+                "again if these are all"
+            )
         if torch.is_autocast_enabled(device):
             rows, weight = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (rows, weight))
         with torch.autocast(device, enabled=False):
             return projected_cross_entropy(rows, weight, target.reshape(-1), self.eps, self.padding_idx, tokens)
 
 
-def _tokens(symbols: int, width: int, device: str) -> int:
-    """How many tokens are projected at a time at most, unless half as many again are all.
+def _tokens(symbols: int, width: int, cache: Optional[int]) -> int:
+    """How many tokens are projected at a time.
+
+    On a CPU it is as many as have their scores in the last-level cache, in single precision and within limits: a large
+    cache is shared by many cores, and memory is to be saved. On a GPU it is enough to keep it busy. The number follows
+    from the machine alone, not from a measurement, so that repeating a training on it with as many threads gives the
+    same bits.
 
     Each chunk reads the projection, (V, C), twice and its gradient once. With C tokens or more, that is no more than is
     read and written of the chunk's scores.
@@ -97,9 +101,10 @@ def _tokens(symbols: int, width: int, device: str) -> int:
     Args:
         symbols: V, the vocabulary size.
         width: C, the number of channels of a token's features.
-        device: its kind, cpu or cuda.
+        cache: the bytes of the CPU's last-level cache, 0 if unknown; None for a GPU.
     """
-    return max(_FEWEST, width, _SCORES.get(device, _SCORES["cuda"]) // symbols)
+    scores = 2**26 if cache is None else min(max(cache, 2**23), 2**25) // 4
+    return max(_FEWEST, width, scores // symbols)
 
 
 def _projection(model: nn.Module) -> Tensor:

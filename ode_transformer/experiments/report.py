@@ -177,7 +177,7 @@ def _recorded(folder: Path, by_recipe: dict[str, list[dict]]) -> list[str]:
     """Comparisons that ``ode-transformer compare`` wrote below the folder, of systems of this group."""
     found = []
     for path in sorted((folder / tables.SIGNIFICANCE).rglob("*.json")):
-        comparison = read_json(path)
+        comparison = tables.read_comparison(path)
         if comparison["baseline"] in by_recipe:
             found.append(_comparison(comparison))
     return ["<h3>Significance</h3>", *found] if found else []
@@ -216,6 +216,8 @@ def _comparison(comparison: dict[str, Any]) -> str:
         "{label}, and the probability of such a difference from {baseline}, seed {seed}, if there were none; a star "
         "below .05. Paired {test}, {samples:,} samples, signature {signature}"
     ).format(**comparison, label=metric.label)
+    if differ := significance.precisions(comparison):
+        note += f"; {differ}"
     return _table(["system", *map(escape, test_sets)], rows) + f'<p class="soft">{escape(note)}</p>'
 
 

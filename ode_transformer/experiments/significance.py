@@ -23,23 +23,34 @@ class SignificanceError(OdeTransformerError):
 
 
 class System(NamedTuple):
-    """A recipe and the folder of its run; or its record, beside which its outputs are, if the run is gone."""
+    """A recipe and the folder of its run; and its record, beside which its outputs are, if the run is gone."""
 
     recipe: recipes.Recipe
     folder: Path
     record: Optional[Path] = None
 
-    @property
-    def gone(self) -> bool:
-        """Whether the record is all that is left."""
-        return runs.read(self.folder) is None and self.record is not None and self.record.is_file()
 
+def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
+    """A recipe with the default folder of its run, or with its record in ``results`` if there is no such run.
 
-def system(recipe: recipes.Recipe) -> System:
-    """A recipe with the default folder of its run, and the default place of its record in ``results``."""
-    folder = Path(recipes.default_run_dir(recipe))
-    record = recipes.ROOT / "results" / folder.relative_to("runs")
-    return System(recipe, recipes.ROOT / folder, record.with_name(f"{record.name}.json"))
+    Args:
+        recipe: whose default folder is ``runs/NAME``; its records are ``results/NAME.json`` and, by precision,
+            ``results/NAME.bf16.json`` and the like.
+        precision: in which the system was trained; None for the only one there is.
+
+    Raises:
+        SignificanceError: there are records of several precisions, and none is named.
+    """
+    name = Path(recipes.default_run_dir(recipe)).relative_to("runs")
+    folder, record = recipes.ROOT / "runs" / name, recipes.ROOT / "results" / name
+    run = runs.read(folder)
+    if run is not None and precision in (None, run["precision"]):
+        return System(recipe, folder)
+    files = [record.with_name(f"{record.name}{kind}.json") for kind in ("", *(f".{p}" for p in recipes.PRECISIONS))]
+    found = {read_json(path)["precision"]: path for path in files if path.is_file()}
+    if precision is None and len(found) > 1:
+        raise SignificanceError(f"{recipe.name}: has records in {' and '.join(found)}; choose one with --precision")
+    return System(recipe, folder, found.get(precision) if precision else next(iter(found.values()), None))
 
 
 def comparable(*systems: System) -> bool:
@@ -91,13 +102,13 @@ def compare(
             raise SignificanceError(
                 f"{other.recipe.name}: must have the task, metric, test sets and letter case of {name}"
             )
-    precisions = {one.recipe.name: _precision(one) for one in (baseline, *systems)}
+    trained_in = {one.recipe.name: _precision(one) for one in (baseline, *systems)}
     compared = _translated if first.task == "translation" else _scored
     metric, signature, found = compared((baseline, *systems), test, samples)
     return {
         "baseline": name,
         "seed": first.own_seed if first.seed is None else first.seed,
-        "precisions": precisions,
+        "precisions": trained_in,
         "test": test,
         "samples": samples,
         "metric": metric,
@@ -105,6 +116,15 @@ def compare(
         "test_sets": found,
         "versions": runs.versions(),
     }
+
+
+def precisions(comparison: dict[str, Any]) -> str:
+    """A comparison's systems with the precisions of their training if these differ; otherwise empty."""
+    by_system = comparison["precisions"]
+    if len(set(by_system.values())) == 1:
+        return ""
+    trained = ", ".join(f"{name} {precision}" for name, precision in by_system.items())
+    return f"the precisions of training differ: {trained}"
 
 
 Found = tuple[str, str, dict[str, dict[str, Any]]]  # a metric, its signature, and the results by test set and recipe
@@ -160,7 +180,7 @@ def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
 
 def _recorded(one: System, test_set: str, metric: str, otherwise: float) -> float:
     """The value that the run reports, which GLEU draws at random, for instance."""
-    if one.gone:
+    if one.record:
         return METRICS[metric].value(read_json(one.record)["scores"][test_set])
     path = one.folder / "scores" / f"{_subset(one, test_set)}.json"
     return METRICS[metric].value(read_json(path)) if path.is_file() else otherwise
@@ -210,7 +230,7 @@ def _same_references(systems: Sequence[System], references: Sequence[Any], test_
 
 def _precision(one: System) -> str:
     """The precision of a run, from its ``run.json`` or its record."""
-    run = read_json(one.record) if one.gone else runs.read(one.folder)
+    run = read_json(one.record) if one.record else runs.read(one.folder)
     if run is None:
         raise SignificanceError(f"{one.folder}: must hold a run; ode-transformer run {one.recipe.given} makes it")
     return run["precision"]
@@ -223,7 +243,7 @@ def _subset(one: System, test_set: str) -> str:
 
 def _outputs(one: System, test_set: str) -> list[str]:
     """What a system made of a test set: translations, or what its task has for them."""
-    if not one.gone:
+    if one.record is None:
         return TASKS[one.recipe.task].outputs(one.recipe, one.folder, _subset(one, test_set))
     path = records.translations_beside(one.record, test_set)
     if not path.is_file():
@@ -246,7 +266,7 @@ def _references(one: System, test_set: str, count: int) -> list[str]:
         found = translations.read_lines(data / "raw" / name)
     elif (data / "tok" / name).is_file():
         found = plain_text(recipe, translations.read_lines(data / "tok" / name))
-    elif one.gone:
+    elif one.record:
         raise SignificanceError(f"{data}: must have the references of {test_set}; made by: {recipe.data.prepare}")
     else:
         path = translated(str(one.folder), subset)
@@ -267,6 +287,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--samples", type=int, default=1000, help="resamplings, or trials (default: 1000)")
     parser.add_argument("--output", type=Path, help="JSON file to write, such as results/significance/GROUP.json")
+    parser.add_argument(
+        "--precision", choices=recipes.PRECISIONS, help="of all trainings (default: that of the run, or of its record)"
+    )
     recipes.add_variant(parser)
 
 
@@ -274,12 +297,12 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer compare``; the exit status."""
     if args.samples < 1:
         raise SignificanceError(f"--samples {args.samples}: must be 1 or more")
-    named = [system(recipes.load(name, scale=args.scale, seed=args.seed)) for name in (args.baseline, *args.system)]
+    loaded = [recipes.load(name, scale=args.scale, seed=args.seed) for name in (args.baseline, *args.system)]
+    named = [system(recipe, args.precision) for recipe in loaded]
     content = compare(named[0], named[1:], args.test, args.samples)
     metric = METRICS[content["metric"]]
-    if len(set(content["precisions"].values())) > 1:
-        trained = ", ".join(f"{name} {precision}" for name, precision in content["precisions"].items())
-        print(f"the precisions of training differ: {trained}")
+    if differ := precisions(content):
+        print(differ)
     for test_set, found in content["test_sets"].items():
         print(f"{test_set}   {metric.label}   {content['signature']}")
         for name, values in found.items():

@@ -139,7 +139,7 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
     if group not in groups:
         raise TableError(f"no group of recipes {group!r}; there are: {', '.join(groups)}")
     records, comparison = read_records(folder), _significance(group, folder)
-    precisions = comparison.get("precisions", {})
+    precisions = comparison["precisions"]
     compared, by = _by_system(comparison, records), comparison.get("metric", TRANSLATIONS_BY)
     title = groups[group].get("description", group)
     found: dict[str, list[Row]] = {}
@@ -153,7 +153,7 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
                 label += ", released form"  # the paper does not tell the two forms apart
             rows = found.setdefault(paper.table if paper else title, [])
             for variant, mine in by_variant(records.get(recipe.name, [])).items():
-                its = compared.get(recipe.name, {}) if variant == (precisions.get(recipe.name, "fp32"),) else {}
+                its = compared.get(recipe.name, {}) if variant == (precisions.get(recipe.name),) else {}
                 cells = _cells(paper, mine, its, recipe)
                 for cell in cells.values():
                     cell.left_out = bool(compared) and cell.metric == by and cell.compared is None
@@ -309,6 +309,8 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
             if seed not in first or not significance.comparable(first[seed], system):
                 continue
             found = significance.compare(first[seed], [system])
+            if differ := significance.precisions(found):
+                lines.append(differ)
             for test_set, values in found["test_sets"].items():
                 p_value = (
                     f"p = {values[name]['p_value']:.4f} (paired {found['test']} of {METRICS[found['metric']].label})"
@@ -324,14 +326,26 @@ def _blank(value: Optional[float]) -> Any:
 def _significance(group: str, folder: Path) -> dict[str, Any]:
     """The recorded comparison of a group, if there is one."""
     path = folder / SIGNIFICANCE / f"{group}.json"
-    return read_json(path) if path.is_file() else {"test_sets": {}}
+    return read_comparison(path) if path.is_file() else {"precisions": {}, "test_sets": {}}
+
+
+def read_comparison(path: Path) -> dict[str, Any]:
+    """A comparison that ``ode-transformer compare`` wrote.
+
+    Raises:
+        TableError: it is of an earlier version, which did not say in which precisions the systems were trained.
+    """
+    comparison = read_json(path)
+    if "precisions" not in comparison:
+        raise TableError(f"{path}: a comparison without precisions; write it anew with `ode-transformer compare`")
+    return comparison
 
 
 def comparisons(folder: Path = RESULTS) -> dict[str, dict[str, dict[tuple[int, str], dict[tuple[str, str], Compared]]]]:
     """All recorded comparisons by bootstrap: by baseline, recipe, seed and precision, then by test set and metric."""
     records, found = read_records(folder), {}
     for path in sorted((folder / SIGNIFICANCE).rglob("*.json")):
-        comparison = read_json(path)
+        comparison = read_comparison(path)
         if comparison["test"] != "bootstrap":
             continue
         for name, compared in _by_system(comparison, records).items():

@@ -1,5 +1,5 @@
-"""Projection onto the vocabulary and label-smoothed cross-entropy in one function, which never holds the scores of all
-tokens at the same time.
+"""Projection onto the vocabulary and label-smoothed cross-entropy in one function, which holds the scores of a chunk of
+tokens at a time.
 
 With p = softmax(W x) over a vocabulary of size V, target t and smoothing e, which is spread over the other entries as
 e' = e / (V - 1), fairseq's loss of a token and its gradient are ::
@@ -103,7 +103,7 @@ def _add_product(total: Tensor, grad: Tensor, x: Tensor) -> None:
 
 
 def projected_cross_entropy(
-    x: Tensor, weight: Tensor, target: Tensor, smoothing: float, padding_idx: int, tokens: int = 512
+    x: Tensor, weight: Tensor, target: Tensor, smoothing: float, padding_idx: int, tokens: int
 ) -> tuple[Tensor, Tensor]:
     """Label-smoothed cross-entropy of W x, summed over tokens.
 

@@ -231,7 +231,7 @@ def test_operations_are_those_of_the_shapes():
     hidden, weight, target = torch.randn(7, 4), torch.randn(9, 4), torch.arange(7)
     for each in (hidden, weight):
         each.requires_grad_()
-    chunked = profile.operations(lambda: projected_cross_entropy(hidden, weight, target, 0.1, 0)[0].backward())
+    chunked = profile.operations(lambda: projected_cross_entropy(hidden, weight, target, 0.1, 0, 512)[0].backward())
     # One of the seven tokens is padding. The score of the target is a product by itself.
     assert chunked == 3 * (2 * 6 * 4 * 9) + 2 * 6 * 4
 
@@ -405,7 +405,8 @@ def test_every_system_decodes_as_many_steps():
         ),
         (["--quick", "suite"], "--quick: must not be given with suite"),
         (["--quick", "--data", "nowhere"], "--data nowhere: no such folder"),
-        (["--data", "x", "suite"], "--data x: goes with --quick, or after suite"),
+        (["--quick", "--", "--dropout", "0"], "-- --dropout 0: flags of models go with training, "),
+        (["--data", "x", "suite"], "--data x: goes with --quick; suite, training and serving take it after their name"),
         ([], "bench: needs --quick or one of suite, table, "),
         (["suite", "tiny", "--data", str(Path(__file__).parent)], ": goes with quick-data, `bench --quick`"),
         (["training", "--arch", "floater_tiny", "--data", "nowhere"], "--data nowhere: "),
@@ -448,6 +449,32 @@ def test_every_contest_can_be_held(name, monkeypatch):
     assert len(systems) > 1 and entry.of_precisions == all(system.precision for system in systems.values())
     for name in (name for name, system in systems.items() if system.compiled):
         assert replace(systems[name], compiled=False) == systems[name.removesuffix(", compiled")]
+
+
+def test_quick_holds_the_quick_contests(monkeypatch, tmp_path, capsys):
+    """On data if there are any; it measures speed alone, and writes nothing."""
+    held = []
+
+    def measured(systems, setting, memory):
+        held.append((len(systems), setting, memory))
+        return {}
+
+    monkeypatch.setattr(contest, "convert_namespace_to_omegaconf", quickly)
+    monkeypatch.setattr(bench, "_measure", measured)
+    monkeypatch.setattr(suite, "table", lambda name, record: f"table of {name}")
+    monkeypatch.setattr(bench, "MULTI30K", tmp_path / "nothing")
+    assert cli.main(["bench", "--quick"]) == 0
+    assert "no data for quick-data" in (shown := capsys.readouterr().out)
+    assert [line for line in shown.splitlines() if line.startswith("table")] == [
+        "table of quick",
+        "table of quick-decoding",
+    ]
+    assert all(count > 3 and not setting.data and not memory for count, setting, memory in held)
+    held.clear()
+    assert cli.main(["bench", "--quick", "--data", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.split("\n\n")[:-1] == [f"table of {name}" for name in suite.QUICK]
+    assert [setting.data for _, setting, _ in held] == ["", str(tmp_path), ""]
+    assert not list(tmp_path.iterdir())
 
 
 def test_contests_with_bars_come_first():

@@ -191,5 +191,7 @@ def test_a_browser_shows_it(folder, capsys, width):
 def test_a_comparison_of_another_metric_is_shown_by_its_name():
     values = {"a/x": {"value": 12.3, "p_value": None}, "a/y": {"value": 14.5, "p_value": 0.04}}
     about = {"baseline": "a/x", "seed": 1, "test": "bootstrap", "samples": 10, "signature": "percent"}
+    about |= {"precisions": {"a/x": "fp32", "a/y": "bf16"}}
     shown = Page(_comparison({"metric": "matthews", "test_sets": {"cola_dev": values}, **about})).text
     assert "Matthews, and the probability" in shown and "14.50, p = 0.040 *" in shown
+    assert "the precisions of training differ: a/x fp32, a/y bf16" in shown

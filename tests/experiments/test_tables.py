@@ -234,11 +234,13 @@ def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
     expected = significance.compare(baseline, others, samples=100)
     for one in (baseline, *others):
         hyps, refs = translations.read_generate_output(one.folder / "generate/generate-test.txt")
-        one.record.parent.mkdir(parents=True, exist_ok=True)
-        beside = records.translations_beside(one.record, "generated")
+        record = runs / f"results/{one.recipe.name}.json"
+        record.parent.mkdir(parents=True, exist_ok=True)
+        beside = records.translations_beside(record, "generated")
         beside.write_text("".join(f"{line}\n" for line in translations.detokenise(hyps, "en")))
-        one.record.write_text(json.dumps({"precision": "fp32", "translations": {"generated": sha256(beside)}}))
+        record.write_text(json.dumps({"precision": "fp32", "translations": {"generated": sha256(beside)}}))
         shutil.rmtree(one.folder)
+    baseline, *others = load("transformer", "rk2", "rk4")
     tok = runs / "data-bin/quickstart.de-en/tok"
     tok.mkdir(parents=True)
     (tok / "test.en").write_text("".join(f"{line}\n" for line in refs))
@@ -246,7 +248,7 @@ def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
     beside.write_text(beside.read_text() + "one more\n")
     with pytest.raises(SignificanceError, match=r"generated\.txt: must have the SHA-256 in rk4-tiny\.json"):
         significance.compare(baseline, others)
-    one.record.write_text(json.dumps({"precision": "fp32"}))
+    record.write_text(json.dumps({"precision": "fp32"}))
     with pytest.raises(SignificanceError, match=r"rk4-tiny\.json: has no SHA-256 of rk4-tiny\.generated\.txt; ode-tr"):
         significance.compare(baseline, others)
     beside.unlink()
@@ -315,7 +317,11 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     (runs / "runs/quickstart/rk4-tiny/run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp16"}))
     assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
     assert f"the precisions of training differ: {names[0]} fp32, " in capsys.readouterr().out
-    assert json.loads(output.read_text())["precisions"][names[-1]] == "fp16"
+    content = json.loads(output.read_text())
+    assert content.pop("precisions")[names[-1]] == "fp16"
+    output.write_text(json.dumps(content))
+    with pytest.raises(tables.TableError, match=r"quickstart\.json: a comparison without precisions"):
+        tables.tables("quickstart", folder)
 
 
 def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):

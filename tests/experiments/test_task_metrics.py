@@ -544,21 +544,29 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     loaded = {f"{group}/{name}": recipes.load(f"{group}/{name}") for name in (first, second)}
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
     monkeypatch.setattr(recipes, "load", lambda name, **_: loaded[name])
+    for share, (name, recipe) in zip((0.5, 0.9), loaded.items(), strict=True):
+        kept(tmp_path / "runs" / name, recipe.task, recipe, share)
     systems = [significance.system(recipe) for recipe in loaded.values()]
-    for share, one in zip((0.5, 0.9), systems, strict=True):
-        kept(one.folder, one.recipe.task, one.recipe, share)
     found = significance.compare(systems[0], systems[1:], samples=50)
     assert found["test_sets"], "some test set is compared"
     monkeypatch.setattr(records, "record", lambda recipe, folder: {"precision": "fp32", "scores": scores[recipe.name]})
     key, scores = METRICS[found["metric"]].key, {}
     entry = METRICS[found["metric"]].entry or found["metric"]
-    for one in systems:
+    for one, kind in zip(systems, ("", ".bf16"), strict=True):
         values = {test_set: by_system[one.recipe.name][key] for test_set, by_system in found["test_sets"].items()}
         scores[one.recipe.name] = {test_set: {entry: {key: value}} for test_set, value in values.items()}
-        words = ["record", one.recipe.name, "--run-dir", str(one.folder), "--output", str(one.record)]
+        record = tmp_path / "results" / f"{one.recipe.name}{kind}.json"
+        words = ["record", one.recipe.name, "--run-dir", str(one.folder), "--output", str(record)]
         assert cli.main([*words, "--translations"]) == 0
         shutil.rmtree(one.folder)
+    systems = [significance.system(recipe) for recipe in loaded.values()]
     assert significance.compare(systems[0], systems[1:], samples=50) == found
+    other = record.with_name(record.name.replace(".bf16", ""))
+    other.write_text(json.dumps({"precision": "fp16"}))
+    with pytest.raises(significance.SignificanceError, match="has records in fp16 and fp32; choose one with --prec"):
+        significance.system(loaded[f"{group}/{second}"])
+    assert significance.system(loaded[f"{group}/{second}"], "fp32") == systems[1]
+    assert significance.system(loaded[f"{group}/{second}"], "amp").record is None
     beside = records.translations_beside(systems[1].record, next(iter(found["test_sets"])))
     beside.write_text(beside.read_text() + "one more\n")
     with pytest.raises(significance.SignificanceError, match=r"\.txt: must have the SHA-256 in "):

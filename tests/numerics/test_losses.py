@@ -48,13 +48,13 @@ def test_values_and_gradients_are_those_of_the_whole(count, size, smoothing, tok
 
 def test_gradients_numerically():
     x, weight, target = data(6, 7, 3)
-    assert torch.autograd.gradcheck(lambda x, w: projected_cross_entropy(x, w, target, 0.1, PAD)[0], (x, weight))
+    assert torch.autograd.gradcheck(lambda x, w: projected_cross_entropy(x, w, target, 0.1, PAD, 512)[0], (x, weight))
 
 
 def test_fp32_to_a_millionth():
     x, weight, target = data(500, 800, 32, torch.float32)
     exact = whole(x.double(), weight.double(), target, 0.1)
-    for ours, theirs in zip(projected_cross_entropy(x, weight, target, 0.1, PAD), exact, strict=True):
+    for ours, theirs in zip(projected_cross_entropy(x, weight, target, 0.1, PAD, 512), exact, strict=True):
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-6, atol=0)
 
 
@@ -67,7 +67,7 @@ def test_half_precision_is_as_exact_as_the_whole_in_half_precision(dtype):
     exact = torch.autograd.grad(whole(*exact_in, target, 0.1)[0], exact_in)
     # As a trainer with a loss scale does, so that nothing underflows in the whole.
     theirs = torch.autograd.grad(128 * whole(x, weight, target, 0.1)[0], (x, weight))
-    ours = torch.autograd.grad(128 * projected_cross_entropy(x, weight, target, 0.1, PAD)[0], (x, weight))
+    ours = torch.autograd.grad(128 * projected_cross_entropy(x, weight, target, 0.1, PAD, 512)[0], (x, weight))
     for a, b, c in zip(ours, theirs, exact, strict=True):
         error, other = ((g.double() / 128 - c).norm() / c.norm() for g in (a, b))
         assert a.dtype == dtype and error < 1.2 * other + 1e-4
@@ -79,7 +79,7 @@ def test_a_symbol_of_every_sentence_does_not_overflow_in_fp16():
     x, weight = torch.randn(3000, 8) + 1, 0.1 * torch.randn(50, 8)
     target = torch.full((3000,), 7)
     exact, ours = [
-        torch.autograd.grad(projected_cross_entropy(*inputs, target, 0.1, PAD)[0], inputs)
+        torch.autograd.grad(projected_cross_entropy(*inputs, target, 0.1, PAD, 512)[0], inputs)
         for inputs in ([t.to(dtype).requires_grad_() for t in (x, weight)] for dtype in (torch.float32, torch.float16))
     ]
     assert exact[1].abs().max() * losses._FP16_SCALE > torch.finfo(torch.float16).max
@@ -90,8 +90,8 @@ def test_a_symbol_of_every_sentence_does_not_overflow_in_fp16():
 def test_only_what_is_needed_is_computed():
     x, weight, target = data(9, 11, 4)
     with torch.no_grad():
-        assert not projected_cross_entropy(x, weight, target, 0.1, PAD)[0].requires_grad
-    loss, nll = projected_cross_entropy(x, weight.detach(), target, 0.1, PAD)
+        assert not projected_cross_entropy(x, weight, target, 0.1, PAD, 512)[0].requires_grad
+    loss, nll = projected_cross_entropy(x, weight.detach(), target, 0.1, PAD, 512)
     assert not nll.requires_grad
     loss.backward()
     assert x.grad is not None and weight.grad is None

@@ -333,12 +333,18 @@ def _check_sentences(args: argparse.Namespace, least: int) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer bench``; the exit status. Rows are printed at once, the record is written at the end."""
+    if args.flags and not (args.what in ("training", "decoding") or (args.what == "serving" and not args.model)):
+        raise OdeTransformerError(
+            f"-- {' '.join(args.flags)}: flags of models go with training, decoding and serving, without --model"
+        )
     if args.quick:
         if args.what:
             raise OdeTransformerError(f"--quick: must not be given with {args.what}")
         return _quick(args)
     if args.quick_data:
-        raise OdeTransformerError(f"--data {args.quick_data}: goes with --quick, or after {args.what or 'WHAT'}")
+        raise OdeTransformerError(
+            f"--data {args.quick_data}: goes with --quick; suite, training and serving take it after their name"
+        )
     if not args.what:
         raise OdeTransformerError(f"bench: needs --quick or one of {', '.join(args.kinds)}")
     for name in _POSITIVE:
@@ -346,10 +352,6 @@ def main(args: argparse.Namespace) -> int:
             raise OdeTransformerError(f"--{name} {getattr(args, name)}: must be 1 or more")
     if getattr(args, "device", "cpu") == "cuda" and not getattr(args, "list", False) and not torch.cuda.is_available():
         raise OdeTransformerError("--device cuda: needs a GPU")
-    if args.flags and not (args.what in ("training", "decoding") or (args.what == "serving" and not args.model)):
-        raise OdeTransformerError(
-            f"-- {' '.join(args.flags)}: flags of models go with training, decoding and serving, without --model"
-        )
     if args.what in ("suite", "table"):
         return _suite(args) if args.what == "suite" else _table(args)
     if args.what == "lengths":
