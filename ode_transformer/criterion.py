@@ -78,8 +78,8 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
         if not self._logged:
             self._logged = True
             logger.info(
-                f"the loss projects up to {tokens:,} tokens at a time onto {len(weight):,} symbols, or half as many "
-                "again if these are all"
+                f"the loss projects up to {tokens:,} tokens at a time onto {len(weight):,} symbols; a batch of up to "
+                "one and a half times as many is not divided"
             )
         if torch.is_autocast_enabled(device):
             rows, weight = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (rows, weight))

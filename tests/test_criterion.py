@@ -60,7 +60,8 @@ def test_a_prefix_is_left_out_as_fairseq_does():
 
 
 def test_no_score_for_every_symbol_of_every_token(monkeypatch):
-    monkeypatch.setattr("ode_transformer.criterion._tokens", lambda symbols, width, cache: 480)
+    chosen = []
+    monkeypatch.setattr("ode_transformer.criterion._tokens", lambda *its: chosen.append(its) or 480)
     m = model("macaron_tiny", {"share-all-embeddings": True}, symbols=9000).train()
     many = sample(sizes=(60,) * 32)
     sizes = {}
@@ -68,6 +69,7 @@ def test_no_score_for_every_symbol_of_every_token(monkeypatch):
         with Kernels() as made:
             criterion(name)(m, many)[0].backward()
         sizes[name] = made.numel
+    assert set(chosen) == {(9000, 128, processors.cache())}
     # Four chunks; the last target of each sentence is padding.
     assert sizes == {NAME: 32 * 59 * 9000 / 4, "label_smoothed_cross_entropy": 32 * 60 * 9000}
 

@@ -36,21 +36,30 @@ def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
     Args:
         recipe: whose default folder is ``runs/NAME``; its records are ``results/NAME.json`` and, by precision,
             ``results/NAME.bf16.json`` and the like.
-        precision: in which the system was trained; None for the only one there is.
+        precision: in which the system was trained; None for that of the run, else of ``results/NAME.json``, else of
+            the only record.
 
     Raises:
-        SignificanceError: there are records of several precisions, and none is named.
+        SignificanceError: there is no run or record in this precision; or several records, none of them
+            ``results/NAME.json``, and no precision is named.
     """
     name = Path(recipes.default_run_dir(recipe)).relative_to("runs")
     folder, record = recipes.ROOT / "runs" / name, recipes.ROOT / "results" / name
     run = runs.read(folder)
     if run is not None and precision in (None, run["precision"]):
         return System(recipe, folder)
-    files = [record.with_name(f"{record.name}{kind}.json") for kind in ("", *(f".{p}" for p in recipes.PRECISIONS))]
-    found = {read_json(path)["precision"]: path for path in files if path.is_file()}
-    if precision is None and len(found) > 1:
+    plain = record.with_name(f"{record.name}.json")
+    others = (record.with_name(f"{record.name}.{kind}.json") for kind in recipes.PRECISIONS)
+    found = {read_json(path)["precision"]: path for path in (*others, plain) if path.is_file()}
+    if precision is not None:
+        if precision not in found:
+            raise SignificanceError(f"{recipe.name}: has no run or record in {precision}, --precision")
+        return System(recipe, folder, found[precision])
+    if plain.is_file():
+        return System(recipe, folder, plain)
+    if len(found) > 1:
         raise SignificanceError(f"{recipe.name}: has records in {' and '.join(found)}; choose one with --precision")
-    return System(recipe, folder, found.get(precision) if precision else next(iter(found.values()), None))
+    return System(recipe, folder, next(iter(found.values()), None))
 
 
 def comparable(*systems: System) -> bool:

@@ -309,7 +309,7 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
             if seed not in first or not significance.comparable(first[seed], system):
                 continue
             found = significance.compare(first[seed], [system])
-            if differ := significance.precisions(found):
+            if (differ := significance.precisions(found)) and differ not in lines:
                 lines.append(differ)
             for test_set, values in found["test_sets"].items():
                 p_value = (
@@ -342,15 +342,19 @@ def read_comparison(path: Path) -> dict[str, Any]:
 
 
 def comparisons(folder: Path = RESULTS) -> dict[str, dict[str, dict[tuple[int, str], dict[tuple[str, str], Compared]]]]:
-    """All recorded comparisons by bootstrap: by baseline, recipe, seed and precision, then by test set and metric."""
+    """Recorded comparisons by bootstrap, of systems that were trained in the precision of their baseline: by baseline,
+    by recipe, and by seed and precision; then by test set and metric."""
     records, found = read_records(folder), {}
     for path in sorted((folder / SIGNIFICANCE).rglob("*.json")):
         comparison = read_comparison(path)
         if comparison["test"] != "bootstrap":
             continue
+        precisions = comparison["precisions"]
         for name, compared in _by_system(comparison, records).items():
+            if precisions[name] != precisions[comparison["baseline"]]:
+                continue
             by_run = found.setdefault(comparison["baseline"], {}).setdefault(name, {})
-            by_run.setdefault((comparison["seed"], comparison["precisions"][name]), {}).update(compared)
+            by_run.setdefault((comparison["seed"], precisions[name]), {}).update(compared)
     return found
 
 

@@ -561,12 +561,21 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
         shutil.rmtree(one.folder)
     systems = [significance.system(recipe) for recipe in loaded.values()]
     assert significance.compare(systems[0], systems[1:], samples=50) == found
-    other = record.with_name(record.name.replace(".bf16", ""))
-    other.write_text(json.dumps({"precision": "fp16"}))
-    with pytest.raises(significance.SignificanceError, match="has records in fp16 and fp32; choose one with --prec"):
-        significance.system(loaded[f"{group}/{second}"])
-    assert significance.system(loaded[f"{group}/{second}"], "fp32") == systems[1]
-    assert significance.system(loaded[f"{group}/{second}"], "amp").record is None
+    recipe, name = systems[1].recipe, record.name.removesuffix(".bf16.json")
+    record.with_name(f"{name}.amp.json").write_text(json.dumps({"precision": "amp"}))
+    with pytest.raises(
+        significance.SignificanceError, match="has records in fp32 and amp; choose one with --precision"
+    ):
+        significance.system(recipe)
+    plain = record.with_name(f"{name}.json")
+    plain.write_text(json.dumps({"precision": "fp16"}))
+    assert significance.system(recipe).record == plain
+    assert significance.system(recipe, "fp32") == systems[1]
+    (tmp_path / "runs" / recipe.name).mkdir(parents=True)
+    (tmp_path / "runs" / recipe.name / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp16"}))
+    assert significance.system(recipe).record is None
+    with pytest.raises(significance.SignificanceError, match="has no run or record in bf16"):
+        significance.system(recipe, "bf16")
     beside = records.translations_beside(systems[1].record, next(iter(found["test_sets"])))
     beside.write_text(beside.read_text() + "one more\n")
     with pytest.raises(significance.SignificanceError, match=r"\.txt: must have the SHA-256 in "):
