@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
+# fairseq's own architectures that recipes train:
+FAIRSEQ_ARCHITECTURES = ("roberta", "transformer", "transformer_wmt_en_de", "transformer_wmt_en_de_big")
 SCALES = ("full", "small")
 MOST_BATCHES = 100_000  # of an update
 LONGEST_CHAIN = 8  # of recipes that start from each other, and of files that extend each other

@@ -134,7 +134,7 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
             f"{recipe.name}: {devices} devices do not divide the {train.batches} batches of an update; "
             f"take one of {recipes.divisors(recipe)}"
         )
-    if precision == "bf16" and train.arch.startswith("transformer"):
+    if precision == "bf16" and train.arch in recipes.FAIRSEQ_ARCHITECTURES:
         raise RecipeError(f"bf16: with --arch {train.arch} fairseq takes it for a TPU; take fp16 or amp")
     placed, more = _split(place.flags)
     command = [

@@ -14,6 +14,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from ode_transformer.config import PRESETS
 from ode_transformer.experiments import cli, estimates, recipes, runner
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.tasks import TASKS
@@ -487,6 +488,9 @@ def test_a_path_into_the_recipes_is_the_recipe_of_that_name(monkeypatch):
 def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
     with pytest.raises(RecipeError, match="bf16"):
         commands(recipes.load("multi30k-full/transformer-tiny"), "train", precision="bf16")
+    (words,) = commands(recipes.load("imdb/transformer"), "train", precision="bf16")
+    assert "--bf16" in words
+    assert {recipes.load(name).train.arch for name in NAMES} - set(PRESETS) == set(recipes.FAIRSEQ_ARCHITECTURES)
 
 
 def test_without_a_clone_there_are_no_recipes_and_the_error_says_so(tmp_path, monkeypatch):
