@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Optional
 
 import numpy as np
@@ -41,6 +40,7 @@ from ..numerics.integrators import (
     Momentum,
     Multistep,
     Polynomial,
+    momentum_step,
     multistep_step,
     polynomial_step,
     rk_step,
@@ -133,7 +133,7 @@ def methods() -> dict[str, Method]:
         elif isinstance(method, Multistep):
             found[name] = Method(method.order + 1, partial(_multistep, method, f))
         elif isinstance(method, Momentum) and not method.learns_nu:
-            found[f"{name}, for a damped equation of second order"] = Method(2, partial(_momentum, method), _damped)
+            found[f"{name}, for a damped equation of second order"] = Method(2, _momentum, _damped)
     for name, weights, exponent in (
         ("gate 0.3", (0.3, 0.7), 2),
         ("gate 0.5", (0.5, 0.5), 3),
@@ -172,11 +172,10 @@ def _multistep(scheme: Multistep, f: Field, past: Sequence[Tensor], h: float) ->
     return multistep_step(scheme, past, [h * f(y) for y in past], learned)
 
 
-def _momentum(method: Momentum, past: Sequence[Tensor], h: float) -> Tensor:
+def _momentum(past: Sequence[Tensor], h: float) -> Tensor:
     y, speed = past[-1].chunk(2)
     beta = 1 - DAMPING * h
-    numbers = SimpleNamespace(numbers=lambda: (beta, beta, h, 1.0), norm=None)  # beta, mu, gamma and nu
-    y, v = method.step(lambda y: _A @ y, y, h, carried=h * speed, learned=numbers)
+    y, v = momentum_step(lambda y: _A @ y, y, h * speed, beta=beta, mu=beta, gamma=h, h=h)
     return torch.cat((y, v / h))
 
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
 from ..numerics.coefficients import Coefficients, weighted_sum
-from ..numerics.integrators import EULER, Norm
+from ..numerics.integrators import EULER, Learned, Norm
 from .attention import RelativeAttention, StagedAttention
 from .options import Options
 from .positions import Biases
@@ -202,10 +202,9 @@ class SplitLayer(nn.Module):
         plain = integrator == EULER and combine is None and not self.options.splitting.together
         for rows, integrated in self._fields(sublayers):
             if integrated and not plain:
-                learned = self.velocities[_name(rows)] if self.velocities else None
-                y, carried = integrator.step(
-                    LayerField(self, rows, context), y, h, combine, carried, norms=context.norms, learned=learned
-                )
+                velocity = self.velocities[_name(rows)] if self.velocities else None
+                learned = Learned(combine, context.norms, velocity)
+                y, carried = integrator.step(LayerField(self, rows, context), y, h, carried, learned)
             else:
                 for row in rows:
                     y = self.euler(y, row, context)

@@ -7,11 +7,10 @@ A method is data plus one loop:
 - ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``;
 - ``Momentum``, a method that carries a velocity from step to step, and ``momentum_step``.
 
-Each kind has a method ``step`` with the same arguments, and a layer calls nothing else: the field, the state and h;
-``combine``, which weights the stages; ``carried``, what passes from step to step besides the state; ``norms``, for a
-Runge-Kutta step; ``learned``, the numbers of a method with momentum. A method ignores the arguments that it does not
-use. States are tensors of any shape, which f: y -> f(y) keeps. The tests measure the orders of convergence. To add a
-method, add an entry to ``INTEGRATORS``.
+Each kind has a method ``step`` with the same arguments, and a layer calls nothing else: the field f, the state y, the
+step h, what is carried from step to step besides the state, and what a network has learned (``Learned``), of which a
+method reads its own part. States are tensors of any shape, which f: y -> f(y) keeps. The tests measure the orders of
+convergence. To add a method, add an entry to ``INTEGRATORS``.
 
 Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux. Momentum:
 "YuriiFormer: A Suite of Nesterov-Accelerated Transformers" (arXiv 2601.23236), in the form of a reproduction's code.
@@ -30,6 +29,24 @@ from .splitting import Field
 from .table import Table
 
 Norm = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a network has learned for its steps.
+
+    Args:
+        combine: what weights the stages of a Runge-Kutta method or of a polynomial; None for the method's own weights.
+        norms: the norms of the state and of each stage of a Runge-Kutta step; None for no norms.
+        velocity: the numbers and the norm of a method with momentum; None for other methods.
+    """
+
+    combine: Optional[Coefficients] = None
+    norms: Optional[Sequence[Norm]] = None
+    velocity: Optional[Velocity] = None
+
+
+NOTHING = Learned()
 
 
 @dataclass(frozen=True)
@@ -92,17 +109,10 @@ class ButcherTableau:
         return [*holds, False].index(False)
 
     def step(
-        self,
-        f: Field,
-        y: Tensor,
-        h: float = 1.0,
-        combine: Optional[Coefficients] = None,
-        carried: Optional[Tensor] = None,
-        norms: Optional[Sequence[Norm]] = None,
-        learned: Optional[Velocity] = None,
+        self, f: Field, y: Tensor, h: float = 1.0, carried: Optional[Tensor] = None, learned: Learned = NOTHING
     ) -> tuple[Tensor, Optional[Tensor]]:
         """``rk_step`` with this method; what is carried besides the state is returned unchanged."""
-        return rk_step(f, y, self, h, combine, norms=norms), carried
+        return rk_step(f, y, self, h, learned.combine, norms=learned.norms), carried
 
 
 EULER = ButcherTableau(((),), (1.0,))
@@ -193,17 +203,10 @@ class Polynomial:
         return len(self.weights)
 
     def step(
-        self,
-        f: Field,
-        y: Tensor,
-        h: float = 1.0,
-        combine: Optional[Coefficients] = None,
-        carried: Optional[Tensor] = None,
-        norms: Optional[Sequence[Norm]] = None,
-        learned: Optional[Velocity] = None,
+        self, f: Field, y: Tensor, h: float = 1.0, carried: Optional[Tensor] = None, learned: Learned = NOTHING
     ) -> tuple[Tensor, Optional[Tensor]]:
         """``polynomial_step`` with this method; what is carried besides the state is returned unchanged."""
-        return polynomial_step(f, y, self, h, combine), carried
+        return polynomial_step(f, y, self, h, learned.combine), carried
 
 
 POLYNET = Polynomial((1.0, 1.0))
@@ -272,14 +275,7 @@ class Multistep:
         return 1
 
     def step(
-        self,
-        f: Field,
-        y: Tensor,
-        h: float = 1.0,
-        combine: Optional[Coefficients] = None,
-        carried: Optional[Tensor] = None,
-        norms: Optional[Sequence[Norm]] = None,
-        learned: Optional[Velocity] = None,
+        self, f: Field, y: Tensor, h: float = 1.0, carried: Optional[Tensor] = None, learned: Learned = NOTHING
     ) -> tuple[Tensor, Optional[Tensor]]:
         """The increment h f(y) alone, for ``multistep_step``; what is carried is returned unchanged."""
         return f(y) if h == 1.0 else h * f(y), carried
@@ -376,33 +372,25 @@ class Momentum:
         return 1
 
     def step(
-        self,
-        f: Field,
-        y: Tensor,
-        h: float = 1.0,
-        combine: Optional[Coefficients] = None,
-        carried: Optional[Tensor] = None,
-        norms: Optional[Sequence[Norm]] = None,
-        learned: Optional[Velocity] = None,
+        self, f: Field, y: Tensor, h: float = 1.0, carried: Optional[Tensor] = None, learned: Learned = NOTHING
     ) -> tuple[Tensor, Tensor]:
         """``momentum_step``, which starts at rest if no velocity is carried.
 
         Args:
             f, y, h: as in ``momentum_step``.
             carried: the velocity v, of the shape of y; None for rest.
-            learned: the numbers and the norm.
-            combine, norms: ignored; they belong to Runge-Kutta methods.
+            learned: the numbers and the norm, as its ``velocity``.
 
         Returns:
             y' and v'.
 
         Raises:
-            ValueError: ``learned`` is None; the method has no numbers of its own.
+            ValueError: there is no ``velocity``; the method has no numbers of its own.
         """
-        if learned is None:
+        if learned.velocity is None:
             raise ValueError("a step with momentum needs its numbers beta, mu, gamma and nu")
         v = torch.zeros_like(y) if carried is None else carried
-        return momentum_step(f, y, v, *learned.numbers(), h=h, norm=learned.norm)
+        return momentum_step(f, y, v, *learned.velocity.numbers(), h=h, norm=learned.velocity.norm)
 
 
 NESTEROV = Momentum()

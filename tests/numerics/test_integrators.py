@@ -20,6 +20,7 @@ from ode_transformer.numerics.integrators import (
     RK4,
     TRIPLE,
     ButcherTableau,
+    Learned,
     Multistep,
     Polynomial,
     momentum_step,
@@ -154,14 +155,15 @@ def test_a_step_with_momentum_is_its_equation():
 @pytest.mark.parametrize("method", [NESTEROV, TRIPLE])
 def test_momentum_starts_at_rest_with_the_published_numbers(method):
     """beta = mu = 1/2, gamma = log 2, nu = 1."""
-    learned = Velocity(5, method.learns_nu).double()
+    velocity = Velocity(5, method.learns_nu).double()
+    learned = Learned(velocity=velocity)
     y = torch.randn(3, 5, dtype=torch.float64)
-    v1 = learned.norm(math.log(2) * logistic(y))
+    v1 = velocity.norm(math.log(2) * logistic(y))
     first = method.step(logistic, y, learned=learned)
     torch.testing.assert_close(first, (y + v1, v1))
-    v2 = learned.norm(v1 / 2 + math.log(2) * logistic(y + v1 + v1 / 2))
+    v2 = velocity.norm(v1 / 2 + math.log(2) * logistic(y + v1 + v1 / 2))
     torch.testing.assert_close(method.step(logistic, first[0], carried=first[1], learned=learned), (y + v1 + v2, v2))
-    assert len(list(learned.parameters())) == (4 if method.learns_nu else 3)
+    assert len(list(velocity.parameters())) == (4 if method.learns_nu else 3)
     with pytest.raises(ValueError, match="needs its numbers"):
         method.step(logistic, y)
 
@@ -175,8 +177,8 @@ def test_from_rest_the_first_step_learns_neither_beta_nor_mu():
     y = torch.randn(3, 8, dtype=torch.float64)
 
     def gradients():
-        z, v = TRIPLE.step(logistic, y, learned=first)
-        z, _ = TRIPLE.step(logistic, z, carried=v, learned=second)
+        z, v = TRIPLE.step(logistic, y, learned=Learned(velocity=first))
+        z, _ = TRIPLE.step(logistic, z, carried=v, learned=Learned(velocity=second))
         loss = (z * torch.arange(8)).sum()
         return torch.autograd.grad(loss, (first.raw, second.raw, first.nu, second.nu))
 
@@ -259,7 +261,7 @@ def test_a_step_with_norms(gated):
     b = (0.4, 0.3, 0.2, 0.1) if gated else RK4.b
     expected = n0(y) + sum(w * stage for w, stage in zip(b, stages, strict=True))
     combine = Scalars(torch.tensor(b, dtype=torch.float64)) if gated else None
-    torch.testing.assert_close(RK4.step(logistic, y, combine=combine, norms=norms)[0], expected)
+    torch.testing.assert_close(RK4.step(logistic, y, learned=Learned(combine, norms))[0], expected)
 
 
 def test_the_multistep_schemes_are_table_7():
