@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run what needs a GPU: checks in every precision, the benchmark, then real training, several runs at once.
+# Run what needs a GPU: checks in every precision, real training, several runs at once, then the benchmark.
 #
 # Usage: scripts/gpu-suite.sh [--minutes N] [--jobs N] [--dry-run] [other options of `ode-transformer gpu-suite`]
 #
