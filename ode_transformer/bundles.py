@@ -5,7 +5,6 @@ the dictionaries and the subword model, the manifest of the data, the record of 
 (``README.md``), and ``bundle.json`` with the SHA-256 of every other file but the card. It holds no code.
 """
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .checkpoints import CheckpointError, identity
-from .files import sha256, whole, whole_folder, write_json, write_text
+from .files import read_json, sha256, whole, whole_folder, write_json, write_text
 
 INDEX = "bundle.json"
 WEIGHTS = "model.safetensors"
@@ -62,10 +61,7 @@ def check(path: str | Path) -> None:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise BundleError(f"{path}: cannot be read: {error}") from error
+    found = read_json(path, BundleError)
     if not isinstance(found, dict):
         raise BundleError(f"{path}: must be a mapping")
     return found
@@ -144,13 +140,17 @@ def write(
     path = Path(path)
     if path.exists():
         raise BundleError(f"{path}: is there already")
-    tensors, tied, first = {}, {}, {}
+    tensors, tied, first, storages = {}, {}, {}, set()
     for name, tensor in state.items():
         of = first.setdefault(identity(tensor), name)
         if of != name and tensor.numel():
             tied[name] = of
             continue
-        tensors[name] = (tensor.half() if half and tensor.is_floating_point() else tensor).detach().cpu().contiguous()
+        tensor = (tensor.half() if half and tensor.is_floating_point() else tensor).detach().cpu().contiguous()
+        stored = tensor.untyped_storage()
+        shared = stored.data_ptr() in storages or stored.nbytes() > tensor.nbytes  # safetensors takes none that are
+        tensors[name] = tensor.clone() if shared else tensor
+        storages.add(stored.data_ptr())
         if not torch.isfinite(tensors[name]).all():
             raise BundleError(f"{path}: {name} has values that are not finite" + " in fp16" * half)
     settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}

@@ -58,6 +58,10 @@ class CheckpointError(OdeTransformerError):
     """A checkpoint that cannot be used; the message names the file and the reason."""
 
 
+class DamagedError(CheckpointError):
+    """A checkpoint whose file is truncated or damaged."""
+
+
 def load(path: str | Path) -> dict[str, Any]:
     """Load a fairseq checkpoint on the CPU without running code from it.
 
@@ -65,20 +69,25 @@ def load(path: str | Path) -> dict[str, Any]:
     written before PyTorch 1.6 have none. Tensors are mapped from the file, so that only those in use stay in memory.
 
     Raises:
-        CheckpointError: no such file; truncated, damaged or not a checkpoint; a pickle with more than plain data; or a
+        DamagedError: the file is truncated or damaged.
+        CheckpointError: no such file, or it cannot be read; not a checkpoint; a pickle with more than plain data; or a
             model with entries that are not tensors, or with tensors that repeat fewer stored values.
     """
-    path = Path(path)
+    path, intact = Path(path), False
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     try:
         mapped = zipfile.is_zipfile(path)
         if mapped:
             _check_archive(path)
+            intact = True
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except CheckpointError:
         raise
+    except (OSError, MemoryError) as error:
+        raise CheckpointError(f"{path}: cannot be read: {error}") from error
     except Exception as error:  # damaged bytes end in errors of every kind, EOFError to IndexError
+        kind = CheckpointError
         if isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
             reason = (
                 f"refused, it holds more than tensors and plain data: it would import {match[1]}. Someone who trusts "
@@ -88,7 +97,8 @@ def load(path: str | Path) -> dict[str, Any]:
             # We cut PyTorch's advice to disable the check: it is unsafe for files of others.
             first = str(error).split("\n")[0].partition(" Re-running")[0].partition(" In PyTorch")[0]
             reason = f"not a readable checkpoint, truncated or damaged? ({type(error).__name__}: {first})"
-        raise CheckpointError(f"{path}: {reason}") from error
+            kind = CheckpointError if intact else DamagedError
+        raise kind(f"{path}: {reason}") from error
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise CheckpointError(f"{path}: not a fairseq checkpoint, it has no 'model'")
     for name, tensor in state["model"].items():
@@ -106,7 +116,7 @@ def _check_archive(path: Path) -> None:
         ):
             raise CheckpointError(f"{path}: not a readable checkpoint, its archive is compressed")
         if damaged := archive.testzip():
-            raise CheckpointError(f"{path}: damaged, the checksum of {damaged} in it does not agree")
+            raise DamagedError(f"{path}: damaged, the checksum of {damaged} in it does not agree")
 
 
 def _check_tensor(path: Path, name: Any, tensor: Any) -> None:
@@ -208,28 +218,23 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
         the updates done; 0 if there is nothing to resume from.
 
     Raises:
-        CheckpointError: the last checkpoint is whole, but does not say how many updates were made, so that fairseq
-            cannot go on from it, or holds no state of the optimizer; or a whole one could not take its place.
+        CheckpointError: the last checkpoint is not damaged, but cannot be loaded; or it does not say how many updates
+            were made, so that fairseq cannot go on from it, or holds no state of the optimizer; or it is damaged, and
+            there is no other to go on from but one of which this is true; or a whole one could not take its place.
     """
     last = Path(directory) / "checkpoint_last.pt"
     if not last.exists():
         return 0
-    try:
-        state = load(last)
-    except CheckpointError:
-        pass
-    else:
-        return _updates(state, last)
+    with contextlib.suppress(DamagedError):
+        return _updates(load(last), last)
     done, newest, refused = 0, None, None
     for path in last.parent.glob("checkpoint*.pt"):
         if not re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|\.best_.+)\.pt", path.name):
             continue
         try:
-            state = load(path)
-        except CheckpointError:
+            updates = _updates(load(path), path)
+        except DamagedError:
             continue
-        try:
-            updates = _updates(state, path)
         except CheckpointError as error:
             refused = error
             continue

@@ -97,8 +97,12 @@ def write_lines(path: str | Path, lines: Iterable[str]) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def read_json(path: str | Path) -> Any:
+def read_json(path: str | Path, kind: type[OdeTransformerError] = OdeTransformerError) -> Any:
     """The content of a JSON file.
+
+    Args:
+        path: the file.
+        kind: of the error that is raised.
 
     Raises:
         OdeTransformerError: it cannot be read, or is not JSON; the message names it.
@@ -106,7 +110,7 @@ def read_json(path: str | Path) -> Any:
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise OdeTransformerError(f"{path}: cannot be read: {error}") from error
+        raise kind(f"{path}: cannot be read: {error}") from error
 
 
 def sha256(path: str | Path) -> str:

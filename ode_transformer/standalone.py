@@ -6,6 +6,7 @@ configuration, each option a plain value within bounds that the file's own size 
 """
 
 import argparse
+import itertools
 import json
 import re
 import warnings
@@ -381,7 +382,8 @@ def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> li
     texts = []
     for path, dictionary in files:
         try:
-            lines = Path(path).read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")[:count]
+            with open(path, encoding="utf-8-sig", newline="\n") as file:
+                lines = [line.removesuffix("\n") for line in itertools.islice(file, count)]
             symbols = Dictionary.load(str(dictionary))
         except (OSError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{path}, {dictionary}: {error}") from error

@@ -4,6 +4,7 @@ import argparse
 import os
 import pickle
 import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -226,6 +227,27 @@ def test_a_cut_last_checkpoint_with_no_other_is_moved_aside(tmp_path):
     (tmp_path / "checkpoint_last.pt").write_bytes(b"")
     assert checkpoints.resume_point(tmp_path) == 0
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint_last.pt.damaged"]
+
+
+def test_a_last_checkpoint_that_is_not_damaged_stays(tmp_path, monkeypatch):
+    """One that only cannot be read now, or that is refused, is no reason to train on from an older one."""
+    for name, updates in (("checkpoint1.pt", 7), ("checkpoint_last.pt", 14)):
+        write(tmp_path / name, optimizer_history=[{"num_updates": updates}], last_optimizer_state={})
+    last = tmp_path / "checkpoint_last.pt"
+    whole = last.read_bytes()
+
+    def failing(*_, **__):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints.torch, "load", failing)
+        with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: cannot be read: .*Input/output error"):
+            checkpoints.resume_point(tmp_path)
+    assert last.read_bytes() == whole
+    write(last, optimizer_history=[{"num_updates": 14}], last_optimizer_state={}, more=Path("x"))
+    with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: refused, it holds more than tensors"):
+        checkpoints.resume_point(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint1.pt", "checkpoint_last.pt"]
 
 
 def test_a_repair_that_fails_leaves_the_last_checkpoint_as_it_was(tmp_path, monkeypatch):

@@ -104,9 +104,11 @@ def main(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         files = {name: stack.enter_context(whole(args.output_dir / name)) for name in counts}
         for name, document in _splits(args):
-            files[name].writelines(f"{line}\n" for line in (*map(cut, document), ""))
-            counts[name][0] += 1
-            counts[name][1] += len(document)
+            # Of a line of invisible characters nothing may be left, and an empty line would end the document.
+            if kept := list(filter(None, map(cut, document))):
+                files[name].writelines(f"{line}\n" for line in (*kept, ""))
+                counts[name][0] += 1
+                counts[name][1] += len(kept)
     for name, (its_documents, its_sentences) in counts.items():
         print(f"{name}: {its_documents} documents, {its_sentences} sentences")
     return 0

@@ -182,7 +182,7 @@ class Suite:
         words = [sys.executable, *job.command(self.runs, self.out, self.args)[1:]]
         more = {"CUDA_VISIBLE_DEVICES": device}
         if self.args.cpu and not os.environ.get(processors.VARIABLE):
-            more[processors.VARIABLE] = str(max(1, processors.allowed() // self.args.jobs))
+            more[processors.VARIABLE] = str(max(1, processors.usable() // self.args.jobs))
         environment = runner.environment(more)
         with open(folder / "suite.log", "ab") as log:
             return subprocess.Popen(

@@ -193,7 +193,8 @@ def costs(paths: list[str], output: str | Path) -> None:
     for row, (name, lines) in zip(axes, found, strict=True):
         for axis, (kind, systems) in zip(row, lines.items(), strict=True):
             for i, (label, points) in enumerate(systems.items()):
-                growth = f", grows with power {exponent(points):.2f}" if len(points) > 1 else ""
+                grown = len(points) > 1 and points[-1][0] > points[-2][0]
+                growth = f", grows with power {exponent(points):.2f}" if grown else ""
                 axis.plot(*zip(*points, strict=True), **style(i, label + growth))
             axis.set_xscale("log", base=2)
             axis.set_yscale("log", base=2)
@@ -211,20 +212,15 @@ def costs(paths: list[str], output: str | Path) -> None:
 CURVES = {"train_ppl": "training perplexity", "valid_ppl": "validation perplexity", "train_gnorm": "gradient norm"}
 
 
-def _curve(path: Path) -> list[dict[str, Any]]:
-    if path.suffix != ".json":
-        return records.read_log(path)["curve"]
-    record = read_json(path)
-    made = record["training"]
-    if isinstance(made, dict):  # a record of a run
-        found, train, valid = made["curve"], made.get("progress", []), made.get("validation", [])
-    else:  # of ode-transformer curve
-        found, train, valid = [], made, record["validation"]
-    return found + [
-        {key if key == "num_updates" else f"{part}_{key}": value for key, value in entry.items()}
-        for part, entries in (("train", train), ("valid", valid))
-        for entry in entries
-    ]
+def _training(path: Path) -> dict[str, Any]:
+    """A training as records of runs have it, from a record or a log."""
+    if path.suffix == ".json":
+        record = read_json(path)
+        if isinstance(record["training"], dict):  # a record of a run
+            return record["training"]
+    else:
+        record = records.read_log(path)
+    return {"curve": record.get("curve", []), "progress": record["training"], "validation": record["validation"]}
 
 
 def training(paths: list[str], output: str | Path) -> None:
@@ -242,11 +238,8 @@ def training(paths: list[str], output: str | Path) -> None:
     curves = {}
     for path in map(Path, paths):
         try:
-            curve = _curve(path)
-            found = {
-                key: [(entry["num_updates"], entry[key]) for entry in curve if key in entry and "num_updates" in entry]
-                for key in CURVES
-            }
+            made = _training(path)
+            found = {key: records.points(made, key) for key in CURVES}
             if not any(found.values()):
                 raise ValueError("no perplexity")
         except OdeTransformerError:  # it names the file
@@ -473,6 +466,8 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
     """
     from .metrics.m2 import types
 
+    if most < 1:
+        raise OdeTransformerError(f"--types {most}: must be 1 or more")
     if len(paths) > len(COLOURS):
         raise OdeTransformerError(f"{len(paths)} files: at most {len(COLOURS)} can be told apart")
     found = [types(path) for path in paths]

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-ratio", type=float, metavar="R", help="drop training pairs with a side more than R times as long as the "
         "other")  # fmt: skip
     add("--workers", type=int, metavar="N", help="processes (default: as many as there are processors, here "
-        f"{processors.allowed()})")  # fmt: skip
+        f"{processors.usable()})")  # fmt: skip
 
 
 def main(args: argparse.Namespace) -> int:
@@ -125,7 +125,7 @@ class Preparation:
         self.given = {"train": args.train, "valid": [args.valid] if args.valid else []}
         self.given |= {f"test{i or ''}": [prefix] for i, prefix in enumerate(args.test)}
         self._check()
-        self.workers = args.workers or processors.allowed()
+        self.workers = args.workers or processors.usable()
         self.splits = ["train", "valid", *(split for split in self.given if split.startswith("test"))]
         if not args.test:
             self.splits.append("test")
@@ -141,9 +141,9 @@ class Preparation:
         args = self.args
         if {",", ":"} & set(str(self.out)):
             raise TextError(f"--out {args.out}: must hold no comma and no colon, at which fairseq splits it")
-        for name in (self.out.name, self.recipe.stem):
+        for option, name in (f"--out {args.out}", self.out.name), (f"--recipe {args.recipe}", self.recipe.stem):
             if not re.fullmatch(NAME, name):
-                raise TextError(f"--out {args.out}: its name must be letters, digits and .=+-_, {name!r} is not")
+                raise TextError(f"{option}: its name must be letters, digits and .=+-_, {name!r} is not")
         if self.recipe.suffix != ".yaml":
             raise TextError(f"--recipe {args.recipe}: must end in .yaml")
         for option in ("hold_out", "size", "max_tokens", "max_ratio", "workers"):
@@ -300,6 +300,8 @@ class Preparation:
         file, settings = self.text / "settings.json", {**self.settings(), **self.inputs()}
         if self.text.exists() and not file.is_file():
             raise TextError(f"{self.text}: is there already, and of no preparation; take another --out")
+        if file.is_file() and "hold_out" not in read_json(file):
+            raise TextError(f"{self.text}: is of another command that prepares text; take another --out")
         if file.is_file():
             try:
                 check_settings(file, settings)
@@ -505,24 +507,24 @@ class Preparation:
         post_process = {"subword-nmt": "post-process: subword_nmt, ", "sentencepiece": "post-process: sentencepiece, "}
         share = "share-decoder-input-output-embed" if self.args.separate_dictionaries else "share-all-embeddings"
         values = {
-            "command": json.dumps(self.command()),
-            "folder": json.dumps(folder_of(str(self.out))),
+            "command": _quoted(self.command()),
+            "folder": _quoted(folder_of(str(self.out))),
             "name": shlex.quote(folder_of(str(self.recipe))),
-            "sets": json.dumps(self.test_sets()),
-            "stock": json.dumps(str(stock)),
+            "sets": _quoted(self.test_sets()),
+            "stock": _quoted(str(stock)),
             "pairs": f"{counts['train']['lines']:,}",
             "langs": f"{source}-{target}",
         }
         return RECIPE.format(
             **values,
-            source=json.dumps(source),
-            target=json.dumps(target),
+            source=_quoted(source),
+            target=_quoted(target),
             share=share,
             epochs=epochs,
             warmup=min(4000, max(1, per_epoch * epochs // 4)),
             post_process=post_process.get(self.bpe, ""),
-            lowercase=json.dumps(self.args.lowercase),
-            plain=json.dumps(self.plain),
+            lowercase=_quoted(self.args.lowercase),
+            plain=_quoted(self.plain),
         )
 
 
@@ -583,3 +585,8 @@ def _write_pairs(prefix: Path, langs: Sequence[str], pairs: Iterable[tuple[str, 
     with whole_pair(prefix, langs) as files:
         for pair in pairs:
             write_pair(files, pair)
+
+
+def _quoted(value: Any) -> str:
+    """A value as JSON, which YAML reads; characters as they are, since YAML knows no surrogate pairs."""
+    return json.dumps(value, ensure_ascii=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..files import read_json
 from . import cli, recipes, runner
-from .metrics.translations import read_generate_output, read_lines
+from .metrics.translations import read_generate_output
 from .tasks.translation import translations
 
 RECIPE = "quickstart/macaron-tiny"
@@ -28,12 +28,10 @@ def main(args: argparse.Namespace) -> int:
     cpu = [] if runner.gpu_count() else ["--cpu"]  # where it is meant to run, too
     if status := cli.main(["run", RECIPE, "--run-dir", str(folder), *seed, *cpu]):
         return status
-    output = translations(str(folder), "test")
-    ours, right = read_generate_output(output)
-    sources = dict(line.split("\t", 1) for line in read_lines(output) if line.startswith("S-"))
+    ours, right, sources = read_generate_output(translations(str(folder), "test"))
     print("\nTen held-out sentences, their translations, and what is right:")
     for i in range(SHOWN):
-        print(f"\nsource  {sources[f'S-{i}']}\nours    {ours[i]}\nright   {right[i]}")
+        print(f"\nsource  {sources[i]}\nours    {ours[i]}\nright   {right[i]}")
     score = read_json(folder / "scores" / "test.json")
     seconds = round(time.monotonic() - began)
     bleu = score["tokenised"]["bleu"]

@@ -238,7 +238,7 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     if not isinstance(own, dict):
         raise RecipeError(f"{path}: small must be a mapping, got {own!r}")
     if scale == "small":
-        tree = _merge(_small(tree), own)
+        tree = _merge(_small(tree, path), own)
     given = title if path.is_relative_to(CONFIGS) else f"{path}/{row}".rstrip("/")
     recipe = _build(Recipe, {"name": title, **tree, "given": given, "scale": scale, "seed": seed}, str(path), "")
     if recipe.train.start and "/" not in recipe.train.start.recipe:
@@ -313,6 +313,9 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
     for flag, instead in OWN_FLAGS.items():
         if flag in recipe.train.flags:
             raise RecipeError(f"{path}: train.flags.{flag}: is set by {instead}")
+    for flag in ("batch-size", "max-tokens", "max-update"):
+        if not isinstance(value := recipe.train.flags.get(flag), int | None):
+            raise RecipeError(f"{path}: train.flags.{flag} {value!r}: must be a whole number, without quotation marks")
     if recipe.devices is not None and recipe.scale == "full":
         must("devices", recipe.devices, divisors(recipe))
     if recipe.score.plain and (recipe.score.compound_split or recipe.score.join_hyphens):
@@ -354,15 +357,19 @@ def _check_search(recipe: Recipe, path: str) -> None:
         raise RecipeError(f"{path}: search.seeds {recipe.search.seeds!r}: must be different numbers")
 
 
-def _small(tree: dict) -> dict:
+def _small(tree: dict, path: Path) -> dict:
     """The rehearsal of a recipe, as the file ``_small-TASK.yaml`` describes it, or ``_small.yaml`` for translation."""
+    from .tasks import TASKS
+
     task = tree.get("task", "translation")
+    if task not in TASKS:
+        raise RecipeError(f"{path}: task {task!r}: must be one of {', '.join(TASKS)}")
     if task != "translation":
         return _merge(tree, _read(CONFIGS / f"_small-{task}.yaml"))
     small = _read(CONFIGS / "_small.yaml")
     data = tree.get("data", {})
     if not isinstance(data, dict):
-        raise RecipeError(f"data must be a mapping, got {data!r}")
+        raise RecipeError(f"{path}: data must be a mapping, got {data!r}")
     pair = f"{data.get('source', '')}-{data.get('target', '')}"
     pairs = small.pop("pairs")
     tree = _merge(tree, {"data": pairs.get(pair, pairs["any"])})

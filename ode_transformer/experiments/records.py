@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,22 @@ class RecordError(OdeTransformerError):
 
 def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The entries of some kinds in a log, without the kind before each key; those that a kill truncated are skipped."""
-    for kind, body in re.findall(rf"\| INFO \| ({'|'.join(kinds)}) \| (\{{[^{{}}\n]*\}})", text):
+    for kind, body in re.findall(rf"\| INFO \| ({'|'.join(map(re.escape, kinds))}) \| (\{{[^{{}}\n]*\}})", text):
         with contextlib.suppress(ValueError):
             yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
+
+
+def points(training: Mapping[str, Any], key: str) -> list[tuple[int, float]]:
+    """A curve of a training, (updates, value): as it was logged by updates, otherwise by epochs.
+
+    Args:
+        training: that of a record of a run.
+        key: ``train_`` or ``valid_``, and the name of a value, such as ``valid_ppl``.
+    """
+    kind, _, name = key.partition("_")
+    finer = training.get({"train": "progress", "valid": "validation"}[kind]) or []
+    by_updates = [(entry["num_updates"], entry[name]) for entry in finer if name in entry]
+    return by_updates or [(e["num_updates"], e[key]) for e in training["curve"] if key in e and "num_updates" in e]
 
 
 def processes(text: str) -> list[str]:

@@ -5,7 +5,6 @@ The result says that a recipe runs, and nothing about its quality.
 
 import argparse
 import contextlib
-import os
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from .. import processors
 from ..files import read_json
 from . import recipes, records, runner, runs
 
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "recipes to rehearse (default: all that reproduce a row of a paper, and all of tasks other than translation)"
     )
     parser.add_argument("recipe", nargs="*", help=help_)
-    jobs = ((os.cpu_count() or 1) + 1) // 2
+    jobs = (processors.usable() + 1) // 2
     help_ = "how many recipes are rehearsed at the same time (default: %(default)s)"
     parser.add_argument("--jobs", type=int, default=jobs, metavar="N", help=help_)
     help_ = "the JSON file; entries of other recipes are kept (default: %(default)s)"

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
 from ..files import read_json, write_text
-from . import recipes, runs, significance, tables
+from . import recipes, records, runs, significance, tables
 from .metrics import METRICS
-from .metrics.translations import read_generate_output, read_lines
+from .metrics.translations import read_generate_output
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
 CURVES = {
@@ -90,8 +90,8 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
     if baseline is not None and baseline not in found:
         raise ReportError(f"--baseline {baseline}: must be one of {', '.join(found)}")
     groups: dict[str, dict[str, list[dict]]] = {}
-    for name, records in found.items():
-        groups.setdefault(name.rpartition("/")[0] or name, {})[name] = records
+    for name, its in found.items():
+        groups.setdefault(name.rpartition("/")[0] or name, {})[name] = its
     translated = _translated(folder)
     body = [f"<h1>{_count(sum(map(len, found.values())), 'run')} of {_count(len(found), 'recipe')}</h1>"]
     links = [f'<li><a href="#{_anchor(group)}">{escape(group)}</a></li>' for group in groups]
@@ -228,20 +228,11 @@ def _first(by_recipe: dict[str, list[dict]]) -> str:
     )
 
 
-def _points(record: dict[str, Any], key: str) -> list[tuple[int, float]]:
-    """A curve of a record: (updates, value), from what was logged by updates, else by epochs."""
-    kind, _, name = key.partition("_")
-    finer = record["training"].get({"train": "progress", "valid": "validation"}[kind]) or []
-    points = [(entry["num_updates"], entry[name]) for entry in finer if name in entry]
-    return points or [
-        (e["num_updates"], e[key]) for e in record["training"]["curve"] if key in e and "num_updates" in e
-    ]
-
-
 def _curves(by_recipe: dict[str, list[dict]]) -> Iterator[str]:
     """A picture per kind of curve, with a line per recipe: its first seed."""
     lines = {
-        key: {name.rpartition("/")[2]: _points(group[0], key) for name, group in by_recipe.items()} for key in CURVES
+        key: {name.rpartition("/")[2]: records.points(group[0]["training"], key) for name, group in by_recipe.items()}
+        for key in CURVES
     }
     if not any(points for by_name in lines.values() for points in by_name.values()):
         return
@@ -299,9 +290,9 @@ def _translations(translated: Sequence[Translated], sentences: Sequence[int], ea
         for name, run_dir in systems.items():
             path = run_dir / "generate" / subset
             if path.is_file():
-                hypotheses, its = read_generate_output(path)
+                hypotheses, its, found = read_generate_output(path)
                 if its and references in (None, its):
-                    sources, references = _sources(path), its
+                    sources, references = found or [""] * len(its), its
                     by_system[name] = [line.split() for line in hypotheses]
         if not references:
             continue
@@ -320,12 +311,6 @@ def _translations(translated: Sequence[Translated], sentences: Sequence[int], ea
             rows = [["source", escape(sources[i])], ["reference", escape(references[i])]]
             rows += [[escape(name), _marked(words[i], reference)] for name, words in by_system.items()]
             yield _table([f"sentence {i}", ""], rows, numbers=False)
-
-
-def _sources(path: Path) -> list[str]:
-    """The source sentences of an output of fairseq-generate, in the order of the test set."""
-    found = dict(line[2:].split("\t", 1) for line in read_lines(path) if line.startswith("S-") and "\t" in line)
-    return [found.get(str(i), "") for i in range(max(map(int, found), default=-1) + 1)]
 
 
 def _chosen(references: list[list[str]], by_system: dict[str, list[list[str]]], each: int) -> list[int]:

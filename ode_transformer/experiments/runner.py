@@ -135,7 +135,7 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
             f"take one of {recipes.divisors(recipe)}"
         )
     if precision == "bf16" and train.arch in recipes.FAIRSEQ_ARCHITECTURES:
-        raise RecipeError(f"bf16: with --arch {train.arch} fairseq takes it for a TPU; take fp16 or amp")
+        raise RecipeError(f"bf16: with --arch {train.arch} fairseq takes it for a TPU; take fp32, fp16 or amp")
     placed, more = _split(place.flags)
     command = [
         *("fairseq-train", recipe.data.directory, "--user-dir", "ode_transformer"),

@@ -279,7 +279,7 @@ def _references(one: System, test_set: str, count: int) -> list[str]:
         raise SignificanceError(f"{data}: must have the references of {test_set}; made by: {recipe.data.prepare}")
     else:
         path = translated(str(one.folder), subset)
-        found = plain_text(recipe, translations.read_generate_output(path)[1] or [])
+        found = plain_text(recipe, translations.read_generate_output(path).references or [])
     if len(found) != count:
         raise SignificanceError(
             f"{recipe.name} has {count} sentences of {test_set}, the references in {data} are {len(found)}"

@@ -7,11 +7,10 @@ checkpoints.
 
 import argparse
 import contextlib
-import json
 from pathlib import Path
 from typing import Any
 
-from ..files import sha256, write_json
+from ..files import read_json, sha256, write_json
 from . import recipes, runner
 from .recipes import RecipeError
 from .tasks.task import OURS, Step
@@ -38,10 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _differing(path: Path, this: dict[str, Any]) -> list[str]:
     """What differs between this training and the one that ``path`` describes."""
-    try:
-        trained = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise RecipeError(f"{path}: {error}") from error
+    trained = read_json(path, RecipeError)
+    if not isinstance(trained, dict):
+        raise RecipeError(f"{path}: must be a mapping")
     if "flags" in trained:  # older files have those of the length
         trained["flags"] = runner.same_training(trained["flags"], of_any_length=True)
     return [key for key, value in this.items() if trained.get(key) != value]
@@ -84,13 +82,13 @@ def main(args: argparse.Namespace) -> int:
             "arch": args.arch,
             "flags": runner.same_training(args.flags, of_any_length=True),
         }
-        if checkpoints.resume_point(folder) == 0:
-            runner.execute(warm_start, lock)
-            write_json(folder / "start.json", this)
-        elif not (folder / "start.json").is_file():
+        if any(folder.glob("checkpoint*.pt")) and not (folder / "start.json").is_file():
             raise RecipeError(
                 f"--save-dir {args.save_dir}: holds a training that train-from did not begin; take another folder"
             )
+        if checkpoints.resume_point(folder) == 0:
+            runner.execute(warm_start, lock)
+            write_json(folder / "start.json", this)
         elif differing := _differing(folder / "start.json", this):
             raise RecipeError(
                 f"--save-dir {args.save_dir}: holds another training: {', '.join(differing)} differ; take another "

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.text import pairs, parallel, subwords
+from ode_transformer.experiments.text import binarised, pairs, parallel, subwords
 from ode_transformer.experiments.text.lines import TextError, read_lines, read_pair
 from ode_transformer.experiments.text.pairs import Limits
 from ode_transformer.experiments.text.tokenisation import Tokeniser
@@ -568,6 +568,30 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
     assert "1 pairs that hold a NUL (lines 2): dropped" in capsys.readouterr().err
     assert cli.main([*command, "test", *sides]) == 1
     assert "line 2: must not be text that holds a NUL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["a.sgm", "a.xml.gz"])
+def test_segments_are_taken_out_of_markup_packed_or_not(tmp_path, name):
+    content = b'<doc>\n<seg id="1"> Hello . </seg>\n</doc>\n'
+    for lang in ("en", "fr"):
+        (tmp_path / lang).mkdir()
+        (tmp_path / lang / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    command = ["text", "gather", "--langs", "en", "fr", "--output-dir", str(tmp_path / "raw"), "--add", "test"]
+    assert cli.main([*command, str(tmp_path / "en" / name), str(tmp_path / "fr" / name)]) == 0
+    assert lines(tmp_path / "raw" / "test.en") == ["Hello ."]
+
+
+def test_dictionaries_are_read_as_fairseq_reads_them(tmp_path):
+    """A line can say that its symbol takes the place of a special one; a line that is none is refused."""
+    from fairseq.data import Dictionary
+
+    (tmp_path / "dict.txt").write_text("a 3\n<s> 5 #fairseq:overwrite\nb c 1\n")
+    symbols = binarised.symbols_of(tmp_path / "dict.txt")
+    assert symbols == Dictionary.load(str(tmp_path / "dict.txt")).symbols
+    for line in ("", "alone", "a b"):
+        (tmp_path / "dict.txt").write_text(f"a 3\n{line}\nb 1\n")
+        with pytest.raises(TextError, match=r"line 2 is .*must be a symbol and its count"):
+            binarised.symbols_of(tmp_path / "dict.txt")
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])

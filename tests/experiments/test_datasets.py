@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli
+from ode_transformer.experiments import cli, segmentation
 from ode_transformer.experiments.datasets import aeslc, agnews, cnndm, errors, gec, imdb, labelled
 from ode_transformer.experiments.datasets.labelled import DatasetError
 from ode_transformer.files import write_text
@@ -97,6 +97,12 @@ def test_labelled_text_as_symbols(tmp_path):
     assert {path.name for path in (tmp_path / "units").iterdir()} >= {"sentencepiece.model", "train.input0"}
     with pytest.raises(DatasetError, match="test: a text is empty"):
         labelled.write({"test": [labelled.Example("", "x")]}, "characters", 1, 1, tmp_path / "none")
+    with pytest.raises(DatasetError, match="test: no examples"):
+        labelled.write({"test": []}, "characters", 1, 1, tmp_path / "none")
+    assert segmentation.opened(tmp_path / "units")("\u200b") == "", "SentencePiece leaves nothing of it"
+    examples = [labelled.Example("a film", "x")] * 20 + [labelled.Example("\u200b", "x")]
+    with pytest.raises(DatasetError, match="train: a text is empty"):
+        labelled.write({"train": examples}, "subword", 10, 1, tmp_path / "none")
 
 
 def email(body, subject, more=""):

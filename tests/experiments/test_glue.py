@@ -495,6 +495,15 @@ def test_what_is_no_sentencepiece_model_is_named(tmp_path, use):
         use(tmp_path)
 
 
+def test_a_line_of_invisible_characters_does_not_end_a_document(tmp_path):
+    documents_ = [[TEXT[i], "\u200b", TEXT[i + 1], ""] for i in range(0, 40, 2)]
+    (tmp_path / "text").write_text("".join(f"{line}\n" for document in documents_ for line in document))
+    words = ["documents", str(tmp_path / "text"), "--held-out", "5", "--size", "60", "--output-dir", str(tmp_path)]
+    assert cli.main(words) == 0
+    assert (tmp_path / "train").read_text().splitlines().count("") == 16
+    assert (tmp_path / "valid").read_text().splitlines().count("") == 4
+
+
 def test_text_is_cut_as_a_pretrained_model_says(tmp_path, like, capsys):
     lines = [line for i in range(20) for line in (*TEXT[3 * i : 3 * i + 3], "")]
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))

@@ -139,6 +139,8 @@ def test_another_architecture_in_the_folder(tmp_path, capsys):
     assert "holds another training: checkpoint, dictionaries, arch differ; take another folder" in said(capsys, words)
     (tmp_path / "run" / "start.json").unlink()  # as the folder of a run of ode-transformer run has none
     assert "holds a training that train-from did not begin; take another folder" in said(capsys, words)
+    (tmp_path / "run" / "checkpoint_last.pt").rename(tmp_path / "run" / "checkpoint_best.pt")
+    assert "holds a training that train-from did not begin; take another folder" in said(capsys, words)
 
 
 def test_a_recipe_that_is_no_yaml_and_a_record_that_is_none(tmp_path, capsys):

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import safetensors.torch
 import torch
 import yaml
 from fairseq import options
@@ -155,6 +156,27 @@ def test_a_recipe_names_itself_so_that_a_shell_reads_it(home, tmp_path):
     recipe = tmp_path / "my recipes" / "x.yaml"
     text = prepare.Preparation.of([*map(str, words), "--recipe", str(recipe)]).recipe_text()
     assert f"`ode-transformer run '{recipe}'/ROW`" in text
+
+
+def test_a_recipe_below_a_folder_of_any_name_is_read(home, tmp_path):
+    """YAML knows no surrogate pairs, with which JSON can write characters beyond the first 65,536."""
+    words = ["--train", home / "raw" / "my", "--langs", *LANGS, "--out", home / "mine"]
+    recipe = tmp_path / "\U0001f600 ä" / "x.yaml"
+    text = prepare.Preparation.of([*map(str, words), "--recipe", str(recipe)]).recipe_text()
+    assert str(recipe) in yaml.load(text, yaml.CSafeLoader)["data"]["prepare"]
+
+
+def test_the_text_of_another_command_is_not_wiped(home, tmp_path, capsys):
+    """The scripts of data-prep/ keep what they downloaded in such a folder."""
+    kept = tmp_path / "x.text" / "download" / "archive.tgz"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    (tmp_path / "x.text" / "settings.json").write_text('{"text_version": "3", "tokenise": "moses"}')
+    words = ["prepare", "--train", home / "raw" / "my", "--langs", *LANGS, "--out", tmp_path / "x"]
+    assert "x.text: is of another command that prepares text" in refused(capsys, *words)
+    assert kept.is_file()
+    words += ["--recipe", tmp_path / "a:b.yaml"]
+    assert "--recipe " in (said := refused(capsys, *words)) and "'a:b' is not" in said
 
 
 def test_every_row_of_the_recipe_is_sound(home):
@@ -362,7 +384,7 @@ def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
 
 def test_raw_text_is_translated_as_the_recipe_translates_it(run, home, capsys):
     """The property: generate and detokenise, or translate raw text; the sentences are the same, in order."""
-    hypotheses, _ = read_generate_output(run / "generate" / "generate-test.txt")
+    hypotheses = read_generate_output(run / "generate" / "generate-test.txt").hypotheses
     expected = detokenise(hypotheses, "en")
     assert len(set(expected)) > 1 and len(expected) == HELD_OUT
     file = home / "mine" / "raw" / "test.de"
@@ -879,6 +901,16 @@ def test_a_bundle_that_cannot_be_written_leaves_nothing(translator, tmp_path, mo
     with pytest.raises(OdeTransformerError, match=r"cannot be written.*No space left"):
         bundles.write(tmp_path / "x", "macaron", {}, state, generate={}, files={}, texts={})
     assert list(tmp_path.iterdir()) == [theirs.parent] and lines(theirs) == ["Call me Ishmael."]
+
+
+def test_views_of_one_tensor_are_bundled_as_tensors_of_their_own(tmp_path):
+    """safetensors takes no two that share memory; those that are the same view are tied instead."""
+    w = torch.arange(6.0)
+    state = {"a": w, "b": w[:2], "c": w, "d": w.view(2, 3)}
+    bundles.write(tmp_path / "x", "macaron", {}, state, generate={}, files={}, texts={})
+    assert bundles.config(tmp_path / "x")["tied"] == {"c": "a"}
+    held = safetensors.torch.load_file(tmp_path / "x" / bundles.WEIGHTS)
+    assert held.keys() == {"a", "b", "d"} and all(torch.equal(held[name], state[name]) for name in held)
 
 
 def test_translate_is_measured_beside_fairseq(run, monkeypatch, capsys, tmp_path):

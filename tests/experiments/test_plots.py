@@ -9,7 +9,7 @@ from fairseq.data import LanguagePairDataset, TokenBlockDataset
 from fairseq.models import build_model
 
 from ode_transformer import standalone
-from ode_transformer.experiments import cli, plots
+from ode_transformer.experiments import cli, plots, records
 from ode_transformer.experiments.plots import position_vectors
 from ode_transformer.modules.layers import DecoderContext
 from tests.helpers import SMALL, VARIANTS, batch, dictionary, parse, refused, small, task
@@ -214,7 +214,12 @@ def test_pictures_of_scores_and_training(tmp_path):
     log.write_text("\n".join(["num. shared model params: 7 (num. trained: 7)", *lines]))
     entry = {"num_updates": 5, "ppl": 9.0, "gnorm": 2.0}
     without_recipe = record(tmp_path / "ptb.json", training=[entry], validation=[entry])
-    assert plots._curve(Path(without_recipe))[1]["valid_ppl"] == 9
+    assert records.points(plots._training(Path(without_recipe)), "valid_ppl") == [(5, 9.0)]
+    assert records.points(plots._training(log), "valid_ppl") == [(5, 8.0)]
+    by_both = {"curve": [{"num_updates": 10, "train_ppl": 5.0, "valid_ppl": 6.0}],
+               "progress": [{"num_updates": 5, "ppl": 9.0}, {"num_updates": 10, "ppl": 7.0}]}  # fmt: skip
+    assert records.points(by_both, "train_ppl") == [(5, 9.0), (10, 7.0)], "what is finer, and not both"
+    assert records.points(by_both, "valid_ppl") == [(10, 6.0)]
     for kind, inputs in (("scores", paths), ("training", [*paths, str(log), without_recipe])):
         output = tmp_path / f"{kind}.png"
         assert cli.main(["plot", kind, *inputs, "--output", str(output)]) == 0

@@ -220,6 +220,8 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
     files = {"train": published / "train-v1.1.json", "valid": published / "dev-v2.0.json"}
     with pytest.raises(DatasetError, match="are of two versions"):
         squad_data.write(files, own, 48, 16, 20, tmp_path / "x")
+    with pytest.raises(DatasetError, match="--max-symbols 24: must be more than 24"):
+        squad_data.write(files, own, 24, 16, 20, tmp_path / "x")
     with pytest.raises(DatasetError, match="--stride 25: must be at most 24, the room that --max-symbols 48 leaves"):
         squad_data.write(files, own, 48, 25, 20, tmp_path / "x")
 

@@ -294,6 +294,22 @@ def test_classification_is_transevolves_protocol(group):
         assert replace(loaded(f"{group}/transformer").train, arch=recipe.train.arch) == recipe.train
 
 
+def test_numbers_that_are_printed_and_reckoned_with_are_numbers(tmp_path):
+    text = (ROOT / "configs" / "quickstart.yaml").read_text().replace("extends: ", f"extends: {ROOT}/configs/")
+    for flag, value in (("max-tokens", "1500"), ("max-update", "x")):
+        (tmp_path / "x.yaml").write_text(text.replace("    max-tokens: 1500\n", f'    {flag}: "{value}"\n'))
+        with pytest.raises(RecipeError, match=rf"train\.flags\.{flag} '{value}': must be a whole number"):
+            recipes.load(f"{tmp_path}/x.yaml/macaron-tiny")
+
+
+def test_an_unknown_task_is_named_in_a_rehearsal_too(tmp_path):
+    text = (ROOT / "configs" / "quickstart.yaml").read_text().replace("extends: ", f"extends: {ROOT}/configs/")
+    (tmp_path / "x.yaml").write_text(f"task: translaton\n{text}")
+    for scale in ("full", "small"):
+        with pytest.raises(RecipeError, match=r"x\.yaml.*task 'translaton': must be one of translation, "):
+            recipes.load(f"{tmp_path}/x.yaml/macaron-tiny", scale=scale)
+
+
 def test_imdb_for_a_cpu_is_shorter_and_nothing_else():
     """A tenth of the training, of which the warm-up is a tenth, so that it is no row of the paper."""
     for row in ("transformer", "randomff-1", "randomff-2", "fullff-1", "fullff-2"):

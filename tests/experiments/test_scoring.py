@@ -203,7 +203,7 @@ def generated(order=(2, 0, 1), hyps=("ein hund .", "", "zwei katzen"), refs=("ei
     """An output of fairseq-generate: sorted by length, two hypotheses a sentence."""
     text = "2024-01-01 00:00:00 | INFO | fairseq_cli.generate | loading\n"
     for i in order:
-        text += f"S-{i}\tsource\nT-{i}\t{refs[i]}\nH-{i}\t-0.5\t{hyps[i]}\nD-{i}\t-0.5\t{hyps[i]}\nP-{i}\t-0.1\n"
+        text += f"S-{i}\tsource {i}\nT-{i}\t{refs[i]}\nH-{i}\t-0.5\t{hyps[i]}\nD-{i}\t-0.5\t{hyps[i]}\nP-{i}\t-0.1\n"
         text += f"H-{i}\t-0.9\tworse\nD-{i}\t-0.9\tworse\nP-{i}\t-0.1\n"
     return text + END
 
@@ -214,13 +214,14 @@ def write(path: Path, text: str) -> str:
 
 
 def test_generate_output_is_reordered(tmp_path):
-    hyps, refs = scoring.read_generate_output(write(tmp_path / "o", generated()))
+    hyps, refs, sources = scoring.read_generate_output(write(tmp_path / "o", generated()))
+    assert sources == ["source 0", "source 1", "source 2"]
     assert hyps == ["ein hund .", "", "zwei katzen"] and refs == ["ein hund .", "", "drei katzen"]
 
 
 def test_generate_output_without_references(tmp_path):
     text = "".join(line for line in generated().splitlines(True) if line[:2] in ("S-", "H-"))
-    assert scoring.read_generate_output(write(tmp_path / "o", text)) == (["ein hund .", "", "zwei katzen"], None)
+    assert scoring.read_generate_output(write(tmp_path / "o", text))[:2] == (["ein hund .", "", "zwei katzen"], None)
 
 
 @pytest.mark.parametrize(

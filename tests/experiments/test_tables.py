@@ -233,7 +233,7 @@ def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
     baseline, *others = load("transformer", "rk2", "rk4")
     expected = significance.compare(baseline, others, samples=100)
     for one in (baseline, *others):
-        hyps, refs = translations.read_generate_output(one.folder / "generate/generate-test.txt")
+        hyps, refs, _ = translations.read_generate_output(one.folder / "generate/generate-test.txt")
         record = runs / f"results/{one.recipe.name}.json"
         record.parent.mkdir(parents=True, exist_ok=True)
         beside = records.translations_beside(record, "generated")
@@ -268,9 +268,35 @@ def test_what_is_compared_are_the_scores(runs):
         systems = [system._replace(recipe=replace(system.recipe, score=score)) for system in load("transformer", "rk2")]
         found = significance.compare(systems[0], systems[1:], "bootstrap", 10)["test_sets"]["generated"]
         for name in found:
-            hyps, refs = translations.read_generate_output(runs / f"runs/{name}/generate/generate-test.txt")
+            hyps, refs, _ = translations.read_generate_output(runs / f"runs/{name}/generate/generate-test.txt")
             expected = translations.score(hyps, refs, "en", raw_ref=raw, lowercase=lowercase)["sacrebleu"]["bleu"]
             assert found[name]["bleu"] == pytest.approx(expected)
+
+
+def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, folder, monkeypatch):
+    """After days of training, it is all that is printed."""
+    systems = load("transformer", "rk2", "rk4")
+    record = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
+    score = next(iter(record["scores"].values()))
+    for system in systems:
+        text = json.dumps({**record, "recipe": system.recipe.name, "scores": {"generated": score}, "seeds": [1]})
+        (runs / system.folder / "record.json").write_text(text)
+    made = [(replace(system.recipe, seed=1), runs / system.folder) for system in systems]
+    compare = significance.compare
+
+    def compared(baseline, others):
+        if "rk4" in others[0].recipe.name:
+            raise significance.SignificanceError("they have other references")
+        found = compare(baseline, others, samples=10)
+        found["test_sets"]["generated"]["quickstart/rk2-tiny"]["p_value"] = None  # as of a model that diverged
+        return found
+
+    monkeypatch.setattr(significance, "compare", compared)
+    lines = tables.sweep(made).splitlines()
+    of = "against quickstart/transformer-tiny, seed 1"
+    assert f"quickstart/rk2-tiny {of}, generated: no p (paired bootstrap of sacreBLEU)" in lines
+    assert f"quickstart/rk4-tiny {of}: not compared: they have other references" in lines
+    assert any(line.startswith("| quickstart/rk4-tiny ") for line in lines), lines
 
 
 def test_a_comparison_marks_the_table(runs, folder, capsys):

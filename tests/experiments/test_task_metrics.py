@@ -283,6 +283,7 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert METRICS["rouge2"].value(found["source"]) == 50.0 and found["source"]["label"] == "first sentence"
     assert found["sentences"] == 2 and "first sentence " in capsys.readouterr().out
     assert cli.main([*words, "--lead", "1"]) == 1 and "--lead N needs --source" in capsys.readouterr().err
+    assert cli.main([*words, *more, "--lead", "-1"]) == 1 and "--lead -1: must be 1 or more" in capsys.readouterr().err
     (tmp_path / "ref").write_text("one\n")
     assert cli.main(words) == 1 and "has 2 summaries" in capsys.readouterr().err
 

@@ -52,7 +52,7 @@ def test_the_raw_test_set_of_multi30k_is_translated_as_the_recipe_translates_it(
     run = tmp_path / "run"
     command("run", "multi30k-short/transformer-tiny", "--run-dir", run, "--cpu", "--", "--train-subset", "valid",
             *SMALL.split())  # fmt: skip
-    expected = detokenise(read_generate_output(run / "generate" / "generate-test.txt")[0], "de")
+    expected = detokenise(read_generate_output(run / "generate" / "generate-test.txt").hypotheses, "de")
     assert len(expected) == 1_000 and len(set(expected)) > 1
     raw = ROOT / "data-bin" / "multi30k-own.en-de" / "raw" / "test.en"
     assert command("translate", run, raw, "--cpu").stdout.splitlines() == expected

@@ -7,7 +7,6 @@ sentence length; ``serving`` compares exported models with fairseq's generator; 
 """
 
 import argparse
-import json
 import re
 from dataclasses import asdict, replace
 from functools import partial
@@ -18,7 +17,7 @@ import torch
 
 from ... import processors
 from ...errors import OdeTransformerError
-from ...files import write_json
+from ...files import read_json, write_json
 from .. import recipes, records, runner, runs
 from . import contest, lengths, preparation, profile, suite
 from .contest import STOCK, Setting, System
@@ -98,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind = add("preparation", "the preparation of generated parallel text, step by step")
     kind.add_argument("--pairs", type=int, nargs="+", default=[10_000, 100_000], metavar="N", help="sizes of the text; "
         "the largest two are extrapolated from (default: 10000 100000)")  # fmt: skip
-    kind.add_argument("--workers", type=int, default=processors.allowed(), metavar="N",
+    kind.add_argument("--workers", type=int, default=processors.usable(), metavar="N",
         help="processes (default: one per processor)")  # fmt: skip
     kind.add_argument("--output", help="JSON file for the results; the text is in a folder beside it for a while")
 
@@ -306,13 +305,13 @@ def rendered(name: str, record: dict[str, Any]) -> str:
 def _table(args: argparse.Namespace) -> int:
     for path in map(Path, args.records):
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = read_json(path)
             if record["what"] == "lengths":
                 raise OdeTransformerError(f"{path}: is of `bench lengths`, which has no table; `plot costs` draws it")
             print(rendered(path.name.split(".")[0], record), end="\n\n")
         except OdeTransformerError:
             raise
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise OdeTransformerError(
                 f"{path}: not a record of the benchmark ({type(error).__name__}: {error})"
             ) from error

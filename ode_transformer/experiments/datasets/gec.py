@@ -185,12 +185,15 @@ def write(args: argparse.Namespace) -> dict[str, int]:
     set; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
 
     Raises:
-        GecError: not one of ``--m2`` and ``--clean``, a rate that is no probability, or a corpus cannot be used.
+        GecError: not one of ``--m2`` and ``--clean``, a rate that is no probability, no sentences are asked for, or a
+            corpus cannot be used.
     """
     if bool(args.m2) == bool(args.clean):
         raise GecError("one of --m2 DIR and --clean FILE is needed")
     if not 0 < args.rate < 1:
         raise GecError(f"--rate {args.rate}: must be a probability, above 0 and below 1")
+    if args.sentences is not None and args.sentences < 1:
+        raise GecError(f"--sentences {args.sentences}: must be 1 or more")
     tests = {name: jfleg(args.jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
     conll14 = [Pair(source, corrected[0]) for source, corrected in read_m2(args.conll14)]
     held_out = {plain(pair.source) for pair in conll14}.union(*(sources for sources, _ in tests.values()))

@@ -45,11 +45,11 @@ def write(splits: Mapping[str, list[Example]], level: str, size: int, workers: i
         folder: where they go; with subwords their model, ``sentencepiece.model``, as well.
 
     Raises:
-        DatasetError: a split is empty, or one of its texts is.
+        DatasetError: a split is empty, or one of its texts has no symbols.
     """
     for name, examples in splits.items():
-        if not examples or not all(example.text for example in examples):
-            raise DatasetError(f"{name}: {'a text is empty' if examples else 'no examples'}")
+        if not examples:
+            raise DatasetError(f"{name}: no examples")
     folder.mkdir(parents=True, exist_ok=True)
     cut = characters
     if level == "subword":
@@ -57,5 +57,8 @@ def write(splits: Mapping[str, list[Example]], level: str, size: int, workers: i
         segmentation.learn(texts, size, workers, folder / segmentation.OWN[0])
         cut = segmentation.opened(folder)
     for name, examples in splits.items():
-        write_lines(folder / f"{name}.input0", (cut(example.text) for example in examples))
+        texts = [cut(example.text) for example in examples]
+        if not all(texts):
+            raise DatasetError(f"{name}: a text is empty")
+        write_lines(folder / f"{name}.input0", texts)
         write_lines(folder / f"{name}.label", (example.label for example in examples))

@@ -172,6 +172,11 @@ def write(
     Raises:
         DatasetError: a file cannot be used, the files are of two versions, or windows would not meet.
     """
+    if most - SPECIAL - longest < 1:
+        raise DatasetError(
+            f"--max-symbols {most}: must be more than {SPECIAL + longest}, for {SPECIAL} symbols and a question of "
+            f"--longest-question {longest}"
+        )
     if most - SPECIAL - longest < stride:
         raise DatasetError(
             f"--stride {stride}: must be at most {most - SPECIAL - longest}, the room that --max-symbols {most} leaves "

@@ -24,6 +24,7 @@ import numpy as np
 import onnxruntime
 
 from ...processors import usable
+from ..text.binarised import symbols_of
 from . import ExportError, Hypothesis, Search, check_length
 
 NEXT = ".next"
@@ -40,11 +41,7 @@ class Symbols:
     """
 
     def __init__(self, path: Path):
-        self.symbols = ["<s>", "<pad>", "</s>", "<unk>"]
-        for line in path.read_text(encoding="utf-8").split("\n"):
-            symbol = line.removesuffix(" #fairseq:overwrite").rpartition(" ")[0]
-            if symbol:
-                self.symbols.append(symbol)
+        self.symbols = symbols_of(path)
         self.numbers = {symbol: i for i, symbol in enumerate(self.symbols)}
 
     def read(self, symbols: Sequence[str]) -> list[int]:

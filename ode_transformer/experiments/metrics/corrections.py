@@ -39,7 +39,9 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 
     if not args.source or bool(args.references) == bool(args.edits):
         raise CorrectionError("--corrections FILE needs --source FILE, and either --references FILE... or --edits FILE")
-    corrections, _ = read_generate_output(args.corrections)
+    if args.references and args.own_edits:
+        raise CorrectionError("--own-edits: goes with --edits, against which ERRANT compares; not with --references")
+    corrections = read_generate_output(args.corrections).hypotheses
     sources, *references = (read_lines(path) for path in (args.source, *(args.references or [])))
     for path, lines in zip((args.source, *(args.references or [])), (sources, *references), strict=True):
         if len(lines) != len(corrections):

@@ -101,7 +101,9 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 
     if not args.ref or (args.lead and not args.source):
         raise RougeError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
-    summaries, _ = read_generate_output(args.summaries)
+    if args.lead is not None and args.lead < 1:
+        raise RougeError(f"--lead {args.lead}: must be 1 or more")
+    summaries = read_generate_output(args.summaries).hypotheses
     references = _lines(args.ref, len(summaries), args.summaries, read_lines)
     result = {"sentences": len(summaries), "rouge": take(summaries, references)}
     if args.lead:

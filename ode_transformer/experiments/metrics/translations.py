@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sacremoses import MosesDetokenizer
 
@@ -156,21 +156,27 @@ def read_lines(path: str | Path) -> list[str]:
     return lines
 
 
-def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]:
-    """The hypotheses and references in an output of ``fairseq-generate``, in the order of the test set.
+class Generated(NamedTuple):
+    """What an output of fairseq-generate holds, in the order of the test set; None for what it does not."""
 
-    The first line ``H-id<tab>score<tab>tokens`` of an id counts (the best of ``--nbest``). H and T lines hold words if
-    ``--post-process`` was given, and subword units otherwise; D lines hold the same or, with ``--tokenizer``, plain
-    text.
+    hypotheses: list[str]
+    references: list[str] | None
+    sources: list[str] | None
 
-    Returns:
-        The hypotheses, and the references or None if there are no T lines, as in the output of ``fairseq-interactive``.
+
+def read_generate_output(path: str | Path) -> Generated:
+    """The sentences in an output of ``fairseq-generate``.
+
+    The first line ``H-id<tab>score<tab>tokens`` of an id counts (the best of ``--nbest``). H, T and S lines hold words
+    if ``--post-process`` was given, and subword units otherwise; D lines hold the same or, with ``--tokenizer``, plain
+    text. The output of ``fairseq-interactive`` has no T lines.
 
     Raises:
         OdeTransformerError: there are no H lines, ids are missing or repeated, or the end of the file is missing.
     """
     hyps: dict[int, str] = {}
     refs: dict[int, str] = {}
+    sources: dict[int, str] = {}
     ended, translated = False, None
     for line in read_lines(path):
         if match := re.match(rf"H-({_ID})\t[^\t]*\t(.*)", line):
@@ -179,13 +185,15 @@ def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]
             if int(match[1]) in refs:
                 raise ScoringError(f"{path}: T-{match[1]} occurs twice; must be a single output of fairseq-generate")
             refs[int(match[1])] = match[2]
+        elif match := re.match(rf"S-({_ID})\t(.*)", line):
+            sources[int(match[1])] = match[2]
         elif match := re.search(r"\| Translated ([\d,]{1,20}) sentences ", line):
             translated = int(match[1].replace(",", ""))
         ended = ended or re.match(r"(.* )?Generate \S+ with beam=", line) is not None
     if not hyps:
         raise ScoringError(f"{path}: no line H-<id>; is it an output of fairseq-generate without --quiet?")
     expected = range(max({*hyps, *refs, (translated or 1) - 1}) + 1)
-    for name, found in (("H", hyps), ("T", refs)):
+    for name, found in (("H", hyps), ("T", refs), ("S", sources)):
         missing = len(expected) - len(found)
         if missing and (found or name == "H"):
             # Name the first few; an id from a damaged line may be huge, so not all are listed.
@@ -199,7 +207,7 @@ def read_generate_output(path: str | Path) -> tuple[list[str], list[str] | None]
             )
     if refs and not ended:
         raise ScoringError(f"{path}: the last line, 'Generate ... with beam=...', is missing; the file is cut short")
-    return [hyps[i] for i in expected], [refs[i] for i in expected] if refs else None
+    return Generated(*([its[i] for i in expected] if its else None for its in (hyps, refs, sources)))
 
 
 def report(result: dict[str, Any]) -> str:
@@ -272,7 +280,7 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.target_lang is None:
         raise ScoringError(f"--target-lang is needed: one of {', '.join(LANGUAGES)}, or any with --plain")
     if args.generate_output:
-        hyps, refs = read_generate_output(args.generate_output)
+        hyps, refs, _ = read_generate_output(args.generate_output)
     else:
         hyps, refs = read_lines(args.hyp), None
     if args.ref:

@@ -66,7 +66,7 @@ def generated(recipe: "recipes.Recipe", folder: Path, subset: str) -> list[str]:
     """The best hypotheses of a subset, in words."""
     from ..metrics.translations import read_generate_output  # which takes longer to import than the rest
 
-    return read_generate_output(translations(str(folder), subset))[0]
+    return read_generate_output(translations(str(folder), subset)).hypotheses
 
 
 def plain_text(recipe: "recipes.Recipe", lines: Sequence[str]) -> list[str]:

@@ -65,7 +65,7 @@ def binarise(args: argparse.Namespace) -> None:
         for split, name in splits.items():
             source = args.text_dir / f"{name}.{lang}"
             chunks = in_chunks(read_lines(source, bar=f"binarise {source.name}"))
-            prefix, code = data / f"{split}.{'-'.join(args.langs)}.{lang}", _code(len(_symbols(dictionary)))
+            prefix, code = data / f"{split}.{'-'.join(args.langs)}.{lang}", _code(len(symbols_of(dictionary)))
             _write_binarised(prefix, code, in_parallel(partial(_numbers_of, dictionary, code), chunks, args.workers))
 
 
@@ -88,8 +88,19 @@ def _dictionary(counts: Counter[str], size: int | None) -> list[str]:
     return [f"{symbol} {count}" for symbol, count in rows]
 
 
-def _symbols(dictionary: Path) -> list[str]:
-    return [*SPECIAL, *(line.rstrip().rpartition(" ")[0] for line in read_lines(dictionary))]
+def symbols_of(dictionary: Path) -> list[str]:
+    """The symbols of a dictionary of fairseq by their numbers, from a file ``dict.LANGUAGE.txt``.
+
+    Raises:
+        TextError: a line is not a symbol and its count.
+    """
+    symbols = list(SPECIAL)
+    for number, line in enumerate(read_lines(dictionary), 1):
+        symbol, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
+        if not symbol or not count.isdecimal():
+            raise TextError(f"{dictionary}: line {number} is {line!r}, must be a symbol and its count")
+        symbols.append(symbol)
+    return symbols
 
 
 def _code(size: int) -> int:
@@ -100,7 +111,7 @@ def _code(size: int) -> int:
 @cache
 def _numbers(dictionary: Path, digest: str) -> dict[str, int]:
     """The numbers of symbols by the dictionary in a file, cached while the file is the same."""
-    return {symbol: number for number, symbol in enumerate(_symbols(dictionary))}
+    return {symbol: number for number, symbol in enumerate(symbols_of(dictionary))}
 
 
 def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, np.ndarray]:
@@ -134,7 +145,7 @@ def unbinarise(args: argparse.Namespace) -> None:
     """Turn binarized text, DIR/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries."""
     for lang in args.langs:
         dictionary = args.dir / f"dict.{lang}.txt"
-        symbols = np.array(_symbols(dictionary), object)
+        symbols = np.array(symbols_of(dictionary), object)
         for split in args.splits:
             prefix = args.dir / f"{split}.{'-'.join(args.langs)}.{lang}"
             code, sizes = _read_index(prefix)

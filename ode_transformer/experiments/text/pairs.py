@@ -116,7 +116,7 @@ def _unusable(line: str) -> str | None:
 def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
     """The sentences of a file, without markup; arguments and errors as for :func:`read_lines`."""
     lines = read_lines(path, errors, bar)
-    if path.suffix in (".sgm", ".xml"):
+    if path.name.removesuffix(".gz").endswith((".sgm", ".xml")):
         return (found[1].strip() for line in lines if (found := re.search(r"<seg id[^>]*>(.*?)(</seg>|$)", line)))
     if path.name.startswith("train.tags."):
         kept = (line for line in lines if not re.search("<(url|talkid|keywords)>", line))
