@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import pickle
 import re
 import shutil
@@ -73,22 +74,21 @@ def load(path: str | Path) -> dict[str, Any]:
         CheckpointError: no such file, or it cannot be read; not a checkpoint; a pickle with more than plain data; or a
             model with entries that are not tensors, or with tensors that repeat fewer stored values.
     """
-    path, intact = Path(path), False
+    path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     try:
         mapped = zipfile.is_zipfile(path)
         if mapped:
             _check_archive(path)
-            intact = True
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except CheckpointError:
         raise
-    except (OSError, MemoryError) as error:
-        raise CheckpointError(f"{path}: cannot be read: {error}") from error
     except Exception as error:  # damaged bytes end in errors of every kind, EOFError to IndexError
         kind = CheckpointError
-        if isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
+        if _of_the_system(error):
+            reason = f"cannot be read: {error}"
+        elif isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
             reason = (
                 f"refused, it holds more than tensors and plain data: it would import {match[1]}. Someone who trusts "
                 "the file can load it and save 'model' and 'args' or 'cfg' alone; that file can be loaded"
@@ -97,13 +97,20 @@ def load(path: str | Path) -> dict[str, Any]:
             # We cut PyTorch's advice to disable the check: it is unsafe for files of others.
             first = str(error).split("\n")[0].partition(" Re-running")[0].partition(" In PyTorch")[0]
             reason = f"not a readable checkpoint, truncated or damaged? ({type(error).__name__}: {first})"
-            kind = CheckpointError if intact else DamagedError
+            kind = DamagedError
         raise kind(f"{path}: {reason}") from error
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise CheckpointError(f"{path}: not a fairseq checkpoint, it has no 'model'")
     for name, tensor in state["model"].items():
         _check_tensor(path, name, tensor)
     return state
+
+
+def _of_the_system(error: Exception) -> bool:
+    """Whether reading failed for want of memory, of rights or of a disk, and not because of what is in the file."""
+    if isinstance(error, OSError):
+        return error.errno != errno.EINVAL  # what a jump to a damaged place is
+    return isinstance(error, MemoryError) or re.search("allocate memory|unable to mmap", str(error)) is not None
 
 
 def _check_archive(path: Path) -> None:
@@ -114,7 +121,7 @@ def _check_archive(path: Path) -> None:
         if any(m.compress_type != zipfile.ZIP_STORED for m in members) or (
             sum(m.file_size for m in members) > path.stat().st_size
         ):
-            raise CheckpointError(f"{path}: not a readable checkpoint, its archive is compressed")
+            raise DamagedError(f"{path}: not a readable checkpoint, its archive is compressed")
         if damaged := archive.testzip():
             raise DamagedError(f"{path}: damaged, the checksum of {damaged} in it does not agree")
 
@@ -220,7 +227,7 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
     Raises:
         CheckpointError: the last checkpoint is not damaged, but cannot be loaded; or it does not say how many updates
             were made, so that fairseq cannot go on from it, or holds no state of the optimizer; or it is damaged, and
-            there is no other to go on from but one of which this is true; or a whole one could not take its place.
+            the only others are refused for one of these reasons; or a whole one could not take its place.
     """
     last = Path(directory) / "checkpoint_last.pt"
     if not last.exists():

@@ -156,8 +156,9 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
         the registered name of a model of ours, or one of ``STOCK``; and the options that its flat configuration has.
 
     Raises:
-        CheckpointError: it holds no configuration of its model, is of an architecture that is neither ours nor the
-            stock Transformer, or an option is not a plain value of a size that the file can account for.
+        CheckpointError: it holds no configuration of its model, is of an architecture that is neither ours nor
+            fairseq's own Transformer or RoBERTa, or an option is not a plain value of a size that the file can account
+            for.
     """
     stored = checkpoints.options(state, "model")
     if not stored:

@@ -120,13 +120,13 @@ def _record(origin: Origin) -> Optional[dict[str, Any]]:
     path = origin.run and origin.run / "record.json"
     if not path or not path.is_file():
         return None
+    record = read_json(path, bundles.BundleError)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
         if record["sha256"]["average.pt"] != sha256(origin.model):
             return None
         return {key: record[key] for key in RECORD if key in record}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise bundles.BundleError(f"{path}: cannot be read: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise bundles.BundleError(f"{path}: is no record of a run ({error!r})") from error
 
 
 def _card(translator: TrainedTranslator, record: Optional[dict[str, Any]], half: bool) -> str:

@@ -49,7 +49,7 @@ class Job:
 
     def fits(self) -> bool:
         """Whether it can be trained in this precision: fairseq takes bf16 for a TPU with its own models."""
-        return self.precision != "bf16" or self.recipe.train.arch not in recipes.FAIRSEQ_ARCHITECTURES
+        return self.precision != "bf16" or not runner.is_of_fairseq(self.recipe.train.arch)
 
     def command(self, runs: Path, out: Path, args: argparse.Namespace) -> list[str]:
         """The command that makes it."""

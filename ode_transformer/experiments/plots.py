@@ -239,7 +239,7 @@ def training(paths: list[str], output: str | Path) -> None:
     for path in map(Path, paths):
         try:
             made = _training(path)
-            found = {key: records.points(made, key) for key in CURVES}
+            found = {key: records.curve_points(made, key) for key in CURVES}
             if not any(found.values()):
                 raise ValueError("no perplexity")
         except OdeTransformerError:  # it names the file

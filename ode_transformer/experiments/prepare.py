@@ -588,5 +588,10 @@ def _write_pairs(prefix: Path, langs: Sequence[str], pairs: Iterable[tuple[str, 
 
 
 def _quoted(value: Any) -> str:
-    """A value as JSON, which YAML reads; characters as they are, since YAML knows no surrogate pairs."""
-    return json.dumps(value, ensure_ascii=False)
+    """A value as JSON, which YAML reads, but for pairs of surrogates, for which it has a notation of its own."""
+    pair = r"\\u(d[89ab]..)\\u(d[c-f]..)"
+    return re.sub(pair, lambda found: _beyond(int(found[1], 16), int(found[2], 16)), json.dumps(value))
+
+
+def _beyond(high: int, low: int) -> str:
+    return f"\\U{0x10000 + (high - 0xD800) * 0x400 + low - 0xDC00:08x}"

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
-# fairseq's own architectures that recipes train:
-FAIRSEQ_ARCHITECTURES = ("roberta", "transformer", "transformer_wmt_en_de", "transformer_wmt_en_de_big")
 SCALES = ("full", "small")
 MOST_BATCHES = 100_000  # of an update
 LONGEST_CHAIN = 8  # of recipes that start from each other, and of files that extend each other
@@ -314,7 +312,7 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         if flag in recipe.train.flags:
             raise RecipeError(f"{path}: train.flags.{flag}: is set by {instead}")
     for flag in ("batch-size", "max-tokens", "max-update"):
-        if not isinstance(value := recipe.train.flags.get(flag), int | None):
+        if type(value := recipe.train.flags.get(flag)) not in (int, type(None)):
             raise RecipeError(f"{path}: train.flags.{flag} {value!r}: must be a whole number, without quotation marks")
     if recipe.devices is not None and recipe.scale == "full":
         must("devices", recipe.devices, divisors(recipe))
@@ -362,7 +360,7 @@ def _small(tree: dict, path: Path) -> dict:
     from .tasks import TASKS
 
     task = tree.get("task", "translation")
-    if task not in TASKS:
+    if not isinstance(task, str) or task not in TASKS:
         raise RecipeError(f"{path}: task {task!r}: must be one of {', '.join(TASKS)}")
     if task != "translation":
         return _merge(tree, _read(CONFIGS / f"_small-{task}.yaml"))
@@ -510,7 +508,7 @@ def _about(recipe: Recipe, devices: int, precision: str) -> list[str]:
     if recipe.hardware:
         lines.append(f"# hardware: {recipe.hardware}")
     size = [f"up to {recipe.train.flags[k]:,} {unit}" for k, unit in
-            (("max-tokens", "tokens"), ("batch-size", "examples")) if k in recipe.train.flags]  # fmt: skip
+            (("max-tokens", "tokens"), ("batch-size", "examples")) if recipe.train.flags.get(k)]  # fmt: skip
     lines.append(
         f"# an update: {recipe.train.batches} batch{'es' * (recipe.train.batches > 1)} of {' and '.join(size)}; "
         f"on {devices} GPU{'s' * (devices > 1)} each takes {recipe.train.batches / devices:g}, in {precision}"

@@ -33,7 +33,7 @@ def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
 
 
-def points(training: Mapping[str, Any], key: str) -> list[tuple[int, float]]:
+def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float]]:
     """A curve of a training, (updates, value): as it was logged by updates, otherwise by epochs.
 
     Args:

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
 from ..files import read_json, write_text
-from . import recipes, records, runs, significance, tables
+from . import recipes, runs, significance, tables
 from .metrics import METRICS
 from .metrics.translations import read_generate_output
+from .records import curve_points
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
 CURVES = {
@@ -231,7 +232,7 @@ def _first(by_recipe: dict[str, list[dict]]) -> str:
 def _curves(by_recipe: dict[str, list[dict]]) -> Iterator[str]:
     """A picture per kind of curve, with a line per recipe: its first seed."""
     lines = {
-        key: {name.rpartition("/")[2]: records.points(group[0]["training"], key) for name, group in by_recipe.items()}
+        key: {name.rpartition("/")[2]: curve_points(group[0]["training"], key) for name, group in by_recipe.items()}
         for key in CURVES
     }
     if not any(points for by_name in lines.values() for points in by_name.values()):

@@ -97,6 +97,12 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "") -> list[Step]
     ]
 
 
+def is_of_fairseq(arch: str) -> bool:
+    """Whether an architecture is a Transformer or an encoder of fairseq's own, by its name."""
+    ours = arch == "transformer_small" or "macaron" in arch
+    return arch.startswith(("roberta", "transformer")) and not ours
+
+
 def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Step]:
     """Train the recipe that this one starts from, in its usual place; turn its checkpoint into this architecture."""
     start = recipe.train.start
@@ -134,7 +140,7 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
             f"{recipe.name}: {devices} devices do not divide the {train.batches} batches of an update; "
             f"take one of {recipes.divisors(recipe)}"
         )
-    if precision == "bf16" and train.arch in recipes.FAIRSEQ_ARCHITECTURES:
+    if precision == "bf16" and is_of_fairseq(train.arch):
         raise RecipeError(f"bf16: with --arch {train.arch} fairseq takes it for a TPU; take fp32, fp16 or amp")
     placed, more = _split(place.flags)
     command = [

@@ -82,18 +82,19 @@ def main(args: argparse.Namespace) -> int:
             "arch": args.arch,
             "flags": runner.same_training(args.flags, of_any_length=True),
         }
-        if any(folder.glob("checkpoint*.pt")) and not (folder / "start.json").is_file():
-            raise RecipeError(
-                f"--save-dir {args.save_dir}: holds a training that train-from did not begin; take another folder"
-            )
+        if any(folder.glob("checkpoint*.pt")):
+            if not (folder / "start.json").is_file():
+                raise RecipeError(
+                    f"--save-dir {args.save_dir}: holds a training that train-from did not begin; take another folder"
+                )
+            if differing := _differing(folder / "start.json", this):
+                raise RecipeError(
+                    f"--save-dir {args.save_dir}: holds another training: {', '.join(differing)} differ; take another "
+                    "folder"
+                )
         if checkpoints.resume_point(folder) == 0:
             runner.execute(warm_start, lock)
             write_json(folder / "start.json", this)
-        elif differing := _differing(folder / "start.json", this):
-            raise RecipeError(
-                f"--save-dir {args.save_dir}: holds another training: {', '.join(differing)} differ; take another "
-                "folder"
-            )
         flags = needed(args.arch, checkpoints.load(start)["cfg"]["model"])
         command = [*train, *flags, *args.flags]
         step = Step("train", command, [str(start)], where=where, environment=environment, log=log)

@@ -1,5 +1,6 @@
 """Published data sets are read from miniatures of their real layouts, and what is wrong with one is named."""
 
+import argparse
 import hashlib
 import itertools
 import random
@@ -213,6 +214,8 @@ def test_learners_corpora(tmp_path, capsys):
         gec.published(tmp_path)
     for path in (*tmp_path.glob("*bea19.m2"), tmp_path / "nucle.m2"):
         path.unlink()
+    with pytest.raises(gec.GecError, match="--sentences 0: must be 1 or more"):
+        gec.write(argparse.Namespace(m2=None, clean=tmp_path, rate=0.1, sentences=0))
     with pytest.raises(gec.GecError, match=r"no M2 file of NUCLE; there are: lang8\.m2"):
         gec.published(tmp_path)
 

@@ -137,6 +137,10 @@ def test_another_architecture_in_the_folder(tmp_path, capsys):
     (tmp_path / "run" / "start.json").write_text('{"arch": "floater_tiny", "checkpoint": "another", "flags": []}')
     words = ["train-from", tmp_path / "stock.pt", tmp_path, "--save-dir", tmp_path / "run", "--arch", "macaron_tiny"]
     assert "holds another training: checkpoint, dictionaries, arch differ; take another folder" in said(capsys, words)
+    last = tmp_path / "run" / "checkpoint_last.pt"
+    last.rename(tmp_path / "run" / "checkpoint1.pt")
+    assert "holds another training: checkpoint, dictionaries, arch differ; take another folder" in said(capsys, words)
+    (tmp_path / "run" / "checkpoint1.pt").rename(last)
     (tmp_path / "run" / "start.json").unlink()  # as the folder of a run of ode-transformer run has none
     assert "holds a training that train-from did not begin; take another folder" in said(capsys, words)
     (tmp_path / "run" / "checkpoint_last.pt").rename(tmp_path / "run" / "checkpoint_best.pt")

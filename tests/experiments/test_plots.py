@@ -146,6 +146,9 @@ def test_a_picture_of_costs(tmp_path, costs):
     output = tmp_path / "costs.svg"
     assert cli.main(["plot", "costs", *costs, "--output", str(output)]) == 0
     assert output.stat().st_size > 5000
+    rows = [{"length": 8, "seconds": {"a": 2.0}, "peak_mib": {"a": 3}}] * 2
+    twice = record(tmp_path / "twice.json", what="lengths", rows=rows)
+    assert cli.main(["plot", "costs", twice, "--output", str(output)]) == 0, "no growth between equal lengths"
 
 
 @pytest.mark.parametrize(
@@ -214,12 +217,12 @@ def test_pictures_of_scores_and_training(tmp_path):
     log.write_text("\n".join(["num. shared model params: 7 (num. trained: 7)", *lines]))
     entry = {"num_updates": 5, "ppl": 9.0, "gnorm": 2.0}
     without_recipe = record(tmp_path / "ptb.json", training=[entry], validation=[entry])
-    assert records.points(plots._training(Path(without_recipe)), "valid_ppl") == [(5, 9.0)]
-    assert records.points(plots._training(log), "valid_ppl") == [(5, 8.0)]
+    assert records.curve_points(plots._training(Path(without_recipe)), "valid_ppl") == [(5, 9.0)]
+    assert records.curve_points(plots._training(log), "valid_ppl") == [(5, 8.0)]
     by_both = {"curve": [{"num_updates": 10, "train_ppl": 5.0, "valid_ppl": 6.0}],
                "progress": [{"num_updates": 5, "ppl": 9.0}, {"num_updates": 10, "ppl": 7.0}]}  # fmt: skip
-    assert records.points(by_both, "train_ppl") == [(5, 9.0), (10, 7.0)], "what is finer, and not both"
-    assert records.points(by_both, "valid_ppl") == [(10, 6.0)]
+    assert records.curve_points(by_both, "train_ppl") == [(5, 9.0), (10, 7.0)], "what is finer, and not both"
+    assert records.curve_points(by_both, "valid_ppl") == [(10, 6.0)]
     for kind, inputs in (("scores", paths), ("training", [*paths, str(log), without_recipe])):
         output = tmp_path / f"{kind}.png"
         assert cli.main(["plot", kind, *inputs, "--output", str(output)]) == 0

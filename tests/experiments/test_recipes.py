@@ -14,7 +14,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from ode_transformer.config import PRESETS
 from ode_transformer.experiments import cli, estimates, recipes, runner
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.tasks import TASKS
@@ -296,10 +295,15 @@ def test_classification_is_transevolves_protocol(group):
 
 def test_numbers_that_are_printed_and_reckoned_with_are_numbers(tmp_path):
     text = (ROOT / "configs" / "quickstart.yaml").read_text().replace("extends: ", f"extends: {ROOT}/configs/")
-    for flag, value in (("max-tokens", "1500"), ("max-update", "x")):
-        (tmp_path / "x.yaml").write_text(text.replace("    max-tokens: 1500\n", f'    {flag}: "{value}"\n'))
-        with pytest.raises(RecipeError, match=rf"train\.flags\.{flag} '{value}': must be a whole number"):
+    for flag, value in (("max-tokens", "'1500'"), ("max-update", "'x'"), ("batch-size", "True")):
+        (tmp_path / "x.yaml").write_text(text.replace("    max-tokens: 1500\n", f"    {flag}: {value}\n"))
+        with pytest.raises(RecipeError, match=rf"train\.flags\.{flag} {value}: must be a whole number"):
             recipes.load(f"{tmp_path}/x.yaml/macaron-tiny")
+    (tmp_path / "x.yaml").write_text(
+        text.replace("    max-tokens: 1500\n", "    max-tokens: null\n    batch-size: 9\n")
+    )
+    shown = recipes.show(recipes.load(f"{tmp_path}/x.yaml/macaron-tiny"), None, None)
+    assert "1 batch of up to 9 examples;" in shown
 
 
 def test_an_unknown_task_is_named_in_a_rehearsal_too(tmp_path):
@@ -308,6 +312,9 @@ def test_an_unknown_task_is_named_in_a_rehearsal_too(tmp_path):
     for scale in ("full", "small"):
         with pytest.raises(RecipeError, match=r"x\.yaml.*task 'translaton': must be one of translation, "):
             recipes.load(f"{tmp_path}/x.yaml/macaron-tiny", scale=scale)
+    (tmp_path / "x.yaml").write_text(f"task: [x]\n{text}")
+    with pytest.raises(RecipeError, match=r"task \['x'\]: must be one of"):
+        recipes.load(f"{tmp_path}/x.yaml/macaron-tiny", scale="small")
 
 
 def test_imdb_for_a_cpu_is_shorter_and_nothing_else():
@@ -506,7 +513,10 @@ def test_bf16_is_refused_where_fairseq_takes_it_for_a_tpu():
         commands(recipes.load("multi30k-full/transformer-tiny"), "train", precision="bf16")
     (words,) = commands(recipes.load("imdb/transformer"), "train", precision="bf16")
     assert "--bf16" in words
-    assert {recipes.load(name).train.arch for name in NAMES} - set(PRESETS) == set(recipes.FAIRSEQ_ARCHITECTURES)
+    ours = {arch for arch, model in ARCH_MODEL_REGISTRY.items() if model.__module__.startswith("ode_transformer.")}
+    theirs = {arch for arch in ARCH_MODEL_REGISTRY if arch.startswith(("transformer", "roberta"))} - ours
+    assert all(map(runner.is_of_fairseq, theirs)) and not any(map(runner.is_of_fairseq, ours))
+    assert {recipes.load(name).train.arch for name in NAMES} - ours <= theirs
 
 
 def test_without_a_clone_there_are_no_recipes_and_the_error_says_so(tmp_path, monkeypatch):

@@ -224,6 +224,15 @@ def test_generate_output_without_references(tmp_path):
     assert scoring.read_generate_output(write(tmp_path / "o", text))[:2] == (["ein hund .", "", "zwei katzen"], None)
 
 
+@pytest.mark.parametrize("text", [generated().replace("S-1\tsource 1\n", ""), generated().replace("S-", "X-")])
+def test_sources_are_all_there_or_none(tmp_path, text):
+    """Scoring does not need them."""
+    hyps, _, sources = scoring.read_generate_output(write(tmp_path / "o", text))
+    assert len(hyps) == 3 and sources is None
+    surplus = generated().replace(END, "S-3\tone more\n" + END)
+    assert len(scoring.read_generate_output(write(tmp_path / "o", surplus)).sources) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -212,6 +212,7 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert found["gleu"] == gleu.take(SOURCES, REFERENCES[0], REFERENCES)
     assert METRICS["gleu"].value(found) > METRICS["gleu"].value(found["source"])
     assert "uncorrected" in capsys.readouterr().out
+    refused([*words, "--references", *both, "--own-edits", "x.m2"], "--own-edits: goes with --edits", capsys)
     assert cli.main([*words, "--edits", str(tmp_path / "gold.m2")]) == 0
     said = capsys.readouterr()
     assert "M2SCORER is not set" in said.err and "errant_parallel" in said.err and "F0.5" not in said.out
@@ -456,6 +457,7 @@ def test_edits_by_type_as_a_picture(tmp_path, capsys):
     assert (tmp_path / "x.svg").stat().st_size > 5000
     (tmp_path / "ours.m2").write_text("no\n")
     refused(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")], "must be an M2 file", capsys)
+    refused(["plot", "edits", *files, "--types", "0", "--output", "x.svg"], "--types 0: must be 1 or more", capsys)
 
 
 # Comparisons

@@ -56,9 +56,10 @@ def write(splits: Mapping[str, list[Example]], level: str, size: int, workers: i
         texts = (example.text for example in splits["train"])
         segmentation.learn(texts, size, workers, folder / segmentation.OWN[0])
         cut = segmentation.opened(folder)
-    for name, examples in splits.items():
-        texts = [cut(example.text) for example in examples]
+    units = {name: [cut(example.text) for example in examples] for name, examples in splits.items()}
+    for name, texts in units.items():
         if not all(texts):
             raise DatasetError(f"{name}: a text is empty")
-        write_lines(folder / f"{name}.input0", texts)
+    for name, examples in splits.items():
+        write_lines(folder / f"{name}.input0", units[name])
         write_lines(folder / f"{name}.label", (example.label for example in examples))

@@ -147,9 +147,9 @@ class OnnxTranslator:
                 values, symbols = log_probs[:, :, [END]], np.full((*log_probs.shape[:2], 1), END)
             totals = (scores[:, :, None] + values).reshape(len(left), -1)  # of all hypotheses of a sentence
             best = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * beam]
-            totals, symbols_of = (np.take_along_axis(x, best, 1) for x in (totals, symbols.reshape(len(left), -1)))
+            totals, taken = (np.take_along_axis(x, best, 1) for x in (totals, symbols.reshape(len(left), -1)))
             parents = best // values.shape[2]
-            ends = (symbols_of == END) & (totals > -np.inf)
+            ends = (taken == END) & (totals > -np.inf)
             for row, place in zip(*np.nonzero(ends[:, :beam]), strict=True):
                 hypotheses = found[left[row]]
                 if len(hypotheses) < beam:
@@ -160,9 +160,9 @@ class OnnxTranslator:
                 break
             # The best candidates that have not ended are continued.
             going = np.argsort(ends, axis=1, kind="stable")[:, :beam]
-            scores, parents, symbols_of = (np.take_along_axis(x, going, 1)[stay] for x in (totals, parents, symbols_of))
+            scores, parents, taken = (np.take_along_axis(x, going, 1)[stay] for x in (totals, parents, taken))
             order = np.flatnonzero(stay)[:, None] * tokens.shape[1] + parents
-            tokens = np.concatenate((tokens.reshape(-1, step + 1)[order], symbols_of[:, :, None]), axis=2)
+            tokens = np.concatenate((tokens.reshape(-1, step + 1)[order], taken[:, :, None]), axis=2)
             if not stay.all():
                 left = left[stay]
                 for name in caches.keys() - self.growing:

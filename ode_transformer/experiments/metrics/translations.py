@@ -157,7 +157,7 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 class Generated(NamedTuple):
-    """What an output of fairseq-generate holds, in the order of the test set; None for what it does not."""
+    """What an output of fairseq-generate holds, in the order of the test set; None for what it lacks."""
 
     hypotheses: list[str]
     references: list[str] | None
@@ -193,7 +193,7 @@ def read_generate_output(path: str | Path) -> Generated:
     if not hyps:
         raise ScoringError(f"{path}: no line H-<id>; is it an output of fairseq-generate without --quiet?")
     expected = range(max({*hyps, *refs, (translated or 1) - 1}) + 1)
-    for name, found in (("H", hyps), ("T", refs), ("S", sources)):
+    for name, found in (("H", hyps), ("T", refs)):
         missing = len(expected) - len(found)
         if missing and (found or name == "H"):
             # Name the first few; an id from a damaged line may be huge, so not all are listed.
@@ -207,7 +207,11 @@ def read_generate_output(path: str | Path) -> Generated:
             )
     if refs and not ended:
         raise ScoringError(f"{path}: the last line, 'Generate ... with beam=...', is missing; the file is cut short")
-    return Generated(*([its[i] for i in expected] if its else None for its in (hyps, refs, sources)))
+    return Generated(
+        [hyps[i] for i in expected],
+        [refs[i] for i in expected] if refs else None,
+        [sources[i] for i in expected] if set(expected) <= set(sources) else None,
+    )
 
 
 def report(result: dict[str, Any]) -> str:
