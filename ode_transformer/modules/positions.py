@@ -109,6 +109,10 @@ class PositionEncoder(nn.Module):
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Follow the hypotheses of a beam; the decoder calls this."""
 
+    def reach(self, length: int) -> int:
+        """How many of the first ``length`` positions the model can read."""
+        return length
+
     @contextmanager
     def one_pass(self, length: int) -> Iterator[None]:
         """A context in which encoder and decoder share one pass, with sentences of at most ``length`` tokens."""
@@ -427,26 +431,32 @@ class BiasPositions(PositionEncoder):
 
     @torch.no_grad()
     def _remembered(self, length: int, versions: Any) -> Solution:
-        longer = max(64, 2 ** (length - 1).bit_length())
-        tables = self._solve(torch.arange(longer))
+        tables = self._solve(torch.arange(max(64, 2 ** (length - 1).bit_length())))
+        reach, kind = self._reach(tables), self._kind()
+        if reach < length:
+            raise OdeTransformerError(
+                f"{length} positions: the biases are too large for attention in {kind} beyond position {reach - 1}. Set "
+                "--flow-horizon to the length of the longest training sentence"
+                + ("" if kind == torch.float32 else ", or use float32")
+            )
+        return Solution(reach, versions, tables)
+
+    @torch.no_grad()
+    def reach(self, length: int) -> int:
+        return self._reach(self._solve(torch.arange(length)))
+
+    def _reach(self, tables: Tables) -> int:
+        """How many of the positions of the tables, from the first on, have biases with which attention is finite."""
         # A score contains the product of two biases. Where it overflows, attention is NaN although the biases are not.
-        kind = self._kind()
+        most = torch.finfo(self._kind()).max
         fits = torch.stack(
             [
-                (_largest_score(piece, heads) < torch.finfo(kind).max).flatten(1).all(1)
+                (_largest_score(piece, heads) < most).flatten(1).all(1)
                 for name, pieces in tables.items()
                 for piece, heads in zip(pieces, self.layout.heads(name), strict=True)
             ]
-        )
-        if not fits.all():
-            longer = int(fits.all(0).long().argmin())
-            if longer < length:
-                raise OdeTransformerError(
-                    f"{length} positions: the biases are too large for attention in {kind} beyond position "
-                    f"{longer - 1}. Set --flow-horizon to the length of the longest training sentence"
-                    + ("" if kind == torch.float32 else ", or use float32")
-                )
-        return Solution(longer, versions, tables)
+        ).all(0)
+        return len(fits) if fits.all() else int(fits.long().argmin())
 
     def _solve(self, positions: Tensor) -> Tables:
         tables = {}

@@ -49,6 +49,8 @@ def main(args: argparse.Namespace) -> int:
         f"{args.output}: {args.format}, {args.quantization or 'fp32'}; log-probabilities of {check['symbols']} symbols "
         f"differ from the checkpoint's by {check['largest']:.1e} at most, {check['mean']:.1e} in the mean"
     )
+    if (longest := max(trained.longest.values())) < max(trained.model.max_positions()):
+        print(f"sentences have {longest} subword units at most, beyond which the model's position biases overflow")
     return 0
 
 

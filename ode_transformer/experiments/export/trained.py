@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional
 
@@ -39,10 +40,18 @@ class Trained:
     files: tuple[Path, ...]
     search: dict[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def longest(self) -> dict[str, int]:
-        """The lengths of the longest source and target, with the end of the sentence."""
-        return {"source": self.model.encoder.max_positions(), "target": self.model.decoder.max_positions()}
+        """The lengths of the longest source and target, with the end of the sentence.
+
+        FLOATER's biases grow with the position, and beyond some position attention overflows: such a model is shorter
+        than its options say.
+        """
+        sides = {"source": self.model.encoder.max_positions(), "target": self.model.decoder.max_positions()}
+        if (encoder := getattr(self.model, "position_encoder", None)) is None:
+            return sides
+        reach = encoder.reach(max(sides.values()))
+        return {side: min(length, reach) for side, length in sides.items()}
 
     @torch.no_grad()
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
