@@ -435,8 +435,8 @@ class BiasPositions(PositionEncoder):
         reach, kind = self._reach(tables), self._kind()
         if reach < length:
             raise OdeTransformerError(
-                f"{length} positions: the biases are too large for attention in {kind} beyond position {reach - 1}. Set "
-                "--flow-horizon to the length of the longest training sentence"
+                f"{length} positions: the biases are too large for attention in {kind} beyond position {reach - 1}. "
+                "Set --flow-horizon to the length of the longest training sentence"
                 + ("" if kind == torch.float32 else ", or use float32")
             )
         return Solution(reach, versions, tables)

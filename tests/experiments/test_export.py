@@ -3,8 +3,10 @@
 import ast
 import copy
 import json
+import math
 import re
 import sys
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +16,7 @@ import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, export
 from ode_transformer.experiments.bench import contest
 from ode_transformer.experiments.export import ExportError, Search, command, open_exported
@@ -343,6 +346,22 @@ def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
     assert sorted(p.suffix for p in (tmp_path / "out").iterdir()) == [".json", ".onnx", ".onnx", ".txt", ".txt"]
     near = command.compare(model, open_exported(tmp_path / "out", threads=1), 1.0)
     assert near["largest"] > found["check"]["largest"]
+
+
+@pytest.mark.parametrize("variant", ["floater_tiny", "macaron_tiny"])
+def test_a_model_is_as_long_as_its_attention_is_finite(variant):
+    """A flow's biases grow with the position, which no longer fits single precision some day."""
+    model = trained(small(variant))
+    assert model.longest == {"source": 1024, "target": 1024}
+    if variant == "floater_tiny":
+        with torch.no_grad():
+            model.model.position_encoder.solvers["all"].weight1.mul_(40)
+        steep = replace(model)  # which has looked at nothing yet
+        reach = steep.longest["source"]
+        assert 8 < reach < 1024 and steep.longest["target"] == reach
+        assert all(map(math.isfinite, steep.score([["w5"] * (reach - 1)], [["w6"]])[0]))
+        with pytest.raises(OdeTransformerError, match=f"beyond position {reach - 1}"):
+            steep.score([["w5"] * reach], [["w6"]])
 
 
 # The command

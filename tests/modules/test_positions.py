@@ -252,6 +252,7 @@ def test_half_precision_ends_with_an_error_before_attention_does(m):
             tokens = torch.full((1, 200), 4)
             m.position_encoder.source_places(tokens, tokens.eq(1))
         longest = int(re.search(r"position (\d+)", str(refused.value))[1])
+        assert m.position_encoder.reach(200) == longest + 1 and m.position_encoder.reach(longest) == longest
         tokens = torch.full((1, longest + 1), 4)
         assert m(tokens, torch.tensor([longest + 1]), tokens)[0].isfinite().all()
         biases = m.float().position_encoder.biases(longest + 2)
