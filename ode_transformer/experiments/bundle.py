@@ -126,7 +126,7 @@ def _record(origin: Origin) -> Optional[dict[str, Any]]:
             return None
         return {key: record[key] for key in RECORD if key in record}
     except (KeyError, TypeError) as error:
-        raise bundles.BundleError(f"{path}: is no record of a run ({error!r})") from error
+        raise bundles.BundleError(f"{path}: is not a record of a run ({error!r})") from error
 
 
 def _card(translator: TrainedTranslator, record: Optional[dict[str, Any]], half: bool) -> str:

@@ -411,7 +411,7 @@ def test_every_system_decodes_as_many_steps():
         (["suite", "tiny", "--data", str(Path(__file__).parent)], ": goes with quick-data, `bench --quick`"),
         (["training", "--arch", "floater_tiny", "--data", "nowhere"], "--data nowhere: "),
         (["suite", "huge"], "huge: must be one of quick, "),
-        (["table", "nowhere.json"], "nowhere.json: not a record"),
+        (["table", "nowhere.json"], "nowhere.json: cannot be read"),
     ],
 )
 def test_bad_contests_are_named(words, message, capsys):

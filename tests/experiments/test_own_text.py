@@ -161,7 +161,7 @@ def test_a_recipe_names_itself_so_that_a_shell_reads_it(home, tmp_path):
 def test_a_recipe_below_a_folder_of_any_name_is_read(home, tmp_path):
     """YAML knows no surrogate pairs, with which JSON can write characters beyond the first 65,536."""
     words = ["--train", home / "raw" / "my", "--langs", *LANGS, "--out", home / "mine"]
-    for name in ("\U0001f600 ä", "\x7f\x85\ufffe", r"\ud83d\ude00"):
+    for name in ("\U0001f600 ä", r"\ud83d\ude00"):
         recipe = tmp_path / name / "x.yaml"
         text = prepare.Preparation.of([*map(str, words), "--recipe", str(recipe)]).recipe_text()
         assert str(recipe) in yaml.load(text, yaml.CSafeLoader)["data"]["prepare"]
