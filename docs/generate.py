@@ -447,7 +447,9 @@ CONTROLS = {
     **dict.fromkeys(("rk2", "rk2-learnable", "rk2-second-order", "rk2-ema"), ("residual-8",)),
     **dict.fromkeys(("pcformer", "pcformer-released"), ("residual-12",)),
     "pcformer-rk4": ("residual-20", "residual-16"),
-    **dict.fromkeys(("nesterov", "nesterov-embedding", "denseformer", "attention-history"), ("residual-plain",)),
+    **dict.fromkeys(
+        ("nesterov", "nesterov-embedding", "strang-plain", "denseformer", "attention-history"), ("residual-plain",)
+    ),
     "nesterov-strang": ("strang-plain",),
 }
 """The systems of the comparison that have controls other than its baseline."""
