@@ -49,8 +49,11 @@ def main(args: argparse.Namespace) -> int:
         f"{args.output}: {args.format}, {args.quantization or 'fp32'}; log-probabilities of {check['symbols']} symbols "
         f"differ from the checkpoint's by {check['largest']:.1e} at most, {check['mean']:.1e} in the mean"
     )
-    if (longest := max(trained.longest.values())) < max(trained.model.max_positions()):
-        print(f"sentences have {longest} subword units at most, beyond which the model's position biases overflow")
+    for side, positions in zip(("source", "target"), trained.model.max_positions(), strict=True):
+        if (longest := trained.longest[side]) < positions:
+            print(
+                f"a {side} has {longest} subword units at most, its end included: beyond that, position biases overflow"
+            )
     return 0
 
 
