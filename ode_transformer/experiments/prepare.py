@@ -8,7 +8,7 @@ Its manifest describes all steps, and ``ode-transformer translate`` treats raw t
 import argparse
 import hashlib
 import heapq
-import json
+import math
 import os
 import re
 import shlex
@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from .. import processors
 from ..files import sha256, write_json, write_text
@@ -523,8 +525,8 @@ class Preparation:
             epochs=epochs,
             warmup=min(4000, max(1, per_epoch * epochs // 4)),
             post_process=post_process.get(self.bpe, ""),
-            lowercase=_quoted(self.args.lowercase),
-            plain=_quoted(self.plain),
+            lowercase=str(self.args.lowercase).lower(),
+            plain=str(self.plain).lower(),
         )
 
 
@@ -588,10 +590,5 @@ def _write_pairs(prefix: Path, langs: Sequence[str], pairs: Iterable[tuple[str, 
 
 
 def _quoted(value: Any) -> str:
-    """A value as JSON, which YAML reads, but for pairs of surrogates, for which it has a notation of its own."""
-    pair = r"\\u(d[89ab]..)\\u(d[c-f]..)"
-    return re.sub(pair, lambda found: _beyond(int(found[1], 16), int(found[2], 16)), json.dumps(value))
-
-
-def _beyond(high: int, low: int) -> str:
-    return f"\\U{0x10000 + (high - 0xD800) * 0x400 + low - 0xDC00:08x}"
+    """A string, or a mapping of strings, as one line of YAML in quotation marks."""
+    return yaml.safe_dump(value, default_style='"', default_flow_style=True, width=math.inf, allow_unicode=True).strip()

@@ -220,6 +220,8 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     Raises:
         RecipeError: no such recipe, an unknown or missing key, a value of the wrong type, a contradiction.
     """
+    from .tasks import TASKS
+
     if scale not in SCALES:
         raise RecipeError(f"--scale {scale}: must be one of {', '.join(SCALES)}")
     path, title, row = _find(name)
@@ -232,6 +234,8 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     descriptions = [part["description"] for part in (rows[row], tree) if "description" in part]
     described = descriptions and all(isinstance(text, str) for text in descriptions)
     tree = _merge(tree, rows[row] | ({"description": ": ".join(descriptions)} if described else {}))
+    if tree.get("task", "translation") not in tuple(TASKS):  # by which _small chooses a file
+        raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(TASKS)}")
     own = tree.pop("small", {})
     if not isinstance(own, dict):
         raise RecipeError(f"{path}: small must be a mapping, got {own!r}")
@@ -278,7 +282,6 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         if value not in valid:
             raise RecipeError(f"{path}: {option} {value!r}: must be one of {', '.join(map(str, valid))}")
 
-    must("task", recipe.task, TASKS)
     must("train.precision", recipe.train.precision, PRECISIONS)
     for section in ("generate", "validate"):
         wanted = section == TASKS[recipe.task].section
@@ -357,11 +360,7 @@ def _check_search(recipe: Recipe, path: str) -> None:
 
 def _small(tree: dict, path: Path) -> dict:
     """The rehearsal of a recipe, as the file ``_small-TASK.yaml`` describes it, or ``_small.yaml`` for translation."""
-    from .tasks import TASKS
-
     task = tree.get("task", "translation")
-    if not isinstance(task, str) or task not in TASKS:
-        raise RecipeError(f"{path}: task {task!r}: must be one of {', '.join(TASKS)}")
     if task != "translation":
         return _merge(tree, _read(CONFIGS / f"_small-{task}.yaml"))
     small = _read(CONFIGS / "_small.yaml")
