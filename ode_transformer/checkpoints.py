@@ -37,12 +37,16 @@ class _NumberKind:
         self.order = state[1]
 
 
+class _UnknownNumber(ValueError):
+    """A number of a type that is not read, in a file that need not be damaged."""
+
+
 _KINDS = {"f8": "d", "f4": "f", "f2": "e", "i8": "q", "i4": "i", "b1": "?"}
 
 
 def _number(kind: _NumberKind, content: bytes) -> float:
     if kind.kind not in _KINDS:
-        raise ValueError(f"it holds a number of NumPy's type {kind.kind}, must be one of {', '.join(_KINDS)}")
+        raise _UnknownNumber(f"it holds a number of NumPy's type {kind.kind}, must be one of {', '.join(_KINDS)}")
     return struct.unpack(kind.order.replace("|", "=") + _KINDS[kind.kind], content)[0]
 
 
@@ -88,6 +92,8 @@ def load(path: str | Path) -> dict[str, Any]:
         kind = CheckpointError
         if _of_the_system(error):
             reason = f"cannot be read: {error}"
+        elif isinstance(error, _UnknownNumber):
+            reason = f"refused, {error}"
         elif isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
             reason = (
                 f"refused, it holds more than tensors and plain data: it would import {match[1]}. Someone who trusts "
@@ -107,9 +113,9 @@ def load(path: str | Path) -> dict[str, Any]:
 
 
 def _of_the_system(error: Exception) -> bool:
-    """Whether reading failed for want of memory, of rights or of a disk, and not because of what is in the file."""
+    """Whether the system could not read the file, for lack of memory or permission or because of the disk."""
     if isinstance(error, OSError):
-        return error.errno != errno.EINVAL  # what a jump to a damaged place is
+        return error.errno != errno.EINVAL  # raised by seeking to an offset that is damaged
     return isinstance(error, MemoryError) or re.search("allocate memory|unable to mmap", str(error)) is not None
 
 
