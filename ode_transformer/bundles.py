@@ -148,7 +148,7 @@ def write(
             continue
         tensor = (tensor.half() if half and tensor.is_floating_point() else tensor).detach().cpu().contiguous()
         stored = tensor.untyped_storage()
-        shared = stored.data_ptr() in storages or stored.nbytes() > tensor.nbytes  # safetensors takes none that are
+        shared = stored.data_ptr() in storages or stored.nbytes() > tensor.nbytes  # which safetensors refuses
         tensors[name] = tensor.clone() if shared else tensor
         storages.add(stored.data_ptr())
         if not torch.isfinite(tensors[name]).all():

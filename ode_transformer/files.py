@@ -102,7 +102,7 @@ def read_json(path: str | Path, kind: type[OdeTransformerError] = OdeTransformer
 
     Args:
         path: the file.
-        kind: of the error that is raised.
+        kind: the class of the error.
 
     Raises:
         OdeTransformerError: it cannot be read, or is not JSON; the message names it.

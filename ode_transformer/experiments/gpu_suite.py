@@ -48,7 +48,7 @@ class Job:
         return runs / folder, out / f"{self.recipe.name}{seed}{precision}.json"
 
     def fits(self) -> bool:
-        """Whether it can be trained in this precision: fairseq takes bf16 for a TPU with its own models."""
+        """Whether it can be trained in this precision: fairseq takes ``--bf16`` with its own models for a TPU."""
         return self.precision != "bf16" or not runner.is_of_fairseq(self.recipe.train.arch)
 
     def command(self, runs: Path, out: Path, args: argparse.Namespace) -> list[str]:

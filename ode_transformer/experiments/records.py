@@ -37,7 +37,7 @@ def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float
     """A curve of a training, (updates, value): as it was logged by updates, otherwise by epochs.
 
     Args:
-        training: that of a record of a run.
+        training: what a record of a run has under ``training``.
         key: ``train_`` or ``valid_``, and the name of a value, such as ``valid_ppl``.
     """
     kind, _, name = key.partition("_")

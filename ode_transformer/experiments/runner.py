@@ -98,7 +98,7 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "") -> list[Step]
 
 
 def is_of_fairseq(arch: str) -> bool:
-    """Whether an architecture is a Transformer or an encoder of fairseq's own, by its name."""
+    """Whether an architecture is one of fairseq's own Transformers or RoBERTas, judged by its name."""
     ours = arch in ("transformer_encoder", "transformer_small") or "macaron" in arch
     return arch.startswith(("roberta", "transformer")) and not ours
 

@@ -350,7 +350,7 @@ def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
 
 @pytest.mark.parametrize("variant", ["floater_tiny", "macaron"])
 def test_a_model_is_as_long_as_its_attention_is_finite(variant):
-    """A flow's biases grow with the position, which no longer fits single precision some day."""
+    """A flow's biases grow with the position, until attention no longer fits single precision."""
     model = trained(small(variant))
     assert model.longest == {"source": 1024, "target": 1024}
     if variant == "floater_tiny":

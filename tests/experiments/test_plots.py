@@ -310,6 +310,7 @@ def gates_of(m, tokens):
 
 
 def test_the_gate_of_a_language_model_is_the_one_of_the_equations(tmp_path, text, capsys):
+    torch.manual_seed(0)
     path, record = write(tmp_path / "lm.pt", **LANGUAGE_MODEL), tmp_path / "x.json"
     state = torch.load(path)
     state["model"]["decoder.coefficients.gate.weight"].mul_(3)

@@ -52,7 +52,8 @@ def main(args: argparse.Namespace) -> int:
     for side, positions in zip(("source", "target"), trained.model.max_positions(), strict=True):
         if (longest := trained.longest[side]) < positions:
             print(
-                f"a {side} has {longest} subword units at most, its end included: beyond that, position biases overflow"
+                f"a {side} can have at most {longest} subword units, its end included; beyond that, the position "
+                "biases overflow"
             )
     return 0
 

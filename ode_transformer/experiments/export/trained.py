@@ -44,8 +44,8 @@ class Trained:
     def longest(self) -> dict[str, int]:
         """The lengths of the longest source and target, with the end of the sentence.
 
-        FLOATER's biases grow with the position, and beyond some position attention overflows: such a model is shorter
-        than its options say.
+        FLOATER's biases grow with the position. If attention overflows before the last position of the configuration,
+        sentences end there.
         """
         sides = {"source": self.model.encoder.max_positions(), "target": self.model.decoder.max_positions()}
         if (encoder := getattr(self.model, "position_encoder", None)) is None:

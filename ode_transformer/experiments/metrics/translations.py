@@ -157,7 +157,7 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 class Generated(NamedTuple):
-    """What an output of fairseq-generate holds, in the order of the test set; None for what it lacks."""
+    """What an output of fairseq-generate holds, in the order of the test set; None for what it does not hold."""
 
     hypotheses: list[str]
     references: list[str] | None

@@ -49,7 +49,7 @@ def binarise(args: argparse.Namespace) -> None:
         if (data / f"dict.{lang}.txt").exists():
             raise TextError(f"--data-dir {data}: holds dict.{lang}.txt already; take another folder")
     for dictionary in args.dictionaries or []:
-        symbols_of(dictionary)  # is refused before anything is written
+        symbols_of(dictionary)  # a bad one is refused before anything is written
     data.mkdir(parents=True, exist_ok=True)
     for side, lang in enumerate(args.langs):
         dictionary = data / f"dict.{lang}.txt"
