@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n 's/^# \(.*   \)/\1/p' Makefile # of its comments, those in columns
 
 # fairseq is built against the installed torch; an isolated build would download a second one.
 $(VENV)/installed: setup.py constraints.txt
@@ -27,8 +27,9 @@ install: $(VENV)/installed
 demo: install
 	scripts/quickstart.sh
 
+# Some thirty processes; how many depends a little on what each worker has cached.
 test: install
-	$(PYTEST) -m 'not full and not slow' --most-processes 30
+	$(PYTEST) -m 'not full and not slow' --most-processes 40
 
 # test-all     every variant, every script in a separate process, and training to a score (half an hour)
 test-all: install

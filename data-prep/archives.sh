@@ -10,7 +10,7 @@ moses_commit=fd06cdf026dd9e0396db56a7d93c2f6b446a1e02
 moses_files=(tokenizer/{tokenizer,lowercase,normalize-punctuation,remove-non-printing-char}.perl
     share/nonbreaking_prefixes/nonbreaking_prefix.{en,de,fr,ro})
 
-tokeniser=${TOKENISER:-sacremoses} workers=$(OMP_NUM_THREADS='' nproc)
+tokeniser=${TOKENISER:-sacremoses} workers=$(python -c 'from ode_transformer.processors import usable; print(usable())')
 choice TOKENISER "$tokeniser" sacremoses moses
 every=0                # the Nth pair of the training text is held out for validation; 0: none, there is a set
 valid=valid            # its name
@@ -30,7 +30,7 @@ Options of all corpora:
   --out DIR          where the data go; the text goes to DIR.text beside it
   --merges N         BPE merges (default: $merges)
   --tokeniser sacremoses|moses   moses: the perl programs themselves (default: TOKENISER, or sacremoses)
-  --workers N        processes (default: one per processor)
+  --workers N        processes (default: one for each processor that may be used)
   --dry-run          print the commands only
 
   ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
@@ -46,7 +46,7 @@ corpus_options() { options 'tokeniser=sacremoses|moses' merges=number workers=nu
 # corpus [SETTING...]: exit if $out exists and was made with these settings, and with those that all have.
 corpus() {
     if [[ $earlier == yes ]]; then
-        [[ $tokeniser != moses ]] || die "--tokeniser moses: makes another text than the earlier Moses of this one"
+        [[ $tokeniser != moses ]] || die "--tokeniser moses: must be sacremoses, because this text was tokenized by an earlier Moses"
         common+=(--old-full-stop)
     elif [[ $tokeniser == moses ]]; then
         tokeniser=moses-${moses_commit:0:7}
@@ -71,8 +71,8 @@ unpack() {
     else
         archive=$text/download/$file
         download "${!variable:-$url}" "$archive" ||
-            die "$file: RAW_DIR is not set, and the download from ${!variable:-$url} failed; what came is kept, and" \
-                "goes on next time. $variable names another address"
+            die "$file: RAW_DIR is not set, and the download from ${!variable:-$url} failed; what was" \
+                "downloaded is kept, and resumed next time. $variable names another address"
     fi
     known_archive "$archive"
     if [[ -e $unpacked.part ]]; then run rm -r "$unpacked.part"; fi

@@ -48,6 +48,7 @@ options() {
         -h | --help) usage; exit 0 ;;
         --dry-run) print_only; shift; continue ;;
         esac
+        [[ -n $1 ]] || die "an empty argument; see --help"
         _name=$1 _kind=${kinds[$1]:-} _value=yes
         if [[ $1 != -* ]]; then
             for _name in "${!kinds[@]}"; do
@@ -120,6 +121,7 @@ find_set() {
         elif [[ -f $data/$1.tar.xz ]]; then
             folder=$2/$1 origin=ODE_TRANSFORMER_DATA
             if [[ ! -d $2 ]]; then
+                need tar xz
                 run mkdir -p "$2.part"
                 run tar -xJf "$data/$1.tar.xz" -C "$2.part" ||
                     die "$data/$1.tar.xz: could not be unpacked. If the disk is not full, it is cut off or damaged"

@@ -2,7 +2,7 @@
 # Prepare AESLC (Zhang and Tetreault 2019: 14,436 e-mails of Enron), to be summarized to their subject lines.
 #
 # Usage: data-prep/prepare-aeslc.sh [options]
-#   --words N          of an e-mail, the first N (default: 400)
+#   --words N          use only the first N words of each e-mail (default: 400)
 #   --merges N         joint BPE merges (default: 8000)
 #
 # Where the e-mails come from, the first that is set or there:

@@ -3,8 +3,8 @@
 #
 # Usage: data-prep/prepare-agnews.sh [options]
 #   --level subword|characters   what the symbols are (default: subword)
-#   --size N                     of the subwords' vocabulary (default: 16000)
-#   --valid N                    training articles held out for validation, about so many (default: 5000)
+#   --size N                     size of the subword vocabulary (default: 16000)
+#   --valid N                    number of training articles held out for validation, approximately (default: 5000)
 #
 # Where the articles come from, the first that is set or there:
 #   RAW_DIR                a folder with ag_news_csv/ (train.csv and test.csv as published) or ag_news_csv.tgz

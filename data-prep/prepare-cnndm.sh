@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Prepare CNN/DailyMail, not anonymised, as See et al. (2017) did: 287,226 stories to be summarized to their highlights.
+# Prepare CNN/DailyMail, not anonymized, as See et al. (2017) did: 287,226 stories to be summarized to their highlights.
 #
 # Usage: data-prep/prepare-cnndm.sh [options]
-#   --words N          of an article, the first N (default: 500)
+#   --words N          use only the first N words of each article (default: 500)
 #   --merges N         joint BPE merges (default: 30000)
 #
 # Where the stories come from:

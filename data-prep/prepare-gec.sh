@@ -25,20 +25,20 @@ set -euo pipefail
 # shellcheck source=data-prep/published.sh
 source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
 
-errors='' merges='' sentences=all percent=30 seed=1 max_tokens=250
+errors='' merges='' sentences=all percent='' seed='' max_tokens=250
 options 'errors=published|generated' {merges,sentences,percent,seed,workers}=number -- "$@"
 [[ -n $errors ]] || die "--errors is needed: published or generated; see --help"
-[[ $percent -lt 100 ]] || die "--percent $percent: must be below 100"
+[[ ${percent:-0} -lt 100 ]] || die "--percent $percent: must be below 100"
 name=gec-$errors
 if [[ $errors == published ]]; then
     merges=${merges:-30000}
-    [[ $sentences == all ]] || die "--sentences: is for --errors generated"
+    [[ $sentences == all && -z $percent$seed ]] || die "--sentences, --percent and --seed: are options of --errors generated"
     begin errors="$errors" merges="$merges" quotes=straight
     [[ -n ${RAW_DIR:-} || $dry_run -eq 1 ]] ||
         die "RAW_DIR is not set: NUCLE and Lang-8 cannot be downloaded without a form; see --help, or take --errors generated"
     train=(--m2 "$(absolute "${RAW_DIR:-RAW_DIR}")") from=RAW_DIR
 else
-    merges=${merges:-8000}
+    merges=${merges:-8000} percent=${percent:-30} seed=${seed:-1}
     from=CLEAN clean=${CLEAN:-} same=()
     if [[ -n $clean ]]; then
         [[ -f $clean || $dry_run -eq 1 || -e ${out:-$root/data-bin/$name} ]] || die "CLEAN=$clean: no such file"

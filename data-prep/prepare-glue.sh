@@ -7,8 +7,8 @@
 #                   prepare-text.sh, or prepare-roberta.sh's; roberta.base, roberta.large, text-bert, text-imdb and
 #                   text-imdb-4k (of 4,000 symbols) are prepared if they are not there
 #   --generated N   no GLUE, but N generated examples in its layout, for rehearsals
-#   --out DIR       default: data-bin/glue/TASK, with the name of --like behind it
-#   --workers N     processes that binarise (default: 2)
+#   --out DIR       default: data-bin/glue/TASK, with the name of --like appended
+#   --workers N     processes that binarize (default: 2)
 #   --dry-run       print the commands only
 #
 # RAW_DIR names a folder with the published archives unpacked in it, CoLA, SST-2, MRPC and so on; or ODE_TRANSFORMER_DATA
@@ -17,8 +17,8 @@
 # in ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256). Of CoLA the authors' own archive serves as well: its
 # development sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones valid1 and test1; test2
 # is the diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. Without a test set, none is made.
-# What --like prepares has folders of its own: ROBERTA_DIR and IMDB_DIR are RAW_DIR to prepare-roberta.sh and to
-# prepare-text.sh --imdb, and TEXT_INPUT is the text of text-bert.
+# The models that --like prepares come from folders of their own: ROBERTA_DIR and IMDB_DIR are RAW_DIR to
+# prepare-roberta.sh and to prepare-text.sh --imdb, and TEXT_INPUT is the text of text-bert.
 set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"

@@ -3,7 +3,7 @@
 #
 # Usage: data-prep/prepare-imdb.sh [options]
 #   --level subword|characters   what the symbols are (default: subword)
-#   --size N                     of the subwords' vocabulary (default: 16000)
+#   --size N                     size of the subword vocabulary (default: 16000)
 #   --valid N                    training reviews held out for validation, half of each class (default: 2500)
 #
 # Where the reviews come from, the first that is set or there:

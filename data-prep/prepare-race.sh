@@ -5,8 +5,8 @@
 #   --like DIR      cut text as the folder of a pretrained model says (default: data-bin/roberta.large), see
 #                   prepare-glue.sh
 #   --generated N   no RACE, but N generated articles of each level in its layout, for rehearsals
-#   --out DIR       default: data-bin/race, with the name of --like behind it
-#   --workers N     processes that binarise (default: 2)
+#   --out DIR       default: data-bin/race, with the name of --like appended
+#   --workers N     processes that binarize (default: 2)
 #   --dry-run       print the commands only
 #
 # RAW_DIR names a folder with RACE.tar.gz, or RACE/ unpacked; ODE_TRANSFORMER_DATA one with race/ or race.tar.xz, and RACE/

@@ -4,7 +4,8 @@
 #
 # Usage: data-prep/prepare-short-to-long.sh PREPARED [options]
 #   PREPARED           a folder that another prepare-*.sh made, with its text in PREPARED.text beside it
-#   --prepared-by COMMAND   makes PREPARED if it does not exist, with --out PREPARED
+#   --prepared-by COMMAND   makes PREPARED if it does not exist, with --out PREPARED; a script of this
+#                      repository, named from its top, or any other program; words with blanks are quoted
 #   --out DIR          default: PREPARED.short-to-long; the text goes to DIR.text beside it
 #   --source L, --target L   its languages (default: en, de)
 #   --limit N          train on sources of fewer than N subword units (default: 80)
@@ -28,8 +29,11 @@ for begin in "${begins[@]}"; do positive --bins "$begin"; done
 out=${out:-$prepared.short-to-long}
 begin from="$(basename "$prepared")" source="$source" target="$target" limit="$limit" bins="${bins// /-}"
 if [[ -n $prepared_by && ! -e $prepared ]]; then
-    read -ra words <<<"$prepared_by"
-    run "$root/${words[0]}" "${words[@]:1}" --out "$prepared"
+    words=$(xargs printf '%s\n' <<<"$prepared_by") || die "--prepared-by $prepared_by: must be words, with quotes closed"
+    [[ -n $words ]] || die "--prepared-by '$prepared_by': must be a command"
+    mapfile -t words <<<"$words"
+    if [[ -f $root/${words[0]} ]]; then words[0]=$root/${words[0]}; fi
+    run "${words[@]}" --out "$prepared"
 fi
 if [[ $dry_run -eq 0 ]]; then
     for file in "$prepared"/{manifest.json,dict."$source".txt,dict."$target".txt}; do

@@ -2,15 +2,15 @@
 # Prepare SQuAD (Rajpurkar et al. 2016, 2018) for our task span_prediction: questions with windows of their paragraphs.
 #
 # Usage: data-prep/prepare-squad.sh [options]
-#   --version 1.1|2.0      in which some questions have no answer (default: 1.1)
+#   --version 1.1|2.0      2.0 has questions without an answer (default: 1.1)
 #   --like DIR             cut text as the folder of a pretrained model says (default: data-bin/roberta.large), see
 #                          prepare-glue.sh
 #   --max-symbols N        of a question with a window, at most (default: 512)
 #   --stride N             from the beginning of a window to that of the next (default: 128)
-#   --longest-question N   symbols; what is more is cut off (default: 64)
+#   --longest-question N   symbols; longer questions are truncated (default: 64)
 #   --generated N          no SQuAD, but N generated paragraphs in its layout, for rehearsals
-#   --out DIR              default: data-bin/squad-1.1, with the name of --like behind it
-#   --workers N            processes that binarise (default: 2)
+#   --out DIR              default: data-bin/squad-1.1, with the name of --like appended
+#   --workers N            processes that binarize (default: 2)
 #   --dry-run              print the commands only
 #
 # RAW_DIR names a folder with train-v1.1.json and dev-v1.1.json (or v2.0), ODE_TRANSFORMER_DATA one with squad/ or

@@ -12,7 +12,7 @@
 #   --size N                 symbols to learn (default: 16000)
 #   --out DIR                default: data-bin/text, with --imdb data-bin/text-imdb; without any text, one that was made
 #                            before with the same options will do
-#   --workers N              processes that binarise (default: 2)
+#   --workers N              processes that binarize (default: 2)
 #   --dry-run                print the commands only
 #
 # IMDB's reviews come from RAW_DIR, a folder with aclImdb/ in it, or from ODE_TRANSFORMER_DATA, one with imdb/ or

@@ -4,7 +4,7 @@
 # Usage: data-prep/prepare-wikitext-103.sh [options]
 #   --size base|large   of the RoBERTa (default: base)
 #   --out DIR           default: data-bin/wikitext-103.roberta.base
-#   --workers N         processes that binarise (default: 2)
+#   --workers N         processes that binarize (default: 2)
 #   --dry-run           print the commands only
 #
 # WIKITEXT_DIR names a folder with wiki.train.raw and wiki.valid.raw, or else RAW_DIR, which is of another set where a row

@@ -11,12 +11,12 @@ usage() {
 
 Options of all of them:
   --out DIR          where the data go; the text goes to DIR.text beside it
-  --workers N        processes (default: one per processor)
+  --workers N        processes (default: one for each processor that may be used)
   --dry-run          print the commands only
 
   ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
 
-DIR is complete once it is there; a second run does nothing, one that was stopped goes on.
+DIR is complete if it exists; a second run does nothing, and a run that was stopped is resumed.
 END
 }
 

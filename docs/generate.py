@@ -10,18 +10,17 @@ import argparse
 import contextlib
 import functools
 import io
-import json
+import itertools
 import os
 import pkgutil
 import re
-import statistics
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ode_transformer.experiments.markdown import table
+from ode_transformer.files import read_json, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -32,7 +31,6 @@ DOCS = ROOT / "docs"
 def reference(folder: Path) -> None:
     """Write the pages that are made from the code into a folder, and the report on the records below ``extra``."""
     from ode_transformer.experiments import report
-    from ode_transformer.files import write_text
 
     write_text(folder / "extra" / "report.html", report.page(ROOT / "results"))  # before fairseq turns on all loggers
     pages = {
@@ -284,12 +282,11 @@ def scores(group: str) -> str:
 
 
 def _mean(records: Sequence[dict], test_set: str, metric: str) -> str:
+    from ode_transformer.experiments import tables
     from ode_transformer.experiments.metrics import METRICS
 
     values = [METRICS[metric].value(record["scores"][test_set]) for record in records]
-    digits = 1 if metric == "chrf" else 2
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.{digits}f}{spread}"
+    return tables.mean(values, 1 if metric == "chrf" else 2)
 
 
 def measured(group: str) -> str:
@@ -323,7 +320,7 @@ def metric(group: str, papers: str, name: str) -> str:
         found.append(
             (
                 tables.variant_label(papers_row.description.partition(":")[0], tables.variant(row.records[0])),
-                *theirs[:1],
+                theirs[0] if theirs else "",
                 *measured,
                 row.numbers("parameters"),
                 row.numbers("updates"),
@@ -397,7 +394,7 @@ def thresholds(processor: str = "") -> str:
     found = []
     for name in suite.in_order("cpu"):
         path = ROOT / "results" / "bench" / processor / f"{name}.json"
-        record = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"systems": {}, "baseline": ""}
+        record = read_json(path) if path.is_file() else {"systems": {}, "baseline": ""}
         systems, baseline = record["systems"], record["baseline"]
         for system, bar in suite.bars(name, "cpu").items():
             speed, memory = "not measured", ""
@@ -418,8 +415,7 @@ def contest(path: str) -> str:
     """The table of a contest, whose record is at this path below ``results/bench``."""
     from ode_transformer.experiments.bench import rendered
 
-    record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
-    return rendered(path.rpartition("/")[2], record)
+    return rendered(path.rpartition("/")[2], _results(f"bench/{path}"))
 
 
 def arithmetic(*paths: str) -> str:
@@ -431,15 +427,12 @@ def arithmetic(*paths: str) -> str:
 
     found = []
     for path in paths:
-        file = ROOT / "results" / "bench" / f"{path}.json"
-        files = file, file.with_suffix(".profile.json")
-        measured, profiled = (json.loads(f.read_text(encoding="utf-8"))["systems"] for f in files)
+        title = f"`{path.rpartition('/')[2]}`"
+        measured, profiled = (_results(f"bench/{path}{kind}")["systems"] for kind in ("", ".profile"))
         baseline, *others = measured
         for name in others:
             alone = profiled[baseline]["operations"] / profiled[name]["operations"]
-            found.append(
-                (f"`{file.stem}`", name, baseline, f"{alone:.2f}", median_and_quartiles(measured[name]["speed"]))
-            )
+            found.append((title, name, baseline, f"{alone:.2f}", median_and_quartiles(measured[name]["speed"])))
     return table(("contest", "system", "baseline", "by arithmetic alone", "measured"), found)
 
 
@@ -448,19 +441,21 @@ CONTROLS = {
     **dict.fromkeys(("pcformer", "pcformer-released"), ("residual-12",)),
     "pcformer-rk4": ("residual-20", "residual-16"),
     **dict.fromkeys(
-        ("nesterov", "nesterov-embedding", "strang-plain", "denseformer", "attention-history"), ("residual-plain",)
+        ("nesterov", "residual-unshared", "strang-plain", "denseformer", "attention-history"), ("residual-plain",)
     ),
+    "nesterov-embedding": ("residual-plain", "residual-unshared"),
     "nesterov-strang": ("strang-plain",),
 }
 """The systems of the comparison that have controls other than its baseline."""
 
 
 def comparison(path: str, group: str, precision: str) -> str:
-    """The systems of a contest: what the recipes' rows of their names score, and the cost of a training step.
+    """The systems of a contest and their controls: what the recipes' rows of their names score, and the cost of a
+    training step.
 
     Args:
-        path: of the contest's record below ``results/bench``.
-        group: of recipes, whose rows have the systems' names with ``-tiny``; without a number if not trained.
+        path: of the contest's record below ``results/bench``; a control that it lacks is without a cost.
+        group: of recipes, whose rows have the systems' names with ``-tiny``; without a score if they were not trained.
         precision: of the trainings.
     """
     from ode_transformer.experiments import recipes, tables
@@ -468,24 +463,31 @@ def comparison(path: str, group: str, precision: str) -> str:
     from ode_transformer.experiments.bench.contest import median_and_quartiles
     from ode_transformer.experiments.metrics import METRICS
 
-    record = json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8"))
-    baseline, rows, comparisons = record["baseline"], _rows(group, precision), tables.comparisons()
+    record = _results(f"bench/{path}")
+    baseline, systems, comparisons = record["baseline"], record["systems"], tables.comparisons()
+    rows = _rows(group, precision)
+    segmented = {name: {r["data"]["settings"].get("segmentation") for r in row.records} for name, row in rows.items()}
     test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values()
+    compared = {*systems, *CONTROLS, *itertools.chain(*CONTROLS.values())}
     found, signed = [], set()
-    for system, cost in record["systems"].items():
+    names = (name.removeprefix(f"{group}/").removesuffix("-tiny") for name in recipes.names())
+    for system in (name for name in names if name in compared):
         cells, against, controls = [""] * len(test_sets), "", {f"{name}-tiny": "" for name in CONTROLS.get(system, ())}
         if row := rows.get(f"{system}-tiny"):
             cells = [", ".join(f"{value:.2f}" for value in row.cells[t, "sacrebleu"].measured) for t in test_sets]
             signed |= {METRICS["sacrebleu"].signature(r["scores"][t]) for r in row.records for t in test_sets}
             if system != baseline:
                 against = _p_values(row, comparisons.get(f"{group}/{baseline}-tiny", {}), test_sets)
-            for name in controls:
-                controls[name] = ", " + _p_values(row, comparisons.get(f"{group}/{name}", {}), test_sets)
-        speed = "1" if system == baseline else median_and_quartiles(cost["speed"])
-        memory = cost["step_mib"] / record["systems"][baseline]["step_mib"]
-        costs = f"{cost['seconds']:.2f} ({speed})", f"{cost['step_mib']:,.0f} ({memory:.2f})", f"{cost['parameters']:,}"
+            for control in controls:
+                controls[control] = ", " + _p_values(row, comparisons.get(f"{group}/{control}", {}), test_sets)
+        costs = "", "", ""
+        if cost := systems.get(system):
+            speed = "1" if system == baseline else median_and_quartiles(cost["speed"])
+            memory = f"{cost['step_mib']:,.0f} ({cost['step_mib'] / systems[baseline]['step_mib']:.2f})"
+            costs = f"{cost['seconds']:.2f} ({speed})", memory, f"{cost['parameters']:,}"
         controlled = "; ".join(f"`{name}`{p_values}" for name, p_values in controls.items())
-        found.append((f"`{system}-tiny`", *cells, against, controlled, *costs))
+        published = " ‡" * ("published" in segmented.get(f"{system}-tiny", ()))
+        found.append((f"`{system}-tiny`{published}", *cells, against, controlled, *costs))
     head = ["row", *test_sets, f"p, against `{baseline}-tiny`", "p, against the control"]
     head += ["seconds per update", "memory of a step, MiB", "parameters"]
     signatures = ", ".join(f"`{text}`" for text in sorted(signed))
@@ -495,6 +497,8 @@ def comparison(path: str, group: str, precision: str) -> str:
         f"In parentheses, speed and memory relative to `{baseline}-tiny`. Costs and parameters are of this contest:",
         f"{suite.described(path.rpartition('/')[2], record)}.",
     ]
+    if any(row[0].endswith("‡") for row in found):
+        notes.append("‡ Trained on the corpus's published subwords, the other trained rows on subwords learned here.")
     return f"{table(head, found)}\n\n{' '.join(notes)}"
 
 
@@ -543,7 +547,7 @@ def intervals(group: str) -> str:
 
 def lengths() -> str:
     """The benchmark of TransEvolve's encoder against sentence length."""
-    rows = json.loads((ROOT / "results" / "bench" / "lengths-cpu.json").read_text(encoding="utf-8"))["rows"]
+    rows = _results("bench/lengths-cpu")["rows"]
     found = []
     for row in rows:
         speed, memory = row["speed_of_evolving_over"], row["peak_mib"]
@@ -560,23 +564,28 @@ def preparation() -> str:
     """The benchmark of the preparation of parallel text."""
     from ode_transformer.experiments.bench import preparation
 
-    return preparation.table(json.loads((ROOT / "results" / "bench" / "preparation.json").read_text(encoding="utf-8")))
+    return preparation.table(_results("bench/preparation"))
 
 
 def served(path: str) -> str:
     """The benchmark of trained models as they are served, whose record is at this path below ``results/bench``."""
     from ode_transformer.experiments.bench import serving
 
-    return serving.table(json.loads((ROOT / "results" / "bench" / f"{path}.json").read_text(encoding="utf-8")))
+    return serving.table(_results(f"bench/{path}"))
 
 
 def orders() -> str:
     """Measured orders of convergence beside those of theory, and the schemes that have none."""
-    record = json.loads((ROOT / "results" / "lab" / "orders.json").read_text(encoding="utf-8"))
+    record = _results("lab/orders")
     found = [(row["method"], row["theory"], f"{row['local']:.2f}", f"{row['global']:.2f}") for row in record["methods"]]
     head = ("scheme", "exponent of the local error, theory", "measured", "of the global error, measured")
     without = "\n".join(f"- {name}: {reason}" for name, reason in record["without"].items())
     return f"{table(head, found)}\n\nThese have no order:\n\n{without}"
+
+
+def _results(path: str) -> Any:
+    """A record below ``results``, by its path without the suffix."""
+    return read_json(ROOT / "results" / f"{path}.json")
 
 
 KINDS: dict[str, Callable[..., str]] = {
@@ -602,7 +611,7 @@ def rehearsals() -> str:
     from ode_transformer.experiments import recipes
 
     rows = [name for name in recipes.names() if recipes.load(name).paper]
-    rehearsed = json.loads((ROOT / "results" / "rehearsal.json").read_text(encoding="utf-8"))["rehearsed"]
+    rehearsed = _results("rehearsal")["rehearsed"]
     return f"{sum(name in rehearsed for name in rows)} of {len(rows)}"
 
 
@@ -625,9 +634,6 @@ def filled() -> list[Path]:
 
 def main() -> None:
     """Write the tables of results into the pages."""
-    sys.path.insert(0, str(ROOT))
-    from ode_transformer.files import write_text
-
     for path in filled():
         before = path.read_text(encoding="utf-8")
         if (after := fill(before)) != before:

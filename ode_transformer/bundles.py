@@ -132,7 +132,7 @@ def write(
         half: store weights in fp16.
 
     Raises:
-        BundleError: the folder exists, a weight is too large for fp16, or something cannot be written.
+        BundleError: the folder exists, a weight is not finite or too large for fp16, or something cannot be written.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save
@@ -146,13 +146,17 @@ def write(
         if of != name and tensor.numel():
             tied[name] = of
             continue
-        tensor = (tensor.half() if half and tensor.is_floating_point() else tensor).detach().cpu().contiguous()
+        tensor = tensor.detach().cpu().contiguous()
+        if not torch.isfinite(tensor).all():
+            raise BundleError(f"{path}: {name} has values that are not finite")
+        if half and tensor.is_floating_point():
+            tensor = tensor.half()
+            if not torch.isfinite(tensor).all():
+                raise BundleError(f"{path}: {name} has values that are too large for fp16")
         stored = tensor.untyped_storage()
         shared = stored.data_ptr() in storages or stored.nbytes() > tensor.nbytes  # which safetensors refuses
         tensors[name] = tensor.clone() if shared else tensor
         storages.add(stored.data_ptr())
-        if not torch.isfinite(tensors[name]).all():
-            raise BundleError(f"{path}: {name} has values that are not finite" + " in fp16" * half)
     settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
     try:
         with whole_folder(path) as part:

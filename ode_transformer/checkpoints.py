@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import copy
 import errno
 import pickle
 import re
@@ -71,21 +72,27 @@ def load(path: str | Path) -> dict[str, Any]:
     """Load a fairseq checkpoint on the CPU without running code from it.
 
     The whole file is read once and compared with the checksums in it, which PyTorch itself does not verify. Files
-    written before PyTorch 1.6 have none. Tensors are mapped from the file, so that only those in use stay in memory.
+    written before PyTorch 1.6 have none. The model's tensors are copied into memory; the others, those of the
+    optimizer, are mapped from the file, and it must not be written to while they are in use. If another process
+    truncates the file while it is read, the operating system kills this process.
 
     Raises:
         DamagedError: the file is truncated or damaged.
         CheckpointError: no such file, or it cannot be read; not a checkpoint; a pickle with more than plain data; or a
-            model with entries that are not tensors, or with tensors that repeat fewer stored values.
+            model with entries that are not tensors, or with tensors that repeat fewer stored values; or the file was
+            written to while it was read.
     """
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
+    before = path.stat()
     try:
         mapped = zipfile.is_zipfile(path)
         if mapped:
             _check_archive(path)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        if mapped and isinstance(state, dict) and isinstance(state.get("model"), dict):
+            state["model"] = copy.deepcopy(state["model"])  # tensors that share memory still do
     except CheckpointError:
         raise
     except Exception as error:  # damaged bytes end in errors of every kind, EOFError to IndexError
@@ -109,6 +116,9 @@ def load(path: str | Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: not a fairseq checkpoint, it has no 'model'")
     for name, tensor in state["model"].items():
         _check_tensor(path, name, tensor)
+    after = path.stat()
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise CheckpointError(f"{path}: was written to while it was read; try again")
     return state
 
 
@@ -186,7 +196,7 @@ def select(
         "best": r"checkpoint_best\.pt()" if count == 1 else r"checkpoint\.best_.+?_(-?\d+\.\d{3})\d*\.pt",
     }[kind]
     found = [(m[1], p) for p in Path(directory).glob("*.pt") if (m := re.fullmatch(pattern, p.name))]
-    found.sort(key=lambda pair: float(pair[0] or 0))
+    found.sort(key=lambda pair: (float(pair[0] or 0), pair[1].name))
     paths = [path for _, path in found]
     if len(paths) < count:
         others = sorted(p.name for p in Path(directory).glob("*.pt"))
@@ -221,7 +231,7 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
 
     fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can truncate; every later start would then fail. Or
     the disk has damaged it, and training would resume from other values. Such a file is moved aside, and the intact
-    checkpoint with the most updates takes its place.
+    checkpoint with the most updates takes its place, as it does if the first copy was not yet made.
 
     Args:
         directory: of checkpoints.
@@ -236,10 +246,9 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
             the only others are refused for one of these reasons; or a whole one could not take its place.
     """
     last = Path(directory) / "checkpoint_last.pt"
-    if not last.exists():
-        return 0
-    with contextlib.suppress(DamagedError):
-        return _updates(load(last), last)
+    if last.exists():
+        with contextlib.suppress(DamagedError):
+            return _updates(load(last), last)
     done, newest, refused = 0, None, None
     for path in last.parent.glob("checkpoint*.pt"):
         if not re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|\.best_.+)\.pt", path.name):
@@ -253,13 +262,14 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
             continue
         if updates > done:
             done, newest = updates, path
-    if newest is None and refused is not None:
+    if newest is None and refused is not None and last.exists():
         raise refused
     if not mend:
         return done
     damaged = last.with_name("checkpoint_last.pt.damaged")
     if newest is None:
-        last.replace(damaged)
+        if last.exists():
+            last.replace(damaged)
     else:  # never without a last checkpoint, should another kill come
         with contextlib.suppress(OSError):
             shutil.copyfile(last, damaged)
@@ -307,7 +317,11 @@ def average(paths: Sequence[str | Path], output: str | Path) -> None:
     _check_finite(model, paths[-1])
     tied: dict[tuple, str] = {}
     alias = {name: tied.setdefault(identity(t), name) for name, t in model.items()}
-    total = {name: t.double() for name, t in model.items() if alias[name] == name and t.is_floating_point()}
+    total = {
+        name: t.to(torch.float64, copy=True)
+        for name, t in model.items()
+        if alias[name] == name and t.is_floating_point()
+    }
     for path in paths[:-1]:
         other = load(path)["model"]
         _check_match(other, path, model, paths[-1])

@@ -165,7 +165,11 @@ def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any)
     for key, value in preset.items():
         if key not in idle:
             given.setdefault(key, value)
-    # As in fairseq's Transformer, the decoder follows the encoder's sizes unless told otherwise.
+    _follow_encoder(given)
+
+
+def _follow_encoder(given: dict[str, Any]) -> None:
+    """As in fairseq's Transformer, the decoder has the encoder's sizes unless told otherwise."""
     for key in ("embed_dim", "ffn_embed_dim"):
         if f"encoder_{key}" in given:
             given.setdefault(f"decoder_{key}", given[f"encoder_{key}"])
@@ -173,9 +177,9 @@ def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any)
 
 def resolve(preset: Mapping[str, Any], config_class: type) -> dict[str, Any]:
     """Every field of a named architecture with its value, as a plain dict."""
-    namespace = argparse.Namespace(**preset)
-    _apply_preset("", "", {}, namespace)
-    return plain(config_class.from_namespace(namespace))
+    given = dict(preset)
+    _follow_encoder(given)
+    return plain(config_class.from_namespace(argparse.Namespace(**given)))
 
 
 def plain(config: Any) -> dict[str, Any]:

@@ -53,9 +53,10 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
 
 @contextmanager
 def whole_folder(path: str | Path) -> Iterator[Path]:
-    """Make a folder that takes its name only when it is complete, as :func:`whole` makes a file.
+    """Make a folder that takes its name only when it is complete.
 
-    It is filled under a name that nothing else has, beside its place, and removed if something goes wrong.
+    It is filled under a name that nothing else has, beside its place, and removed if something goes wrong. Its files
+    are not forced onto the disk, unlike one that :func:`whole` makes.
 
     Args:
         path: the folder, which must not be there, or be empty.

@@ -37,7 +37,7 @@ _LAYER = {
     "output.dense": "fc2",
     "output.LayerNorm": "final_layer_norm",
 }
-_LEFT_OUT = r"roberta\.pooler\..*|.*\.position_ids|lm_head\.decoder\.(weight|bias)"
+_LEFT_OUT = r"roberta\.pooler\..*|lm_head\.decoder\.(weight|bias)"
 # Its options and fairseq's: sizes, probabilities, and a name.
 _SIZES = {
     "num_hidden_layers": "encoder_layers",
@@ -71,7 +71,7 @@ def load(path: str | Path) -> dict[str, Any]:
             wrong.
     """
     path = Path(path)
-    options, tensors = _options(path.with_name("config.json")), read(path)
+    options, tensors = _options(path.with_name("config.json")), _read(path)
     model = {_renamed(path, name): tensor for name, tensor in tensors.items() if not re.fullmatch(_LEFT_OUT, name)}
     # Of one kind of token, whose embedding is added at every position.
     kind = model.pop("token_type", None)
@@ -151,7 +151,7 @@ def _renamed(path: Path, name: str) -> str:
     return f"encoder.sentence_encoder.layers.{layer[1]}.{_LAYER[layer[2]]}.{part}"
 
 
-def read(path: Path) -> dict[str, Tensor]:
+def _read(path: Path) -> dict[str, Tensor]:
     """The tensors of a ``.safetensors`` file, in single precision.
 
     Raises:

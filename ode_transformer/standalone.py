@@ -163,8 +163,11 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     stored = checkpoints.options(state, "model")
     if not stored:
         raise CheckpointError(f"{path}: holds no configuration of its model")
-    name = stored.get("_name") or stored.get("arch")
-    model = ARCH_MODEL_NAME_REGISTRY.get(name, name) if isinstance(name, str) else None
+    names = [name for name in (stored.get("_name"), stored.get("arch")) if name] or [None]
+    models = [ARCH_MODEL_NAME_REGISTRY.get(name, name) if isinstance(name, str) else None for name in names]
+    if len(set(models)) > 1:  # fairseq reads one or the other
+        raise CheckpointError(f"{path}: is of architectures {_short(names[0])} and {_short(names[1])}; must be of one")
+    name, model = names[0], models[0]
     ours = getattr(MODEL_REGISTRY.get(model), "__module__", "").startswith(f"{__package__}.")
     if not ours and model not in STOCK:
         kinds = ", ".join(stock.what for stock in STOCK.values())
@@ -221,8 +224,8 @@ def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> 
     Args:
         state: what :func:`load` returned.
         path: where it was loaded from, for messages.
-        heads: open what has a classification head: a classifier, which otherwise is refused, and the heads of a stock
-            model; those of our masked language models always are.
+        heads: also open classifiers, and the classification heads of stock models. Without it, classifiers are
+            refused and the heads of stock models are left out; those of our masked language models are always opened.
 
     Raises:
         CheckpointError: as :func:`open_model`.

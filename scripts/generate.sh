@@ -11,6 +11,6 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 handed_on "a recipe" "$@"
 case " $* " in
-*' --output '* | *' --checkpoint '* | *' -- '*) tool generate "$@" ;;
+*' --'@(output|checkpoint)[\ =]* | *' -- '*) tool generate "$@" ;;
 *) tool run "$1" --from generate --until generate "${@:2}" ;;
 esac

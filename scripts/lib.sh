@@ -3,7 +3,7 @@
 set -euo pipefail
 shopt -s extglob
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+root=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # The environment that `make` creates serves where none is active.
 if [[ -z ${VIRTUAL_ENV:-} && -x $root/.venv/bin/python ]]; then PATH=$root/.venv/bin:$PATH; fi
 if ! command -v python >/dev/null; then python() { python3 "$@"; }; fi

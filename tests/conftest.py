@@ -19,7 +19,7 @@ with contextlib.suppress(ImportError), contextlib.redirect_stderr(sys.__stderr__
     import absl.logging  # noqa: F401
 
 STARTED = Counter()
-"""Processes that each test started: a Python process takes seconds to import fairseq."""
+"""Processes that each test started, by the program: a Python process takes seconds to import fairseq."""
 
 LEFT = Counter()
 """Tests of each file that were skipped when the time was over."""
@@ -32,16 +32,18 @@ def pytest_addoption(parser):
     parser.addoption("--minutes", type=float, metavar="N", help="after N minutes skip what is left, and say what it is")
 
 
-def count(event: str = "", arguments: tuple = ()) -> None:
-    if event in ("", "subprocess.Popen", "os.system", "os.fork") and "PYTEST_CURRENT_TEST" in os.environ:
-        STARTED[os.environ["PYTEST_CURRENT_TEST"].partition(" ")[0]] += 1
+def count(event: str, arguments: tuple) -> None:
+    if event in ("spawn", "subprocess.Popen", "os.system", "os.fork") and "PYTEST_CURRENT_TEST" in os.environ:
+        test, _, _ = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")
+        program = os.fsdecode(arguments[0]).split(" ")[0] if arguments else event
+        STARTED[f"{test}: {os.path.basename(program)}"] += 1
 
 
 def pytest_configure():
     spawn = multiprocessing.util.spawnv_passfds  # which tells no audit hook
 
     def spawn_and_count(*words):
-        count()
+        count("spawn", words)
         return spawn(*words)
 
     multiprocessing.util.spawnv_passfds = spawn_and_count
@@ -76,8 +78,8 @@ def pytest_terminal_summary(terminalreporter, config):
     most = config.getoption("--most-processes")
     terminalreporter.write_line(f"processes started: {STARTED.total()}" + (f", at most {most}" if most else ""))
     if most is not None and STARTED.total() > most:
-        for test, started in STARTED.most_common():
-            terminalreporter.write_line(f"{started:6}  {test}", red=True)
+        for what, started in STARTED.most_common():
+            terminalreporter.write_line(f"{started:6}  {what}", red=True)
     if LEFT:
         terminalreporter.write_line(f"not run, for the time is over: {LEFT.total()} tests", yellow=True)
         for file, left in LEFT.items():

@@ -4,7 +4,9 @@ import argparse
 import os
 import pickle
 import resource
+import zipfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -46,6 +48,28 @@ def test_half_precision_is_summed_in_more(tmp_path):
     mean = checkpoints.load(tmp_path / "average.pt")["model"]["w"]
     assert mean.dtype is torch.float32
     assert mean == torch.tensor([2052 / 5]) != mean.half()
+
+
+def test_views_of_one_tensor_are_averaged_apart(tmp_path):
+    paths = []
+    for i in (1.0, 3.0):
+        w = torch.full((4,), i, dtype=torch.float64)
+        paths.append(write(tmp_path / f"{i}.pt", {"w": w, "part": w[:2]}))
+    checkpoints.average(paths, tmp_path / "average.pt")
+    mean = checkpoints.load(tmp_path / "average.pt")["model"]
+    assert (mean["w"] == 2).all() and (mean["part"] == 2).all()
+
+
+def test_what_was_loaded_does_not_change_with_the_file(tmp_path, monkeypatch):
+    """Training writes its last and its best checkpoint over the one before."""
+    path = write(tmp_path / "checkpoint_best.pt")
+    loaded = checkpoints.load(path)["model"]["w"]
+    path.write_bytes(write(tmp_path / "next.pt", {"w": torch.full((3,), 2.0)}).read_bytes())
+    assert (loaded == 1).all()
+    real, larger = torch.load, {"w": torch.ones(9)}
+    monkeypatch.setattr(torch, "load", lambda *args, **more: (real(*args, **more), write(path, larger))[0])
+    with pytest.raises(CheckpointError, match=r"checkpoint_best\.pt: was written to while it was read"):
+        checkpoints.load(path)
 
 
 def test_tied_parameters_stay_tied_and_the_optimiser_stays_behind(tmp_path):
@@ -180,6 +204,8 @@ def test_selection(tmp_path):
     assert names(last_updates=2) == ["checkpoint_3_250", "checkpoint_10_1000"]
     assert names(best=1) == ["checkpoint_best"]
     assert names(best=2) == ["checkpoint.best_loss_3.100", "checkpoint.best_loss_2.90011"]
+    write(tmp_path / "checkpoint.best_loss_2.9002.pt")  # of equal scores the order of names decides
+    assert names(best=2) == ["checkpoint.best_loss_2.9002", "checkpoint.best_loss_2.90011"]
     with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint10\.pt\)$"):
         names(last_epochs=4)
     with pytest.raises(CheckpointError, match="--best 0"):
@@ -210,6 +236,12 @@ def test_a_last_checkpoint_that_was_cut_short_is_replaced_by_the_newest_whole_on
     assert checkpoints.resume_point(tmp_path) == 70
     assert checkpoints.load(tmp_path / "checkpoint_last.pt")["optimizer_history"][-1]["num_updates"] == 70
     assert (tmp_path / "checkpoint_last.pt.damaged").read_bytes() == b"PK half a file"
+    (tmp_path / "checkpoint_last.pt").unlink()  # a kill before the first copy
+    assert checkpoints.resume_point(tmp_path, mend=False) == 70 and not (tmp_path / "checkpoint_last.pt").exists()
+    assert checkpoints.resume_point(tmp_path) == 70 and (tmp_path / "checkpoint_last.pt").is_file()
+    (tmp_path / "other").mkdir()
+    write(tmp_path / "other" / "checkpoint_best.pt", optimizer_history=[{"num_updates": 9}])  # no optimizer's state
+    assert checkpoints.resume_point(tmp_path / "other") == 0
 
 
 def test_checkpoints_of_updates_and_the_best_serve_too(tmp_path):
@@ -236,18 +268,33 @@ def test_a_last_checkpoint_that_is_not_damaged_stays(tmp_path, monkeypatch):
     last = tmp_path / "checkpoint_last.pt"
     whole = last.read_bytes()
 
-    def failing(*_, **__):
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(checkpoints.torch, "load", failing)
-        with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: cannot be read: .*Input/output error"):
-            checkpoints.resume_point(tmp_path)
-    assert last.read_bytes() == whole
+    for error in (
+        OSError(5, "Input/output error"),
+        MemoryError("no more of it"),
+        RuntimeError("unable to mmap 97 bytes"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(checkpoints.torch, "load", Mock(side_effect=error))
+            with pytest.raises(CheckpointError, match=rf"checkpoint_last\.pt: cannot be read: .*{error.args[-1]}"):
+                checkpoints.resume_point(tmp_path)
+        assert last.read_bytes() == whole
     write(last, optimizer_history=[{"num_updates": 14}], last_optimizer_state={}, more=Path("x"))
     with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: refused, it holds more than tensors"):
         checkpoints.resume_point(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint1.pt", "checkpoint_last.pt"]
+
+
+def test_archives_that_unfold_and_tensors_that_are_not_plain_are_refused(tmp_path):
+    plain = write(tmp_path / "plain.pt", {"w": torch.zeros(1000)})
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(tmp_path / "small.pt", "w", zipfile.ZIP_DEFLATED) as packed:
+        for member in source.infolist():
+            packed.writestr(member.filename, source.read(member))
+    with pytest.raises(CheckpointError, match=r"small\.pt: not a readable checkpoint, its archive is compressed"):
+        checkpoints.load(tmp_path / "small.pt")
+    for tensor in (torch.eye(3).to_sparse(), torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)):
+        with pytest.raises(CheckpointError, match=r"odd\.pt: w is not a plain tensor"):
+            checkpoints.load(write(tmp_path / "odd.pt", {"w": tensor}))
 
 
 def test_a_repair_that_fails_leaves_the_last_checkpoint_as_it_was(tmp_path, monkeypatch):

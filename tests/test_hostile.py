@@ -65,12 +65,14 @@ HOSTILE = {
     "lstm": ("lstm", "adaptive_softmax_cutoff", str),
     "lightconv": ("lightconv", "adaptive_softmax_cutoff", str),
     "fconv_self_att": ("fconv_self_att", "pretrained", str),
+    # Called ours, but fairseq builds what ``args`` have as the architecture.
+    "forged": ("transformer", "xformers_att_config", str),
 }
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_options_that_fairseq_evaluates_run_nothing(tmp_path, whole, kind, capsys):
-    """Twenty-one ways of running code from plain data, through every command that opens a checkpoint."""
+    """Twenty-two ways of running code from plain data, through every command that opens a checkpoint."""
     name, key, quoted = HOSTILE[kind]
     marker = tmp_path / "executed"
     code = quoted(f"__import__('pathlib').Path({str(marker)!r}).touch()")
@@ -81,7 +83,8 @@ def test_options_that_fairseq_evaluates_run_nothing(tmp_path, whole, kind, capsy
             nested = key in ("encoder", "decoder")
             vars(stored)[key] = {"xformers_att_config": code} if nested else code
             return
-        values = {**vars(state["cfg"]["model"]), "arch": name, "_name": name, key: code}
+        called = "rk2_tiny" if kind == "forged" else name
+        values = {**vars(state["cfg"]["model"]), "arch": name, "_name": called, key: code}
         state["cfg"] = None
         state["args"] = argparse.Namespace(**values)
 
@@ -95,7 +98,7 @@ def test_options_that_fairseq_evaluates_run_nothing(tmp_path, whole, kind, capsy
         assert not marker.exists(), command
         assert status == 1
         assert capsys.readouterr().err.startswith(f"error: {path}: ")
-    assert len(HOSTILE) == 21
+    assert len(HOSTILE) == 22
     eval(code if quoted is str else eval(code))
     assert marker.exists(), "the attack itself works"
 
@@ -414,5 +417,5 @@ def test_positions_that_no_number_holds_are_named():
     with torch.no_grad():
         assert all(torch.isfinite(v).all() for v in small("floater_tiny").position_encoder.biases(9000).values())
         m.position_encoder.solvers["all"].weight1.mul_(8)
-        with pytest.raises(ValueError, match=r"in torch\.float32 beyond position \d+\. Set --flow-horizon"):
+        with pytest.raises(ValueError, match=r"in torch\.float32 from position \d+ on\. Set --flow-horizon"):
             m.position_encoder.source_places(tokens, tokens.eq(1))

@@ -37,9 +37,10 @@ PHRASES = {
     r"(?<!here )\b(?:is|are) no (?:plain|stock|number|tensor|record|recipe|text|option|file|model)\b": "is not a",
     r"\bdoes not go with\b|\bdo not go together\b": "cannot be combined with",
     # American spelling
-    # (not in options, variables and names of arguments, such as --tokeniser)
-    r"(?<![-$_{|\"'=\w])(?:optim|summar|initial|recogn|binar|quant|(?:de)?token|normal|random)is"
-    r"(?!e\b|t|m|\w*[-=_({|:'\")])": "-iz-",
+    # (not in options, variables and names of arguments, such as --tokeniser; nor of binarise and tokenise, which are
+    # commands, and stand in scripts and tables without quotes)
+    r"(?<![-$_{|\"'=\w])(?!(?:binar|token)ise\b)(?:optim|summar|initial|recogn|binar|quant|(?:de)?token|normal|random)is"
+    r"(?!t|m|\w*[-=_({|:'\")])": "-iz-",
     r"\b(?:behaviour|neighbour|colour|favour|labelled|modelling|centred|licence)": "behavior, color, ...",
 }
 # The grammar of the generated corpus: its English is data.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import OdeTransformerError
 from ..files import write_lines
+from .metrics import accuracy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,10 +34,10 @@ class Outputs(NamedTuple):
     classes: Sequence[str]
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The class of each example, and the predicted one: ``nan`` where a score is not a number."""
+        """The class of each example, and the predicted one: ``accuracy.UNDEFINED`` where a score is not a number."""
         taken, finite = self.scores.argmax(-1).tolist(), self.scores.isfinite().all(-1).tolist()
         return [
-            (self.classes[gold], self.classes[one] if found else "nan")
+            (self.classes[gold], self.classes[one] if found else accuracy.UNDEFINED)
             for gold, one, found in zip(self.targets.tolist(), taken, finite, strict=True)
         ]
 
@@ -116,7 +117,7 @@ def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
 
     Returns:
         For each example, in the order of the data, its class, the predicted class, and the probability of the latter;
-        both are ``nan`` where a score is not a number.
+        where a score is not a number, ``accuracy.UNDEFINED`` and ``nan``.
 
     Raises:
         CheckpointError: as :func:`outputs`.

@@ -21,6 +21,7 @@ from ..errors import OdeTransformerError
 from ..files import read_json, write_json, write_lines, write_text
 from . import segmentation
 from .classify import add_model_arguments, add_prediction_arguments, check_batch_size, outputs, write_predictions
+from .metrics import accuracy
 from .metrics.glue import LOGGED, read, score
 from .text.lines import read_lines
 
@@ -211,7 +212,7 @@ def validate(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
     """The label of each example of a development set and the predicted one.
 
     The numbers of a regression are those of training, a fifth of STS-B's, and not clamped. Where an output is not a
-    number, the predicted label is ``nan``.
+    number, the predicted label is ``accuracy.UNDEFINED``.
 
     Raises:
         CheckpointError, ClassifyError: as :func:`.classify.outputs`.
@@ -224,7 +225,7 @@ def validate(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
     if not regression:
         return found.pairs()
     taken = zip(found.targets.tolist(), found.scores[:, 0].tolist(), strict=True)
-    return [(f"{x:.9g}", f"{y:.9g}") for x, y in taken]
+    return [(f"{x:.9g}", f"{y:.9g}" if math.isfinite(y) else accuracy.UNDEFINED) for x, y in taken]
 
 
 # What fairseq chooses a checkpoint by, --best-checkpoint-metric, as the metrics that it is the mean of.

@@ -54,10 +54,18 @@ def pyplot_for(output: str | Path) -> Any:
 
 def save(figure: Any, output: str | Path) -> None:
     """Write a figure whole or not at all, and free it."""
+    from matplotlib import pyplot
+
     output = Path(output)
     with whole(output, "wb") as file:
-        figure.savefig(file, dpi=150, format=output.suffix.lstrip(".") or "png")
-    figure.clear()
+        figure.savefig(file, dpi=150, format=output.suffix[1:])
+    pyplot.close(figure)
+
+
+def _check_set(path: str | Path, record: Any, of: str | None) -> None:
+    scores = record.get("scores") if isinstance(record, dict) else None
+    if of is not None and isinstance(scores, dict) and of not in scores:
+        raise records.RecordError(f"{path}: --of {of}: must be one of {', '.join(scores)}")
 
 
 @torch.no_grad()
@@ -152,7 +160,7 @@ def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[fl
     try:
         lines: dict[str, dict[str, list[tuple[float, float]]]] = {"seconds": {}, "MiB": {}}
         if record["what"] == "lengths":
-            for row in record["rows"]:
+            for row in sorted(record["rows"], key=lambda row: row["length"]):
                 for kind, field in (("seconds", "seconds"), ("MiB", "peak_mib")):
                     for system, value in row[field].items():
                         lines[kind].setdefault(system, []).append((row["length"], value))
@@ -295,6 +303,7 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
     points: dict[str, list[tuple[int, float, float]]] = {}
     for path in map(Path, paths):
         record = read_json(path)
+        _check_set(path, record, of)
         try:
             of = of or next(iter(record["scores"]))
             system, layers = system_of(record["recipe"]), encoder_layers(record["command"])
@@ -431,6 +440,7 @@ def confusion(path: str, of: str | None, output: str | Path) -> None:
         OdeTransformerError: it cannot be read, or an unknown format.
     """
     record = read_json(path)
+    _check_set(path, record, of)
     try:
         scores = record["scores"]
         found = scores[of or next(iter(scores))]["accuracy"]

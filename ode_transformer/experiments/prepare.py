@@ -72,13 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer prepare``; the exit status."""
-    try:
-        preparation = Preparation(args)
-        preparation.out.parent.mkdir(parents=True, exist_ok=True)
-        with alone_in(preparation.out, f"{preparation.out}.lock"):  # as the scripts of data-prep
-            preparation.go()
-    except OSError as error:
-        raise TextError(str(error)) from error
+    preparation = Preparation(args)
+    preparation.out.parent.mkdir(parents=True, exist_ok=True)
+    with alone_in(preparation.out, f"{preparation.out}.lock"):  # as the scripts of data-prep
+        preparation.go()
     return 0
 
 
@@ -145,7 +142,7 @@ class Preparation:
             raise TextError(f"--out {args.out}: must hold no comma and no colon, at which fairseq splits it")
         for option, name in (f"--out {args.out}", self.out.name), (f"--recipe {args.recipe}", self.recipe.stem):
             if not re.fullmatch(NAME, name):
-                raise TextError(f"{option}: its name must be letters, digits and .=+-_, {name!r} is not")
+                raise TextError(f"{option}: its name must be letters, digits, blanks and .=+-_, {name!r} is not")
         if self.recipe.suffix != ".yaml":
             raise TextError(f"--recipe {args.recipe}: must end in .yaml")
         for option in ("hold_out", "size", "max_tokens", "max_ratio", "workers"):
@@ -396,8 +393,9 @@ class Preparation:
         """Pairs of the training text for each of the wanted sets, with their line numbers.
 
         They are the pairs whose sources have the smallest SHA-256, each source once, so that the same text gives the
-        same pairs in whatever order. None is long enough for ``check_lengths`` to refuse it: a sentence has at most as
-        many units as characters, plus one of SentencePiece at its beginning.
+        same pairs; of a source with several targets the first in the text is taken. None is long enough for
+        ``check_lengths`` to refuse it: a sentence has at most as many units as characters, plus one of SentencePiece at
+        its beginning.
         """
         path = self.text / "given" / "train"
         limits = None if self.plain else Limits(self.args.max_tokens, self.args.max_ratio)

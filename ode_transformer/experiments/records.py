@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from . import recipes, runs
 from .tasks import TASKS
 
 FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
+TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that fairseq logs
 
 
 class RecordError(OdeTransformerError):
@@ -48,7 +50,14 @@ def curve_points(training: Mapping[str, Any], key: str) -> list[tuple[int, float
 
 def processes(text: str) -> list[str]:
     """What each process of a training wrote to its log: the first and, after interruptions, those that resumed it."""
-    return text.split("fairseq_cli.train | {")[1:] or [text]  # it begins with its configuration
+    beginning = rf"(?={TIME} \| INFO \| fairseq_cli\.train \| \{{)"  # its configuration
+    return re.split(beginning, text)[1:] or [text]
+
+
+def _seconds(lines: str) -> float:
+    """The time from the configuration of a process to the last progress that it logged."""
+    times = re.findall(rf"({TIME}) \| INFO \| (?:fairseq_cli\.train \| \{{|train_inner|train|valid)", lines)
+    return (datetime.fromisoformat(times[-1]) - datetime.fromisoformat(times[0])).total_seconds() if times else 0.0
 
 
 def read_log(path: Path) -> dict[str, Any]:
@@ -56,8 +65,8 @@ def read_log(path: Path) -> dict[str, Any]:
 
     Returns:
         ``curve``, a list with an entry per epoch (training and validation loss, perplexity or accuracy, gradient norm,
-        words per second, updates, wall seconds since the process began); ``training`` and ``validation``, the same by
-        updates, each time that it was logged; ``seconds``, the processes' wall time in all.
+        words per second, updates); ``training`` and ``validation``, the same by updates, each time that it was logged;
+        ``seconds``, the processes' time in all.
 
     Raises:
         RecordError: it is no such log, or no epoch was finished.
@@ -68,12 +77,9 @@ def read_log(path: Path) -> dict[str, Any]:
         raise RecordError(f"{path}: {error.strerror}") from error
     curve: dict[int, dict[str, Any]] = {}
     steps: dict[str, dict[int, dict[str, float]]] = {"train_inner": {}, "valid": {}}
-    seconds = 0.0
-    for its in processes(text):
-        seconds += max((float(v["wall"]) for _, v in entries(its, "train_inner", "train") if "wall" in v), default=0.0)
     for kind, values in entries(text, "train_inner", "train", "valid"):
         updates = int(values["num_updates"])
-        kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps", "wall") if k in values}
+        kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps") if k in values}
         if kind in steps:
             steps[kind][updates] = {"num_updates": updates, **{k: v for k, v in kept.items() if k != "wps"}}
         if kind != "train_inner":
@@ -88,8 +94,26 @@ def read_log(path: Path) -> dict[str, Any]:
         "curve": [curve[epoch] for epoch in sorted(curve)],
         "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],
         "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
-        "seconds": seconds,
+        # Not by fairseq's own clock, "wall", which stands at 0 in a training that was resumed within an epoch.
+        "seconds": sum(map(_seconds, processes(text))),
     }
+
+
+def check_scores(recipe: recipes.Recipe, run_dir: Path) -> None:
+    """Check that the scores of a run are of the model and of the outputs that are in its folder now.
+
+    Raises:
+        RecordError: a step before the scores was done again, and they were not.
+        RunError: ``steps.json`` cannot be read.
+    """
+    from .runner import read_stamps
+
+    stamps = read_stamps(run_dir)
+    if stamps and (old := [subset for subset in recipe.subsets if f"score {subset}" not in stamps]):
+        raise RecordError(
+            f"{run_dir}: the score of {old[0]} is missing, or older than the model or what it made of the set; "
+            f"ode-transformer run {recipe.given} makes it anew"
+        )
 
 
 def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
@@ -103,20 +127,17 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
             ``scores/SUBSET.json``.
 
     Raises:
-        RecordError: a score is missing, or a file cannot be read.
+        RecordError: a score is missing or older than what it is of, or a file cannot be read.
         RunError: ``run.json`` cannot be read.
         CheckpointError: the averaged checkpoint cannot be read.
     """
     from .. import checkpoints
     from .runner import read_stamps
 
+    check_scores(recipe, run_dir)
     scores = {}
     for subset, test_set in recipe.subsets.items():
-        path = run_dir / "scores" / f"{subset}.json"
-        try:
-            scores[test_set] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RecordError(f"{path}: no score of subset {subset}: {error}") from error
+        scores[test_set] = read_json(run_dir / "scores" / f"{subset}.json", RecordError)
     run = runs.read(run_dir)
     if run is None:
         raise RecordError(f"{run_dir / 'run.json'}: not there; ode-transformer run writes it when training begins")

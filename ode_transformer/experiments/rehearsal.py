@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +28,41 @@ def by_default() -> list[str]:
     return [recipe.name for recipe in found if recipe.paper or recipe.task != "translation"]
 
 
-def rehearse(name: str) -> None:
-    """Rehearse a recipe in a process of its own, unless that was done; its output goes to ``rehearsal.log``."""
+def start(name: str) -> subprocess.Popen:
+    """Start the rehearsal of a recipe in a process of its own; its output goes to ``rehearsal.log``."""
     place = folder(name)
-    if (place / "record.json").is_file():
-        return
     place.mkdir(parents=True, exist_ok=True)
     environment = {"OMP_NUM_THREADS": "1", **runner.environment({})}
     words = [sys.executable, "-m", "ode_transformer", "run", name, "--scale", "small", "--cpu"]
-    began = time.monotonic()
     with open(place / "rehearsal.log", "ab") as log:
-        done = subprocess.run(
+        return subprocess.Popen(
             words, cwd=recipes.ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
-    seconds = round(time.monotonic() - began)
-    print(f"{name}: done in {seconds} s" if not done.returncode else f"{name}: failed, see {place / 'rehearsal.log'}")
+
+
+def rehearse(names: Sequence[str], jobs: int) -> None:
+    """Rehearse recipes, at most ``jobs`` of them at a time."""
+    waiting, running = list(names), []
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                name = waiting.pop(0)
+                with runner.signals_wait():  # until it is known which process to end
+                    running.append((name, time.monotonic(), start(name)))
+            time.sleep(0.2)
+            for one in [one for one in running if one[-1].poll() is not None]:
+                running.remove(one)
+                name, began, process = one
+                seconds = round(time.monotonic() - began)
+                if process.returncode:
+                    print(f"{name}: failed, see {folder(name) / 'rehearsal.log'}")
+                else:
+                    print(f"{name}: done in {seconds} s")
+    finally:  # each runner ends its training, and the next call resumes it
+        for *_, process in running:
+            process.terminate()
+        for *_, process in running:
+            process.wait()
 
 
 def outcome(names: Sequence[str]) -> dict[str, Any]:
@@ -79,30 +98,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     jobs = (processors.usable() + 1) // 2
     help_ = "how many recipes are rehearsed at the same time (default: %(default)s)"
     parser.add_argument("--jobs", type=int, default=jobs, metavar="N", help=help_)
-    help_ = "the JSON file; entries of other recipes are kept (default: %(default)s)"
-    parser.add_argument("--output", default="results/rehearsal.json", help=help_)
+    help_ = "the JSON file; entries of other recipes are kept (default: results/rehearsal.json of the clone)"
+    parser.add_argument("--output", default=str(recipes.ROOT / "results" / "rehearsal.json"), help=help_)
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer rehearsal``; the exit status is 1 if a recipe was not rehearsed to its end."""
     if args.jobs < 1:
         raise runs.RunError(f"--jobs {args.jobs}: must be a positive number")
-    names = args.recipe or by_default()
+    names = list(dict.fromkeys(recipes.load(name, scale="small").given for name in args.recipe or by_default()))
     output = Path(args.output).absolute()
-    with contextlib.chdir(recipes.ROOT):
+    before = read_json(output).get("rehearsed", {}) if output.is_file() else {}
+    with contextlib.chdir(recipes.ROOT), runner.terminable():
+        left = [name for name in names if not (folder(name) / "record.json").is_file()]
         # Each recipe's data is prepared once, before several want it at a time.
-        place = runner.Place(cpu=True)
-        prepare = {}
-        for name in names:
-            step = runner.steps(recipes.load(name, scale="small"), place)[0]
-            prepare[tuple(step.command)] = step
-        for step in prepare.values():
+        prepare = [runner.steps(recipes.load(name, scale="small"), runner.Place(cpu=True))[0] for name in left]
+        for step in {tuple(step.command): step for step in prepare}.values():
             runner.execute(step)
-        with ThreadPoolExecutor(args.jobs) as pool:
-            list(pool.map(rehearse, names))
+        rehearse(left, args.jobs)
         content = outcome(names)
     print(f"{len(content['rehearsed'])} of {len(names)} recipes rehearsed to their end")
-    before = read_json(output)["rehearsed"] if output.is_file() else {}
     rehearsed = {name: row for name, row in before.items() if name not in content["missing"]} | content["rehearsed"]
     records.write(output, {**content, "rehearsed": rehearsed})
     if content["missing"]:

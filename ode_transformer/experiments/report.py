@@ -10,7 +10,6 @@ import argparse
 import base64
 import difflib
 import io
-import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -22,7 +21,7 @@ from ..files import read_json, write_text
 from . import recipes, runs, significance, tables
 from .metrics import METRICS
 from .metrics.translations import read_generate_output
-from .records import curve_points
+from .records import check_scores, curve_points
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
 CURVES = {
@@ -101,7 +100,7 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         body += [f'<h2 id="{_anchor(group)}">{escape(group)}</h2>', _scores(by_recipe)]
         first = baseline if baseline in by_recipe else _first(by_recipe)
         its = [run for run in translated if run.recipe in by_recipe]
-        body += [*_recorded(folder, by_recipe), *_compared(first, its), *_curves(by_recipe)]
+        body += [*_recorded(folder, by_recipe, found), *_compared(first, its), *_curves(by_recipe)]
         body += _translations(its, sentences)
         body += ["<h3>Runs</h3>", *(_run(record) for records in by_recipe.values() for record in records)]
     head = '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -145,9 +144,9 @@ def _scores(by_recipe: dict[str, list[dict]]) -> str:
     for name, group in by_recipe.items():
         for variant, mine in tables.by_variant(group).items():
             label = escape(tables.variant_label(name.rpartition("/")[2], variant))
-            updates = max(entry.get("num_updates", 0) for entry in mine[0]["training"]["curve"])
             cells = [_cell(mine, test_set, metric.name) for test_set, metric in columns]
-            sizes = [str(len(mine)), f"{mine[0]['training']['parameters']:,}", f"{updates:,}"]
+            row = tables.Row("", name, {}, records=mine)
+            sizes = [str(len(mine)), row.numbers("parameters"), row.numbers("updates")]
             rows.append([label, *cells, *sizes])
     label, scores = tables.of_source(records)
     if label:
@@ -168,20 +167,40 @@ def _cell(records: Sequence[dict], test_set: str, metric: str) -> str:
     """Mean and deviation of a metric over seeds, and the paper's value below it."""
     values = [METRICS[metric].value(record["scores"].get(test_set, {})) for record in records]
     values = [value for value in values if value is not None]
-    text = f"{statistics.mean(values):.2f}" if values else ""
-    text += f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    text = tables.mean(values)
     papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0].get("paper") or []} - {None}
     return text + "".join(f'<br><span class="soft">paper {value:g}</span>' for value in sorted(papers))
 
 
-def _recorded(folder: Path, by_recipe: dict[str, list[dict]]) -> list[str]:
+def _recorded(folder: Path, by_recipe: dict[str, list[dict]], all_: dict[str, list[dict]]) -> list[str]:
     """Comparisons that ``ode-transformer compare`` wrote below the folder, of systems of this group."""
     found = []
     for path in sorted((folder / tables.SIGNIFICANCE).rglob("*.json")):
-        comparison = tables.read_comparison(path)
-        if comparison["baseline"] in by_recipe:
+        comparison = _current(tables.read_comparison(path), all_)
+        if comparison["baseline"] in by_recipe and comparison["test_sets"]:
             found.append(_comparison(comparison))
     return ["<h3>Significance</h3>", *found] if found else []
+
+
+def _current(comparison: dict[str, Any], by_recipe: dict[str, list[dict]]) -> dict[str, Any]:
+    """A comparison without the systems that were trained anew since, and without test sets that are then left alone."""
+    metric = METRICS[comparison.get("metric", tables.TRANSLATIONS_BY)]
+
+    def of_today(name: str, test_set: str, values: dict[str, Any]) -> bool:
+        measured = [metric.value(record["scores"].get(test_set, {})) for record in by_recipe.get(name, [])]
+        return tables.Compared(values[metric.key], None).among([value for value in measured if value is not None])
+
+    test_sets = {
+        test_set: {name: values for name, values in systems.items() if of_today(name, test_set, values)}
+        for test_set, systems in comparison["test_sets"].items()
+    }
+    kept = {name: its for name, its in test_sets.items() if comparison["baseline"] in its and len(its) > 1}
+    names = {name for its in kept.values() for name in its}
+    return {
+        **comparison,
+        "test_sets": kept,
+        "precisions": {name: precision for name, precision in comparison["precisions"].items() if name in names},
+    }
 
 
 def _compared(baseline: str, translated: Sequence[Translated]) -> list[str]:
@@ -191,13 +210,27 @@ def _compared(baseline: str, translated: Sequence[Translated]) -> list[str]:
         systems = {run.recipe: run for run in translated if (run.variant, run.seed) == (variant, seed)}
         if baseline not in systems or len(systems) < 2:
             continue
-        first = systems.pop(baseline)
+        which, fit = tables.variant_label(f"Seed {seed}", variant), []
+        for name in (baseline, *(name for name in systems if name != baseline)):
+            try:
+                one = systems[name].system()
+                if fit and not significance.comparable(fit[0], one):
+                    raise significance.SignificanceError("has other test sets or another metric than the baseline")
+                check_scores(one.recipe, one.folder)
+                fit.append(one)
+            except OdeTransformerError as error:
+                found.append(_left_out(f"{which}, {name}", error))
+                if name == baseline:
+                    break
         try:
-            found.append(_comparison(significance.compare(first.system(), [run.system() for run in systems.values()])))
+            found += [_comparison(significance.compare(fit[0], fit[1:]))] if len(fit) > 1 else []
         except OdeTransformerError as error:
-            which = escape(tables.variant_label(f"Seed {seed}", variant))
-            found.append(f'<p class="soft">{which} was not compared: {escape(str(error))}</p>')
+            found.append(_left_out(which, error))
     return ["<h3>Significance of these translations</h3>", *found] if found else []
+
+
+def _left_out(what: str, error: OdeTransformerError) -> str:
+    return f'<p class="soft">{escape(what)} was not compared: {escape(str(error))}</p>'
 
 
 def _comparison(comparison: dict[str, Any]) -> str:

@@ -10,7 +10,6 @@ process.
 import argparse
 import contextlib
 import fcntl
-import json
 import os
 import shlex
 import shutil
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from .. import processors
-from ..files import sha256, whole_folder, write_json
+from ..files import read_json, sha256, whole_folder, write_json
 from . import recipes, runs
 from .recipes import RecipeError
 from .runs import RunError
@@ -41,8 +40,7 @@ KEEP_FREED_MEMORY = {
 }
 # Of fairseq-train, with a value: where it runs, and who else is told of its progress.
 PLACE_FLAGS = (
-    *("--distributed-port", "--distributed-world-size", "--update-freq", "--num-workers"),
-    *("--tensorboard-logdir", "--wandb-project"),
+    *("--distributed-port", "--distributed-world-size", "--num-workers", "--tensorboard-logdir", "--wandb-project"),
 )
 LENGTH_FLAGS = ("--max-epoch", "--max-update", "--patience", "--stop-time-hours")
 BEFORE_TRAINING = ("prepare", "start")
@@ -198,7 +196,7 @@ def same_training(words: Sequence[str], of_any_length: bool = False) -> list[str
 def _torchrun(place: Place) -> list[str]:
     return [
         *("torchrun", "--nnodes", str(place.nodes)),
-        *("--node_rank", os.environ.get("SLURM_NODEID") or os.environ.get("NODE_RANK") or "0"),
+        *("--node_rank", os.environ.get("SLURM_NODEID") or str(place.rank)),
         *("--nproc_per_node", str(place.devices // place.nodes)),
         *("--master_addr", os.environ.get("MASTER_ADDR", "127.0.0.1")),
         *("--master_port", os.environ.get("MASTER_PORT", "29500"), "--no_python"),
@@ -211,12 +209,7 @@ def _torchrun(place: Place) -> list[str]:
 def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
     """The stamps of a run's finished steps, in the order in which they were finished."""
     path = Path(run_dir) / "steps.json"
-    try:
-        stamps = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path}: {error}") from error
+    stamps = read_json(path, RunError) if path.exists() else {}
     if not isinstance(stamps, dict) or not all(
         isinstance(stamp, dict) and {"command", "line", "seconds"} <= set(stamp) for stamp in stamps.values()
     ):
@@ -310,7 +303,8 @@ class Run:
                 "several tasks of one job can only train: give them --until train, then run once, alone, with --trained"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        with alone_in(self.folder) if self.place.alone else contextlib.nullcontext(-1) as lock:
+        # Of the tasks of one job the first holds the lock.
+        with alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
             stamps = read_stamps(self.folder)
             if first:
                 keys = [step.key for step in self.steps() if step.name in chosen and step.name != "train"]
@@ -502,7 +496,7 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
             view = stack.enter_context(LogView(words))
         process = None
         try:
-            with _signals_wait():  # until it is known which process to end
+            with signals_wait():  # until it is known which process to end
                 process = subprocess.Popen([program, *words[1:]], **options)
             while True:
                 ended = process.poll() is not None
@@ -525,7 +519,7 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
 
 
 @contextlib.contextmanager
-def _signals_wait() -> Iterator[None]:
+def signals_wait() -> Iterator[None]:
     """Hold SIGINT and SIGTERM back, and deliver them at the end."""
     came: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -551,10 +545,10 @@ def gpu_count() -> int:
     return torch.cuda.device_count()
 
 
-def _count(variable: str) -> int:
-    value = os.environ.get(variable) or "1"
-    if not value.isdecimal() or int(value) < 1:
-        raise RunError(f"{variable}={value}: must be a positive number")
+def _count(variable: str, least: int = 1) -> int:
+    value = os.environ.get(variable) or str(least)
+    if not value.isdecimal() or int(value) < least:
+        raise RunError(f"{variable}={value}: must be a whole number, {least} or more")
     return int(value)
 
 
@@ -609,7 +603,7 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
         cpu=cpu,
         torchrun=args.torchrun,
         nodes=nodes,
-        rank=int(os.environ.get("SLURM_PROCID") or os.environ.get("NODE_RANK") or 0),
+        rank=_count("SLURM_PROCID" if slurm else "NODE_RANK", least=0),
         alone=nodes == 1 and tasks == 1,
         flags=tuple(args.flags),
     )

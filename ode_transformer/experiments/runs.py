@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from .. import processors
 from ..errors import OdeTransformerError
-from ..files import sha256, write_json
+from ..files import read_json, sha256, write_json
 from ..version import __version__
 from . import recipes
 
@@ -99,17 +99,14 @@ def read(run_dir: str | Path) -> Optional[dict[str, Any]]:
         RunError: it cannot be read, or an older version of this package trained there.
     """
     folder = Path(run_dir)
-    try:
-        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not (folder / "run.json").exists():
         if (folder / "train.command").exists():
             raise RunError(
                 f"{run_dir} was made by an older version of this package: it has train.command and no run.json. Finish "
                 "it with that version, or take another --run-dir"
-            ) from None
+            )
         return None
-    except (OSError, ValueError) as error:
-        raise RunError(f"{folder / 'run.json'}: {error}") from error
+    run = read_json(folder / "run.json", RunError)
     missing = [key for key in KEYS if key not in run] if isinstance(run, dict) else list(KEYS)
     kinds = {"command": list, "dictionaries": dict, "parameters": dict, "places": list, "data": str, "generate": dict}
     for key, kind in kinds.items():
@@ -278,7 +275,7 @@ def updates_per_epoch(config: "DictConfig") -> int:
 
     task = tasks.setup_task(config.task)
     data = config.dataset
-    task.load_dataset(data.train_subset, epoch=1, combine=data.combine_valid_subsets or False)
+    task.load_dataset(data.train_subset, epoch=1, combine=True)
     dataset = task.dataset(data.train_subset)
     with data_utils.numpy_seed(config.common.seed):
         indices = dataset.ordered_indices()

@@ -98,7 +98,7 @@ def compare(
     Raises:
         SignificanceError: a test set has no outputs beside a record whose run is gone; test sets or references differ,
             or the test is unknown.
-        OdeTransformerError: a run has none.
+        OdeTransformerError: a run has none, or its scores are older than its outputs.
     """
     if test not in TESTS:
         raise SignificanceError(f"--test {test}: must be one of {', '.join(TESTS)}")
@@ -111,6 +111,9 @@ def compare(
             raise SignificanceError(
                 f"{other.recipe.name}: must have the task, metric, test sets and letter case of {name}"
             )
+    for one in (baseline, *systems):
+        if one.record is None:
+            records.check_scores(one.recipe, one.folder)
     trained_in = {one.recipe.name: _precision(one) for one in (baseline, *systems)}
     compared = _translated if first.task == "translation" else _scored
     metric, signature, found = compared((baseline, *systems), test, samples)
@@ -152,19 +155,42 @@ def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
         _same_references(systems, [references, *others], test_set)
         metric = BLEU(lowercase=first.score.lowercase, trg_lang=first.data.target, references=[references])
         named = [(s.recipe.name, hyps) for s, hyps in zip(systems, texts, strict=True)]
+        differ = [_differing(metric, texts[0], hyps, references) for hyps in texts]
         done = PairedTest(named, {"BLEU": metric}, None, test_type=TESTS[test], n_samples=samples)
         signatures, scores = done()
         ((key, signature),) = signatures.items()
         found[test_set] = {
-            # sacreBLEU counts trials that differ by more than the systems do, and equal translations have none.
-            system_: {"bleu": result.score, "p_value": 1.0 if i and hyps == named[0][1] else result.p_value}
-            for i, ((system_, hyps), result) in enumerate(zip(named, scores[key], strict=True))
+            name: {"bleu": result.score, "p_value": _with_ties(result.p_value, test, n) if i else None}
+            for i, ((name, _), n, result) in enumerate(zip(named, differ, scores[key], strict=True))
         }
     return "sacrebleu", str(signature), found
 
 
+def _differing(metric: Any, ours: Sequence[str], theirs: Sequence[str], references: Sequence[str]) -> int:
+    """The number of sentences of two systems that are not the same to BLEU."""
+
+    def counts(hypothesis: str, reference: str) -> tuple:
+        score = metric.corpus_score([hypothesis], [[reference]])
+        return score.counts, score.totals, score.sys_len
+
+    pairs = ((a, b, reference) for a, b, reference in zip(ours, theirs, references, strict=True) if a != b)
+    return sum(counts(a, reference) != counts(b, reference) for a, b, reference in pairs)
+
+
+def _with_ties(p: float, test: str, differing: int) -> float:
+    """sacreBLEU's p, with the trials that it leaves out: those whose difference equals that of the systems.
+
+    Randomization exchanges none or all of the n sentences that differ with probability 2^(1 - n). If none differ, all
+    samples are such trials.
+    """
+    return min(1.0, p + 2.0 ** (1 - differing)) if test == "randomisation" or differing == 0 else p
+
+
 def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
-    """Compare by the task's own metric, with sacreBLEU's definition of p and its seed."""
+    """Compare by the task's own metric, with sacreBLEU's seed, but with a two-sided p-value.
+
+    sacreBLEU's bootstrap counts |d| - mean |d| instead of |d - mean d|, which gives about half of it.
+    """
     found: dict[str, dict[str, Any]] = {}
     metric = signature = ""
     for test_set in systems[0].recipe.subsets.values():

@@ -41,11 +41,20 @@ class Compared(NamedTuple):
 
     def among(self, measured: Sequence[float]) -> bool:
         """Whether the run that was compared is among those with these values, and was not trained anew since."""
-        return any(math.isclose(value, self.value, rel_tol=1e-6) for value in measured)
+        return any(
+            math.isclose(value, self.value, rel_tol=1e-6) or (math.isnan(value) and math.isnan(self.value))
+            for value in measured
+        )
 
     def differs(self) -> bool:
         """Whether the difference to the baseline is significant."""
         return self.p_value is not None and self.p_value < 0.05
+
+
+def mean(values: Sequence[float], digits: int = 2) -> str:
+    """The mean, and the standard deviation of several values; empty if there are none."""
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{digits}f}{spread}" if values else ""
 
 
 @dataclass
@@ -64,8 +73,7 @@ class Cell:
         """Mean, and deviation over several seeds; a star where the difference to the baseline is significant."""
         if not self.measured:
             return ""
-        spread = f" ± {statistics.stdev(self.measured):.2f}" if len(self.measured) > 1 else ""
-        return f"{statistics.mean(self.measured):.2f}{spread}{'*' if self.differs() else '†' if self.left_out else ''}"
+        return mean(self.measured) + ("*" if self.differs() else "†" if self.left_out else "")
 
     def differs(self) -> bool:
         """Whether the difference to the baseline is significant."""
@@ -89,7 +97,7 @@ class Row:
             "parameters": [r["training"]["parameters"] for r in self.records],
             "updates": [max(e.get("num_updates", 0) for e in r["training"]["curve"]) for r in self.records],
         }[what]
-        ours = f"{found[0]:,}" if found else ""
+        ours = " to ".join(f"{number:,}" for number in sorted({min(found), max(found)})) if found else ""
         return f"{theirs} / {ours}" if theirs and ours else theirs or ours
 
 
@@ -121,12 +129,13 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
     return {name: list(runs.values()) for name, runs in found.items()}
 
 
-def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
+def tables(group: str, folder: Path = RESULTS, records: Optional[dict[str, list[dict]]] = None) -> dict[str, list[Row]]:
     """The tables of a group of recipes, in the order of its rows.
 
     Args:
         group: a file of recipes, such as ``multi30k-short``.
         folder: of results.
+        records: those below the folder, if they were read already.
 
     Returns:
         rows by title: the paper's tables, and for recipes that are in none the group's own.
@@ -138,7 +147,8 @@ def tables(group: str, folder: Path = RESULTS) -> dict[str, list[Row]]:
     groups = recipes.groups()
     if group not in groups:
         raise TableError(f"no group of recipes {group!r}; there are: {', '.join(groups)}")
-    records, comparison = read_records(folder), _significance(group, folder)
+    records = read_records(folder) if records is None else records
+    comparison = _significance(group, folder)
     precisions = comparison["precisions"]
     compared, by = _by_system(comparison, records), comparison.get("metric", TRANSLATIONS_BY)
     title = groups[group].get("description", group)
@@ -390,13 +400,14 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer table``; the exit status."""
     if args.csv:
         print(",".join(COLUMNS))
+    records = read_records(args.results)
     for group in args.group or recipes.groups():
-        found = tables(group, args.results)
+        found, against = tables(group, args.results, records), baseline(group, args.results)
         if args.measured:
             found = {title: rows for title, rows in found.items() if any(row.records for row in rows)}
         if args.csv:
             print(comma_separated(group, found), end="")
             continue
         for title, rows in found.items():
-            print(section(title, rows, baseline(group, args.results)))
+            print(section(title, rows, against))
     return 0

@@ -20,10 +20,15 @@ from ..numerics.integrators import INTEGRATORS
 from . import recipes, runs
 from .export import is_exported
 from .pipeline import Pipeline
-from .translator import KINDS, Found, TranslationError, Translator, located
+from .translator import Found, TranslationError, Translator, located
 
-SEARCH = {f.name: f.type for f in fields(GenerationConfig) if f.type in KINDS and f.name != "score_reference"}
-"""The flags of ``fairseq-generate`` that a search can have, which are numbers and switches, and their types."""
+_SEARCH = (
+    *("beam", "nbest", "max_len_a", "max_len_b", "min_len", "lenpen", "unkpen", "unnormalized", "temperature"),
+    *("match_source_len", "no_repeat_ngram_size", "sampling", "sampling_topk", "sampling_topp"),
+    *("diverse_beam_groups", "diverse_beam_strength", "diversity_rate"),
+)
+SEARCH = {f.name: f.type for f in fields(GenerationConfig) if f.name in _SEARCH}
+"""The flags of ``fairseq-generate`` that a search can have, those that its generators read, and their types."""
 
 
 @dataclass(frozen=True)
@@ -307,13 +312,15 @@ class TrainedTranslator(Translator):
         """The inputs of the first model's layers, for a sentence and its best translation.
 
         Raises:
-            TranslationError: as in :meth:`translate`; or the sentence is empty.
+            TranslationError: as in :meth:`translate`; or the sentence is empty or longer than the model takes.
         """
+        (units,) = self.pipeline.units([sentence])
+        if not 0 < len(units.split()) < self.longest:
+            raise TranslationError(
+                f"the sentence has {len(units.split()):,} units, must have 1 to {self.longest - 1:,}"
+            )
         ((best, *_),) = self.hypotheses([sentence])
         source, target = self.task.source_dictionary, self.task.target_dictionary
-        (units,) = self.pipeline.units([sentence])
-        if not units.split():
-            raise TranslationError("the sentence must not be empty")
         tokens = source.encode_line(units, add_if_not_exist=False).long()[None].to(self.device)
         words = target.encode_line(best.units, add_if_not_exist=False).long()
         previous = torch.cat([words[-1:], words[:-1]])[None].to(self.device)

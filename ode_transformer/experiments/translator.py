@@ -7,7 +7,7 @@ Imports neither torch nor fairseq: exported models are translated with where the
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -136,7 +136,7 @@ class Translator:
         Args:
             sentences: raw text.
             names: the names of the sentences in messages.
-            progress: called with the number of sentences that have been translated since the last call.
+            progress: called with the number of pieces of sentences that have been translated since the last call.
             search: as in :meth:`translate`.
 
         Raises:
@@ -195,8 +195,9 @@ class Translator:
         found = []
         rest = units
         while len(rest) > most:
-            ends = [i for i in range(most // 2, most) if self.pipeline.ends_word(rest, i)]
-            chosen = [[i for i in ends if rest[i].strip("\u2581") in marks] for marks in ENDS]
+            second_half = range(most // 2, most)
+            chosen = [[i for i in second_half if self._ends(rest, i, marks)] for marks in ENDS]
+            ends = [i for i in second_half if self.pipeline.ends_word(rest, i)]
             at = next((places[-1] for places in (*chosen, ends) if places), most - 1)
             found.append(rest[: at + 1])
             rest = rest[at + 1 :]
@@ -207,6 +208,11 @@ class Translator:
                 file=sys.stderr,
             )
         return [*found, rest] if rest else found
+
+    def _ends(self, units: list[str], i: int, marks: Collection[str]) -> bool:
+        """Whether unit i is one of these marks and ends a word, as marks of full width do in text without blanks."""
+        mark = units[i].removesuffix("@@").strip("\u2581")
+        return mark in marks and (mark >= "\u3000" or self.pipeline.ends_word(units, i))
 
     def _search(
         self, pieces: Sequence[list[str]], values: dict[str, Any], progress: Callable[[int], Any]

@@ -44,7 +44,7 @@ from ..errors import OdeTransformerError
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
-from ..modules.options import check_stock
+from ..modules.options import check_alone, check_stock
 from ..modules.recomputation import recompute
 from .classification import LONGEST, EncoderClassifier
 
@@ -343,7 +343,9 @@ class TransEvolveClassifier(_Counted, EncoderClassifier):
 
     @classmethod
     def nested(cls, cfg: Any) -> TransformerConfig:
-        return _nested(cfg, cls.config_class)
+        flat, cfg = cfg, _nested(cfg, cls.config_class)
+        check_alone(cfg, "encoder", flat, cls.config_class)
+        return cfg
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, dictionary: Any, embedding: nn.Embedding) -> TransEvolveEncoder:

@@ -172,11 +172,25 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
         if side.layers < 0:
             raise OdeTransformerError(f"--{name}-layers {side.layers}: must be 0 or more")
         if side.layers_to_keep:  # fairseq does this in functions that ours do not all call
-            side.layers = len(side.layers_to_keep.split(","))
+            side.layers = _kept(cfg, name, side)
     if str(cfg.position_encoder) == "learned":
         cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
     check_model(cfg)
     return cfg
+
+
+def _kept(cfg: TransformerConfig, name: str, side: Any) -> int:
+    """The number of layers that ``--encoder-layers-to-keep`` or ``--decoder-layers-to-keep`` leaves."""
+    flag, encoder = f"--{name}-layers-to-keep {side.layers_to_keep}", str(cfg.position_encoder)
+    numbers = [number.strip() for number in side.layers_to_keep.split(",")]
+    known = {str(i) for i in range(side.layers)}
+    if len(set(numbers) & known) < len(numbers):
+        raise OdeTransformerError(f"{flag}: must be different numbers from 0 to {side.layers - 1}, separated by commas")
+    if encoder == "learned" or encoder.startswith("rnn"):
+        raise OdeTransformerError(
+            f"{flag}: must not be given with --position-encoder {encoder}, whose parameters fairseq cannot prune"
+        )
+    return len(numbers)
 
 
 def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, sides: Mapping[str, SplitStack]) -> None:
@@ -258,6 +272,11 @@ class SplitTransformerModel(TransformerModelBase):
                 another.
         """
         cfg = nested(cfg, cls.config_class)
+        if bool(cfg.encoder.layers_to_keep) != bool(cfg.decoder.layers_to_keep):
+            raise OdeTransformerError(
+                "--encoder-layers-to-keep and --decoder-layers-to-keep: must be given together, because fairseq keeps "
+                "no layer of the other side"
+            )
         widths = cfg.encoder.embed_dim, cfg.decoder.embed_dim
         if cfg.cross_self_attention and len(set(widths)) > 1:
             raise OdeTransformerError(

@@ -85,13 +85,13 @@ class StagedAttention(MultiheadAttention):
             if key_padding_mask is not None:
                 hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
                 mask = ~hidden if mask is None else mask.masked_fill(hidden, float("-inf"))
-            out, weights = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout), None
+            out, weights = fused_kernel(q, k, v, mask, dropout_p=dropout), None
         else:
             # In the order of fairseq's attention, for bitwise equal results: (N, T, d), N = B H.
             q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
             scores = torch.bmm(q, k.transpose(1, 2)).unflatten(0, (-1, self.num_heads))  # (B, H, n T, S)
             weights = _softmax(scores, attn_mask, key_padding_mask)
-            out = torch.bmm(self.dropout_module(weights.type_as(scores)).flatten(0, 1), v)
+            out = torch.bmm(self.dropout_module(weights.type_as(v)).flatten(0, 1), v)
             out = out.unflatten(0, (-1, self.num_heads))
             weights = as_hypotheses(weights, length)  # (B n, H, T, S)
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1) if need_weights else None
@@ -184,8 +184,26 @@ def _add(projected: Tensor, bias: Tensor) -> Tensor:
     return projected + bias.type_as(projected)
 
 
+def fused_kernel(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor] = None, **more: Any) -> Tensor:
+    """PyTorch's ``scaled_dot_product_attention``, with its arguments.
+
+    On a CPU its backward pass is several times slower in half precision than in single precision, for short sentences
+    above all. With gradients enabled, single precision is taken there.
+    """
+    kind = q.dtype
+    if q.device.type == "cpu" and kind in (torch.float16, torch.bfloat16) and torch.is_grad_enabled():
+        q, k, v = q.float(), k.float(), v.float()
+        if attn_mask is not None and attn_mask.dtype != torch.bool:
+            attn_mask = attn_mask.float()
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, **more).to(kind)
+
+
 def _softmax(scores: Tensor, attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor]) -> Tensor:
-    """Softmax of scores (B, H, T, S) under both masks, in single precision or better."""
+    """Softmax of scores (B, H, T, S) under both masks.
+
+    PyTorch computes it in single precision and rounds the result to the type of the scores, as fairseq does. In half
+    precision, unless under autocast, only the rounded weights are kept for the backward pass.
+    """
     mask = attn_mask
     if key_padding_mask is not None:  # on a CPU, adding is much faster than filling
         hidden = torch.zeros_like(key_padding_mask, dtype=scores.dtype)
@@ -193,7 +211,7 @@ def _softmax(scores: Tensor, attn_mask: Optional[Tensor], key_padding_mask: Opti
         mask = hidden if mask is None else _open(mask + hidden)
     if mask is not None:
         scores = scores + mask
-    return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+    return scores.softmax(-1)
 
 
 def _open(mask: Tensor) -> Tensor:
@@ -262,13 +280,16 @@ class RelativeAttention(StagedAttention):
         q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (N, T, d), N = B H
         scores = torch.bmm(q, k.transpose(1, 2))  # (N, T, S)
         columns = _distances(length, k.size(1), self.max_relative_length, q.device).expand_as(scores)
-        scores += torch.matmul(q, self.relative_position_keys.t()).gather(2, columns)
+        # Sums over all pairs at one distance, here of gradients, lose most of their digits in half precision.
+        exact = torch.promote_types(q.dtype, torch.float32)
+        scores += torch.matmul(q, self.relative_position_keys.t()).to(exact).gather(2, columns)
         scores = scores.unflatten(0, (batch, self.num_heads))
         weights = _softmax(scores, attn_mask, key_padding_mask).flatten(0, 1)
-        p = self.dropout_module(weights.type_as(scores))
+        p = self.dropout_module(weights.type_as(v))
         out = torch.bmm(p, v)  # (N, T, d)
         if self.relative_position_values is not None:
-            by_distance = p.new_zeros(*p.shape[:2], len(self.relative_position_values)).scatter_add(2, columns, p)
+            by_distance = p.new_zeros(*p.shape[:2], len(self.relative_position_values), dtype=exact)
+            by_distance = by_distance.scatter_add(2, columns, p.to(exact)).type_as(p)
             out = out + torch.matmul(by_distance, self.relative_position_values)
         out = self.out_proj(out.transpose(0, 1).reshape(length, batch, self.embed_dim))
         if not need_weights:

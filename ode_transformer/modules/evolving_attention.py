@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import OdeTransformerError
+from .attention import fused_kernel
 from .dropout import Dropout
 from .incremental import append, as_hypotheses, as_queries, once_a_sentence, reorder
 
@@ -60,7 +61,7 @@ def fused_attention(
     q = F.pad(q, (0, k.size(-1) - q.size(-1)), value=1 / scale)  # times the bias, which is not to be scaled, or 0
     width = v.size(-1)
     v = F.pad(v, (0, k.size(-1) - width))
-    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)[..., :width]
+    return fused_kernel(q, k, v, is_causal=causal, scale=scale)[..., :width]
 
 
 def attention_of_one(q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Optional[Tensor] = None) -> Tensor:

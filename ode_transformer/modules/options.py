@@ -159,7 +159,7 @@ class Options:
         if self.integrator != EULER or self.coefficients not in ("fixed", "ones"):
             raise OdeTransformerError(
                 f"{_flag(_INTEGRATOR[side])} {integrator} and --coefficients {self.coefficients}: must be euler and "
-                f"fixed in a post-norm {instead}"
+                f"fixed or ones in a post-norm {instead}"
             )
         if self.splitting.together:
             raise OdeTransformerError(
@@ -188,8 +188,8 @@ class Options:
                 )
         if part.layers_to_keep:
             raise OdeTransformerError(
-                f"--{side}-layers-to-keep {part.layers_to_keep}: must not be given with a history, which needs "
-                "all layers"
+                f"--{side}-layers-to-keep {part.layers_to_keep}: must not be given with a history or a multistep "
+                "scheme, which need all layers"
             )
         if part.layerdrop > 0:
             raise OdeTransformerError(
@@ -349,9 +349,13 @@ def check_stock(cfg: TransformerConfig) -> None:
     for name in _DROPOUTS:
         if not 0 <= (value := getattr(cfg, name, 0.0)) <= 1:  # only masked language models have pooler_dropout
             raise OdeTransformerError(f"{_flag(name)} {value}: must be a probability, from 0 to 1")
-    for name in ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim"):
-        if (value := getattr(cfg, name)) < 1:
-            raise OdeTransformerError(f"{_flag(name)} {value}: must be 1 or more")
+    for name in ("encoder_layerdrop", "decoder_layerdrop"):
+        if not 0 <= (value := getattr(cfg, name)) < 1:
+            raise OdeTransformerError(f"{_flag(name)} {value}: must be a probability, 0 or more and below 1")
+    for side in ("encoder", "decoder"):
+        for name in (f"{side}_embed_dim", f"{side}_ffn_embed_dim", f"{side}_attention_heads"):
+            if (value := getattr(cfg, name)) < 1:
+                raise OdeTransformerError(f"{_flag(name)} {value}: must be 1 or more")
     for name in ("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj", "base_layers"):
         if value := getattr(cfg, name):
             raise OdeTransformerError(f"{_flag(name)} {value}: is an option of fairseq's that our models do not have")
@@ -429,7 +433,8 @@ def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type
     """
     other = "decoder" if side == "encoder" else "encoder"
     absent = "a decoder" if side == "encoder" else "an encoder"
-    values, usual, own = plain(flat), plain(config_class()), _OWN_OPTION[other]
+    values, usual = plain(flat), plain(config_class())
+    own = {name: ours for name, ours in _OWN_OPTION[other].items() if name in usual}
     for name in (*own, *(name for name in usual if name.startswith(f"{other}_") and name not in own)):
         value = values.get(name, usual[name])
         if value == usual[name] or (name in _FOLLOWED and value == values.get(_FOLLOWED[name])):
@@ -441,9 +446,10 @@ def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type
     meaningless = ["cross_self_attention", "no_cross_attention", "share_all_embeddings", "merge_src_tgt_embed"]
     meaningless += ["adaptive_softmax_cutoff"] * (side == "encoder")
     for name in meaningless:
-        if getattr(cfg, name):
+        if getattr(cfg, name) and not usual[name]:
             raise OdeTransformerError(f"{_flag(name)}: has no meaning in a model without {absent}")
-    _check_takes_coefficients(cfg, [side])
+    if "coefficients" in usual:
+        _check_takes_coefficients(cfg, [side])
 
 
 def _flag(field: str) -> str:

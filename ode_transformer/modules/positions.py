@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -246,6 +247,9 @@ Tables = Mapping[str, Sequence[Tensor]]
 _PASS: ContextVar[tuple[Any, int, Tables]] = ContextVar("pass", default=(None, 0, {}))
 """Whose pass it is, for how many positions, and the tables: what ``one_pass`` shares, for each thread by itself."""
 
+_GIVEN: ContextVar[Mapping[int, Mapping[str, "GivenPositions"]]] = ContextVar("given", default=MappingProxyType({}))
+"""The explicit positions of each side, by the ``id`` of the position encoder: what ``at`` says, for each thread."""
+
 
 class Located(NamedTuple):
     """Tables, and the rows of them that the tokens of some columns take."""
@@ -279,7 +283,7 @@ class GivenPositions:
         self.side = side
         self.grid, index = torch.unique(positions.to("cpu", torch.float64), return_inverse=True)  # (N,), sorted
         self.index = index.view(-1, index.size(-1))  # (1 or B, T), where each position is in the grid
-        self.solution: Optional[Solution] = None  # kept only where no gradient is taken
+        self.solutions: dict[bool, Solution] = {}  # as in BiasPositions
 
     def rows(self, hypotheses: int) -> Tensor:
         """The row that each hypothesis takes at first; a search reorders them and drops sentences that have ended."""
@@ -314,7 +318,8 @@ class BiasPositions(PositionEncoder):
     must call ``forget``.
 
     With an update interval of n, the dynamics receives gradients only at every n-th update of the optimizer, and the
-    solution computed after that is held until the next (paper, section 4.4); b(0) is trained in all updates.
+    solution computed after that is held until the next (paper, section 4.4), unless a longer sentence comes or the
+    training is resumed, when it is solved again from the present b(0); b(0) is trained in all updates.
 
     Args:
         build: makes a solver (``numerics/flow.py``) from C.
@@ -343,9 +348,7 @@ class BiasPositions(PositionEncoder):
         self.solvers = nn.ModuleDict({name: build(width) for name, width in self.layout.widths().items()})
         for p in self.solvers.parameters():
             p.param_group = "flow"  # for an optimizer that treats the flow separately
-        self._evaluated: Optional[Solution] = None  # without gradients, for the weights as they are
-        self._held: Optional[Solution] = None  # for an interval of updates
-        self._given: dict[str, GivenPositions] = {}
+        self.solutions: dict[bool, Solution] = {}  # without gradients: for an interval of updates, or for the weights
 
     def source_places(self, tokens: Tensor, padding: Tensor) -> list[Place]:
         source = self._place("source", padding, slice(0, tokens.size(1)))
@@ -364,17 +367,11 @@ class BiasPositions(PositionEncoder):
         return self.layout.places("decoder", target, source)
 
     def _place(self, side: str, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None) -> Located:
-        if side not in self._given:
+        given = self._given.get(side)
+        if given is None:
             return Located(self._tables(padding.size(1)), token_index(padding, columns))
-        given = self._given[side]
         index = given.look_up(self._rows(given, len(padding), incremental_state), padding, columns)
-        if torch.is_grad_enabled():
-            given.solution = None
-            return Located(self._solve(given.grid), index)
-        versions = self._versions()
-        if given.solution is None or given.solution.versions != versions:
-            given.solution = Solution(len(given.grid), versions, self._solve(given.grid))
-        return Located(given.solution.tables, index)
+        return Located(self._tables(len(given.grid), given), index)
 
     def _rows(self, given: GivenPositions, hypotheses: int, incremental_state: Optional[dict]) -> Tensor:
         if len(given.index) == 1:
@@ -394,27 +391,30 @@ class BiasPositions(PositionEncoder):
                 rows = kept["rows"][new_order.to("cpu")]
                 self.set_incremental_state(incremental_state, side, {"rows": rows})
 
-    def _tables(self, length: int) -> Tables:
-        """The tables of the positions 0 to ``length`` - 1, or of more positions."""
+    @property
+    def _given(self) -> Mapping[str, "GivenPositions"]:
+        """By side, the explicit positions of the context that this is called in."""
+        return _GIVEN.get().get(id(self), {})
+
+    def _tables(self, length: int, given: Optional["GivenPositions"] = None) -> Tables:
+        """The tables of the positions 0 to ``length`` - 1, or of more positions; or of ``length`` given positions."""
         owner, known, tables = _PASS.get()
-        if owner is self and known >= length:
+        if given is None and owner is self and known >= length:
             return tables
-        if self.training and self.updates % self.interval != 0:
-            if self._held is None or self._held.length < length:
-                self._held = self._remembered(length, None)
-            tables = self._held.tables
-            if torch.is_grad_enabled():
-                # Gradients are zero rather than None, because distributed training waits for those of all parameters.
-                zero = sum((p * 0.0).sum() for p in self.solvers.parameters())
-                tables = {name: [piece + zero for piece in pieces] for name, pieces in tables.items()}
-            return tables
-        if torch.is_grad_enabled():
+        held = self.training and self.updates % self.interval != 0
+        if torch.is_grad_enabled() and not held:
             self.forget()  # an update may follow, and a fused optimizer's does not change the versions of weights
-            return self._solve(torch.arange(length))
-        versions, kept = self._versions(), self._evaluated
+            return self._solve(torch.arange(length) if given is None else given.grid)
+        solutions, versions = (self if given is None else given).solutions, None if held else self._versions()
+        kept = solutions.get(held)
         if kept is None or kept.length < length or kept.versions != versions:
-            self._evaluated = self._remembered(length, versions)
-        return self._evaluated.tables
+            positions = torch.arange(max(64, 2 ** (length - 1).bit_length())) if given is None else given.grid
+            kept = solutions[held] = self._remembered(positions, length, versions)
+        if not torch.is_grad_enabled():
+            return kept.tables
+        # Gradients are zero rather than None, because distributed training waits for those of all parameters.
+        zero = sum((p * 0.0).sum() for p in self.solvers.parameters())
+        return {name: [piece + zero for piece in pieces] for name, pieces in kept.tables.items()}
 
     def _kind(self) -> torch.dtype:
         """The number format of attention's scores."""
@@ -430,12 +430,12 @@ class BiasPositions(PositionEncoder):
         return [self._kind(), *((p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters)]
 
     @torch.no_grad()
-    def _remembered(self, length: int, versions: Any) -> Solution:
-        tables = self._solve(torch.arange(max(64, 2 ** (length - 1).bit_length())))
+    def _remembered(self, positions: Tensor, length: int, versions: Any) -> Solution:
+        tables = self._solve(positions)
         reach, kind = self._reach(tables), self._kind()
         if reach < length:
             raise OdeTransformerError(
-                f"{length} positions: the biases are too large for attention in {kind} beyond position {reach - 1}. "
+                f"the position biases are too large for attention in {kind} from position {positions[reach]:g} on. "
                 "Set --flow-horizon to the length of the longest training sentence"
                 + ("" if kind == torch.float32 else ", or use float32")
             )
@@ -501,14 +501,13 @@ class BiasPositions(PositionEncoder):
         Raises:
             ValueError: the positions do not increase, or, during a pass, they do not fit the tokens.
         """
-        outer = dict(self._given)
+        sides = {"source": source, "target": target}
+        given = {side: GivenPositions(side, positions) for side, positions in sides.items() if positions is not None}
+        before = _GIVEN.set({**_GIVEN.get(), id(self): {**self._given, **given}})
         try:
-            for side, positions in (("source", source), ("target", target)):
-                if positions is not None:
-                    self._given[side] = GivenPositions(side, positions)
             yield
         finally:
-            self._given = outer
+            _GIVEN.reset(before)
 
     def set_num_updates(self, updates: int) -> None:
         """Set the number of updates that the optimizer has made; fairseq's trainer calls this."""
@@ -516,18 +515,14 @@ class BiasPositions(PositionEncoder):
 
     def forget(self) -> None:
         """Discard all solutions; the next pass solves again."""
-        self._held = None
-        self._forget_evaluated()
-
-    def _forget_evaluated(self) -> None:
-        self._evaluated = None
-        for given in self._given.values():
-            given.solution = None
+        for store in (self, *self._given.values()):
+            store.solutions.clear()
 
     def train(self, mode: bool = True) -> "BiasPositions":
         # fairseq calls this once per batch. Optimizers change weights without a change of their version.
         if mode != self.training:
-            self._forget_evaluated()
+            for store in (self, *self._given.values()):
+                store.solutions.pop(False, None)
         return super().train(mode)
 
     def _apply(self, *args: Any, **more: Any) -> "BiasPositions":
@@ -579,7 +574,10 @@ def _flow(cfg: TransformerConfig, embed_dim: int) -> nn.Module:
 
 
 def _recurrence(input_: str, layers: int, cfg: TransformerConfig, embed_dim: int) -> nn.Module:
-    return Recurrence(embed_dim, layers, input_)
+    try:
+        return Recurrence(embed_dim, layers, input_)
+    except ValueError as error:
+        raise OdeTransformerError(f"--position-encoder {cfg.position_encoder}: {error}") from error
 
 
 POSITION_ENCODERS: Table[Callable[[TransformerConfig, Mapping[str, Any]], Optional[PositionEncoder]]] = Table(

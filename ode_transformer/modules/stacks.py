@@ -98,7 +98,7 @@ class SplitStack(nn.Module):
         """Bring parameter names up to date.
 
         Raises:
-            OdeTransformerError: the history in the checkpoint is for another number of layers.
+            OdeTransformerError: the checkpoint has another history, or that of another number of layers.
         """
         # fairseq drops the final norm of encoders before version 2 and of decoders before version 3. The released
         # pre-norm models have version 2 *and* a trained norm: stock fairseq loads them silently and decodes wrongly.
@@ -107,8 +107,8 @@ class SplitStack(nn.Module):
         weight, own = state_dict.get(f"{name}.history.weight"), getattr(self.history, "weight", None)
         if weight is not None and own is not None and weight.shape != own.shape:
             raise OdeTransformerError(
-                f"{name}.history.weight is {tuple(weight.shape)} in the checkpoint, for another number of layers: must "
-                f"be {tuple(own.shape)} for {self.history.depth} layers"
+                f"{name}.history.weight is {tuple(weight.shape)} in the checkpoint, that of another history or number "
+                f"of layers: must be {tuple(own.shape)} for this history of {self.history.depth} layers"
             )
         return super().upgrade_state_dict_named(state_dict, name)
 

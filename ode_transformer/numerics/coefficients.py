@@ -19,7 +19,7 @@ from .table import Table
 def weighted_sum(
     weights: Iterable[Union[float, Tensor]], terms: Iterable[Tensor], total: Optional[Tensor] = None
 ) -> Tensor:
-    """``total`` + sum_i weights[i] terms[i], in one pass over memory per term; a term whose weight is 0 costs nothing.
+    """``total`` + sum_i weights[i] terms[i], in one pass over memory per term; the number 0 as weight costs nothing.
 
     Args:
         weights: numbers, or tensors that broadcast to the terms.
@@ -66,7 +66,10 @@ class Coefficients(nn.Module):
 
 
 class Ones(Coefficients):
-    """gamma_i = 1 (equation 23). With Heun's two stages this is the layer applied twice, that is, weight sharing."""
+    """gamma_i = 1 (equation 23).
+
+    With Heun's two stages and the paper's F this is weight sharing: the layer is applied twice.
+    """
 
     def weights(self, stages: Sequence[Tensor]) -> list[float]:
         return [1.0] * len(stages)

@@ -1,7 +1,6 @@
 """The preparation of what encoders read: whose folder is whose, miniatures of the layouts, and what is damaged."""
 
 import json
-import os
 import subprocess
 import zipfile
 
@@ -11,21 +10,9 @@ from ode_transformer.experiments import glue, segmentation
 from ode_transformer.experiments.text.manifest import VERSION
 from ode_transformer.files import sha256, write_json
 from tests.cli.test_archives import tar
-from tests.cli.test_data_prep import search_path, sentences, times
+from tests.cli.test_data_prep import clean, sentences, times
 from tests.cli.test_published import members, numbers
 from tests.helpers import ROOT, ask
-
-FOLDERS = ("RAW_DIR", "ROBERTA_DIR", "IMDB_DIR", "WIKITEXT_DIR", "TEXT_INPUT", "ODE_TRANSFORMER_DATA")
-
-
-def clean(**more) -> dict[str, str]:
-    """An environment that says nothing of the text; no test is to reach the network."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("URL_") and k not in FOLDERS}
-    nowhere = {
-        f"URL_{name}": "file:///nonexistent"
-        for name in ("SQUAD", "RACE", "ROBERTA", "GPT2_BPE", "GLUE", "MRPC", "WIKITEXT")
-    }
-    return {**kept, "PATH": search_path(), "OMP_NUM_THREADS": "1", **nowhere, **{k: str(v) for k, v in more.items()}}
 
 
 def script(name: str, *words, **variables) -> subprocess.CompletedProcess:

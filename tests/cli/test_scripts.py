@@ -1,5 +1,6 @@
 """The runner: a whole recipe on a tiny task, going on after a stop, what it refuses; and the scripts that call it."""
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -225,6 +226,40 @@ def test_on_gpus_a_row_takes_its_papers_precision(recipe, tmp_path, monkeypatch,
         assert shown[shown.index("--distributed-world-size") + 1] == devices
 
 
+@pytest.mark.parametrize(
+    ("variables", "devices", "nodes", "rank", "alone"),
+    [
+        ({}, 4, 1, 0, True),
+        ({"NNODES": "2", "NODE_RANK": "1"}, 8, 2, 1, False),
+        ({"SLURM_NNODES": "2", "SLURM_NTASKS": "2"}, 4, 1, 0, True),  # not started by srun
+        # By srun: one task per node, which trains on all its GPUs, or one per GPU.
+        ({"SLURM_STEP_ID": "0", "SLURM_NNODES": "2", "SLURM_NTASKS": "2", "SLURM_PROCID": "1"}, 8, 2, 1, False),
+        ({"SLURM_STEP_ID": "0", "SLURM_NNODES": "2", "SLURM_NTASKS": "8", "SLURM_PROCID": "5"}, 8, 2, 5, False),
+        ({"SLURM_STEP_ID": "0", "SLURM_NNODES": "1", "SLURM_NTASKS": "4", "SLURM_PROCID": "3"}, 4, 1, 3, False),
+    ],
+)
+def test_a_job_says_where_it_runs(variables, devices, nodes, rank, alone, monkeypatch):
+    for name in ("NNODES", "NODE_RANK", *(f"SLURM_{x}" for x in ("STEP_ID", "NNODES", "NTASKS", "PROCID"))):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(runner, "gpu_count", lambda: 4)
+    args = cli.parser("run").parse_args(["run", "ode/wmt14-en-de/rk2"])
+    args.flags = []
+    place = runner.place_of(args, recipes.load("ode/wmt14-en-de/rk2"), trains=True)
+    assert (place.devices, place.nodes, place.rank, place.alone) == (devices, nodes, rank, alone)
+
+
+def test_of_the_tasks_of_a_job_the_first_holds_the_lock(recipe, tmp_path, monkeypatch):
+    held = []
+    monkeypatch.setattr(runner, "alone_in", lambda folder: (held.append(folder), contextlib.nullcontext(-1))[1])
+    monkeypatch.setattr(runner.Run, "_train", lambda *_: None)
+    for rank in (0, 1):
+        place = runner.Place(devices=2, nodes=2, rank=rank, alone=False)
+        runner.Run(recipes.load(str(recipe)), place, str(tmp_path)).go("train", "train")
+    assert held == [tmp_path]
+
+
 def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe, programs, capsys):
     for words in (["--bf16"], ["--", "--seed", "9"], ["--", "--clip-norm", "0.5"]):
         for last in ("train", "record"):
@@ -338,6 +373,13 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
     assert f"with {per_epoch} updates per epoch" in said(lambda t: None, "--max-update", 2 * per_epoch - 1)
     assert "by --save-interval-updates" in said(lambda t: t.update(average={"last_updates": 1}))
     assert "by --keep-best-checkpoints" in said(lambda t: t.update(average={"best": 2}))
+    assert "by --no-epoch-checkpoints" in said(lambda t: None, "--no-epoch-checkpoints")
+
+    def last_updates(*flags):
+        return said(lambda t: t.update(average={"last_updates": 2}), "--save-interval-updates", *flags)
+
+    assert "by --keep-interval-updates" in last_updates(1, "--keep-interval-updates", 1)
+    assert f"leave 1 of these checkpoints, by {2 * per_epoch} updates in all" in last_updates(2 * per_epoch)
     assert "fairseq-train" not in names(programs)
 
 
@@ -495,11 +537,88 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
             ("multi30k-full/macaron-tiny", "--from", "score", "--until", "train"),
             "--until train: the first step must not come after the last",
         ),
+        (("multi30k-full/macaron-tiny", "--run-dir", "a:b"), "a:b: a run's folder must hold no colon"),
+        (("ptb/rk2-1", "ptb/rk2-1", "--cpu"), "ptb/rk2-1: would share runs/ptb/rk2-1 with another run"),
+        (
+            ("multi30k-full/macaron-tiny", "--until", "prepare", "--", "--clip-norm", "1"),
+            "-- --clip-norm 1: are flags of fairseq-train, and this trains nothing",
+        ),
     ],
 )
 def test_bad_input_is_named(words, message, capsys):
     assert run(*words) == 1
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variables", "gpus", "words", "message"),
+    [
+        ({"NNODES": "two"}, 4, (), "NNODES=two: must be a whole number, 1 or more"),
+        ({"NODE_RANK": "-1"}, 4, (), "NODE_RANK=-1: must be a whole number, 0 or more"),
+        ({}, 0, ("--torchrun",), "--torchrun: needs GPUs"),
+        ({"NNODES": "2"}, 4, ("--devices", 1), "--devices 1: cannot be dealt evenly to 2 nodes"),
+        (
+            {"NNODES": "2"},
+            4,
+            ("--devices", 4, "--", "--distributed-port", "20001"),
+            "--devices 4: the job has 2 x 4 GPUs, and all would train",
+        ),
+    ],
+)
+def test_a_place_where_nothing_can_train_is_named(variables, gpus, words, message, monkeypatch, capsys):
+    monkeypatch.setattr(runner, "gpu_count", lambda: gpus)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert run("ode/wmt14-en-de/rk2", "--dry-run", *words) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_what_translates_nothing_is_named(finished, recipe, tmp_path, monkeypatch, capsys):
+    """A model of another task, and a generation that fails: the last line of its log is said, since that goes."""
+    words = ["--output", str(tmp_path / "out")]
+    assert cli.main(["generate", "ptb/rk2-1", *words]) == 1
+    assert "ptb/rk2-1: is of task language_modeling, and has nothing to translate" in capsys.readouterr().err
+
+    def launch(words, environment, log, lock):
+        log.write_text("one\nwhy\n")
+        return 1
+
+    monkeypatch.setattr(runner, "launch", launch)
+    assert cli.main(["generate", str(recipe), "--run-dir", str(finished), *words]) == 1
+    assert "fairseq-generate failed: why" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("flags", "messages"),
+    [
+        (
+            ("--nonsense", 1),
+            ["unrecognized arguments: --nonsense 1", "error: fairseq-train refuses its flags, see above"],
+        ),
+        (("--encoder-attention-heads", 3), ["error: --encoder-attention-heads 3: must divide the width 16"]),
+    ],
+)
+def test_flags_that_cannot_be_trained_with_are_named_before_training(
+    flags, messages, recipe, programs, tmp_path, capsys
+):
+    assert run(recipe, "--run-dir", tmp_path, "--cpu", "--", *flags) == 1
+    error = capsys.readouterr().err
+    assert all(message in error for message in messages) and "fairseq-train" not in names(programs)
+
+
+def test_stamps_that_are_none_are_named(recipe, programs, tmp_path, capsys):
+    for content in ("[1]", '{"train": {}}'):
+        (tmp_path / "steps.json").write_text(content)
+        assert run(recipe, "--run-dir", tmp_path, "--cpu") == 1
+        assert "steps.json: is not what ode-transformer run writes" in capsys.readouterr().err
+    assert not programs
+
+
+def test_a_command_of_ours_that_fails_is_named(recipe, tmp_path, capsys):
+    left = f"python -m ode_transformer bench suite tiny --list --directory {tmp_path}"  # its status says: one is left
+    other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(prepare=left))
+    assert run(other, "--run-dir", tmp_path / "run", "--cpu") == 1
+    assert "error: ode-transformer bench failed" in capsys.readouterr().err
 
 
 BAD_INPUT = [
@@ -509,6 +628,8 @@ BAD_INPUT = [
     (("score.sh",), "nothing to score"),
     (("reproduce.sh", "nothing"), "the nearest are: "),
     (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output"),
+    (("generate.sh", "multi30k-full/macaron-tiny", "--checkpoint=x.pt"), "required: --output"),
+    (("average.sh", "nowhere", "--best=2"), "required: --output"),
     (("quickstart.sh", "--seeds", "1"), "--seeds"),
     (("bench/suite.sh", "--quick"), "unknown option --quick"),
     (("gpu-suite.sh", "--precisions", "fp8"), "'fp32', 'fp16', 'bf16', 'amp'"),

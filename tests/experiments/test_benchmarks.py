@@ -412,6 +412,8 @@ def test_every_system_decodes_as_many_steps():
         (["training", "--arch", "floater_tiny", "--data", "nowhere"], "--data nowhere: "),
         (["suite", "huge"], "huge: must be one of quick, "),
         (["table", "nowhere.json"], "nowhere.json: cannot be read"),
+        (["lengths", "--heads", "3"], "--heads 3: must divide --width, 256"),
+        (["lengths", "--width", "9", "--heads", "3"], "--width 9: must be even"),
     ],
 )
 def test_bad_contests_are_named(words, message, capsys):

@@ -229,9 +229,9 @@ def test_predictions_that_cannot_be_scored_are_named(tmp_path, capsys, lines, of
 
 def test_outputs_that_are_no_numbers_have_no_score():
     for of, golds, taken in (
-        ("accuracy", "01", ["0", "nan"]),
-        ("f1", "01", ["nan", "1"]),
-        ("pearson", "013", ["nan"] * 3),
+        ("accuracy", "01", ["0", "not a number"]),
+        ("f1", "01", ["not a number", "1"]),
+        ("pearson", "013", ["not a number"] * 3),
     ):
         found = metric.score(list(golds), taken, [of])[of]
         assert np.isnan([found["value"], *found["interval"]]).all()
@@ -318,7 +318,7 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
     points = json.loads((tmp_path / "all.json").read_text(), parse_constant=pytest.fail)
     assert len(points) == 4 and points[2]["scores"][1] == {} and points[1]["scores"][2] == {"matthews": None}
 
-    began = "| INFO | fairseq_cli.train | {'_name': None}\n"
+    began = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None}\n"
     minimum = "FloatingPointError: Minimum loss scale reached\n"
     workers = "FloatingPointError: Fatal error: gradients are inconsistent between workers. Try\n"
     for log, diverged in (
@@ -581,7 +581,7 @@ def test_a_diverged_model_predicts_nothing(tmp_path, monkeypatch):
     (tmp_path / "label" / "dict.txt").touch()
     scores = torch.tensor([[0.0, 1.0], [float("nan"), 0.0]])
     monkeypatch.setattr(glue, "outputs", lambda *_: Outputs(scores, torch.tensor([0, 1]), ["0", "1"]))
-    assert glue.validate(tmp_path / "m.pt", tmp_path, "valid", 1, True) == [("0", "1"), ("1", "nan")]
+    assert glue.validate(tmp_path / "m.pt", tmp_path, "valid", 1, True) == [("0", "1"), ("1", "not a number")]
     with pytest.raises(glue.GlueError, match=r"m.pt: its outputs on test are not all numbers"):
         glue.predict(tmp_path / "m.pt", tmp_path, "cola", "test", 1, True)
 

@@ -141,6 +141,8 @@ def test_another_architecture_in_the_folder(tmp_path, capsys):
     last.rename(tmp_path / "run" / "checkpoint1.pt")
     assert "holds another training: checkpoint, dictionaries, arch differ; take another folder" in said(capsys, words)
     (tmp_path / "run" / "checkpoint1.pt").rename(last)
+    words[5:] = ["--arch", "floater_tiny", "--", "--update-freq", "2", "--num-workers", "0"]
+    assert "checkpoint, dictionaries, flags differ" in said(capsys, words)
     (tmp_path / "run" / "start.json").unlink()  # as the folder of a run of ode-transformer run has none
     assert "holds a training that train-from did not begin; take another folder" in said(capsys, words)
     (tmp_path / "run" / "checkpoint_last.pt").rename(tmp_path / "run" / "checkpoint_best.pt")

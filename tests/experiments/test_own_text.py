@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -519,7 +520,7 @@ def test_an_ensemble_of_a_model_with_itself_is_that_model(run, home, translator,
     assert len(both.models) == 2 and both.translate(sentences) == translator.translate(sentences)
 
 
-def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator, home, capsys):
+def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator, home, capsys, monkeypatch):
     sentences = lines(home / "mine" / "raw" / "test.de")
     (units,) = translator.pipeline.units([" ".join(s.rstrip("?") + "." * s.endswith("?") for s in sentences)])
     units = units.split()
@@ -534,6 +535,9 @@ def test_a_long_line_is_split_where_a_sentence_ends_and_a_word_never(translator,
     assert not any(piece[-1].endswith("@@") for piece in halves)
     (long,) = translator.translate([" ".join(sentences)])
     assert long
+    monkeypatch.setattr(translator, "pipeline", replace(translator.pipeline, segmentation="sentencepiece"))
+    unspaced = ["\u2581a", *["b"] * (most // 2), "。", *["c"] * (most - 1)]  # no unit but the last ends a word
+    assert translator._pieces(unspaced, "x")[0][-1] == "。"
 
 
 def test_what_cannot_be_translated(run, home, tmp_path, capsys):
@@ -881,7 +885,7 @@ def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, t
     code = f"__import__('os').system('touch {marker}')"
     assert "adaptive_softmax_cutoff" in forged("a", lambda _, c: c["options"].update(adaptive_softmax_cutoff=code))
     assert not marker.exists()
-    assert "architecture 'fconv'" in forged("b", lambda _, c: c.update(model="fconv"))
+    assert "architectures 'fconv'" in forged("b", lambda _, c: c.update(model="fconv"))
     assert "must be the name of a file in the folder" in forged("c", lambda i, _: i["sha256"].update({"../x": "0"}))
     assert "format 2, this version reads 1" in forged("d", lambda i, _: i.update(format=2))
     assert "tied to []" in forged("i", lambda _, c: c["tied"].update(y=[]))

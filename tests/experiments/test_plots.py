@@ -11,6 +11,7 @@ from fairseq.models import build_model
 from ode_transformer import standalone
 from ode_transformer.experiments import cli, plots, records
 from ode_transformer.experiments.plots import position_vectors
+from ode_transformer.files import read_json
 from ode_transformer.modules.layers import DecoderContext
 from tests.helpers import SMALL, VARIANTS, batch, dictionary, parse, refused, small, task
 
@@ -131,7 +132,7 @@ def costs(tmp_path):
     ]
 
 
-def test_lines_of_costs_are_the_records(costs):
+def test_lines_of_costs_are_the_records(costs, tmp_path):
     axis, lines = plots.cost_lines(costs[0])
     assert axis == "tokens of a sentence" and lines["MiB"]["a"] == [(8, 24), (16, 48), (32, 96)]
     assert plots.exponent(lines["seconds"]["a"]) == pytest.approx(2)
@@ -140,6 +141,8 @@ def test_lines_of_costs_are_the_records(costs):
     assert axis == "layers of the encoder" and lines["seconds"] == {"a": [(2, 10), (4, 20)]}
     assert lines["MiB"] == {"a": [(2, 14.0), (4, 28.0)]}
     assert plots.cost_lines(costs[2])[0] == "symbols of the dictionary"
+    rows = read_json(costs[0])["rows"][::-1]
+    assert plots.cost_lines(record(tmp_path / "turned.json", what="lengths", rows=rows)) == plots.cost_lines(costs[0])
 
 
 def test_a_picture_of_costs(tmp_path, costs):

@@ -622,7 +622,7 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
     refused("has 2 classes, must have one score", CheckpointError, changed([0.0, 0.0]))
     refused("data: has no subset absent of questions with options", choose.ChoiceError, subset="absent")
     diverged = choose.choose(changed([float("nan")]), data, "test", 2, True)
-    assert [f"{right}\tnan" for right, _ in diverged] == [f"{right}\t{taken}" for right, taken in diverged]
+    assert [f"{right}\tnot a number" for right, _ in diverged] == [f"{right}\t{taken}" for right, taken in diverged]
     (data / "label" / "test.label").unlink()
     refused("data: subset test has no labels", choose.ChoiceError)
     for i in range(5):

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import math
 import re
 import shlex
 from dataclasses import replace
@@ -318,10 +319,10 @@ def test_an_unknown_task_is_named_in_a_rehearsal_too(tmp_path):
 
 
 def test_imdb_for_a_cpu_is_shorter_and_nothing_else():
-    """A tenth of the training, of which the warm-up is a tenth, so that it is no row of the paper."""
+    """Two epochs of 22,500 reviews, so that it is no row of the paper."""
     for row in ("transformer", "randomff-1", "randomff-2", "fullff-1", "fullff-2"):
         full, short = loaded(f"imdb/{row}"), loaded(f"imdb-short/{row}")
-        flags = {**full.train.flags, "batch-size": 8, "max-update": 10_000, "warmup-updates": 1000}
+        flags = {**full.train.flags, "batch-size": 8, "max-update": 2 * math.ceil(22_500 / 8), "warmup-updates": 1000}
         flags |= {"validate-interval-updates": 1000, "save-interval-updates": 1000}
         assert short.train == replace(full.train, flags=flags) and short.data == full.data
         assert full.paper and not short.paper and not short.seeds
@@ -337,10 +338,13 @@ def test_systems_on_a_cpu_have_the_same_budget(group):
 
 
 def test_every_row_with_stages_is_there_in_both_forms(monkeypatch):
-    """Spec section 6.5: the published numbers very likely come from the released form."""
+    """Spec section 6.5: the published numbers very likely come from the released form.
+
+    Weight sharing is not among them: its official program applies the layer twice, as the paper does.
+    """
     for name in NAMES:
         recipe = recipes.load(name)
-        staged = recipe.train.arch.startswith(("rk2", "rk4", "ode_weight_sharing", "pcformer"))
+        staged = recipe.train.arch.startswith(("rk2", "rk4", "pcformer"))
         if not (name.startswith("ode/") and staged and recipe.paper) or name.endswith("-released"):
             continue
         released = recipes.load(f"{name}-released")

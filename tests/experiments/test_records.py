@@ -1,12 +1,14 @@
 """Logs are read into curves; what is no log, or a run without its scores, is named."""
 
 import json
+import os
 import re
+import signal
 from dataclasses import replace
 
 import pytest
 
-from ode_transformer.experiments import cli, recipes, records, rehearsal, runs, tables
+from ode_transformer.experiments import cli, recipes, records, rehearsal, runs, significance, tables
 from ode_transformer.experiments.bench import preparation, suite
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics.translations import read_lines
@@ -15,14 +17,15 @@ from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.files import sha256
 from tests.helpers import ROOT
 
-HEAD = "2026 | INFO | fairseq_cli.train | task: TranslationTask\n"
-CONFIG = "2026 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}\n"  # the first line of a process
+HEAD = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | task: TranslationTask\n"
+# The first line of a process.
+CONFIG = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}\n"
 
 
-def line(kind, **values):
+def line(kind, at="00:00:00", **values):
     prefix = "" if kind == "train_inner" else f"{kind}_"
     body = {"epoch": values.pop("epoch"), **{prefix + k: str(v) for k, v in values.items()}}
-    return f"2026-01-01 00:00:00 | INFO | {kind} | {json.dumps(body)}\n"
+    return f"2026-01-01 {at} | INFO | {kind} | {json.dumps(body)}\n"
 
 
 def test_a_log_becomes_a_curve(tmp_path):
@@ -30,24 +33,25 @@ def test_a_log_becomes_a_curve(tmp_path):
     path.write_text(
         CONFIG
         + HEAD
-        + line("train_inner", epoch=1, loss=9.5, wall=3, num_updates=5)
+        + line("train_inner", epoch=1, loss=9.5, num_updates=5)
         + line("valid", epoch=1, loss=8.0, ppl=100.5, num_updates=7, wps=9)
-        + line("train", epoch=1, loss=9.0, ppl=200, gnorm=1.5, wps=1000, wall=10, num_updates=7)
+        + line("train", epoch=1, loss=9.0, ppl=200, gnorm=1.5, wps=1000, num_updates=7)
         + "noise\n"
-        + line("train", epoch=2, loss=7.0, ppl=90, gnorm=1.0, wps=1000, wall=20, num_updates=14)
-        # stopped, resumed: the clock begins again, and this process takes longer than the first
+        + line("train", "00:00:20", epoch=2, loss=7.0, ppl=90, gnorm=1.0, wps=1000, wall=20, num_updates=14)
+        # stopped, and resumed within an epoch a minute later: fairseq's clock stands still
+        + "2026-01-01 00:01:20 | INFO | fairseq.tasks.text_to_speech | a line before the configuration\n"
         + CONFIG
         + HEAD
-        + line("train", epoch=3, loss=6.0, ppl=80, gnorm=1.0, wps=1000, wall=28, num_updates=21)
+        + line("train", "00:00:26", epoch=3, loss=6.0, ppl=80, gnorm=1.0, wps=1000, wall=0, num_updates=21)
         # stopped within an epoch, after a validation there
-        + line("valid", epoch=4, loss=5.5, ppl=70, num_updates=24)
+        + line("valid", "00:00:28", epoch=4, loss=5.5, ppl=70, num_updates=24)
     )
     log = records.read_log(path)
     assert log["seconds"] == 20 + 28
     assert [e["epoch"] for e in log["curve"]] == [1, 2, 3]
     assert log["curve"][0] == {
         "epoch": 1, "num_updates": 7, "train_loss": 9.0, "train_ppl": 200.0, "train_gnorm": 1.5, "train_wps": 1000.0,
-        "train_wall": 10.0, "valid_loss": 8.0, "valid_ppl": 100.5,
+        "valid_loss": 8.0, "valid_ppl": 100.5,
     }  # fmt: skip
 
 
@@ -70,8 +74,20 @@ def test_what_is_no_log_is_named(tmp_path, text):
         records.read_log(tmp_path / "absent.log")
 
 
+def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path, capsys):
+    recipe = recipes.load("quickstart/macaron-tiny")
+    done = {"command": [], "line": "", "seconds": 1}
+    (tmp_path / "steps.json").write_text(json.dumps({"average": done, "score x": done}))
+    message = r"the score of test is missing, or older .*; ode-transformer run quickstart/macaron-tiny makes it anew"
+    with pytest.raises(RecordError, match=message):
+        records.record(recipe, tmp_path)
+    one = significance.System(recipe, tmp_path)
+    with pytest.raises(RecordError, match=message):
+        significance.compare(one, [significance.System(recipes.load("quickstart/transformer-tiny"), tmp_path)])
+
+
 def test_a_run_without_its_scores_is_named(tmp_path):
-    with pytest.raises(RecordError, match=r"scores/test\.json: no score of subset test"):
+    with pytest.raises(RecordError, match=r"scores/test\.json: cannot be read"):
         records.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
 
 
@@ -154,7 +170,7 @@ def test_rehearsals_are_of_rows_that_there_are():
 def test_a_row_that_was_not_rehearsed_is_reported(tmp_path, monkeypatch, capsys):
     """In a folder without runs; nothing is prepared or trained."""
     monkeypatch.setattr(rehearsal.runner, "execute", lambda step: None)
-    monkeypatch.setattr(rehearsal, "rehearse", lambda name: None)
+    monkeypatch.setattr(rehearsal, "rehearse", lambda names, jobs: None)
     monkeypatch.setattr(rehearsal, "folder", lambda name: tmp_path / name)
     names = ["ode/wmt14-en-de/rk2", "macaron/wmt14-en-de/macaron-base"]
     assert cli.main(["rehearsal", *names, "--output", str(tmp_path / "outcome.json")]) == 1
@@ -166,6 +182,53 @@ def test_a_row_that_was_not_rehearsed_is_reported(tmp_path, monkeypatch, capsys)
     assert cli.main(["rehearsal", names[0], "--output", str(tmp_path / "outcome.json")]) == 1
     outcome = json.loads((tmp_path / "outcome.json").read_text(encoding="utf-8"))
     assert outcome["rehearsed"] == {"other": {"updates": 2}}  # what others came to stays
+
+
+def test_of_rehearsals_that_are_done_nothing_is_done_again(tmp_path, monkeypatch):
+    prepared, rehearsed = [], []
+    monkeypatch.setattr(rehearsal.runner, "execute", lambda step: prepared.append(step.line()))
+    monkeypatch.setattr(rehearsal, "rehearse", lambda names, jobs: rehearsed.extend(names))
+    monkeypatch.setattr(rehearsal, "folder", lambda name: tmp_path / name)
+    done, left = "imdb/transformer", "ode/wmt14-en-de/rk2"
+    training = {"curve": [{"num_updates": 30}], "parameters": 9, "seconds": 2.4}
+    record = {"training": training, "scores": {"test": {}}, "versions": {}}
+    (tmp_path / done).mkdir(parents=True)
+    (tmp_path / done / "record.json").write_text(json.dumps(record))
+    assert cli.main(["rehearsal", done, left, "--output", str(tmp_path / "outcome.json")]) == 1
+    assert (prepared, rehearsed) == ([recipes.load(left, scale="small").data.prepare], [left])
+    outcome = json.loads((tmp_path / "outcome.json").read_text(encoding="utf-8"))
+    assert (outcome["rehearsed"][done]["updates"], outcome["missing"]) == (30, [left])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_interrupts_the_rehearsals_ends_their_runs(number, tmp_path, monkeypatch):
+    """The last of them, too, of which nobody knows yet."""
+    ended, names = [], ["ode/wmt14-en-de/rk2", "macaron/wmt14-en-de/macaron-base"]
+
+    class Program:
+        def __init__(self, words, **_):
+            self.recipe = words[4]
+            if self.recipe == names[-1]:
+                os.kill(os.getpid(), number)
+
+        def terminate(self):
+            ended.append(("told", self.recipe))
+
+        def wait(self):
+            ended.append(("waited for", self.recipe))
+
+    monkeypatch.setattr(rehearsal.runner, "execute", lambda step: None)
+    monkeypatch.setattr(rehearsal, "folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(rehearsal.subprocess, "Popen", Program)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
+    try:
+        status = cli.main(["rehearsal", *names, "--jobs", "2", "--output", str(tmp_path / "outcome.json")])
+    except SystemExit as error:
+        status = error.code
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert status == 128 + number
+    assert ended == [(what, name) for what in ("told", "waited for") for name in names]
 
 
 @pytest.mark.parametrize("path", [f for f in FILES if f.parent.name in ("lab", "bench")], ids=str)

@@ -18,11 +18,12 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+from sacrebleu.metrics import BLEU
 
 from ode_transformer import checkpoints, standalone
 from ode_transformer.experiments import cli, recipes, records, significance
 from ode_transformer.experiments.classify import ClassifyError, classify
-from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, errant, gleu, m2, programs, rouge
+from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, errant, gleu, glue, m2, programs, rouge
 from ode_transformer.experiments.metrics.programs import ProgramError
 from ode_transformer.experiments.runs import KEYS
 from ode_transformer.experiments.tasks import TASKS
@@ -387,7 +388,7 @@ def test_classification_from_a_checkpoint_to_a_picture(trained, tmp_path, capsys
     assert picture.stat().st_size > 5000
     refused(
         ["plot", "confusion", str(tmp_path / "record.json"), "--of", "x", "--output", str(picture)],
-        "no record of a classifier's x",
+        "--of x: must be one of imdb_test",
         capsys,
     )
     refused([*words, "--subset", "none"], "has no subset none", capsys)
@@ -441,7 +442,7 @@ def test_a_diverged_classifier_has_no_accuracy(trained, tmp_path, capsys):
     predictions, scores = tmp_path / "test.tsv", tmp_path / "test.json"
     words = ["classify", str(tmp_path / "x.pt"), "--data", str(data), "--output", str(predictions), "--cpu"]
     assert cli.main(words) == 0
-    assert predictions.read_text() == "neg\tnan\tnan\npos\tnan\tnan\n" * 3
+    assert predictions.read_text() == "neg\tnot a number\tnan\npos\tnot a number\tnan\n" * 3
     assert cli.main(["score", "--predictions", str(predictions), "--output", str(scores)]) == 0
     assert math.isnan(json.loads(scores.read_text())["accuracy"]["value"])
     found = TASKS["classification"].scored(None, predictions.read_text().splitlines(), "test")
@@ -492,6 +493,36 @@ def test_the_p_of_a_few_sentences_is_that_of_all_exchanges():
     """Randomisation of four sentences: 2 of 16 exchanges differ as much as the systems do."""
     a, b = scored([0, 0, 0, 0]), scored([1, 1, 1, 1])
     assert significance.p_value(a, b, "randomisation", 4000) == pytest.approx(2 / 16, abs=0.02)
+
+
+def test_sacrebleus_p_is_given_the_trials_that_do_not_change_anything():
+    """It counts larger differences alone: of systems that differ in one sentence, no exchange makes one."""
+    least = 1 / 1001
+    assert significance._with_ties(least, "randomisation", 1) == 1.0
+    assert significance._with_ties(least, "randomisation", 5) == pytest.approx(least + 2 / 32)
+    assert significance._with_ties(least, "randomisation", 200) == least
+    assert significance._with_ties(least, "bootstrap", 0) == 1.0
+    assert significance._with_ties(least, "bootstrap", 1) == least
+    ours, theirs = (
+        ["a b", "c d e", "f g"],
+        ["b a x", "e d c", "f g"],
+    )  # of the second sentence BLEU sees the words alone
+    assert significance._differing(BLEU(), ours, theirs, ["a b", "h i", "f g"]) == 1
+
+
+def test_an_exchange_of_one_prediction_exchanges_two_systems():
+    """The correlation's terms are taken from one mean for both."""
+    golds = [str(i) for i in range(30)]
+    taken = [golds[::-1], [*golds[:0:-1], "7"]]
+    one, other = (
+        Scored("pearson", "", glue.units("pearson", golds, its), lambda sums: glue.value("pearson", sums), None)
+        for its in taken
+    )
+    assert significance.p_value(one, other, "randomisation", 200) == 1.0
+
+
+def test_a_class_may_be_called_nan():
+    assert accuracy.take(["x", "nan"], ["x", "nan"])["value"] == 100
 
 
 def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch, capsys):

@@ -1,13 +1,17 @@
 """Macaron Net: counts, the released code's checkpoint, decoding, gradients, and stock flags that keep working."""
 
 import argparse
+from dataclasses import fields
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
+from torch.nn import functional
 
-from ode_transformer.models.macaron import ARCHITECTURES, RELEASED, MacaronModel
+from ode_transformer.experiments import recipes
+from ode_transformer.models.macaron import ARCHITECTURES, RELEASED, MacaronConfig, MacaronModel
+from ode_transformer.modules import dropout
 from tests.helpers import POST_NORM, SMALL, VARIANTS, batch, model, small, task
 from tests.models.released import as_written, assert_logits, assert_same, load, sizes
 
@@ -93,6 +97,22 @@ def test_an_old_transformer_is_the_lie_trotter_splitting():
     assert_logits(m, old)
 
 
+def test_the_stock_row_of_four_systems_is_fairseqs_transformer(monkeypatch):
+    """It is trained as a splitting, from the first weights of the fairseq that the papers used."""
+    monkeypatch.setattr(dropout, "dropout", functional.dropout)  # draws as fairseq's does
+    row = recipes.load("aeslc/transformer-tiny").train
+    known = {field.name.replace("_", "-") for field in fields(MacaronConfig)}
+    ours = model(row.arch, {k: v for k, v in row.flags.items() if k.removeprefix("no-") in known})
+    stock = model("transformer", STOCK_TINY | {"dropout": 0.3})
+    stock.load_state_dict(ours.state_dict())
+    src, lengths, prev = batch()
+    logits = []
+    for m in (ours, stock):
+        torch.manual_seed(1)
+        logits.append((m.train()(src, lengths, prev)[0], m.eval()(src, lengths, prev)[0]))
+    torch.testing.assert_close(*logits)
+
+
 def test_a_post_norm_model_refuses_a_pre_norm_checkpoint_and_the_reverse(released):
     """Stock fairseq silently drops the decoder's final norm, and decodes wrongly."""
     with pytest.raises(RuntimeError, match="layer_norm"):
@@ -151,6 +171,13 @@ def test_layers_can_be_pruned_at_loading():
     assert (len(pruned.encoder.layers), len(pruned.decoder.layers)) == (2, 1)
     assert torch.equal(pruned.encoder.layers[1].macaron_fc1.weight, full.encoder.layers[2].macaron_fc1.weight)
     assert torch.equal(pruned.decoder.layers[0].macaron_fc1.weight, full.decoder.layers[1].macaron_fc1.weight)
+
+
+def test_layers_of_one_side_alone_are_not_pruned():
+    with pytest.raises(
+        ValueError, match="--encoder-layers-to-keep and --decoder-layers-to-keep: must be given together"
+    ):
+        small("macaron", **{"encoder-layers-to-keep": "0"})
 
 
 def test_embeddings_may_be_apart():

@@ -173,7 +173,7 @@ def test_macaron_bert_has_the_parameters_of_bert():
         ),
         ({"encoder-embed-path": "vectors"}, "--encoder-embed-path vectors: a masked language model learns its own"),
         ({"max-positions": 0}, "--max-positions 0: must be 1 or more"),
-        ({"integrator": "heun"}, "must be euler and fixed in a post-norm encoder"),
+        ({"integrator": "heun"}, "must be euler and fixed or ones in a post-norm encoder"),
         ({**NO_FLOW, "flow-step": 0.2}, "--flow-step 0.2: has no meaning"),
         ({"freeze": "("}, r"--freeze '\(': must be a regular expression"),
         ({"freeze": "decoder"}, "--freeze 'decoder': must match the name of a parameter, such as encoder"),

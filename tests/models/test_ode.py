@@ -427,8 +427,15 @@ def test_the_released_form_without_its_history_leaves_the_range_of_half_precisio
         ),
         (
             "rk2_tiny",
-            {"encoder-layers-to-keep": "0,1"},
+            {"encoder-layers-to-keep": "0,1", "decoder-layers-to-keep": "0"},
             r"--encoder-layers-to-keep 0,1: must not be given with a history",
+        ),
+        ("macaron_rk2_tiny", {"encoder-layers-to-keep": "0,a"}, r"-keep 0,a: must be different numbers from 0 to 1"),
+        ("macaron_rk2_tiny", {"decoder-layers-to-keep": "1,1"}, r"-keep 1,1: must be different numbers from 0 to 1"),
+        (
+            "macaron_rk2_tiny",
+            {"encoder-layers-to-keep": "0", "position-encoder": "learned"},
+            r"--encoder-layers-to-keep 0: must not be given with --position-encoder learned",
         ),
         ("rk2_tiny", {"cross-self-attention": True, "no-cross-attention": True}, r"cross-self-attention"),
         ("rk2_tiny", {"word-dropout": 1.0}, r"--word-dropout 1\.0: must be a probability"),
@@ -489,7 +496,9 @@ def test_unknown_choices_are_named_with_the_valid_ones(flag, capsys):
 
 def test_a_checkpoint_of_another_depth_is_named():
     shallow, deep = small("rk2_tiny"), small("rk2_tiny", **{"encoder-layers": 3})
-    with pytest.raises(ValueError, match=r"encoder\.history\.weight is \(3, 3\).*must be \(4, 4\) for 3"):
+    with pytest.raises(
+        ValueError, match=r"encoder\.history\.weight is \(3, 3\).*must be \(4, 4\) for this history of 3"
+    ):
         deep.load_state_dict(shallow.state_dict())
 
 

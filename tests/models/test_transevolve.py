@@ -90,9 +90,17 @@ def test_the_transformers_encoder_alone_heeds_its_options_or_refuses_them():
             classifier("transformer_small", **{option: value})
 
 
+@pytest.mark.parametrize(("option", "value"), [("adaptive-softmax-cutoff", "10,20"), ("merge-src-tgt-embed", True)])
+@pytest.mark.parametrize("arch", ["transformer_small", "transevolve_small"])
+def test_options_of_a_decoder_are_refused_by_an_encoder_alone(arch, option, value):
+    with pytest.raises(ValueError, match=f"--{option}.*has no meaning"):
+        classifier(arch, **{option: value})
+
+
 def test_options_without_an_effect_are_named(caplog):
     """They do not keep checkpoints that were trained with them from being opened."""
     classifier("transformer_small")
+    classifier("transevolve_small_randomff_2")
     model("transevolve_fullff_1_tiny")
     assert "has no meaning" not in caplog.text
     classifier("transformer_small", **{"decoder-layers": 3, "decoder-embed-dim": 64})
@@ -362,6 +370,7 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
         ({"tie-adaptive-proj": True}, r"--tie-adaptive-proj True: is an option of fairseq's"),
         ({"base-layers": 1}, r"--base-layers 1: is an option of fairseq's"),
         ({"encoder-ffn-embed-dim": 0}, r"--encoder-ffn-embed-dim 0: must be 1 or more"),
+        ({"decoder-attention-heads": 0}, r"--decoder-attention-heads 0: must be 1 or more"),
         ({"dropout": 1.5}, r"--dropout 1\.5: must be a probability, from 0 to 1"),
     ],
 )

@@ -9,9 +9,10 @@ from fairseq.modules import MultiheadAttention
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ode_transformer.modules.attention import RelativeAttention, StagedAttention
+from ode_transformer.modules.attention import RelativeAttention, StagedAttention, fused_kernel
 from ode_transformer.modules.positions import Biases
 from tests.helpers import SMALL, batch, model
 
@@ -299,3 +300,56 @@ def test_a_pass_with_fake_tensors_leaves_nothing_to_the_next():
     with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):  # as in torch.export
         attention(torch.empty_like(x))
     torch.testing.assert_close(attention(x), oracle(attention, x))
+
+
+class Scattered(TorchDispatchMode):
+    """Notes the types of what is added up by index, forward and backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.types = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.overloadpacket in (torch.ops.aten.scatter_add, torch.ops.aten.scatter_add_):
+            self.types.append(args[0].dtype)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_sums_over_pairs_at_one_distance_are_in_single_precision_or_better(dtype):
+    """A GPU adds them up in the type of the tensor; a CPU would not show the difference."""
+    attention = relative(values=True, dtype=dtype)
+    x = torch.randn(9, 2, 16, dtype=dtype, requires_grad=True)
+    with Scattered() as sums:
+        out = attention(x)[0]
+        out.sum().backward()
+    assert out.dtype == x.grad.dtype == dtype
+    assert sums.types == [torch.promote_types(dtype, torch.float32)] * 2  # of weights, and of the gradients of scores
+
+
+def test_in_half_precision_no_weights_of_single_precision_are_kept():
+    kept = []
+
+    def pack(x):
+        kept.append((x.dtype, x.shape[-2:]))
+        return x
+
+    attention = relative(dtype=torch.bfloat16)
+    x = torch.randn(9, 2, 16, dtype=torch.bfloat16, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        attention(x)
+    assert {dtype for dtype, shape in kept if shape == (9, 9) and dtype.is_floating_point} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(7, 7, dtype=torch.bool).tril(), future(7).bfloat16()])
+def test_the_fused_kernel_trains_in_single_precision_on_a_cpu(mask):
+    """There its backward pass is slow in half precision; inference keeps the model's precision."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 7, 8, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    out = fused_kernel(q, k, v, mask)
+    out.sum().backward()
+    exact = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), None if mask is None else future(7).float())
+    assert out.dtype == q.grad.dtype == torch.bfloat16
+    assert torch.equal(out, exact.bfloat16())
+    with torch.no_grad():
+        torch.testing.assert_close(fused_kernel(q, k, v, mask), out, atol=0.05, rtol=0.05)

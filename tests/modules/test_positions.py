@@ -248,10 +248,10 @@ def test_half_precision_ends_with_an_error_before_attention_does(m):
     with torch.no_grad():
         m.position_encoder.solvers["all"].weight1.mul_(20)
         m.half().eval()
-        with pytest.raises(ValueError, match=r"attention in torch\.float16 beyond position \d+.*float32") as refused:
+        with pytest.raises(ValueError, match=r"attention in torch\.float16 from position \d+ on.*float32") as refused:
             tokens = torch.full((1, 200), 4)
             m.position_encoder.source_places(tokens, tokens.eq(1))
-        longest = int(re.search(r"position (\d+)", str(refused.value))[1])
+        longest = int(re.search(r"position (\d+)", str(refused.value))[1]) - 1
         assert m.position_encoder.reach(200) == longest + 1 and m.position_encoder.reach(longest) == longest
         tokens = torch.full((1, longest + 1), 4)
         assert m(tokens, torch.tensor([longest + 1]), tokens)[0].isfinite().all()
@@ -266,7 +266,7 @@ def test_so_does_mixed_precision(m):
         flow.eval().source_places(tokens, tokens.eq(1))
         with (
             torch.autocast("cpu", torch.float16),
-            pytest.raises(ValueError, match=r"attention in torch\.float16 beyond position \d+"),
+            pytest.raises(ValueError, match=r"attention in torch\.float16 from position \d+ on"),
         ):
             flow.source_places(tokens, tokens.eq(1))
 
@@ -343,7 +343,7 @@ def test_interval(solved):
             m.train()
             loss_of(m, part).backward()
         norms.append(float(sum(p.grad.norm() for p in flow)))
-        held = m.position_encoder._held
+        held = m.position_encoder.solutions.get(True)
         tables.append(held and held.tables["all"][0])
         for p in flow:
             p.data.add_(0.01)  # as an optimizer does
@@ -438,6 +438,43 @@ def test_positions_of_ones_own_follow_sentences_that_leave_a_beam(m, beam):
             return [[h["tokens"].tolist() for h in hs] for hs in generator.generate([m], sample)]
 
     assert search([0, 1, 2]) == [search([i], i)[0] for i in range(3)]
+
+
+def test_explicit_positions_follow_the_interval_of_updates():
+    m = small("floater_tiny", **{"flow-update-interval": 2})
+    m.train()
+    columns, gradients = torch.arange(4.0), []
+    for update in range(3):
+        m.set_num_updates(update)
+        m.zero_grad()
+        src, lengths, prev = batch(sizes=(3, 3))
+        with m.position_encoder.at(source=columns, target=columns[: prev.size(1)] * 2):
+            m(src, lengths, prev)[0].sum().backward()
+        gradients.append(float(sum(p.grad.norm() for p in m.position_encoder.solvers.parameters())))
+    assert gradients[1] == 0 and gradients[0] > 0 and gradients[2] > 0
+
+
+def test_explicit_positions_end_with_an_error_before_attention_does(m):
+    src, lengths, prev = batch(sizes=(6, 6))
+    with torch.no_grad():
+        m.position_encoder.solvers["all"].weight1.mul_(40)
+        with (
+            m.position_encoder.at(source=torch.arange(7.0) * 1500),
+            pytest.raises(ValueError, match=r"from position \d+ on\. Set --flow-horizon"),
+        ):
+            m(src, lengths, prev)
+
+
+def test_explicit_positions_are_of_one_thread_and_of_one_model(m):
+    src, lengths, prev = batch(sizes=(6, 6))
+    other = copy.deepcopy(m)
+    expected = m(src, lengths, prev)[0]
+    with m.position_encoder.at(source=torch.arange(7.0) * 3), ThreadPoolExecutor(1) as pool:
+        assert not torch.equal(m(src, lengths, prev)[0], expected)
+        assert torch.equal(other(src, lengths, prev)[0], expected)
+        with other.position_encoder.at(source=torch.arange(7.0) * 2):
+            assert set(m.position_encoder._given) == {"source"}
+        assert torch.equal(pool.submit(torch.no_grad()(m), src, lengths, prev).result()[0], expected)
 
 
 def test_positions_within_positions(m):

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     def add(name: str, help_: str, usage: str = "%(prog)s [options]") -> argparse.ArgumentParser:
         kind = kinds.add_parser(name, help=help_, description=help_, usage=usage)
-        if name not in ("table", "preparation"):
+        if name not in ("table", "preparation", "serving"):
             kind.add_argument(
                 "--device", choices=["cpu", "cuda"], default="cpu", help="where to measure (default: %(default)s)"
             )
@@ -57,7 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
 
     kind = add("suite", "run contests, and write one record per contest", "%(prog)s [CONTEST...] [options]")
-    kind.add_argument("contests", nargs="*", metavar="CONTEST", help=f"of {', '.join(suite.SUITE)} (default: all)")
+    kind.add_argument(
+        "contests",
+        nargs="*",
+        metavar="CONTEST",
+        help=f"of {', '.join(suite.SUITE)} (default: all but those that begin with quick)",
+    )
     kind.add_argument(
         "--data", metavar="DIR", help="of quick-data: the folder of its binarized data (default: Multi30k's)"
     )
@@ -272,6 +277,8 @@ def _serving(args: argparse.Namespace) -> dict[str, Any]:
     setting = {name: getattr(args, name) for name in ("batch", "beam", "lenpen", "rounds")}
     systems, count = {}, args.sentences
     architectures = {words: words for words in args.arch} if args.arch else serving.SYSTEMS
+    if args.data and not args.model:
+        raise OdeTransformerError(f"--data {args.data}: has no meaning without --model; untrained models have no data")
     for name in args.model or architectures:
         runner.say(f"== {name}")
         if not args.model:
@@ -356,6 +363,10 @@ def main(args: argparse.Namespace) -> int:
     if args.what == "lengths":
         if min(args.lengths) < 1:
             raise OdeTransformerError(f"--lengths {min(args.lengths)}: must be 1 or more")
+        if args.width % 2:  # of TransEvolve
+            raise OdeTransformerError(f"--width {args.width}: must be even")
+        if args.width % args.heads:
+            raise OdeTransformerError(f"--heads {args.heads}: must divide --width, {args.width}")
         record = _record("lengths", lengths.measure(args))
     elif args.what == "preparation":
         if min(args.pairs) < preparation.FEWEST:

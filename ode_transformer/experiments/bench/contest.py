@@ -65,7 +65,7 @@ class System:
     and ``symbols`` the vocabulary size, if that is the axis. ``precision`` and ``threads`` are those of the setting and
     of this process unless given. ``beside`` is the number of other processes that are busy during its turns. ``peer``
     is a Transformer of joeynmt in the shape of this stock one. ``before`` is a clone of another version of this
-    package, whose system it is.
+    package, whose system it is. All systems but those that are ``unshared`` share all embeddings.
     """
 
     arch: str
@@ -80,6 +80,7 @@ class System:
     beside: int = 0
     peer: bool = False
     before: str = ""
+    unshared: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ def configure(system: System, setting: Setting) -> Any:
         OdeTransformerError: there is no such architecture or flag.
     """
     if system.arch != "transformer" and system.arch not in PRESETS:
-        raise OdeTransformerError(f"{system.arch}: must be transformer or one of {', '.join(PRESETS)}")
-    words = [setting.data or "-", "--arch", system.arch, "--share-all-embeddings"]
+        raise OdeTransformerError(f"--arch {system.arch}: must be transformer or one of {', '.join(PRESETS)}")
+    words = [setting.data or "-", "--arch", system.arch, *([] if system.unshared else ["--share-all-embeddings"])]
     words += ["--user-dir", str(Path(__file__).parents[2])]
     words += ["--task", "translation", "--criterion", system.criterion, "--label-smoothing", "0.1"]
     words += ["--optimizer", system.optimizer, "--lr", "1e-4", "--clip-norm", "0", "--max-tokens", str(_MAX_TOKENS)]

@@ -227,6 +227,7 @@ def measure(
                 if round_ >= 0:
                     times[name].append(elapsed)
     for name, elapsed in times.items():
+        found[name]["sentences"] = len(sources)
         found[name]["sentences_per_second"] = round(len(sources) / statistics.median(elapsed), 2)
         found[name]["speed"] = speed(times["fairseq"], elapsed)
         lines = [_words(translations[name][i]) for i in range(len(sources))]
@@ -273,7 +274,7 @@ def table(record: dict[str, Any]) -> str:
             cells = (
                 f"{found['sentences_per_second']:.1f}",
                 "1" if name == "fairseq" else median_and_quartiles(found["speed"]),
-                f"{found['same_as_fairseq']} of {setting['sentences']}",
+                f"{found['same_as_fairseq']} of {found.get('sentences', setting['sentences'])}",
                 f"{found['bleu']:.2f}" if "bleu" in found else "",
             )
             rows.append((model, name, *cells))

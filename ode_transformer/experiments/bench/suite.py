@@ -160,7 +160,8 @@ def _beyond() -> dict[str, System]:
     for name in plain_yaml.read(recipes.CONFIGS / "_beyond.yaml")["rows"]:
         train = recipes.load(f"{group}/{name}").train
         own = {flag: value for flag, value in train.flags.items() if flag not in shared}
-        found[name.removesuffix("-tiny")] = System(train.arch, tuple(flags(own)))
+        unshared = not train.flags["share-all-embeddings"]
+        found[name.removesuffix("-tiny")] = System(train.arch, tuple(flags(own)), unshared=unshared)
     return found
 
 

@@ -5,7 +5,6 @@ known, and ``export.json``, which describes the model, its checkpoint, and how f
 checkpoint's. Opening it and translating need neither PyTorch nor fairseq.
 """
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional, Protocol
 
 from ...errors import OdeTransformerError, install
+from ...files import read_json
 
 DESCRIPTION = "export.json"
 
@@ -150,10 +150,7 @@ def describe(folder: str | Path) -> dict[str, Any]:
         ExportError: it is no such folder.
     """
     path = Path(folder) / DESCRIPTION
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ExportError(f"{folder}: not a folder that ode-transformer export wrote ({error})") from error
+    description = read_json(path, ExportError)
     if not isinstance(description, dict) or description.get("format") not in FORMATS:
         raise ExportError(f"{path}: its format must be one of {', '.join(FORMATS)}")
     return description

@@ -46,11 +46,19 @@ class Trained:
 
         FLOATER's biases grow with the position. If attention overflows before the last position of the configuration,
         sentences end there.
+
+        Raises:
+            ExportError: it overflows with a single subword unit and the end of the sentence.
         """
         sides = {"source": self.model.encoder.max_positions(), "target": self.model.decoder.max_positions()}
         if (encoder := getattr(self.model, "position_encoder", None)) is None:
             return sides
         reach = encoder.reach(max(sides.values()))
+        if reach < 2:
+            raise ExportError(
+                f"{self.name}: its position biases are too large for attention from position {reach} on, so that it "
+                "can translate no sentence"
+            )
         return {side: min(length, reach) for side, length in sides.items()}
 
     @torch.no_grad()

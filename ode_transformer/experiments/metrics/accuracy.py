@@ -9,6 +9,8 @@ from typing import Any
 from ...errors import OdeTransformerError
 
 SIGNATURE = "percent of examples"
+UNDEFINED = "not a number"
+"""In the place of a predicted class, where a score of the model is not a number; no name of a class has blanks."""
 
 
 class AccuracyError(OdeTransformerError):
@@ -20,7 +22,7 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
 
     Args:
         golds: the class of each example.
-        taken: the predicted class of each example; ``nan`` where the model gave no number.
+        taken: the predicted class of each example, or ``UNDEFINED``.
 
     Returns:
         ``value``, in percent, NaN if the model gave no number for an example, and ``signature``; ``examples``;
@@ -42,7 +44,7 @@ def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
         }
     correct = sum(row[i] for i, row in enumerate(confusion))
     return {
-        "value": math.nan if "nan" in taken else _percent(correct, len(golds)),
+        "value": math.nan if UNDEFINED in taken else _percent(correct, len(golds)),
         "signature": SIGNATURE,
         "examples": len(golds),
         "classes": classes,

@@ -30,9 +30,10 @@ def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarra
     """Per-example terms, (examples, columns); the metric is a function of their sums.
 
     Args:
-        metric: a key of ``LOGGED``. Those of ``spearman`` are of ranks among all these examples.
+        metric: a key of ``LOGGED``. For ``spearman`` the terms are of ranks within one system's predictions; a
+            randomization test exchanges these ranks, which are not computed anew.
         golds: the label of each example.
-        taken: the predicted labels; ``nan`` where the model gave no number, and then all terms are NaN.
+        taken: the predicted labels; with an ``accuracy.UNDEFINED`` among them all terms are NaN.
 
     Raises:
         GlueMetricError: ``matthews`` and ``f1`` are of other labels than 0 and 1, or a correlation of labels that are
@@ -40,7 +41,7 @@ def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarra
     """
     import numpy as np
 
-    if "nan" in taken:
+    if accuracy.UNDEFINED in taken:
         return np.full((len(golds), {"accuracy": 2, "matthews": 4, "f1": 4}.get(metric, 6)), np.nan)
     if metric == "accuracy":
         return np.array([[gold == other, 1] for gold, other in zip(golds, taken, strict=True)], float)
@@ -57,7 +58,7 @@ def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarra
         from scipy.stats import rankdata
 
         x, y = rankdata(x), rankdata(y)
-    x, y = x - x.mean(), y - y.mean()  # against cancellation
+    x, y = x - x.mean(), y - x.mean()  # against cancellation; by one constant, so that systems can be exchanged
     return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
 
 

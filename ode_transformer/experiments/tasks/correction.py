@@ -45,7 +45,7 @@ TASK = Task(
     section="generate",
     flags=task_flags,
     evaluation=_evaluation,
-    metrics=lambda recipe: ["gleu", "m2", "errant"],
+    metrics=lambda recipe: ["m2", "errant", "gleu"],
     outputs=generated,
     scored=_scored,
 )

@@ -1,6 +1,7 @@
 """Comparing files with the published ones by their SHA-256 sums."""
 
 import argparse
+import gzip
 import hashlib
 import shutil
 import sys
@@ -57,7 +58,7 @@ def _digest(path: Path) -> str:
     try:
         with path.open("rb") as stored:
             return hashlib.file_digest(unpacked(path, stored), "sha256").hexdigest()
-    except (EOFError, zlib.error) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TextError(f"{path}: cut off or damaged") from error
 
 

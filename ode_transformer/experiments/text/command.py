@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the splits whose pairs are dropped; of the others they are reported only",
     )
     add_to("--max-tokens", type=int, required=True, metavar="N", help="the most tokens of a side")
-    add_to("--ratio", type=float, help="the most that a side may be longer than the other")
+    add_to("--ratio", type=float, help="drop pairs with a side more than this many times as long as the other")
     add_output(add_to)
     add_to = add("hold-out", pairs.hold_out)
     add_to("dir", type=Path, help="the folder of train.LANGUAGE")
@@ -152,8 +152,5 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer text``; the exit status."""
     if getattr(args, "workers", 1) < 1:
         raise TextError(f"--workers {args.workers}: must be 1 or more")
-    try:
-        args.step(args)
-    except OSError as error:
-        raise TextError(str(error)) from error
+    args.step(args)
     return 0

@@ -1,4 +1,4 @@
-"""Lines of text: reading and writing them, alone and in parallel."""
+"""Lines of text: reading and writing them, of one file or of parallel ones."""
 
 import codecs
 import gzip

@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import importlib.metadata
-import json
 import re
 import shutil
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...files import sha256, write_json, write_lines
+from ...files import read_json, sha256, write_json, write_lines
 from .binarised import count_tokens, numbered
 from .checksums import as_mapping
 from .lines import TextError, count_lines, read_lines
@@ -23,16 +22,16 @@ NEEDED = ("dict.*.txt", *MODEL_FILES)  # what translating takes of binarized dat
 VERSION = "3"  # the version of the prepared text; data of another version are refused
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_mapping(path: Path) -> dict[str, Any]:
     """The content of a JSON file of a preparation.
 
     Raises:
-        TextError: it is damaged.
+        TextError: it cannot be read, or is no mapping.
     """
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise TextError(f"{path}: is damaged; remove its folder and prepare the data again: {error}") from error
+    held = read_json(path, TextError)
+    if not isinstance(held, dict):
+        raise TextError(f"{path}: must be a mapping; remove its folder and prepare the data again")
+    return held
 
 
 def settings(args: argparse.Namespace) -> None:
@@ -51,7 +50,7 @@ def setting(args: argparse.Namespace) -> None:
 def _held(file: Path) -> dict[str, Any]:
     if not file.exists():
         raise TextError(f"{file.parent} was not made, or not finished, by this command; take another --out")
-    held = read_json(file)
+    held = read_mapping(file)
     return held.get("settings", held)
 
 
@@ -219,7 +218,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         TextError: there is no manifest, or the dictionaries and codes beside it are not those that it names.
         OSError: one of these files cannot be read.
     """
-    held = read_json(folder / "manifest.json")
+    held = read_mapping(folder / "manifest.json")
     held.setdefault("sha256", {})  # generated data have none; their settings describe them
     if not isinstance(held["sha256"], dict):
         raise TextError(f"{folder / 'manifest.json'}: is not a manifest: its sha256 must be a mapping")

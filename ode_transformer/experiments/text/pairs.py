@@ -14,7 +14,7 @@ from pathlib import Path
 from ...files import whole
 from .binarised import test_names
 from .lines import SHOWN, TextError, keep_apart, parallel, read_lines, read_pair, whole_pair, write_pair
-from .manifest import read_json
+from .manifest import read_mapping
 
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
 COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
@@ -172,15 +172,15 @@ def hold_out(args: argparse.Namespace) -> None:
             name = f"{split}.{lang}"
             with (args.dir / name).open("rb") as stored, whole(args.output_dir / name, "wb") as copy:
                 shutil.copyfileobj(stored, copy)
-        with (
-            whole(args.output_dir / f"train.{lang}") as train,
-            whole(args.output_dir / f"valid.{lang}") as valid,
-        ):
-            number = 0
-            for number, line in enumerate(read_lines(args.dir / f"train.{lang}", bar=f"hold-out train.{lang}"), 1):
-                (train if number % args.every else valid).write(f"{line}\n")
-            if number < args.every:
-                raise TextError(f"{args.dir}/train.{lang}: {number} lines, --every {args.every} holds out none")
+    with (
+        whole_pair(args.output_dir / "train", args.langs) as train,
+        whole_pair(args.output_dir / "valid", args.langs) as valid,
+    ):
+        number = 0
+        for number, pair in enumerate(read_pair(args.dir / "train", args.langs, "hold-out train"), 1):
+            write_pair(train if number % args.every else valid, pair)
+        if number < args.every:
+            raise TextError(f"{args.dir}/train: {number} pairs, --every {args.every} holds out none")
 
 
 def short_to_long(args: argparse.Namespace) -> None:
@@ -193,7 +193,7 @@ def short_to_long(args: argparse.Namespace) -> None:
     names = test_names(len(bins))
     counts = dict.fromkeys(("train", "valid", *names), 0)
     path = args.dir / "manifest.json"
-    splits = read_json(path).get("splits")
+    splits = read_mapping(path).get("splits")
     if not isinstance(splits, dict):
         raise TextError(f"{path}: does not name the splits of a text, as the manifest of prepared data does")
     text = args.text_dir / "bpe" if (args.text_dir / "bpe").is_dir() else args.text_dir
