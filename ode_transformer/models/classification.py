@@ -15,6 +15,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
 from ..config import add_flags, option, register_architectures
+from ..errors import OdeTransformerError
 from ..modules.options import check_alone
 from ..modules.stacks import Encoder
 from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested
@@ -72,6 +73,8 @@ class EncoderClassifier(FairseqEncoderModel):
             OdeTransformerError: an option is unknown or missing, or its value is invalid.
         """
         cfg = cls.nested(cfg)
+        if cfg.max_positions < 1:
+            raise OdeTransformerError(f"--max-positions {cfg.max_positions}: must be 1 or more")
         cfg.max_source_positions = cfg.max_target_positions = cfg.max_positions
         embedding = TransformerModelBase.build_embedding(
             cfg, task.source_dictionary, cfg.encoder.embed_dim, cfg.encoder.embed_path

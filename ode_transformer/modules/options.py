@@ -352,10 +352,10 @@ def check_stock(cfg: TransformerConfig) -> None:
     for name in ("encoder_layerdrop", "decoder_layerdrop"):
         if not 0 <= (value := getattr(cfg, name)) < 1:
             raise OdeTransformerError(f"{_flag(name)} {value}: must be a probability, 0 or more and below 1")
-    for side in ("encoder", "decoder"):
-        for name in (f"{side}_embed_dim", f"{side}_ffn_embed_dim", f"{side}_attention_heads"):
-            if (value := getattr(cfg, name)) < 1:
-                raise OdeTransformerError(f"{_flag(name)} {value}: must be 1 or more")
+    sizes = [f"{side}_{size}" for side in _INTEGRATOR for size in ("embed_dim", "ffn_embed_dim", "attention_heads")]
+    for name in (*sizes, "max_source_positions", "max_target_positions"):
+        if (value := getattr(cfg, name)) < 1:
+            raise OdeTransformerError(f"{_flag(name)} {value}: must be 1 or more")
     for name in ("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj", "base_layers"):
         if value := getattr(cfg, name):
             raise OdeTransformerError(f"{_flag(name)} {value}: is an option of fairseq's that our models do not have")

@@ -429,6 +429,12 @@ def test_the_classifier_of_transevolves_work_takes_position_encoders():
     assert not torch.allclose(moved, together[:1])
 
 
+@pytest.mark.parametrize("arch", ["transformer_small", "transevolve_small_fullff_1"])
+def test_a_classifier_of_no_positions_is_refused(arch):
+    with pytest.raises(ValueError, match="--max-positions 0: must be 1 or more"):
+        build_model(configure(arch, {"max-positions": 0}), task())
+
+
 @pytest.mark.parametrize("arch", ["macaron_tiny", "ode_transformer_lm_ptb_1l", "transformer_small"])
 def test_every_family_can_be_frozen_by_name(arch):
     m = build_model(configure(arch, {"freeze": r"self_attn\.q_proj"}), translation())

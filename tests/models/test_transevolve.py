@@ -371,6 +371,7 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
         ({"base-layers": 1}, r"--base-layers 1: is an option of fairseq's"),
         ({"encoder-ffn-embed-dim": 0}, r"--encoder-ffn-embed-dim 0: must be 1 or more"),
         ({"decoder-attention-heads": 0}, r"--decoder-attention-heads 0: must be 1 or more"),
+        ({"max-target-positions": 0}, r"--max-target-positions 0: must be 1 or more"),
         ({"dropout": 1.5}, r"--dropout 1\.5: must be a probability, from 0 to 1"),
     ],
 )
