@@ -10,7 +10,7 @@ moses_commit=fd06cdf026dd9e0396db56a7d93c2f6b446a1e02
 moses_files=(tokenizer/{tokenizer,lowercase,normalize-punctuation,remove-non-printing-char}.perl
     share/nonbreaking_prefixes/nonbreaking_prefix.{en,de,fr,ro})
 
-tokeniser=${TOKENISER:-sacremoses} workers=$(python -c 'from ode_transformer.processors import usable; print(usable())')
+tokeniser=${TOKENISER:-sacremoses} workers=''
 choice TOKENISER "$tokeniser" sacremoses moses
 every=0                # the Nth pair of the training text is held out for validation; 0: none, there is a set
 valid=valid            # its name

@@ -85,6 +85,9 @@ begin() {
         exit
     fi
     need "${needs[@]}"
+    if [[ -v workers && -z $workers ]]; then
+        workers=$(python -c 'from ode_transformer.processors import usable; print(usable())')
+    fi
     if [[ $dry_run -eq 0 && $# -gt 0 ]]; then "${text_tool[@]}" settings "$text/settings.json" "$@"; fi
     if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
 }

@@ -80,7 +80,7 @@ def load(path: str | Path) -> dict[str, Any]:
         DamagedError: the file is truncated or damaged.
         CheckpointError: no such file, or it cannot be read; not a checkpoint; a pickle with more than plain data; or a
             model with entries that are not tensors, or with tensors that repeat fewer stored values; or the file was
-            written to while it was read.
+            written to, replaced or removed while it was read.
     """
     path = Path(path)
     if not path.is_file():
@@ -116,7 +116,10 @@ def load(path: str | Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: not a fairseq checkpoint, it has no 'model'")
     for name, tensor in state["model"].items():
         _check_tensor(path, name, tensor)
-    after = path.stat()
+    try:
+        after = path.stat()
+    except OSError as error:
+        raise CheckpointError(f"{path}: was removed while it was read") from error
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise CheckpointError(f"{path}: was written to while it was read; try again")
     return state

@@ -193,7 +193,7 @@ class SpanPredictionTask(FairseqTask):
 
 @register_criterion(NAME, dataclass=FairseqDataclass)
 class SpanPredictionCriterion(FairseqCriterion):
-    """The cross-entropies of the first and of the last token of the answer, halved; logged in bits."""
+    """The mean of the cross-entropies of the answer's first and last token; logged in bits per sample."""
 
     def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
         """The loss of a sample, what to divide it by, and what to log; as fairseq's criterions."""

@@ -7,6 +7,7 @@ import shlex
 import string
 import subprocess
 import sys
+import tarfile
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -465,6 +466,12 @@ def write_parallel(directory: Path, splits=(("train", 60), ("valid", 12), ("test
         (directory / f"{split}.xx").write_text("".join(" ".join(line) + "\n" for line in lines))
         (directory / f"{split}.yy").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
     return directory
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a tar file into a folder; as plain data, where this Python has that filter (3.11.4 and newer)."""
+    with tarfile.open(archive) as file:
+        file.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
 
 
 def environment() -> dict[str, str]:

@@ -24,7 +24,7 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
 
     Returns:
         for each question, in the order of the data, the numbers of the right and of the chosen option, from 0; the
-        latter is ``nan`` where a score is not a number. Options and texts are cut as in training.
+        latter is ``accuracy.UNDEFINED`` where a score is not a number. Options and texts are cut as in training.
 
     Raises:
         CheckpointError: the checkpoint cannot be opened, is of another task, or has no head with one output; or the

@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,9 @@ def processes(text: str) -> list[str]:
 def _seconds(lines: str) -> float:
     """The time from the configuration of a process to the last progress that it logged."""
     times = re.findall(rf"({TIME}) \| INFO \| (?:fairseq_cli\.train \| \{{|train_inner|train|valid)", lines)
-    return (datetime.fromisoformat(times[-1]) - datetime.fromisoformat(times[0])).total_seconds() if times else 0.0
+    stamps = [datetime.fromisoformat(time) for time in times]
+    # fairseq logs local time, which is set back at the end of daylight saving time.
+    return sum(max(0.0, (later - stamp).total_seconds()) for stamp, later in pairwise(stamps))
 
 
 def read_log(path: Path) -> dict[str, Any]:
@@ -111,8 +114,8 @@ def check_scores(recipe: recipes.Recipe, run_dir: Path) -> None:
     stamps = read_stamps(run_dir)
     if stamps and (old := [subset for subset in recipe.subsets if f"score {subset}" not in stamps]):
         raise RecordError(
-            f"{run_dir}: the score of {old[0]} is missing, or older than the model or what it made of the set; "
-            f"ode-transformer run {recipe.given} makes it anew"
+            f"{run_dir}: the score of {old[0]} is missing, or older than the averaged model or its outputs; score "
+            f"them again with ode-transformer run {recipe.given}, the same options and --run-dir {run_dir}"
         )
 
 

@@ -102,13 +102,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", default=str(recipes.ROOT / "results" / "rehearsal.json"), help=help_)
 
 
+def _held(output: Path) -> dict[str, Any]:
+    """The entries of an earlier rehearsal."""
+    return read_json(output).get("rehearsed", {}) if output.is_file() else {}
+
+
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer rehearsal``; the exit status is 1 if a recipe was not rehearsed to its end."""
     if args.jobs < 1:
         raise runs.RunError(f"--jobs {args.jobs}: must be a positive number")
     names = list(dict.fromkeys(recipes.load(name, scale="small").given for name in args.recipe or by_default()))
     output = Path(args.output).absolute()
-    before = read_json(output).get("rehearsed", {}) if output.is_file() else {}
+    _held(output)  # fails now if it cannot be read, not at the end
     with contextlib.chdir(recipes.ROOT), runner.terminable():
         left = [name for name in names if not (folder(name) / "record.json").is_file()]
         # Each recipe's data is prepared once, before several want it at a time.
@@ -118,8 +123,8 @@ def main(args: argparse.Namespace) -> int:
         rehearse(left, args.jobs)
         content = outcome(names)
     print(f"{len(content['rehearsed'])} of {len(names)} recipes rehearsed to their end")
-    rehearsed = {name: row for name, row in before.items() if name not in content["missing"]} | content["rehearsed"]
-    records.write(output, {**content, "rehearsed": rehearsed})
+    kept = {name: row for name, row in _held(output).items() if name not in content["missing"]}
+    records.write(output, {**content, "rehearsed": kept | content["rehearsed"]})
     if content["missing"]:
         print(f"error: not rehearsed to their end: {', '.join(content['missing'])}", file=sys.stderr)
     return 1 if content["missing"] else 0

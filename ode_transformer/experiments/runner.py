@@ -597,14 +597,15 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
         raise RunError(
             f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for as many"
         )
+    rank, alone = _count("SLURM_PROCID" if slurm else "NODE_RANK", least=0), nodes == 1 and tasks == 1
     return Place(
         devices=devices,
         precision=args.precision or ("fp32" if cpu else recipe.train.precision),
         cpu=cpu,
         torchrun=args.torchrun,
         nodes=nodes,
-        rank=_count("SLURM_PROCID" if slurm else "NODE_RANK", least=0),
-        alone=nodes == 1 and tasks == 1,
+        rank=0 if alone else rank,
+        alone=alone,
         flags=tuple(args.flags),
     )
 

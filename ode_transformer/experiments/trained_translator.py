@@ -20,7 +20,7 @@ from ..numerics.integrators import INTEGRATORS
 from . import recipes, runs
 from .export import is_exported
 from .pipeline import Pipeline
-from .translator import Found, TranslationError, Translator, located
+from .translator import Found, TranslationError, Translator, check_sentence, located
 
 _SEARCH = (
     *("beam", "nbest", "max_len_a", "max_len_b", "min_len", "lenpen", "unkpen", "unnormalized", "temperature"),
@@ -314,6 +314,7 @@ class TrainedTranslator(Translator):
         Raises:
             TranslationError: as in :meth:`translate`; or the sentence is empty or longer than the model takes.
         """
+        check_sentence("the sentence", sentence)
         (units,) = self.pipeline.units([sentence])
         if not 0 < len(units.split()) < self.longest:
             raise TranslationError(

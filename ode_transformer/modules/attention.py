@@ -188,10 +188,10 @@ def fused_kernel(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor] = 
     """PyTorch's ``scaled_dot_product_attention``, with its arguments.
 
     On a CPU its backward pass is several times slower in half precision than in single precision, for short sentences
-    above all. With gradients enabled, single precision is taken there.
+    above all. With gradients enabled, single precision is taken there; but not under autocast, which would cast back.
     """
-    kind = q.dtype
-    if q.device.type == "cpu" and kind in (torch.float16, torch.bfloat16) and torch.is_grad_enabled():
+    kind, half = q.dtype, q.dtype in (torch.float16, torch.bfloat16)
+    if half and q.device.type == "cpu" and torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu"):
         q, k, v = q.float(), k.float(), v.float()
         if attn_mask is not None and attn_mask.dtype != torch.bool:
             attn_mask = attn_mask.float()

@@ -493,6 +493,8 @@ class BiasPositions(PositionEncoder):
     def at(self, source: Optional[Tensor] = None, target: Optional[Tensor] = None) -> Iterator[None]:
         """A context in which tokens are at these positions, not at their indices (paper, appendix C).
 
+        It applies to the thread that enters it. With an update interval, solutions are held within the context alone.
+
         Args:
             source, target: (S,) for all sentences or (B, S), one position per column: real numbers, 0 or more, that
                 increase from the left, also where there is padding. The target may have more columns than tokens so

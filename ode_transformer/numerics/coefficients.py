@@ -19,7 +19,7 @@ from .table import Table
 def weighted_sum(
     weights: Iterable[Union[float, Tensor]], terms: Iterable[Tensor], total: Optional[Tensor] = None
 ) -> Tensor:
-    """``total`` + sum_i weights[i] terms[i], in one pass over memory per term; the number 0 as weight costs nothing.
+    """``total`` + sum_i weights[i] terms[i], in one pass over memory per term; the plain number 0 as a weight is free.
 
     Args:
         weights: numbers, or tensors that broadcast to the terms.

@@ -23,7 +23,7 @@ from ode_transformer.experiments.text.pairs import Limits
 from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import sha256, write_json, write_lines
 from tests.cli.test_data_prep import clean, lines, sentences, times
-from tests.helpers import ROOT, ask
+from tests.helpers import ROOT, ask, unpack
 
 ROMANIAN = [
     "Un bărbat stă în parc.",
@@ -465,8 +465,7 @@ def data(name: str, tmp_path: Path) -> Path:
         return folder / name
     if not (folder / f"{name}.tar.xz").is_file():
         pytest.skip(f"ODE_TRANSFORMER_DATA names no folder with {name} or {name}.tar.xz")
-    with tarfile.open(folder / f"{name}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(folder / f"{name}.tar.xz", tmp_path)
     return tmp_path / name
 
 

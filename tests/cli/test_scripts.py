@@ -226,11 +226,20 @@ def test_on_gpus_a_row_takes_its_papers_precision(recipe, tmp_path, monkeypatch,
         assert shown[shown.index("--distributed-world-size") + 1] == devices
 
 
+def set_job(monkeypatch, variables):
+    """Let the variables of a job be these alone."""
+    for name in ("NNODES", "NODE_RANK", *(f"SLURM_{x}" for x in ("STEP_ID", "NNODES", "NTASKS", "PROCID"))):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.mark.parametrize(
     ("variables", "devices", "nodes", "rank", "alone"),
     [
         ({}, 4, 1, 0, True),
         ({"NNODES": "2", "NODE_RANK": "1"}, 8, 2, 1, False),
+        ({"NODE_RANK": "1"}, 4, 1, 0, True),  # of a platform that numbers independent machines
         ({"SLURM_NNODES": "2", "SLURM_NTASKS": "2"}, 4, 1, 0, True),  # not started by srun
         # By srun: one task per node, which trains on all its GPUs, or one per GPU.
         ({"SLURM_STEP_ID": "0", "SLURM_NNODES": "2", "SLURM_NTASKS": "2", "SLURM_PROCID": "1"}, 8, 2, 1, False),
@@ -239,10 +248,7 @@ def test_on_gpus_a_row_takes_its_papers_precision(recipe, tmp_path, monkeypatch,
     ],
 )
 def test_a_job_says_where_it_runs(variables, devices, nodes, rank, alone, monkeypatch):
-    for name in ("NNODES", "NODE_RANK", *(f"SLURM_{x}" for x in ("STEP_ID", "NNODES", "NTASKS", "PROCID"))):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    set_job(monkeypatch, variables)
     monkeypatch.setattr(runner, "gpu_count", lambda: 4)
     args = cli.parser("run").parse_args(["run", "ode/wmt14-en-de/rk2"])
     args.flags = []
@@ -567,8 +573,7 @@ def test_bad_input_is_named(words, message, capsys):
 )
 def test_a_place_where_nothing_can_train_is_named(variables, gpus, words, message, monkeypatch, capsys):
     monkeypatch.setattr(runner, "gpu_count", lambda: gpus)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    set_job(monkeypatch, variables)
     assert run("ode/wmt14-en-de/rk2", "--dry-run", *words) == 1
     assert message in capsys.readouterr().err
 

@@ -78,7 +78,7 @@ def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path, capsys):
     recipe = recipes.load("quickstart/macaron-tiny")
     done = {"command": [], "line": "", "seconds": 1}
     (tmp_path / "steps.json").write_text(json.dumps({"average": done, "score x": done}))
-    message = r"the score of test is missing, or older .*; ode-transformer run quickstart/macaron-tiny makes it anew"
+    message = r"the score of test is missing, or older .*with ode-transformer run quickstart/macaron-tiny"
     with pytest.raises(RecordError, match=message):
         records.record(recipe, tmp_path)
     one = significance.System(recipe, tmp_path)

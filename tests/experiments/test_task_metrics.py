@@ -9,7 +9,6 @@ import re
 import runpy
 import shutil
 import sys
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,7 @@ from ode_transformer.experiments.runs import KEYS
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import Scored
 from ode_transformer.files import sha256, write_text
-from tests.helpers import FIXTURES, configure, refused
+from tests.helpers import FIXTURES, configure, refused, unpack
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
 REFERENCES = [
@@ -79,8 +78,7 @@ def jfleg(tmp_path_factory) -> Path:
     if not (data / "gec.tar.xz").is_file():
         pytest.skip("ODE_TRANSFORMER_DATA holds no gec")
     folder = tmp_path_factory.mktemp("gec")
-    with tarfile.open(data / "gec.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    unpack(data / "gec.tar.xz", folder)
     return folder / "gec" / "jfleg"
 
 

@@ -474,7 +474,7 @@ def test_explicit_positions_are_of_one_thread_and_of_one_model(m):
         assert torch.equal(other(src, lengths, prev)[0], expected)
         with other.position_encoder.at(source=torch.arange(7.0) * 2):
             assert set(m.position_encoder._given) == {"source"}
-        assert torch.equal(pool.submit(torch.no_grad()(m), src, lengths, prev).result()[0], expected)
+        torch.testing.assert_close(pool.submit(torch.no_grad()(m), src, lengths, prev).result()[0], expected)
 
 
 def test_positions_within_positions(m):
