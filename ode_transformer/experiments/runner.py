@@ -597,7 +597,8 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
         raise RunError(
             f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for as many"
         )
-    rank, alone = _count("SLURM_PROCID" if slurm else "NODE_RANK", least=0), nodes == 1 and tasks == 1
+    rank = _count("SLURM_PROCID" if slurm else "NODE_RANK", least=0)
+    alone = nodes == tasks == 1
     return Place(
         devices=devices,
         precision=args.precision or ("fp32" if cpu else recipe.train.precision),
