@@ -3,9 +3,9 @@
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,18 +37,17 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
         return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    # As if opened plainly; a temporary file is the owner's alone.
-    its_mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask()
-    with tempfile.NamedTemporaryFile(mode, dir=path.parent, prefix=f".{path.name}.", delete=False, **text) as file:
-        temporary = Path(file.name)
-        try:
+    temporary = _beside(path)
+    try:
+        with temporary.open(mode.replace("w", "x"), **text) as file:
+            if path.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())
-            temporary.chmod(its_mode)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -65,20 +64,18 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         OSError: the folder cannot be written.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    temporary = _beside(path)
+    temporary.mkdir(parents=True)
     try:
         yield temporary
-        temporary.chmod(0o777 & ~_umask())  # a temporary folder is the owner's alone, too
         temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
+def _beside(path: Path) -> Path:
+    """A hidden name beside a path that nothing else has."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
 def write_text(path: str | Path, text: str) -> None:
