@@ -493,8 +493,8 @@ def comparison(path: str, group: str, precision: str) -> str:
     signatures = ", ".join(f"`{text}`" for text in sorted(signed))
     notes = [
         f"sacreBLEU, seed by seed, {signatures}.",
-        r"p on the test sets in their order, by sacreBLEU's paired bootstrap resampling, which is about half of the two-sided p; "
-        r"\* marks p < .05.",
+        "p on the test sets in their order, by sacreBLEU's paired bootstrap resampling, whose p is about half of the",
+        r"two-sided one; \* marks p < .05.",
         f"In parentheses, speed and memory relative to `{baseline}-tiny`. Costs and parameters are of this contest:",
         f"{suite.described(path.rpartition('/')[2], record)}.",
     ]
