@@ -59,9 +59,17 @@ first_words() {
     for file in "$2"/*.source; do cut -d ' ' -f "-$1" "$file" >"$3/${file##*/}" || return; done
 }
 
-# binarise_pairs TEST...: from $text/tok, where train and valid are as well, to $out, with joint BPE.
+# first_units N FILE: leave of each line of a file the first N units alone.
+first_units() {
+    cut -d ' ' -f "-$1" "$2" >"$2.part" || return
+    mv "$2.part" "$2"
+}
+
+# binarise_pairs TEST...: from $text/tok, where train and valid are as well, to $out, with joint BPE. Of the targets of
+# the test sets $test_units units are taken, if it is set: fairseq-generate refuses longer ones than the model has
+# positions for, though it does not need them.
 binarise_pairs() {
-    local source=source target=target folder=$text/tok
+    local source=source target=target folder=$text/tok test
     once "$text/clean" "${text_tool[@]}" clean "$folder" --langs source target --splits train valid "$@" \
         --drop-from train --max-tokens "$max_tokens" --output-dir "$text/clean.part"
     folder=$text/clean
@@ -73,5 +81,8 @@ binarise_pairs() {
         --workers "$workers" --output "$text/codes.part"
     run "${text_tool[@]}" apply-subword-nmt "$folder" --langs source target --splits train valid "$@" \
         --model "$text/codes" --workers "$workers" --output-dir "$text/bpe"
+    if [[ -n ${test_units:-} ]]; then
+        for test in "$@"; do run first_units "$test_units" "$text/bpe/$test.target"; done
+    fi
     binarise "$name" "$origin" train valid "$@"
 }

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from ode_transformer import processors
+from ode_transformer.experiments import runs
 
 
 @pytest.fixture
@@ -63,6 +64,11 @@ def test_a_core_is_as_free_as_the_busiest_of_its_processors(machine, idle, free)
 def test_a_containers_quota_is_a_bound(machine):
     machine(1, 1, 1, 1, quota="250000 100000")
     assert processors.threads({})[0]["OMP_NUM_THREADS"] == "2"
+
+
+def test_a_record_says_the_cores_that_a_container_may_take(machine):
+    machine(1, 1, 1, 1, quota="250000 100000")
+    assert runs.hardware()["cores"] == 2
 
 
 def test_a_quota_of_the_first_version_of_control_groups(machine, monkeypatch):

@@ -109,6 +109,7 @@ def test_the_old_layout_before_norms_keeps_its_last_norm(tmp_path):
         ("ode_residual_tiny", NO_HISTORY, PRE_NORM),
         ("ode_dlcl_tiny", ["--decoder-history", "none"], PRE_NORM),
         ("ode_residual_tiny", ["--encoder-history", "denseformer", "--decoder-history", "denseformer"], PRE_NORM),
+        ("ode_residual_tiny", ["--encoder-history", "denseformer", "--decoder-history", "denseformer"], {}),
         ("macaron_tiny", ["--encoder-ffn-embed-dim", "24"], PRE_NORM),
         ("macaron_tiny", ["--encoder-ffn-embed-dim", "24", "--position-encoder", "floater"], PRE_NORM),
     ],
@@ -117,7 +118,7 @@ def test_other_families_where_they_can_be_equal(tmp_path, arch, more, norm):
     m = stock(tmp_path / "stock.pt", **norm)
     report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", arch, [*words(SIZES), *more])
     assert report.difference < 1e-6
-    assert_equal(tmp_path / "out.pt", m)
+    assert_equal(tmp_path / "out.pt", m, tolerance=5e-6)  # in single precision
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,8 @@ def test_other_families_where_they_can_be_equal(tmp_path, arch, more, norm):
         ("rk2_tiny", NO_HISTORY, PRE_NORM, "heun with coefficients fixed"),
         ("ode_residual_tiny", [*NO_HISTORY, "--integrator", "nesterov"], PRE_NORM, "nesterov .* is another step"),
         ("ode_residual_tiny", [*NO_HISTORY, "--decoder-integrator", "heun"], PRE_NORM, "decoder-integrator heun with"),
+        ("rk2_scalars_tiny", [*NO_HISTORY, "--decoder-integrator", "nesterov"], PRE_NORM,
+         "exactly: decoder-integrator nesterov with coefficients scalars is another step"),
         ("macaron_tiny", ["--encoder-ffn-embed-dim", "24", "--decoder-ffn-embed-dim", "12"], PRE_NORM, "24 and 12"),
         ("pcformer_tiny", ["--decoder-history", "none"], PRE_NORM, "--encoder-history corrector normalizes"),
         ("ode_residual_tiny", ["--encoder-history", "none", "--decoder-history", "attention"], PRE_NORM,

@@ -348,16 +348,19 @@ class Verb(NamedTuple):
 
     @property
     def infinitive(self) -> str:
+        """The German infinitive in one word: "zustimmen"."""
         return self.prefix + self.stem
 
 
 def read_noun(kind: str, article: str, singular: str, plural: str, english: str) -> Noun:
+    """A noun from its row in ``NOUNS``; English has its irregular plural after "/", and "_" for spaces."""
     english, _, irregular = english.replace("_", " ").partition("/")
     gender, weak = ARTICLES.index(article.rstrip("*")), article[-1] == "*"
     return Noun(gender, weak, singular, plural, english, irregular or add_s(english), kind)
 
 
 def read_verb(frame: str, german: str, third: str, participle: str, english: str, kinds: str) -> Verb:
+    """A verb from its row in ``VERBS``: "*" is before verbs that take "sein", "|" behind a separable prefix."""
     prefix, _, stem = german.lstrip("*").rpartition("|")
     english, _, past = english.replace("_", " ").partition("/")
     base, _, particle = english.partition("+")
@@ -521,12 +524,15 @@ class Grammar:
         self.verbs = {frame: [verb for verb in VERB_LIST if verb.frame == frame] for frame in frames}
 
     def chance(self, probability: float) -> bool:
+        """Whether something of this probability happens."""
         return self.random.random() < probability
 
     def below(self, n: int) -> int:
+        """An integer n' with 0 <= n' < n; unlike ``Random.randrange`` the same on every Python."""
         return int(self.random.random() * n)
 
     def pick(self, items: Sequence[T]) -> T:
+        """One of the items, all equally likely; unlike ``Random.choice`` the same on every Python."""
         return items[self.below(len(items))]
 
     # Noun phrases
@@ -723,15 +729,18 @@ class Grammar:
         return [*german, mark], [*clause.english(), mark]
 
     def simple(self) -> Pair:
+        """A main clause alone."""
         return self.statement(self.clause())
 
     def question(self) -> Pair:
+        """A question: yes or no, when, or why."""
         german, english = self.pick((([], []), (["wann"], ["when"]), (["warum"], ["why"])))
         adverbials = ("place", "price") if german == ["wann"] else ("time", "place", "price")
         clause = self.clause(adverbials=adverbials, negation=0)
         return [*german, *clause.german("first"), "?"], [*english, *clause.english("question"), "?"]
 
     def conjunction(self) -> Pair:
+        """A main clause and a subordinate one with a conjunction such as "weil", in either order."""
         conjunction, (translation, main_mode, mode) = self.pick(list(CONJUNCTIONS.items()))
         main = self.clause(main_mode, adverbials=("time",) * (mode != "present"), negation=0)
         if not mode and self.chance(0.25):
@@ -746,6 +755,7 @@ class Grammar:
         return [*first, *german, "."], [*second[:-1], *english, "."]
 
     def reported(self) -> Pair:
+        """What somebody believes or says: a clause with "dass", or with "ob" after "wissen"."""
         verb = self.pick(self.verbs["that"])
         whether = verb.infinitive == "wissen" and self.chance(0.7)
         german, english = ("ob", "whether") if whether else ("dass", "that")
@@ -759,6 +769,7 @@ class Grammar:
         return [*first, german, *clause.german("final"), "."], [*second[:-1], english, *clause.english(), "."]
 
     def relative(self) -> Pair:
+        """A main clause whose subject or object has a relative clause."""
         if self.chance(0.5):
             subject = self.with_relative(self.person(kind="noun"))
             return self.statement(self.clause(subject=subject, adverbials=()))

@@ -100,23 +100,26 @@ class Suite:
 
     def timed(self, words: Sequence[str], output: Path | None = None) -> int:
         """Run a command until the time is over; its exit status."""
+        process = None
         with contextlib.ExitStack() as stack:
             where = stack.enter_context(open(output, "wb")) if output else None
-            process = subprocess.Popen(
-                words,
-                cwd=recipes.ROOT,
-                env=runner.environment({}),
-                stdout=where,
-                stderr=where and subprocess.STDOUT,
-                start_new_session=True,
-            )
             try:
+                with runner.signals_wait():  # until it is known which process to end
+                    process = subprocess.Popen(
+                        words,
+                        cwd=recipes.ROOT,
+                        env=runner.environment({}),
+                        stdout=where,
+                        stderr=where and subprocess.STDOUT,
+                        start_new_session=True,
+                    )
                 return process.wait(timeout=max(self.left(), 1))
             except subprocess.TimeoutExpired:
                 return TIMED_OUT
             finally:  # with the processes that it started
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                if process:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
 
     def check(self) -> None:
         """The tests that need a GPU; what they print is kept, under another name if one failed."""
@@ -143,21 +146,22 @@ class Suite:
     def train(self) -> None:
         """All runs, some at a time, each on the GPU on which the fewest are."""
         place = runner.Place(cpu=self.args.cpu)
+        waiting = [job for job in self.jobs if not self.done(job)]
         # Data are prepared once, before several runs need them.
-        prepare = [runner.steps(job.recipe, place)[0] for job in self.jobs]
+        prepare = [runner.steps(job.recipe, place)[0] for job in waiting]
         for step in {tuple(step.command): step for step in prepare}.values():
             runner.execute(step)
         count = max(runner.gpu_count(), 1)
         devices = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")
         running: list[tuple[Job, str, subprocess.Popen]] = []
-        waiting = [job for job in self.jobs if not self.done(job)]
         try:
             while running or (waiting and self.left() > LEAST):
                 while waiting and len(running) < self.args.jobs and self.left() > LEAST:
                     job = waiting.pop(0)
                     taken = [its for _, its, _ in running]
                     device = min(devices, key=taken.count)
-                    running.append((job, device, self.start(job, device)))
+                    with runner.signals_wait():  # until it is known which process to end
+                        running.append((job, device, self.start(job, device)))
                 time.sleep(1)
                 for job, device, process in [one for one in running if one[-1].poll() is not None]:
                     running.remove((job, device, process))
@@ -220,7 +224,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--minutes", type=int, default=9, metavar="N", help="stop after N minutes; call again to continue (default: 9)")
     add("--jobs", type=int, default=4, metavar="N", help="number of systems to train at the same time (default: 4)")
     add("--runs", help="where checkpoints go (default: runs/gpu)")
-    add("--out", help="where the small result files go (default: results)")
+    add("--out", help="where the small result files go (default: results/gpu, apart from records of runs on CPUs)")
     add(
         "--systems",
         nargs="+",
@@ -232,9 +236,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cpu", action="store_true", help="rehearse the suite without a GPU")
     add("--dry-run", action="store_true", help="print what would be run")
     parser.epilog = (
-        "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they need --runs and --out, "
-        "because such a run is a rehearsal. --out gets gpu-checks.txt, bench/CONTEST.cuda-PRECISION.json and a record "
-        "of every finished run; what is there is not done again."
+        "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
+        "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, bench/CONTEST.cuda-PRECISION.json and a "
+        "record of every finished run; what is there is not done again."
     )
 
 
@@ -243,9 +247,9 @@ def main(args: argparse.Namespace) -> int:
     for option in ("minutes", "jobs"):
         if getattr(args, option) < 1:
             raise RunError(f"--{option} {getattr(args, option)}: must be a positive number")
-    if args.flags and not (args.runs and args.out):
-        raise RunError("flags after -- need --runs and --out: a rehearsal is not a result")
-    args.runs, args.out = args.runs or recipes.ROOT / "runs" / "gpu", args.out or recipes.ROOT / "results"
+    if (args.flags or (args.cpu and not args.dry_run)) and not (args.runs and args.out):
+        raise RunError("--cpu and flags after -- need --runs and --out: a rehearsal is not a result")
+    args.runs, args.out = args.runs or recipes.ROOT / "runs" / "gpu", args.out or recipes.ROOT / "results" / "gpu"
     if not args.cpu and not args.dry_run and runner.gpu_count() == 0:
         raise RunError("no GPU is there; rehearse with --cpu")
     suite = Suite(args)

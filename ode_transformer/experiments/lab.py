@@ -7,8 +7,8 @@ and the flows of F and G alone are known: sinh(exp(t (A + B)) asinh(y)), and so 
 A method of order p has a local error of O(h^(p + 1)) after one step of size h, and a global error of O(h^p) at t = 1.
 The measured exponents are slopes of the logarithm of the error against that of h, in double precision. A method that
 reads earlier states starts from two exact ones. Momentum solves another problem, the second-order equation
-y'' + c y' = A y, where without a norm its velocity is h y' and its damping 1 - c h. Methods without an order are listed
-with the reason.
+y'' + c y' = nu A y, where without a norm nu times its velocity is h y', and its damping is 1 - c h. Methods without an
+order are listed with the reason.
 
 In a trained model the solution is unknown. What can be measured is how far a layer's step of size 1 is from two steps
 of size 1/2: for a method of order p, that is the error of the step up to a factor of 1 - 2^-p (Richardson).
@@ -42,7 +42,6 @@ from ..numerics.integrators import (
     Polynomial,
     momentum_step,
     multistep_step,
-    polynomial_step,
     rk_step,
 )
 from ..numerics.splitting import SPLITTINGS, Field, split_step
@@ -54,7 +53,10 @@ _B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=t
 _START = torch.tensor([0.6, -0.3, 0.4], dtype=torch.float64)
 
 DAMPING = 0.8
-"""c in y'' + c y' = f(y), which methods with momentum solve."""
+"""c in y'' + c y' = nu f(y), which methods with momentum solve."""
+
+NU = 1.7
+"""nu of a method that learns it; otherwise nu is 1."""
 
 
 def _field(matrix: Tensor) -> Callable[[Tensor], Tensor]:
@@ -69,10 +71,10 @@ def _solution(t: float) -> Tensor:
     return _flow(_A + _B, _START, t)
 
 
-def _damped(t: float) -> Tensor:
-    """y and y' of the solution of y'' + c y' = A y that starts at rest: (6,)."""
+def _damped(nu: float, t: float) -> Tensor:
+    """y and y' of the solution of y'' + c y' = nu A y that starts at rest: (6,)."""
     one, nothing = torch.eye(3, dtype=torch.float64), torch.zeros(3, 3, dtype=torch.float64)
-    matrix = torch.cat((torch.cat((nothing, one), 1), torch.cat((_A, -DAMPING * one), 1)))
+    matrix = torch.cat((torch.cat((nothing, one), 1), torch.cat((nu * _A, -DAMPING * one), 1)))
     return torch.linalg.matrix_exp(t * matrix) @ torch.cat((_START, torch.zeros(3, dtype=torch.float64)))
 
 
@@ -93,7 +95,6 @@ class Method:
 
 WITHOUT = {
     "momentum with the norm of a velocity": "the norm keeps the speed constant, so that no equation has its solution",
-    "triple momentum": "with a nu other than 1 a step moves by nu times the speed; with nu = 1 it is nesterov",
     "the corrector at initialization": "the mean of all states is not close to the newest state",
     "dense connections, denseformer, attention": "they mix states and solve no equation",
 }
@@ -129,11 +130,14 @@ def methods() -> dict[str, Method]:
         if isinstance(method, ButcherTableau):
             one_step(name, method.order + 1, partial(_rk_step, method, f))
         elif isinstance(method, Polynomial):
-            one_step(name, 2, lambda y, h, method=method: polynomial_step(f, y, method, h))
+            one_step(name, 2, lambda y, h, method=method: method.step(f, y, h)[0])
         elif isinstance(method, Multistep):
             found[name] = Method(method.order + 1, partial(_multistep, method, f))
-        elif isinstance(method, Momentum) and not method.learns_nu:
-            found[f"{name}, for a damped equation of second order"] = Method(2, _momentum, _damped)
+        elif isinstance(method, Momentum):
+            nu = NU if method.learns_nu else 1.0
+            found[f"{name}, for a damped equation of second order"] = Method(
+                2, partial(_momentum, nu), partial(_damped, nu)
+            )
     for name, weights, exponent in (
         ("gate 0.3", (0.3, 0.7), 2),
         ("gate 0.5", (0.5, 0.5), 3),
@@ -172,11 +176,11 @@ def _multistep(scheme: Multistep, f: Field, past: Sequence[Tensor], h: float) ->
     return multistep_step(scheme, past, [h * f(y) for y in past], learned)
 
 
-def _momentum(past: Sequence[Tensor], h: float) -> Tensor:
+def _momentum(nu: float, past: Sequence[Tensor], h: float) -> Tensor:
     y, speed = past[-1].chunk(2)
     beta = 1 - DAMPING * h
-    y, v = momentum_step(lambda y: _A @ y, y, h * speed, beta=beta, mu=beta, gamma=h, h=h)
-    return torch.cat((y, v / h))
+    y, v = momentum_step(lambda y: _A @ y, y, h / nu * speed, beta=beta, mu=beta, gamma=h, nu=nu, h=h)
+    return torch.cat((y, nu / h * v))
 
 
 def _corrected(
@@ -238,6 +242,7 @@ def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitL
             ("has the released code's residual, which has no step size", layer.options.released),
             ("belongs to a multistep scheme", isinstance(layer.options.integrator, Multistep)),
             ("carries a velocity, which a half step would misread", bool(layer.velocities)),
+            ("normalizes its stages, which removes the step size", layer.options.rk_norm),
             ("is corrected with the states of other layers, which have no half steps", corrected),
         ):
             if there:

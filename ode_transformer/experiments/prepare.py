@@ -28,7 +28,7 @@ from .pipeline import MODELS
 from .runner import alone_in, folder_of, say
 from .tasks.task import OURS
 from .text.lines import TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
-from .text.manifest import check_settings, read_json, versioned
+from .text.manifest import check_settings, read_mapping, versioned
 from .text.pairs import Limits
 from .text.tokenisation import is_unspaced, languages
 
@@ -216,7 +216,7 @@ class Preparation:
         complete = self.out.exists()
         if complete:
             manifest = self.out / "manifest.json"
-            held = read_json(manifest).get("settings", {}) if manifest.is_file() else {}
+            held = read_mapping(manifest).get("settings", {}) if manifest.is_file() else {}
             check_settings(manifest, {**self.settings(), **self.inputs(held)})
             say(f"{self.out} is complete")
         self.check_recipe()  # before hours of work
@@ -299,7 +299,7 @@ class Preparation:
         file, settings = self.text / "settings.json", {**self.settings(), **self.inputs()}
         if self.text.exists() and not file.is_file():
             raise TextError(f"{self.text}: is there already, and of no preparation; take another --out")
-        if file.is_file() and "hold_out" not in read_json(file):
+        if file.is_file() and "hold_out" not in read_mapping(file):
             raise TextError(f"{self.text}: is of another command that prepares text; take another --out")
         if file.is_file():
             try:
@@ -467,7 +467,7 @@ class Preparation:
         joined = () if args.separate_dictionaries else ("--joined-dictionary",)
         text_step("binarise", *texts, "--text-dir", bpe, "--workers", self.workers, *joined)
         text_step("references", *texts, "--text-dir", self.text)
-        settings = read_json(self.text / "settings.json")
+        settings = read_mapping(self.text / "settings.json")
         del settings["text_version"]  # which the manifest has of itself
         text_step("manifest", *texts, "--text-dir", bpe, "--set", self.out.name, "--source", "own text",
                   "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.flags}")  # fmt: skip
@@ -497,7 +497,7 @@ class Preparation:
 
     def recipe_text(self) -> str:
         """The recipe: the systems to start from, with a schedule by the size of the text."""
-        counts = read_json(self.out / "manifest.json")["counts"]
+        counts = read_mapping(self.out / "manifest.json")["counts"]
         source, target = self.args.langs
         per_epoch = max(1, round(counts["train"]["tokens"][target] / 3500))  # batches of 4,096 tokens are never full
         epochs = min(max(round(3000 / per_epoch), 10), 60)

@@ -1,9 +1,9 @@
 """``ode-transformer report``: one self-contained HTML page of all finished runs below a folder.
 
-The page has, for each group of recipes: a table of scores with means and deviations over seeds, tests of significance,
-training curves, translations side by side, and what was run where and by which command. It is made from the records
-(:mod:`.records`) and from the translations that runs leave beside theirs; it loads nothing from elsewhere and runs no
-script.
+The page has, for each group of recipes: a table of scores with means and deviations over seeds, the scores of
+classifiers by class, tests of significance, training curves, translations side by side, and what was run where and by
+which command. It is made from the records (:mod:`.records`) and from the translations that runs leave beside theirs; it
+loads nothing from elsewhere and runs no script.
 """
 
 import argparse
@@ -100,8 +100,8 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         body += [f'<h2 id="{_anchor(group)}">{escape(group)}</h2>', _scores(by_recipe)]
         first = baseline if baseline in by_recipe else _first(by_recipe)
         its = [run for run in translated if run.recipe in by_recipe]
-        body += [*_recorded(folder, by_recipe, found), *_compared(first, its), *_curves(by_recipe)]
-        body += _translations(its, sentences)
+        body += [*_classes(by_recipe), *_recorded(folder, by_recipe, found), *_compared(first, its)]
+        body += [*_curves(by_recipe), *_translations(its, sentences)]
         body += ["<h3>Runs</h3>", *(_run(record) for records in by_recipe.values() for record in records)]
     head = '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">'
     return (
@@ -170,6 +170,35 @@ def _cell(records: Sequence[dict], test_set: str, metric: str) -> str:
     text = tables.mean(values)
     papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0].get("paper") or []} - {None}
     return text + "".join(f'<br><span class="soft">paper {value:g}</span>' for value in sorted(papers))
+
+
+def _classes(by_recipe: dict[str, list[dict]]) -> list[str]:
+    """Of each classifier and test set the scores by class, and the confusion matrix."""
+    found = []
+    for name, records in by_recipe.items():
+        for record in records:
+            system = tables.variant_label(name.rpartition("/")[2], tables.variant(record))
+            seeds = ", ".join(map(str, record["seeds"]))
+            for test_set, scores in record["scores"].items():
+                accuracy = scores.get("accuracy") or {}
+                if "report" in accuracy:
+                    summary = escape(f"{system}, seed {seeds}: {test_set}")
+                    found.append(f"<details><summary>{summary}</summary>{_by_class(accuracy)}</details>")
+    return ["<h3>Classes</h3>", *found] if found else []
+
+
+def _by_class(accuracy: dict[str, Any]) -> str:
+    """What :func:`.accuracy.take` returned, as two tables."""
+    rows = [
+        [escape(name), *(f"{its[key]:.2f}" for key in ("precision", "recall", "f1")), f"{its['examples']:,}"]
+        for name, its in accuracy["report"].items()
+    ]
+    classes = [escape(name) for name in accuracy["classes"]]
+    counts = [[f"{count:,}" for count in row] for row in accuracy["confusion"]]
+    matrix = [[name, *row] for name, row in zip(classes, counts, strict=True)]
+    return _table(["class", "precision", "recall", "F1", "examples"], rows) + _table(
+        ["class", *(f"taken for {name}" for name in classes)], matrix
+    )
 
 
 def _recorded(folder: Path, by_recipe: dict[str, list[dict]], all_: dict[str, list[dict]]) -> list[str]:

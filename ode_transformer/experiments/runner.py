@@ -3,8 +3,8 @@
 A run has a folder. ``run.json`` there says what it is (:mod:`.runs`), ``steps.json`` holds a stamp for every finished
 step, and ``.lock`` is locked while anything works there. A run that was interrupted, in whatever way, continues where
 it was: stamped steps are not done again, training resumes from its last checkpoint, and everything else writes files
-whole or not at all, or starts again. A step is a process of its own, or a command of this package, called in this
-process.
+whole or not at all, or starts again. Only the count of ``--patience`` starts anew, because fairseq's checkpoints do not
+hold it. A step is a process of its own, or a command of this package, called in this process.
 """
 
 import argparse

@@ -36,14 +36,14 @@ class RunError(OdeTransformerError):
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, cores, memory in GiB, and GPUs of this machine."""
+    """Processor, cores that this process may take, memory in GiB, and GPUs of this machine."""
     import torch
 
     model = re.search(r"model name\s*: (.*)", _text("/proc/cpuinfo"))
     memory = re.search(r"MemTotal:\s*(\d+)", _text("/proc/meminfo"))
     return {
         "processor": model[1] if model else platform.processor() or platform.machine(),
-        "cores": processors.allowed(),
+        "cores": processors.usable(),
         "memory_gib": round(int(memory[1]) / 2**20) if memory else None,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }

@@ -105,7 +105,8 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
     """The records of finished runs below a folder, by recipe.
 
     A second record of the same precision, seed and flags, such as that of a run with another ``--run-dir``, becomes a
-    variant of its own, named after its file.
+    variant of its own, named after its file. The first is the one in the fewest folders: one in ``results/gpu`` comes
+    after that of the same run on a CPU.
 
     Raises:
         OdeTransformerError: a file is not a record.
@@ -113,7 +114,7 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
     found: dict[str, dict[tuple, dict]] = {}
     if not folder.is_dir():
         raise OdeTransformerError(f"--results {folder}: no such folder")
-    for path in sorted(folder.rglob("*.json")):
+    for path in sorted(folder.rglob("*.json"), key=lambda path: (len(path.parts), path)):
         if path.name in ("run.json", "steps.json") or any(p.startswith(".") for p in path.relative_to(folder).parts):
             continue
         record = read_json(path)
@@ -282,14 +283,14 @@ def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
     for table, rows in found.items():
         for row in rows:
             for cell in row.cells.values():
-                mean = f"{statistics.mean(cell.measured):.4f}" if cell.measured else ""
+                average = f"{statistics.mean(cell.measured):.4f}" if cell.measured else ""
                 p_value = cell.compared.p_value if cell.compared else None
                 deviation = f"{statistics.stdev(cell.measured):.4f}" if len(cell.measured) > 1 else ""
                 seeds = len(cell.measured) if row.recipe else 0
                 write(
                     [
                         *(group, table, row.label, row.recipe, cell.test_set, cell.metric, _blank(cell.paper)),
-                        *(mean, deviation, seeds or "", _blank(p_value), "; ".join(sorted(cell.signatures))),
+                        *(average, deviation, seeds or "", _blank(p_value), "; ".join(sorted(cell.signatures))),
                         *(row.numbers("parameters"), row.numbers("updates")),
                     ]
                 )

@@ -137,8 +137,19 @@ ARCHITECTURES = {
 register_architectures("ode", OdeConfig, ARCHITECTURES)
 
 
+_INTEGRATION = "released code: integration of a dense history, avg; ignored with other histories"
+
+
 @dataclass
-class ReleasedOdeConfig(OdeConfig):
+class ReleasedHistoriesConfig(OdeConfig):
+    """What checkpoints of the released ODE Transformer and PCformer say of a dense history, by the released names."""
+
+    encoder_integration_type: str = option("avg", _INTEGRATION)
+    decoder_integration_type: str = option("avg", _INTEGRATION)
+
+
+@dataclass
+class ReleasedOdeConfig(ReleasedHistoriesConfig):
     """The options that a checkpoint of the released code stores, by its names."""
 
     rk_type: str = option("learnable", "released code: learnable (the gate), initialization (scalars) or standard")
@@ -170,6 +181,21 @@ def refuse_ours(values: Mapping[str, Any], described_by: str, *more: str) -> Non
             )
 
 
+def pop_history(values: dict[str, Any], side: str) -> str:
+    """Remove the released options about the history of one side, and return its name here.
+
+    Raises:
+        OdeTransformerError: the history is the sum of the outputs of layers, not their mean.
+    """
+    history = values.pop(f"{side}_history_type") or "none"
+    integration = values.pop(name := f"{side}_integration_type")
+    if history == "dense" and integration != "avg":  # the released code reads it for this history alone
+        raise OdeTransformerError(
+            f"{name} {integration!r}: must be 'avg' with {side}_history_type 'dense', which is a mean here"
+        )
+    return history
+
+
 @register_model("ode_released", dataclass=ReleasedOdeConfig)
 class ReleasedOdeModel(OdeModel):
     """Builds the model that a checkpoint of the released code holds, from the options that it stores."""
@@ -181,7 +207,8 @@ class ReleasedOdeModel(OdeModel):
         """As in ``SplitTransformerModel``.
 
         Raises:
-            OdeTransformerError: for options that the released code, once it runs, cannot train with.
+            OdeTransformerError: the released code, once it runs, cannot train with the options, or they have no
+                counterpart here.
         """
         values = plain(cfg)
         refuse_ours(values, "--rk-type, --enc-calculate-num and --encoder-history-type")
@@ -197,8 +224,8 @@ class ReleasedOdeModel(OdeModel):
             "integrator": integrators[stages],
             "coefficients": coefficients[kind],
             "ode_residual": "released",
-            "encoder_history": values.pop("encoder_history_type") or "none",
-            "decoder_history": values.pop("decoder_history_type") or "none",
+            "encoder_history": pop_history(values, "encoder"),
+            "decoder_history": pop_history(values, "decoder"),
             "relative_positions": "keys" if values["max_relative_length"] > 0 else "none",
             "max_relative_length": values["max_relative_length"] if values["max_relative_length"] > 0 else -1,
             "word_dropout": 1 - values["word_dropout"] if values.pop("use_word_dropout") else 0.0,

@@ -28,24 +28,27 @@ Where the released code differs:
 
 With a = 1/2, RK2 has the weights (1/4, 1/2), which do not sum to 1, in the released code and here; a is learned.
 
-The released names load checkpoints with the released layout, by the options that these store.
+The released names load checkpoints with the released layout, by the options that these store. Of some names, those in
+``STORED``, we do not know the sizes, and only a checkpoint or flags can give them.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Optional
 
-from fairseq.models import register_model
+from fairseq.models import ARCH_CONFIG_REGISTRY, register_model
 
 from ..config import option, plain, register_architectures
 from ..errors import OdeTransformerError
-from .ode import OdeConfig, OdeModel, refuse_ours
+from .ode import OdeConfig, OdeModel, ReleasedHistoriesConfig, pop_history, refuse_ours
 from .transformer import size
 
 _CORRECTOR = "rk_predicotor_multistep_corrector"
 
 
 @dataclass
-class ReleasedPCformerConfig(OdeConfig):
+class ReleasedPCformerConfig(ReleasedHistoriesConfig):
     """The options that a checkpoint of the released code stores, by its names."""
 
     enc_calculate_num: int = option(2, "released code: stages of the predictor, 2, 3 or 4")
@@ -108,7 +111,7 @@ class ReleasedPCformerModel(OdeModel):
                 "alpha_type 'vector': must be scalar with layer_wise, because there the released code uses the number "
                 "of channel l for all channels of layer l"
             )
-        if (history := values.pop("encoder_history_type")) != _CORRECTOR:
+        if (history := pop_history(values, "encoder")) != _CORRECTOR:
             raise OdeTransformerError(
                 f"encoder_history_type {history!r}: must be {_CORRECTOR!r} in a released PCformer"
             )
@@ -119,7 +122,7 @@ class ReleasedPCformerModel(OdeModel):
             "gate_sharing": sharing,
             "ode_residual": "released",
             "encoder_history": "corrector",
-            "decoder_history": values.pop("decoder_history_type") or "none",
+            "decoder_history": pop_history(values, "decoder"),
             "relative_positions": ("keys" if keys_only else "keys-values") if relative else "none",
             "decoder_relative_positions": "none",
             "max_relative_length": values["max_relative_length"] if relative else -1,
@@ -137,4 +140,31 @@ RELEASED = {
     "relative_PCformer_t2t_wmt_en_de_big": _BIG | _RELATIVE,
 }
 
+STORED = {
+    "PCformer_t2t_iwslt_de_en": tuple(_BASE),
+    "relative_PCformer_t2t_iwslt_de_en": (*_BASE, *_RELATIVE),
+    "relative_PCformer_t2t_wmt_en_de_small": (*_BASE, *_RELATIVE),
+    "relative_PCformer_t2t_wmt_en_de_tiny": (*_BASE, *_RELATIVE),
+    "relative_PCformer_t2t_wmt_en_de_big_Gemma": (*_BASE, *_RELATIVE),
+}
+"""Released names of unknown sizes, and the options that have to come with each."""
+
+
+def _complete(name: str, needed: Sequence[str], apply: Callable[[Any], None], config: Any) -> None:
+    """Apply an architecture of ``STORED``.
+
+    Raises:
+        OdeTransformerError: an option that it needs is missing.
+    """
+    apply(config)
+    if missing := [option for option in needed if getattr(config, option, None) is None]:
+        raise OdeTransformerError(
+            f"--arch {name}: must be that of a checkpoint, which stores its sizes, or come with "
+            f"{', '.join('--' + option.replace('_', '-') for option in missing)}; they are unknown here"
+        )
+
+
 register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED, released=True)
+register_architectures("pcformer_released", ReleasedPCformerConfig, {name: {} for name in STORED}, released=True)
+for _name, _needed in STORED.items():
+    ARCH_CONFIG_REGISTRY[_name] = partial(_complete, _name, _needed, ARCH_CONFIG_REGISTRY[_name])

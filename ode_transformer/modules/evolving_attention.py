@@ -57,11 +57,16 @@ def fused_attention(
     if key_bias is not None:
         k = torch.cat((k, key_bias.unsqueeze(-1).type_as(k)), dim=-1)
     spare = -k.size(-1) % 8 if k.is_cuda else 0  # flash attention on a GPU takes widths that are multiples of 8
-    k = F.pad(k, (0, spare))
-    q = F.pad(q, (0, k.size(-1) - q.size(-1)), value=1 / scale)  # times the bias, which is not to be scaled, or 0
+    k = _widened(k, k.size(-1) + spare)
+    q = _widened(q, k.size(-1), value=1 / scale)  # times the bias, which is not to be scaled, or 0
     width = v.size(-1)
-    v = F.pad(v, (0, k.size(-1) - width))
+    v = _widened(v, k.size(-1))
     return fused_kernel(q, k, v, is_causal=causal, scale=scale)[..., :width]
+
+
+def _widened(x: Tensor, width: int, value: float = 0.0) -> Tensor:
+    """x, padded to this width with a value; x itself if it has the width, which ``F.pad`` would copy."""
+    return x if x.size(-1) == width else F.pad(x, (0, width - x.size(-1)), value=value)
 
 
 def attention_of_one(q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Optional[Tensor] = None) -> Tensor:
@@ -142,11 +147,11 @@ class State(NamedTuple):
         if self.padding is not None:
             hidden = self.padding[:, None, :, None].type_as(keys) * _HIDDEN  # (B, 1, S, 1)
             keys = torch.cat((keys, hidden.expand(-1, keys.size(1), -1, -1)), dim=-1)
-            keys = F.pad(keys, (0, -keys.size(-1) % 8 if keys.is_cuda else 0))
+            keys = _widened(keys, keys.size(-1) + (-keys.size(-1) % 8 if keys.is_cuda else 0))
             # Over the scale, which is (d/m)^-1/2 = (e/2)^-1/2.
-            queries = F.pad(queries, (0, keys.size(-1) - width), value=(width / 2) ** 0.5)
+            queries = _widened(queries, keys.size(-1), value=(width / 2) ** 0.5)
         if values is not None:
-            values = F.pad(values, (0, keys.size(-1) - values.size(-1)))
+            values = _widened(values, keys.size(-1))
         return State(queries, keys, None, self.time_query, values)
 
 
@@ -302,7 +307,7 @@ class EvolvingAttention(nn.Module):
             scale = head_dim**-0.5
             c = state.time_query @ t  # W~q T_l, split in heads
             c = head_dim**0.5 * c.view(self.heads, 1, -1)
-            q = q + F.pad(c, (0, q.size(-1) - c.size(-1)))
+            q = q + _widened(c, q.size(-1))
         else:
             scale = k.size(-1) ** -0.5
             c = torch.einsum("Dmt,mt->mD", state.time_query.unflatten(1, (self.heads, -1)), t.view(self.heads, -1))

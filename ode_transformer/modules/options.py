@@ -15,7 +15,7 @@ from torch import nn
 
 from ..config import plain
 from ..errors import OdeTransformerError
-from ..numerics.coefficients import Coefficients, Velocity, build_coefficients, check_coefficients
+from ..numerics.coefficients import COEFFICIENTS, Coefficients, Velocity, check_coefficients
 from ..numerics.integrators import (
     EULER,
     HEUN,
@@ -202,7 +202,7 @@ class Options:
         if sharing != self.gate_sharing or self.coefficients == "fixed":
             return None
         initial = initial_scalars(self.integrator)
-        return build_coefficients(self.coefficients, self.integrator.stages, initial, embed_dim)
+        return COEFFICIENTS[self.coefficients].build(self.integrator.stages, initial, embed_dim)
 
     def build_norms(self, embed_dim: int) -> Optional[nn.ModuleList]:
         """The norms of the state and of each stage of a Runge-Kutta step, which the layers share; None without them.

@@ -177,6 +177,9 @@ class SecondOrderGate(Coefficients):
 class Velocity(nn.Module):
     """What a step with momentum learns: beta, mu, gamma and perhaps nu, and the norm of the velocity.
 
+    A reproduction's code keeps nu positive, as the softplus of a number that starts at 0.5413; here nu is any number.
+    There the norm of the velocity has no bias; here it has one.
+
     In the first field of a stack that starts at rest, beta and mu multiply a velocity of 0, so that their gradient
     is 0. There the norm also removes the size of gamma f(y), so that the gradient of gamma is 0 up to the norm's eps.
 
@@ -243,22 +246,3 @@ def check_coefficients(name: str, stages: int) -> None:
             f"coefficients {name!r} weight {needed} stages, and the integrator has {stages}: must be one of {others}; "
             f"or the integrator one of {needed} stages{', such as heun' if needed == 2 else ''}"
         )
-
-
-def build_coefficients(name: str, stages: int, initial: Sequence[float], embed_dim: int) -> Optional[Coefficients]:
-    """What weights the stages of a method.
-
-    Args:
-        name: one of ``COEFFICIENTS``.
-        stages: the method's number of stages.
-        initial: the initial values of ``scalars``.
-        embed_dim: C, the width of a stage.
-
-    Returns:
-        The coefficients; None for the method's own weights.
-
-    Raises:
-        ValueError: as in ``check_coefficients``.
-    """
-    check_coefficients(name, stages)
-    return COEFFICIENTS[name].build(stages, initial, embed_dim)

@@ -3,7 +3,7 @@
 A method is data plus one loop:
 
 - ``ButcherTableau``, an explicit Runge-Kutta method, and ``rk_step``: all evaluations within one layer;
-- ``Polynomial``, PolyNet's powers of one residual function, and ``polynomial_step``: likewise;
+- ``Polynomial``, PolyNet's powers of one residual function: likewise;
 - ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``;
 - ``Momentum``, a method that carries a velocity from step to step, and ``momentum_step``.
 
@@ -205,25 +205,18 @@ class Polynomial:
     def step(
         self, f: Field, y: Tensor, h: float = 1.0, carried: Optional[Tensor] = None, learned: Learned = NOTHING
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """``polynomial_step`` with this method; what is carried besides the state is returned unchanged."""
-        return polynomial_step(f, y, self, h, learned.combine), carried
+        """A step with this method; what is carried besides the state is returned unchanged."""
+        powers = [y]
+        for _ in self.weights:
+            slope = f(powers[-1])
+            powers.append(slope if h == 1.0 else h * slope)
+        if learned.combine is None:
+            return weighted_sum(self.weights, powers[1:], y), carried
+        return y + learned.combine(powers[1:]), carried
 
 
 POLYNET = Polynomial((1.0, 1.0))
 """PolyNet (Zhang et al. 2017), as in Table 7."""
-
-
-def polynomial_step(
-    f: Field, y: Tensor, polynomial: Polynomial, h: float = 1.0, combine: Optional[Coefficients] = None
-) -> Tensor:
-    """One step of a polynomial scheme; the arguments are those of ``rk_step``."""
-    powers = [y]
-    for _ in polynomial.weights:
-        slope = f(powers[-1])
-        powers.append(slope if h == 1.0 else h * slope)
-    if combine is None:
-        return weighted_sum(polynomial.weights, powers[1:], y)
-    return y + combine(powers[1:])
 
 
 Weight = Union[float, Tensor]

@@ -106,6 +106,17 @@ def times(folder: Path) -> dict[str, int]:
     return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
 
 
+def test_targets_are_cut_as_fairseq_generate_wants_them(tmp_path):
+    (tmp_path / "a b").write_text("1 2@@ 3\n\n1\n1 2 3 4\n")
+    source = ["bash", "-c", 'source "$0" && first_units 2 "$1"', ROOT / "data-prep" / "published.sh", tmp_path / "a b"]
+    subprocess.run(source, check=True, timeout=60)
+    assert (tmp_path / "a b").read_text() == "1 2@@\n\n1\n1 2\n" and len(list(tmp_path.iterdir())) == 1
+    words = [ROOT / "data-prep" / "prepare-cnndm.sh", "--dry-run", "--out", tmp_path / "out"]
+    done = subprocess.run(words, env=clean(RAW_DIR=tmp_path), capture_output=True, text=True, timeout=60)
+    assert f"first_units 1000 {tmp_path}/out.text/bpe/test.target" in done.stdout
+    assert done.stdout.index("apply-subword-nmt") < done.stdout.index("first_units") < done.stdout.index(" binarise ")
+
+
 OWN = ("--pair", "en-de", "--segmentation", "own", "--merges", "60", "--workers", "1", "--max-tokens", "20")
 
 

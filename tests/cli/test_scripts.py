@@ -640,6 +640,7 @@ BAD_INPUT = [
     (("gpu-suite.sh", "--precisions", "fp8"), "'fp32', 'fp16', 'bf16', 'amp'"),
     (("gpu-suite.sh", "--minutes", "0"), "--minutes 0"),
     (("gpu-suite.sh", "--", "--max-update", "1"), "need --runs and --out"),
+    (("gpu-suite.sh", "--cpu"), "need --runs and --out"),
 ]
 
 
@@ -692,7 +693,7 @@ def test_the_gpu_suite_says_what_it_would_run(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3 + 1 + 3, "fairseq takes bf16 for a TPU with its own model; three seeds of the other"
     assert not any("transformer-tiny" in line and "--bf16" in line for line in lines)
-    assert "results/ptb/rk2-unit-2-released.seed-3.fp16.json --seed 3 --fp16" in lines[-1]
+    assert "results/gpu/ptb/rk2-unit-2-released.seed-3.fp16.json --seed 3 --fp16" in lines[-1]
     assert "--seed 1 " in lines[-3] and "rk2-unit-2-released.fp16.json" in lines[-3]
     assert lines[-1].startswith("python -m ode_transformer run ptb/rk2-unit-2-released --run-dir ")
 
@@ -712,9 +713,55 @@ def test_a_gpu_that_is_free_gets_the_next_run(monkeypatch, tmp_path):
     monkeypatch.setattr(runner, "execute", lambda step: 0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     names = [f"multi30k-full/{name}-tiny" for name in ("transformer", "macaron", "rk2", "rk4")]
-    options = {"systems": names, "precisions": ["fp32"], "minutes": 9, "jobs": 3, "cpu": False}
-    gpu_suite.Suite(SimpleNamespace(**options, runs=tmp_path / "runs", out=tmp_path / "out")).train()
+    suite_of(tmp_path, names).train()
     assert started[:3] == ["0", "1", "2"] and started[3] == "1"
+
+
+def suite_of(folder, names):
+    """A suite of three runs at a time on GPUs."""
+    options = {"systems": names, "precisions": ["fp32"], "minutes": 9, "jobs": 3, "cpu": False, "flags": []}
+    return gpu_suite.Suite(SimpleNamespace(**options, runs=folder / "runs", out=folder / "out"))
+
+
+def test_the_gpu_suite_prepares_no_data_of_what_is_done(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "execute", lambda step: pytest.fail(step.line()))
+    suite = suite_of(tmp_path, ["multi30k-full/rk2-tiny"])
+    record = suite.jobs[0].files(suite.runs, suite.out)[1]
+    record.parent.mkdir(parents=True)
+    record.touch()
+    suite.train()
+
+
+class Interrupting:
+    """A program during whose start SIGTERM comes."""
+
+    def __init__(self, *_, **__):
+        self.pid, self.ended = 2**30, []
+        Interrupting.last = self
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def terminate(self):
+        self.ended.append("told")
+
+    def wait(self, timeout=None):
+        self.ended.append("waited for")
+
+
+def test_what_interrupts_the_gpu_suite_ends_a_run_that_has_just_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "execute", lambda step: 0)
+    monkeypatch.setattr(gpu_suite.subprocess, "Popen", Interrupting)
+    with pytest.raises(SystemExit), runner.terminable():
+        suite_of(tmp_path, ["multi30k-full/rk2-tiny"]).train()
+    assert Interrupting.last.ended == ["told", "waited for"]
+
+
+def test_what_interrupts_the_gpu_suite_ends_a_command_that_has_just_begun(tmp_path, monkeypatch):
+    killed = []
+    monkeypatch.setattr(gpu_suite.subprocess, "Popen", Interrupting)
+    monkeypatch.setattr(gpu_suite.os, "killpg", lambda *x: killed.append(x))
+    with pytest.raises(SystemExit), runner.terminable():
+        suite_of(tmp_path, []).timed(["true"])
+    assert killed == [(Interrupting.last.pid, signal.SIGKILL)] and not Interrupting.last.ended
 
 
 @pytest.mark.full

@@ -77,6 +77,9 @@ def test_agnews(tmp_path):
     for held_out in (7, 0):
         with pytest.raises(DatasetError, match=f"--valid {held_out}: must be from 1 to half of the 12"):
             agnews.read(tmp_path, held_out)
+    text = (tmp_path / "train.csv").read_text(encoding="utf-8")
+    (tmp_path / "train.csv").write_text(f"\ufeffClass Index,Title,Description\n\n{text}\n", encoding="utf-8")
+    assert agnews.read(tmp_path, 3) == found, "of a copy with a byte order mark, a row of titles and blank rows"
     (tmp_path / "test.csv").write_text('"5","x","y"\n')
     with pytest.raises(DatasetError, match=r"test\.csv: article 1: must be a class of 1, 2, 3, 4"):
         agnews.read(tmp_path, 3)
@@ -168,12 +171,14 @@ A 2 3|||ArtOrDet||||||REQUIRED|||-NONE-|||0
 
 def test_edits_of_an_m2_file_are_made(tmp_path):
     more = "S Too long .\nA 0 1|||X|||Very|||R|||-|||1\nA 0 1|||X|||So|||R|||-|||0\nA 0 1|||X|||Very|||R|||-|||2\n"
-    (tmp_path / "x.m2").write_text(f"{M2}\n{more}\nS Good .\n")
+    bars = "S a b\nA 1 2|||X|||||||REQUIRED|||-NONE-|||0\nA 0 1|||X|||c|||d|||REQUIRED|||-NONE-|||0\n"
+    (tmp_path / "x.m2").write_text(f"{M2}\n{more}{bars}S Good .\n")
     assert dict(gec.read_m2(tmp_path / "x.m2")) == {
         "This are a test .": ["This is only a test !", "This was a test ."],
         "Fine .": ["Fine ."],
         "Too many the words .": ["Too many words ."],
         "Too long .": ["So long .", "Very long ."],
+        "a b": ["c|||d |"],
         "Good .": ["Good ."],
     }
     edits = [(1, 1, ["x"]), (1, 1, ["y"]), (1, 2, ["c"]), (0, 0, ["w"])]
@@ -186,6 +191,9 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
         ("S a\nA 0 2|||X|||b|||R|||-|||0\n", "line 2: edit 0 2 of a sentence of 1 tokens"),
         ("S a\nA 0|||X\n", "line 2: must be A START END"),
         ("A 0 1|||X|||b|||R|||-|||0\n", "line 1: must be S of a sentence"),
+        ("S a\nA 0 1|||X|||b|||R|||0\n", "line 2: must be A START END"),
+        ("S a\nS b\n", "line 2: must be S of a sentence"),
+        ("S a\nA 0 1|||X|||b|||R|||-|||0\nSome\n", "line 3: must be S of a sentence"),
         ("hello\n", "line 1: must be S of a sentence"),
     ],
 )
@@ -212,11 +220,20 @@ def test_learners_corpora(tmp_path, capsys):
         shutil.copyfile(tmp_path / "lang8.m2", tmp_path / name)
     with pytest.raises(gec.GecError, match=r"ABC\.train\.gold\.bea19\.m2 holds A\.train\.gold\.bea19\.m2 as well"):
         gec.published(tmp_path)
-    for path in (*tmp_path.glob("*bea19.m2"), tmp_path / "nucle.m2"):
+    for path in tmp_path.glob("*bea19.m2"):
         path.unlink()
+    release = shutil.copyfile(tmp_path / "nucle.m2", tmp_path / "conll14st-preprocessed.m2")
+    with pytest.raises(gec.GecError, match=r"conll14st-preprocessed\.m2 and nucle\.m2 are of NUCLE: must be one"):
+        gec.published(tmp_path)
+    (tmp_path / "nucle.m2").unlink()
+    assert {name: list(pairs) for name, pairs in gec.published(tmp_path).items()}["valid"] == found["valid"]
+    release.rename(tmp_path / "official-preprocessed.m2")
+    with pytest.raises(gec.GecError, match=r"official-preprocessed\.m2 is of a development or test set"):
+        gec.published(tmp_path)
+    (tmp_path / "official-preprocessed.m2").unlink()
     with pytest.raises(gec.GecError, match="--sentences 0: must be 1 or more"):
         gec.write(argparse.Namespace(m2=None, clean=tmp_path, rate=0.1, sentences=0))
-    with pytest.raises(gec.GecError, match=r"no M2 file of NUCLE; there are: lang8\.m2"):
+    with pytest.raises(gec.GecError, match=r"no M2 file of NUCLE; there are: lang8\.m2; .* nucle, conll14st-"):
         gec.published(tmp_path)
 
 

@@ -181,6 +181,14 @@ def test_the_text_of_another_command_is_not_wiped(home, tmp_path, capsys):
     assert "--recipe " in (said := refused(capsys, *words)) and "'a:b' is not" in said
 
 
+@pytest.mark.parametrize("name", ["x/manifest.json", "x.text/settings.json"])
+def test_a_description_of_data_that_is_a_list(name, home, tmp_path, capsys):
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_text('["hold_out"]')
+    words = ["prepare", "--train", home / "raw" / "my", "--langs", *LANGS, "--out", tmp_path / "x"]
+    assert f"{name}: must be a mapping" in refused(capsys, *words)
+
+
 def test_every_row_of_the_recipe_is_sound(home):
     for row in yaml.safe_load((home / "mine.yaml").read_text())["rows"]:
         recipe = recipes.load(f"{home}/mine.yaml/{row}")

@@ -36,6 +36,7 @@ def test_every_step_is_measured_at_every_size(tmp_path, monkeypatch, capsys):
     assert record["setting"] == {"workers": 1, "merges": 60} and record["hardware"]["processor"]
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
     said = capsys.readouterr().out
+    assert said.count(f"{tmp_path / 'x.json'}\n") == 2  # written after each size, and not once more
     assert said.count("\n| ") == len(STEPS) + 1
     assert "| gather | 2 | 1 | 400 | 20 | 100 | 375 |" in said  # 4,500,000 pairs at 200 per second
 

@@ -97,6 +97,7 @@ def test_the_page_has_everything_and_needs_nothing(folder, capsys):
     text = written(folder, capsys)
     page = Page(text)
     assert page.tags.count("img") >= 2 and page.tags.count("table") > 10 and page.tags.count("details") == 3
+    assert "<h3>Classes</h3>" not in text, "translations have none"
     assert all(source.startswith(("data:image/svg+xml;base64,", "#")) for source in page.sources)
     assert not {"script", "link", "iframe"} & set(page.tags)  # also not the one of the record's description
     bleu = json.loads((ROOT / "results" / "quickstart" / "rk2-tiny.json").read_text())["scores"]["generated"][
@@ -106,6 +107,23 @@ def test_the_page_has_everything_and_needs_nothing(folder, capsys):
     assert re.search(r"p = 0\.00\d \*", page.text) and "Paired bootstrap" in page.text
     assert "quelle" in page.text and "<mark>" in text and "fairseq-train data-bin/" in page.text
     assert "version:2" in page.text and "3 runs of 2 recipes" in page.text
+
+
+def test_a_classifier_is_shown_by_class(tmp_path, capsys):
+    record = json.loads((ROOT / "results" / "imdb-short" / "transformer.bf16.json").read_text())
+    found = record["scores"]["imdb_test"]["accuracy"]
+    found["classes"][1] = "<pos>"
+    found["report"]["<pos>"] = found["report"].pop("pos")
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    text = written(tmp_path, capsys)
+    Page(text)
+    (test,) = re.findall(r"<summary>[^<]*: imdb_test</summary>.*?</details>", text, re.DOTALL)
+    for label, row, name in zip(("neg", "&lt;pos&gt;"), found["confusion"], found["report"], strict=True):
+        its = found["report"][name]
+        numbers = [*(f"{its[key]:.2f}" for key in ("precision", "recall", "f1")), "12,500"]
+        for cells in (numbers, [f"{count:,}" for count in row]):
+            assert f"<td>{label}</td>" + "".join(f'<td class="number">{cell}</td>' for cell in cells) in test
+    assert "<th>taken for &lt;pos&gt;</th>" in test and "<h3>Classes</h3>" in text
 
 
 def test_chosen_sentences_are_shown_of_every_system(folder, capsys):

@@ -8,6 +8,7 @@ import random
 import shutil
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +97,15 @@ def test_a_run_in_another_folder_is_a_row_of_its_own(folder):
     found = tables.tables("multi30k-short", folder)
     labels = [r.label for rows in found.values() for r in rows if r.label.startswith("transformer-tiny")]
     assert labels == ["transformer-tiny", "transformer-tiny, in multi30k-short/transformer-tiny.json"]
+
+
+def test_of_two_runs_the_one_on_a_gpu_is_named_by_its_file(folder):
+    """Though its folder comes first by name."""
+    path = Path("multi30k-short", "transformer-tiny.json")
+    (folder / "gpu" / path).parent.mkdir(parents=True)
+    (folder / "gpu" / path).write_text((folder / path).read_text())
+    found = tables.read_records(folder)["multi30k-short/transformer-tiny"]
+    assert [record.get("file") for record in found] == [None, f"gpu/{path}"]
 
 
 def test_only_what_was_run(folder, capsys):

@@ -158,10 +158,79 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
         m2.take(["fine"], str(gold))
 
 
+def test_the_signature_of_m2_is_that_of_what_the_releases_wrapper_calls(tmp_path):
+    wrapper, scripts = program(tmp_path / "m2scorer", "python2 scripts/m2scorer.py"), tmp_path / "scripts"
+    for name in ("m2scorer.py", "levenshtein.py", "README"):
+        write_text(scripts / name, name)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "m2").symlink_to(wrapper)
+    first = {m2._file([str(path)]) for path in (wrapper, tmp_path / "bin" / "m2")}
+    assert len(first) == 1 and re.fullmatch(r"m2scorer, scripts of SHA-256 [0-9a-f]{8}", *first)
+    sums = m2._file(["sh", str(scripts / "m2scorer.py")])
+    assert sums == first.pop().replace("m2scorer,", "m2scorer.py,"), "the same scripts"
+    write_text(scripts / "README", "other")
+    assert m2._file(["sh", str(scripts / "m2scorer.py")]) == sums
+    write_text(scripts / "levenshtein.py", "other")
+    assert m2._file(["sh", str(scripts / "m2scorer.py")]) != sums
+
+
+LEARNER = ["He go to school .", "They has a dog .", "It is fine .", "She like apple ."]
+CORRECTED = ["He goes to school .", "They has a cat .", "It is fine .", "She like apple ."]
+GOLD = """S He go to school .
+A 1 2|||R:VERB:SVA|||goes|||REQUIRED|||-NONE-|||0
+
+S They has a dog .
+A 1 2|||R:VERB:SVA|||have|||REQUIRED|||-NONE-|||0
+
+S It is fine .
+A -1 -1|||noop|||-NONE-|||REQUIRED|||-NONE-|||0
+
+S She like apple .
+A 1 2|||R:VERB:SVA|||likes|||REQUIRED|||-NONE-|||0
+A 2 3|||R:NOUN:NUM|||apples|||REQUIRED|||-NONE-|||0
+
+"""
+PRINTED = {"precision": 50.0, "recall": 25.0, "f": 41.67}
+"""One of the two edits of CORRECTED is right, of the four that are to be made: 1.25 PR / (.25 P + R)."""
+
+
+def test_the_official_scorer_where_it_is(tmp_path):
+    if not m2.scorer():
+        pytest.skip("M2SCORER is not set")
+    write_text(tmp_path / "gold.m2", GOLD)
+    found = m2.take(CORRECTED, str(tmp_path / "gold.m2"))
+    assert {name: found[name] for name in PRINTED} == pytest.approx(PRINTED, abs=0.01)
+
+
+def test_errant_where_it_is(tmp_path):
+    for name in ("errant", errant.MODEL):
+        pytest.importorskip(name, reason="pip install 'ode-transformer[errant]', and its model of spaCy")
+    if not errant.installed():
+        pytest.skip("ERRANT's programs are not on PATH")
+    write_text(tmp_path / "gold.m2", GOLD)
+    found = errant.take(LEARNER, CORRECTED, str(tmp_path / "gold.m2"))
+    assert {name: found[name] for name in PRINTED} == pytest.approx(PRINTED, abs=0.01)
+    assert re.match(rf"ERRANT [\d.]+, spaCy [\d.]+, {errant.MODEL} [\d.]+, ", found["signature"])
+
+
 def test_errant_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(m2.shutil, "which", lambda name: None)
     with pytest.raises(ProgramError, match=r"-e '\.\[errant\]', and python -m spacy download"):
         errant.take(["a"], ["a"], "gold.m2")
+    monkeypatch.setattr(errant, "installed", lambda: True)
+    for name in ("errant", "spacy", errant.MODEL):
+        monkeypatch.setattr(errant.importlib.metadata, "version", _absent(name))
+        with pytest.raises(ProgramError, match=rf"package {name} is not installed; .* download {errant.MODEL}"):
+            errant.take(["a"], ["a"], "gold.m2")
+
+
+def _absent(missing):
+    def version(name):
+        if name == missing:
+            raise errant.importlib.metadata.PackageNotFoundError(name)
+        return "3"
+
+    return version
 
 
 def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkeypatch):
@@ -176,7 +245,8 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
     monkeypatch.setattr(errant, "installed", lambda: True)
     monkeypatch.setattr(errant.importlib.metadata, "version", lambda name: "3")
     monkeypatch.setattr(programs, "run", run)
-    assert errant.take(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))["f"] == pytest.approx(46.67)
+    found = errant.take(["a"], ["b"], "conll14.m2", str(tmp_path / "test.m2"))
+    assert found["f"] == pytest.approx(46.67) and found["signature"].startswith("ERRANT 3, spaCy 3, en_core_web_sm 3, ")
     assert (tmp_path / "test.m2").read_text() == "errant_parallel"
     assert (tmp_path / "test.gold.m2").read_text() == "errant_m2" and said[1][1:3] == ["-auto", "conll14.m2"]
 
@@ -189,7 +259,9 @@ def test_edits_of_people_and_systems_are_kept_in_the_same_types(tmp_path, monkey
 
 def test_types_of_edits(tmp_path):
     path = tmp_path / "x.m2"
-    path.write_text("S a b\nA 0 1|||Nn|||c|||R|||-|||0\nA 0 1|||Vt|||c|||R|||-|||1\nA -1 -1|||noop|||-|||R|||-|||0\n\n")
+    path.write_text(
+        "S a\nA 0 1|||Nn|||c|||d|||R|||-|||0\nA 0 1|||Vt|||c|||R|||-|||1\nA -1 -1|||noop|||-|||R|||-|||0\n\n"
+    )
     assert m2.types(str(path)) == {"Nn": 1}
     path.write_text("a\n")
     with pytest.raises(ProgramError, match="must be an M2 file"):
@@ -225,6 +297,10 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert re.search(r"^uncorrected +P/R/F0.5 = 100.00/0.00/0.00", capsys.readouterr().out, re.M)
     for more, message in (([], "either --references"), (["--references", str(out)], "has 4 sentences")):
         assert cli.main([*words, *more]) == 1 and message in capsys.readouterr().err
+    generated(out, [line.replace("school", "sch@@ ool") for line in REFERENCES[0]])
+    refused([*words, "--references", *both], r"out\.txt: 1 of 4 lines hold subword units, .*give --remove-bpe", capsys)
+    assert cli.main([*words, "--references", *both, "--remove-bpe", "--output", str(tmp_path / "s.json")]) == 0
+    assert json.loads((tmp_path / "s.json").read_text())["gleu"] == gleu.take(SOURCES, REFERENCES[0], REFERENCES)
     assert "m2" in METRICS and METRICS["m2_recall"].value({"m2": {"recall": 3.0}}) == 3.0
 
 
@@ -284,8 +360,12 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert found["sentences"] == 2 and "first sentence " in capsys.readouterr().out
     assert cli.main([*words, "--lead", "1"]) == 1 and "--lead N needs --source" in capsys.readouterr().err
     assert cli.main([*words, *more, "--lead", "-1"]) == 1 and "--lead -1: must be 1 or more" in capsys.readouterr().err
+    generated(out, ["a d@@ og barks .", "rain"])
+    refused(words, r"out\.txt: 1 of 2 lines hold subword units, not words; give --remove-bpe subword_nmt\|", capsys)
+    assert cli.main([*words, *more, "--remove-bpe"]) == 0
+    assert json.loads((tmp_path / "s.json").read_text()) == found
     (tmp_path / "ref").write_text("one\n")
-    assert cli.main(words) == 1 and "has 2 summaries" in capsys.readouterr().err
+    assert cli.main([*words, "--remove-bpe"]) == 1 and "has 2 summaries" in capsys.readouterr().err
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):

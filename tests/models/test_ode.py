@@ -128,6 +128,7 @@ def test_a_file_as_the_released_code_writes_it_is_loaded_by_fairseq_itself(name,
         ({"encoder_history_type": None}, {"encoder_history": "none", "decoder_history": "learnable_dense"}),
         ({"use_word_dropout": True, "word_dropout": 0.8}, {"word_dropout": pytest.approx(0.2)}),
         ({"word_dropout": 0.8}, {"word_dropout": 0.0}),
+        ({"encoder_history_type": "dense", "decoder_integration_type": "sum"}, {"encoder_history": "dense"}),
     ],
 )
 def test_options_of_the_released_code_are_translated(stored, expected):
@@ -140,6 +141,16 @@ def test_options_of_the_released_code_are_translated(stored, expected):
 def test_a_model_that_the_released_code_could_not_train_is_refused():
     args = argparse.Namespace(**{**load("ode_rk2_learnable")["args"], "enc_calculate_num": 3})
     with pytest.raises(ValueError, match=r"enc_calculate_num 3.*1, 2, 4"):
+        build_model(convert_namespace_to_omegaconf(args).model, task(50))
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_a_sum_of_layers_is_refused(side):
+    """The released code reads it for the dense history alone; with others it is there and has no effect."""
+    options = {f"{side}_history_type": "dense", f"{side}_integration_type": "sum"}
+    args = argparse.Namespace(**{**load("ode_rk2_learnable")["args"], **options})
+    message = f"{side}_integration_type 'sum': must be 'avg' with {side}_history_type 'dense'"
+    with pytest.raises(ValueError, match=message):
         build_model(convert_namespace_to_omegaconf(args).model, task(50))
 
 

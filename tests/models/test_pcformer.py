@@ -6,9 +6,9 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import ARCH_MODEL_REGISTRY, build_model
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, build_model
 
-from ode_transformer.models.pcformer import RELEASED, ReleasedPCformerModel
+from ode_transformer.models.pcformer import RELEASED, STORED, ReleasedPCformerModel
 from ode_transformer.modules.layers import Context
 from ode_transformer.numerics.coefficients import Scalars
 from ode_transformer.numerics.integrators import HEUN, RK4, rk_step
@@ -75,6 +75,11 @@ def stored(**options):
         ({"max_relative_length": 8}, {"relative_positions": "keys-values", "max_relative_length": 8}),
         ({"max_relative_length": 8, "k_only": True}, {"relative_positions": "keys"}),
         ({"decoder_history_type": None}, {"decoder_history": "none", "encoder_history": "corrector"}),
+        ({"decoder_history_type": "dense"}, {"decoder_history": "dense"}),
+        (
+            {"encoder_integration_type": "sum", "decoder_integration_type": "sum"},  # of no dense history
+            {"decoder_history": "learnable_dense", "encoder_history": "corrector"},
+        ),
     ],
 )
 def test_options_of_the_released_code_are_translated(options, expected):
@@ -92,6 +97,10 @@ def test_options_of_the_released_code_are_translated(options, expected):
         ({"alpha_type": "vector", "layer_wise": True}, r"alpha_type 'vector': must be scalar with layer_wise"),
         ({"enc_calculate_num": 3, "rk_norm": True}, r"enc_calculate_num 3: must be 2 or 4"),
         ({"encoder_history_type": "learnable_dense"}, r"encoder_history_type 'learnable_dense': must be"),
+        (
+            {"decoder_history_type": "dense", "decoder_integration_type": "sum"},
+            "decoder_integration_type 'sum': must be 'avg' with decoder_history_type 'dense'",
+        ),
         ({"gate_sharing": "per-layer"}, "--gate-sharing per-layer: must be left at shared"),
         ({"decoder_history": "none"}, "--decoder-history none: must be left at"),
         ({"decoder_relative_positions": "keys"}, "--decoder-relative-positions keys: must be left at same"),
@@ -143,9 +152,26 @@ def test_the_released_layout_of_other_options_is_loaded(options):
     assert all(torch.equal(ours[name], x) for name, x in expected.items())
 
 
-@pytest.mark.parametrize("name", RELEASED)
+@pytest.mark.parametrize("name", [*RELEASED, *STORED])
 def test_the_released_names_are_architectures(name):
     assert ARCH_MODEL_REGISTRY[name] is ReleasedPCformerModel
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_name_of_unknown_sizes_opens_checkpoints(name, tmp_path):
+    released = load("pcformer_rk2_ema")
+    state = as_written(released)
+    state["args"].arch = name
+    torch.save(state, tmp_path / "released.pt")
+    (m,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "released.pt")], task=task(50))
+    assert_logits(m.eval(), released)
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_name_of_unknown_sizes_is_refused_without_them(name):
+    given = {field: 8 for field in STORED[name] if field != "encoder_layers"}
+    with pytest.raises(ValueError, match=f"--arch {name}: must be that of a checkpoint.* --encoder-layers; they"):
+        ARCH_CONFIG_REGISTRY[name](argparse.Namespace(**given))
 
 
 @pytest.mark.parametrize("released", [False, True])

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from ode_transformer.modules.evolving_attention import EvolvingAttention, InitialState, time_signal
+from ode_transformer.modules import evolving_attention
+from ode_transformer.modules.evolving_attention import EvolvingAttention, InitialState, State, time_signal
 from tests.helpers import Kernels
 
 D, M, L, B, T, S = 16, 4, 3, 2, 6, 5
@@ -141,6 +142,15 @@ def test_no_matrix_of_all_pairs_is_held(form):
         x = torch.randn(n, 1, D, requires_grad=True)
         attention(x, initial(x, None, padding)).sum().backward()
     assert kernels.numel <= 4 * n * 2 * D < n * n
+
+
+def test_what_is_wide_enough_is_not_copied_at_every_depth(monkeypatch):
+    q, k, v, taken = torch.randn(B, M, T, 8), torch.randn(B, M, S, 8), torch.randn(B, M, S, D // M), []
+    monkeypatch.setattr(evolving_attention, "fused_kernel", lambda *x, **_: taken.extend(x) or x[0])
+    state = State(q, k, None, torch.empty(0), v).fitted()
+    evolving_attention.fused_attention(state.queries, state.keys, state.values, 0.5)
+    assert taken[0] is q and taken[1] is k and taken[2] is state.values
+    assert torch.equal(state.values, torch.nn.functional.pad(v, (0, 4)))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.1), (torch.float16, 0.05)])

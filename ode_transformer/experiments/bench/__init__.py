@@ -17,7 +17,7 @@ import torch
 
 from ... import processors
 from ...errors import OdeTransformerError
-from ...files import read_json, write_json
+from ...files import read_json
 from .. import recipes, records, runner, runs
 from . import contest, lengths, preparation, profile, suite
 from .contest import STOCK, Setting, System
@@ -268,7 +268,7 @@ def _suite(args: argparse.Namespace) -> int:
     return 1 if left else 0
 
 
-def _serving(args: argparse.Namespace) -> dict[str, Any]:
+def _serving(args: argparse.Namespace) -> int:
     from ..export import Search
     from ..export.trained import open_trained
     from ..trained_translator import find
@@ -296,9 +296,9 @@ def _serving(args: argparse.Namespace) -> dict[str, Any]:
         systems[name] = serving.measure(trained, sources, search, args.batch, args.rounds, references, raw)
         record = _record("serving", {"setting": {**setting, "sentences": count}, "systems": systems})
         if args.output:  # as far as it goes: exporting ten models takes long
-            write_json(args.output, record)
+            records.write(Path(args.output), record)
     print(serving.table(record))
-    return record
+    return 0
 
 
 def rendered(name: str, record: dict[str, Any]) -> str:
@@ -374,12 +374,13 @@ def main(args: argparse.Namespace) -> int:
         for measured in preparation.measure(args):
             record = _record("preparation", measured)
             if args.output:  # as far as it goes: millions of pairs take long
-                write_json(args.output, record)
+                records.write(Path(args.output), record)
         print(preparation.table(record))
+        return 0
     elif args.what == "serving":
         if not args.model:
             _check_sentences(args, 1)
-        record = _serving(args)
+        return _serving(args)
     else:
         _check_sentences(args, 0)
         fields = ("sentences", "tokens", "shortest", "symbols", "beam", "rounds", "device", "precision")

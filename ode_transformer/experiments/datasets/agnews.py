@@ -1,6 +1,7 @@
 """AG's news (Zhang et al. 2015): titles and descriptions of articles of four classes, 120,000 to train on.
 
-The published layout is ``train.csv`` and ``test.csv``, with the number of the class, the title and the description.
+The published layout is ``train.csv`` and ``test.csv``, with the number of the class, the title and the description;
+copies may begin with a row that says so.
 """
 
 import csv
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from .labelled import DatasetError, Example, plain
 
+HEADER = ["Class Index", "Title", "Description"]  # of some copies
 LABELS = {"1": "world", "2": "sports", "3": "business", "4": "science"}
 
 
@@ -38,8 +40,10 @@ def read(folder: Path, held_out: int) -> dict[str, list[Example]]:
 def _articles(path: Path) -> list[Example]:
     found = []
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             for row in csv.reader(file):
+                if not "".join(row).strip() or (row == HEADER and not found):
+                    continue
                 if len(row) != 3 or row[0] not in LABELS:
                     raise DatasetError(
                         f"{path}: article {len(found) + 1}: must be a class of {', '.join(LABELS)}, a title and a "

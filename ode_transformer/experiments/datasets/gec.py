@@ -20,6 +20,10 @@ from .pairs import Pair
 
 REFERENCES = 4  # of JFLEG
 NUCLE_HELD_OUT = 5448  # pairs, Table 8 of the ODE Transformer
+# The names of M2 files: of NUCLE, in the data of BEA-2019 and in its releases 3.2 and 2.x; and of what tunes or tests.
+NUCLE = re.compile(r"nucle|conll1[34]st-preprocessed", re.IGNORECASE)
+TUNES_OR_TESTS = re.compile(r"official-(2014|preprocessed)|\.(dev|test)\.")
+ALTERNATIVES = re.compile(r"(?<!\|)\|\|(?!\|)")  # what is between several corrections of an edit
 
 Edit = tuple[int, int, list[str]]  # first token, the one behind the last, what takes their place
 
@@ -41,7 +45,8 @@ def read_m2(path: Path) -> Iterator[tuple[str, list[str]]]:
     """The sentences of an M2 file, each with its distinct corrections in the order of the annotators.
 
     Lines ``S`` are tokenized sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
-    one before, in tokens. A sentence that nobody annotated is its own correction.
+    one before, in tokens; an empty line, or another sentence, ends them. A CORRECTION may hold bars itself. A sentence
+    that nobody annotated is its own correction.
 
     Raises:
         GecError: a line is neither, or an edit lies outside its sentence.
@@ -50,28 +55,35 @@ def read_m2(path: Path) -> Iterator[tuple[str, list[str]]]:
     tokens: list[str] | None = None
     edits: dict[int, list[Edit]] = {}
     for number, line in enumerate([*read_lines(path), ""], 1):
-        if line.startswith("S") and tokens is None:
+        if re.match(r"S(\s|$)", line) and (tokens is None or edits):
+            if tokens is not None:
+                yield _corrected(tokens, edits)
             tokens, edits = line[1:].split(), {}
         elif line.startswith("A ") and tokens is not None:
-            fields = line[2:].split("|||")
             try:
-                start, end = map(int, fields[0].split())
-                annotator, kind, text = int(fields[5]), fields[1], fields[2]
-            except (ValueError, IndexError) as error:
+                edit, _, _, annotator = line[2:].rsplit("|||", 3)
+                span, kind, text = edit.split("|||", 2)
+                start, end = map(int, span.split())
+                its = edits.setdefault(int(annotator), [])
+            except ValueError as error:
                 raise GecError(f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR") from error
-            its = edits.setdefault(annotator, [])
             if start < 0 or kind in ("noop", "UNK", "Um"):  # no edit, or one that the annotator could not tell
                 continue
             if not start <= end <= len(tokens):
                 raise GecError(f"{path}: line {number}: edit {start} {end} of a sentence of {len(tokens)} tokens")
-            its.append((start, end, [] if text == "-NONE-" else text.split("||")[0].split()))
+            its.append((start, end, [] if text == "-NONE-" else ALTERNATIVES.split(text)[0].split()))
         elif not line.strip():
             if tokens is not None:
-                versions = [edits[annotator] for annotator in sorted(edits)] or [[]]
-                yield " ".join(tokens), list(dict.fromkeys(" ".join(_edited(tokens, its)) for its in versions))
+                yield _corrected(tokens, edits)
             tokens = None
         else:
             raise GecError(f"{path}: line {number}: must be S of a sentence, A of an edit behind it, or empty")
+
+
+def _corrected(tokens: list[str], edits: dict[int, list[Edit]]) -> tuple[str, list[str]]:
+    """The sentence, and its distinct corrections in the order of the annotators."""
+    versions = [edits[annotator] for annotator in sorted(edits)] or [[]]
+    return " ".join(tokens), list(dict.fromkeys(" ".join(_edited(tokens, its)) for its in versions))
 
 
 def _edited(tokens: list[str], edits: list[Edit]) -> list[str]:
@@ -94,24 +106,33 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
     Pairs of NUCLE at equal distances are for validation: ``NUCLE_HELD_OUT`` of them, or half of NUCLE if it is smaller.
 
     Raises:
-        GecError: there is no M2 file, or none of NUCLE, or a file is none, or is of a development or test set; or W&I
-            is there twice, as the files A, B and C and as their union ABC.
+        GecError: there is no M2 file, or not one of NUCLE, or a file is none, or is of a development or test set; or
+            W&I is there twice, as the files A, B and C and as their union ABC.
     """
     paths = sorted(folder.glob("*.m2"))
-    if held := [path.name for path in paths if re.search(r"official-2014|\.(dev|test)\.", path.name)]:
+    if held := [path.name for path in paths if TUNES_OR_TESTS.search(path.name)]:
         raise GecError(f"{folder}: {held[0]} is of a development or test set: must not be among what is trained on")
     levels = [path.name for path in paths if re.match(r"[ABC]\.", path.name)]
     if levels and (unions := [path.name for path in paths if path.name.startswith("ABC.")]):
         raise GecError(f"{folder}: {unions[0]} holds {', '.join(levels)} as well: must be there without them")
-    if not any("nucle" in path.name.lower() for path in paths):
-        raise GecError(f"{folder}: no M2 file of NUCLE; there are: {', '.join(path.name for path in paths) or 'none'}")
+    nucle = [path.name for path in paths if NUCLE.search(path.name)]
+    if not nucle:
+        raise GecError(
+            f"{folder}: no M2 file of NUCLE; there are: {', '.join(path.name for path in paths) or 'none'}; its name "
+            "must hold nucle, conll14st-preprocessed or conll13st-preprocessed"
+        )
+    if len(nucle) > 1:
+        raise GecError(
+            f"{folder}: {' and '.join(nucle)} are of NUCLE: must be one of them, since what is held out of one for "
+            "validation would be trained on in another"
+        )
     train, valid = [], []
     for path in paths:
         found = list(read_m2(path))
         made = (Pair(plain(source), plain(text)) for source, corrected in found for text in corrected)
         wrong = [pair for pair in made if pair.target not in ("", pair.source)]
         print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} corrections of them", file=sys.stderr)
-        if "nucle" in path.name.lower() and not valid:
+        if path.name in nucle:
             every = max(len(wrong) // NUCLE_HELD_OUT, 2)
             valid = wrong[every - 1 :: every][:NUCLE_HELD_OUT]
             taken = set(range(every - 1, every * len(valid), every))

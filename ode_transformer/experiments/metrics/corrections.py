@@ -34,14 +34,15 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         CorrectionError: an option is missing, or a file has another number of lines.
         ProgramError: a program failed.
+        ScoringError: corrections hold subword units.
     """
-    from .translations import read_generate_output, read_lines
+    from .translations import read_generate_output, read_lines, words
 
     if not args.source or bool(args.references) == bool(args.edits):
         raise CorrectionError("--corrections FILE needs --source FILE, and either --references FILE... or --edits FILE")
     if args.references and args.own_edits:
         raise CorrectionError("--own-edits: goes with --edits, against which ERRANT compares; not with --references")
-    corrections = read_generate_output(args.corrections).hypotheses
+    corrections = words(read_generate_output(args.corrections).hypotheses, args.corrections, args.remove_bpe)
     sources, *references = (read_lines(path) for path in (args.source, *(args.references or [])))
     for path, lines in zip((args.source, *(args.references or [])), (sources, *references), strict=True):
         if len(lines) != len(corrections):

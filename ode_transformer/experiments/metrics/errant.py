@@ -17,6 +17,7 @@ from . import programs
 from .programs import ProgramError
 
 PROGRAMS = ("errant_parallel", "errant_m2", "errant_compare")
+MODEL = "en_core_web_sm"  # which ERRANT loads
 
 
 def installed() -> bool:
@@ -38,13 +39,16 @@ def take(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: s
         ``precision``, ``recall``, ``f`` (F0.5), in percent, and ``signature``.
 
     Raises:
-        ProgramError: ERRANT is not installed, or fails.
+        ProgramError: ERRANT or its model is not installed, or it fails.
     """
+    needed = f"in the clone: {install('errant')}, and python -m spacy download {MODEL}"
     if not installed():
-        raise ProgramError(
-            f"ERRANT's programs {', '.join(PROGRAMS)} are not there; in the clone: {install('errant')}, and "
-            "python -m spacy download en_core_web_sm"
-        )
+        raise ProgramError(f"ERRANT's programs {', '.join(PROGRAMS)} are not there; {needed}")
+    try:
+        names = {"ERRANT": "errant", "spaCy": "spacy", MODEL: MODEL}
+        versions = ", ".join(f"{label} {importlib.metadata.version(name)}" for label, name in names.items())
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ProgramError(f"ERRANT's package {error.name} is not installed; {needed}") from error
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: str(Path(folder) / name) for name in ("source", "corrections", "edits.m2", "gold.m2")}
         for name, lines in (("source", sources), ("corrections", corrections)):
@@ -56,8 +60,7 @@ def take(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: s
         if edits:
             for name, path in (("edits.m2", Path(edits)), ("gold.m2", Path(edits).with_suffix(".gold.m2"))):
                 write_text(path, Path(paths[name]).read_text(encoding="utf-8"))
-    version = importlib.metadata.version("errant")
-    return {**parse(text), "signature": f"ERRANT {version}, span-based correction, F0.5, percent"}
+    return {**parse(text), "signature": f"{versions}, span-based correction, F0.5, percent"}
 
 
 def parse(text: str) -> dict[str, float]:

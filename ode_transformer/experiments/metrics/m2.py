@@ -4,6 +4,7 @@ The official scorer is under the GPL and wants Python 2: the command that ``M2SC
 copied. ERRANT counts differently (:mod:`.errant`), and its numbers cannot be compared with these.
 """
 
+import hashlib
 import os
 import re
 import shlex
@@ -61,9 +62,18 @@ def take(corrections: Sequence[str], gold: str) -> dict[str, Any]:
 
 
 def _file(words: Sequence[str]) -> str:
-    """The file that a command runs, with the first digits of its SHA-256, since the scorer does not say its version."""
-    program = [path for path in (shutil.which(words[0]), *words[1:]) if path and Path(path).is_file()][-1]
-    return f"{Path(program).name} of SHA-256 {sha256(Path(program))[:8]}"
+    """The file that a command runs, with the first digits of a SHA-256, since the scorer does not say its version.
+
+    It is that of all Python files of the scorer, as ``sha256sum *.py | sha256sum`` in its folder ``scripts`` prints it:
+    the release's file ``m2scorer`` only calls what lies there. Where there is no such folder, it is that of the file.
+    """
+    found = [path for path in (shutil.which(words[0]), *words[1:]) if path and Path(path).is_file()][-1]
+    program = Path(found).resolve()
+    scripts = program.parent if program.parent.name == "scripts" else program.parent / "scripts"
+    listed = "".join(f"{sha256(path)}  {path.name}\n" for path in sorted(scripts.glob("*.py")))
+    if listed:
+        return f"{program.name}, scripts of SHA-256 {hashlib.sha256(listed.encode()).hexdigest()[:8]}"
+    return f"{program.name} of SHA-256 {sha256(program)[:8]}"
 
 
 def parse(text: str) -> dict[str, float]:
@@ -92,7 +102,7 @@ def types(path: str) -> Counter[str]:
             for line in file:
                 fields = line.rstrip("\n").split("|||")
                 sentences += line.startswith("S ")
-                if line.startswith("A ") and len(fields) == 6 and fields[1] != "noop" and fields[5] == "0":
+                if line.startswith("A ") and len(fields) >= 6 and fields[1] != "noop" and fields[-1] == "0":
                     found[fields[1]] += 1
     except (OSError, UnicodeDecodeError) as error:
         raise ProgramError(f"{path}: {error}") from error

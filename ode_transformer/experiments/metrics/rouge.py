@@ -96,14 +96,15 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 
     Raises:
         RougeError: an option is missing, or a file has another number of lines.
+        ScoringError: summaries hold subword units.
     """
-    from .translations import read_generate_output, read_lines
+    from .translations import read_generate_output, read_lines, words
 
     if not args.ref or (args.lead and not args.source):
         raise RougeError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
     if args.lead is not None and args.lead < 1:
         raise RougeError(f"--lead {args.lead}: must be 1 or more")
-    summaries = read_generate_output(args.summaries).hypotheses
+    summaries = words(read_generate_output(args.summaries).hypotheses, args.summaries, args.remove_bpe)
     references = _lines(args.ref, len(summaries), args.summaries, read_lines)
     result = {"sentences": len(summaries), "rouge": take(summaries, references)}
     if args.lead:

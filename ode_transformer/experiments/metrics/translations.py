@@ -37,8 +37,8 @@ READ = {
     ),
     "validation_log": ("validation_log", "subset"),
     "predictions": ("predictions",),
-    "summaries": ("summaries", "ref", "source", "lead"),
-    "corrections": ("corrections", "references", "source", "edits", "own_edits"),
+    "summaries": ("summaries", "ref", "source", "lead", "remove_bpe"),
+    "corrections": ("corrections", "references", "source", "edits", "own_edits", "remove_bpe"),
 }
 SHOWN = 5  # sentences named in a message
 _ID = r"\d{1,18}"  # the number of a sentence
@@ -142,6 +142,26 @@ def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
     if segmentation == "none":
         return list(lines)
     raise ScoringError(f"--remove-bpe {segmentation}: must be one of {', '.join(SEGMENTATIONS)}")
+
+
+def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
+    """Lines with their subword units joined to words.
+
+    Args:
+        lines: the lines.
+        name: the file that they are from, for the message.
+        segmentation: the value of ``--remove-bpe``; None if it is not given.
+
+    Raises:
+        ScoringError: the lines hold subword units, and it is not given; or it is unknown.
+    """
+    units = sum("@@ " in line or "\u2581" in line for line in lines)
+    if units and segmentation is None:
+        raise ScoringError(
+            f"{name}: {units} of {len(lines)} lines hold subword units, not words; give --remove-bpe "
+            f"{'|'.join(SEGMENTATIONS)} (none: score them as they are)"
+        )
+    return remove_segmentation(lines, segmentation or "none")
 
 
 def read_lines(path: str | Path) -> list[str]:
@@ -296,15 +316,7 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     for path, lines in ((args.ref, refs), (args.reference, raw)):
         if lines is not None and len(lines) != len(hyps):
             raise ScoringError(f"{source} has {len(hyps)} sentences, {path} {len(lines)}")
-    for name, lines in ((source, hyps), (args.ref or source, refs)):
-        units = sum("@@ " in line or "\u2581" in line for line in lines)
-        if units and args.remove_bpe is None:
-            raise ScoringError(
-                f"{name}: {units} of {len(lines)} lines hold subword units, not words; give --remove-bpe "
-                f"{'|'.join(SEGMENTATIONS)} (none: score them as they are)"
-            )
-    segmentation = args.remove_bpe or "none"
-    hyps, refs = (remove_segmentation(lines, segmentation) for lines in (hyps, refs))
+    hyps, refs = words(hyps, source, args.remove_bpe), words(refs, args.ref or source, args.remove_bpe)
     if args.join_hyphens:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
     if unknown := sum("<<unk>>" in line for line in refs):
