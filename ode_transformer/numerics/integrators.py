@@ -349,9 +349,9 @@ class Momentum:
         v' = N(beta v + gamma h f(y + mu v)),     y' = y + nu v'
 
     beta damps the velocity, mu is how far ahead f is evaluated, gamma is the size of the step, and nu is how far the
-    velocity moves the state. Without the norm, with beta = 1 - c h, mu = beta and h gamma in place of gamma, v / h is
-    a speed, and this is a method of order 1 for the second-order equation y'' + c y' = gamma f(y). The norm keeps the
-    size of the velocity constant, and then there is no such equation.
+    velocity moves the state. Without the norm, with beta = 1 - c h, mu = beta and h gamma in place of gamma, nu v / h
+    is the speed y', and this is a method of order 1 for the second-order equation y'' + c y' = nu gamma f(y). The norm
+    keeps the size of the velocity constant, and then there is no such equation.
 
     Args:
         learns_nu: whether nu is learned, starting at 1 (triple momentum); otherwise it is 1.
