@@ -118,6 +118,10 @@ PRESETS: dict[str, tuple[str, type, Mapping[str, Any]]] = {}
 """Every named architecture of ours: its model, the model's configuration and the fields that the name stands for."""
 
 
+STORED = object()
+"""In place of a value that is unknown here, in a named architecture of released code: its checkpoints store it."""
+
+
 def register_architectures(
     model: str, config_class: type, architectures: Mapping[str, Mapping[str, Any]], released: bool = False
 ) -> None:
@@ -126,7 +130,7 @@ def register_architectures(
     Args:
         model: the model's name.
         config_class: its configuration.
-        architectures: the table.
+        architectures: the table; an option whose value is ``STORED`` has to be given.
         released: the names are those of released code, for loading its checkpoints, and get no presets.
 
     Raises:
@@ -161,11 +165,17 @@ def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any)
     from .modules.options import idle_options
 
     given = vars(config)
-    idle = idle_options({**preset, **given})
-    for key, value in preset.items():
+    known = {key: value for key, value in preset.items() if value is not STORED}
+    idle = idle_options({**known, **given})
+    for key, value in known.items():
         if key not in idle:
             given.setdefault(key, value)
     _follow_encoder(given)
+    if missing := [key for key in preset if key not in given and key not in idle]:
+        raise OdeTransformerError(
+            f"--arch {name}: must be that of a checkpoint, which stores its sizes, or come with "
+            f"{', '.join('--' + key.replace('_', '-') for key in missing)}; they are unknown here"
+        )
 
 
 def _follow_encoder(given: dict[str, Any]) -> None:

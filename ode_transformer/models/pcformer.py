@@ -29,17 +29,15 @@ Where the released code differs:
 With a = 1/2, RK2 has the weights (1/4, 1/2), which do not sum to 1, in the released code and here; a is learned.
 
 The released names load checkpoints with the released layout, by the options that these store. Of some names, those in
-``STORED``, we do not know the sizes, and only a checkpoint or flags can give them.
+``UNKNOWN_SIZES``, only a checkpoint or flags can give the sizes.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Optional
 
-from fairseq.models import ARCH_CONFIG_REGISTRY, register_model
+from fairseq.models import register_model
 
-from ..config import option, plain, register_architectures
+from ..config import STORED, option, plain, register_architectures
 from ..errors import OdeTransformerError
 from .ode import OdeConfig, OdeModel, ReleasedHistoriesConfig, pop_history, refuse_ours
 from .transformer import size
@@ -140,31 +138,13 @@ RELEASED = {
     "relative_PCformer_t2t_wmt_en_de_big": _BIG | _RELATIVE,
 }
 
-STORED = {
-    "PCformer_t2t_iwslt_de_en": tuple(_BASE),
-    "relative_PCformer_t2t_iwslt_de_en": (*_BASE, *_RELATIVE),
-    "relative_PCformer_t2t_wmt_en_de_small": (*_BASE, *_RELATIVE),
-    "relative_PCformer_t2t_wmt_en_de_tiny": (*_BASE, *_RELATIVE),
-    "relative_PCformer_t2t_wmt_en_de_big_Gemma": (*_BASE, *_RELATIVE),
+UNKNOWN_SIZES = {
+    "PCformer_t2t_iwslt_de_en": dict.fromkeys(_BASE, STORED),
+    "relative_PCformer_t2t_iwslt_de_en": dict.fromkeys(_BASE | _RELATIVE, STORED),
+    "relative_PCformer_t2t_wmt_en_de_small": dict.fromkeys(_BASE | _RELATIVE, STORED),
+    "relative_PCformer_t2t_wmt_en_de_tiny": dict.fromkeys(_BASE | _RELATIVE, STORED),
+    "relative_PCformer_t2t_wmt_en_de_big_Gemma": dict.fromkeys(_BASE | _RELATIVE, STORED),
 }
-"""Released names of unknown sizes, and the options that have to come with each."""
+"""Released names whose sizes we do not know."""
 
-
-def _complete(name: str, needed: Sequence[str], apply: Callable[[Any], None], config: Any) -> None:
-    """Apply an architecture of ``STORED``.
-
-    Raises:
-        OdeTransformerError: an option that it needs is missing.
-    """
-    apply(config)
-    if missing := [option for option in needed if getattr(config, option, None) is None]:
-        raise OdeTransformerError(
-            f"--arch {name}: must be that of a checkpoint, which stores its sizes, or come with "
-            f"{', '.join('--' + option.replace('_', '-') for option in missing)}; they are unknown here"
-        )
-
-
-register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED, released=True)
-register_architectures("pcformer_released", ReleasedPCformerConfig, {name: {} for name in STORED}, released=True)
-for _name, _needed in STORED.items():
-    ARCH_CONFIG_REGISTRY[_name] = partial(_complete, _name, _needed, ARCH_CONFIG_REGISTRY[_name])
+register_architectures("pcformer_released", ReleasedPCformerConfig, RELEASED | UNKNOWN_SIZES, released=True)

@@ -3,7 +3,7 @@
 A method is data plus one loop:
 
 - ``ButcherTableau``, an explicit Runge-Kutta method, and ``rk_step``: all evaluations within one layer;
-- ``Polynomial``, PolyNet's powers of one residual function: likewise;
+- ``Polynomial``, PolyNet's powers of one residual function: its evaluations are within one layer, too;
 - ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``;
 - ``Momentum``, a method that carries a velocity from step to step, and ``momentum_step``.
 
@@ -205,7 +205,7 @@ class Polynomial:
     def step(
         self, f: Field, y: Tensor, h: float = 1.0, carried: Optional[Tensor] = None, learned: Learned = NOTHING
     ) -> tuple[Tensor, Optional[Tensor]]:
-        """A step with this method; what is carried besides the state is returned unchanged."""
+        """y + sum_i w_i (h f)^i (y), or with learned weights; what is carried besides the state stays as it is."""
         powers = [y]
         for _ in self.weights:
             slope = f(powers[-1])

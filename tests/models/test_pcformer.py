@@ -8,7 +8,7 @@ from fairseq import checkpoint_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, build_model
 
-from ode_transformer.models.pcformer import RELEASED, STORED, ReleasedPCformerModel
+from ode_transformer.models.pcformer import RELEASED, UNKNOWN_SIZES, ReleasedPCformerModel
 from ode_transformer.modules.layers import Context
 from ode_transformer.numerics.coefficients import Scalars
 from ode_transformer.numerics.integrators import HEUN, RK4, rk_step
@@ -152,12 +152,12 @@ def test_the_released_layout_of_other_options_is_loaded(options):
     assert all(torch.equal(ours[name], x) for name, x in expected.items())
 
 
-@pytest.mark.parametrize("name", [*RELEASED, *STORED])
+@pytest.mark.parametrize("name", [*RELEASED, *UNKNOWN_SIZES])
 def test_the_released_names_are_architectures(name):
     assert ARCH_MODEL_REGISTRY[name] is ReleasedPCformerModel
 
 
-@pytest.mark.parametrize("name", STORED)
+@pytest.mark.parametrize("name", UNKNOWN_SIZES)
 def test_a_name_of_unknown_sizes_opens_checkpoints(name, tmp_path):
     released = load("pcformer_rk2_ema")
     state = as_written(released)
@@ -167,9 +167,9 @@ def test_a_name_of_unknown_sizes_opens_checkpoints(name, tmp_path):
     assert_logits(m.eval(), released)
 
 
-@pytest.mark.parametrize("name", STORED)
+@pytest.mark.parametrize("name", UNKNOWN_SIZES)
 def test_a_name_of_unknown_sizes_is_refused_without_them(name):
-    given = {field: 8 for field in STORED[name] if field != "encoder_layers"}
+    given = {field: 8 for field in UNKNOWN_SIZES[name] if field != "encoder_layers"}
     with pytest.raises(ValueError, match=f"--arch {name}: must be that of a checkpoint.* --encoder-layers; they"):
         ARCH_CONFIG_REGISTRY[name](argparse.Namespace(**given))
 

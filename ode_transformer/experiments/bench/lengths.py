@@ -85,7 +85,7 @@ def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Mo
     layers = nn.ModuleList(EncoderLayer(cfg) for _ in range(depth))
 
     def run(x: Tensor) -> Tensor:
-        # The backward pass is that of the kernel of the forward pass. On a GPU, PyTorch's MATH takes fp32 for fp16.
+        # The backward pass takes the kernel of the forward pass. On a GPU, MATH computes half precision in fp32.
         with sdpa_kernel(SDPBackend.MATH) if system == "materialised" else nullcontext():
             for layer in layers:
                 x, _ = layer(x, Context())

@@ -119,7 +119,7 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
     if not nucle:
         raise GecError(
             f"{folder}: no M2 file of NUCLE; there are: {', '.join(path.name for path in paths) or 'none'}; its name "
-            "must hold nucle, conll14st-preprocessed or conll13st-preprocessed"
+            "must contain nucle, conll14st-preprocessed or conll13st-preprocessed"
         )
     if len(nucle) > 1:
         raise GecError(
