@@ -504,7 +504,7 @@ def main(args: argparse.Namespace) -> int:
             if flag in values:
                 raise GlueError(f"--values {flag}: is given twice; must be given once, with all its values")
             values[flag] = of
-        from . import recipes, runner
+        from . import processes, recipes
 
         options = run_options(args.recipe, args.flags)
         recipe = recipes.load(args.recipe, scale=options.scale)
@@ -512,7 +512,7 @@ def main(args: argparse.Namespace) -> int:
             raise GlueError(f"{args.recipe}: is of task {recipe.task}, must be of glue")
         space = chosen_space(recipe, values, args.seeds)
         count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
-        runner.say(f"{recipe.name}: {count}, less those that are done")
+        processes.say(f"{recipe.name}: {count}, less those that are done")
         points = grid(recipe, space, args.flags, home_of(recipe, options))
         if args.output:
             write_json(args.output, points)

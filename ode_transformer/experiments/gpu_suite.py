@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import processors
-from . import cli, plain_yaml, recipes, runner
+from . import cli, plain_yaml, processes, recipes, runner
 from .runs import RunError
 from .tasks.task import OURS
 
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
-LEAST = 20  # seconds for which nothing is begun any more
 
 
 @dataclass(frozen=True)
@@ -104,11 +103,11 @@ class Suite:
         with contextlib.ExitStack() as stack:
             where = stack.enter_context(open(output, "wb")) if output else None
             try:
-                with runner.signals_wait():  # until it is known which process to end
+                with processes.signals_wait():  # until it is known which process to end
                     process = subprocess.Popen(
                         words,
                         cwd=recipes.ROOT,
-                        env=runner.environment({}),
+                        env=processes.environment({}),
                         stdout=where,
                         stderr=where and subprocess.STDOUT,
                         start_new_session=True,
@@ -125,26 +124,26 @@ class Suite:
         """The tests that need a GPU; what they print is kept, under another name if one failed."""
         if self.checks.is_file():
             return
-        runner.say("== checks")
+        processes.say("== checks")
         failed = self.out / "gpu-checks.failed.txt"
         status = self.timed([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/gpu"], failed)
         if status == 0:
             failed.replace(self.checks)
         elif status != TIMED_OUT:
-            runner.say("\n".join(failed.read_text(errors="replace").splitlines()[-40:]))
+            processes.say("\n".join(failed.read_text(errors="replace").splitlines()[-40:]))
             self.failed = True
 
     def bench(self) -> None:
         """The contests of the benchmark that have no record yet."""
         for precision in self.args.bench:
-            if self.left() > LEAST:
-                runner.say(f"== benchmark, {precision}")
+            if self.left() > processes.LEAST:
+                processes.say(f"== benchmark, {precision}")
                 words = [sys.executable, "-m", "ode_transformer", "bench", "suite", "--device", "cuda", "--missing"]
                 words += ["--precision", precision, "--directory", str(self.out / "bench")]
                 self.failed |= self.timed(words) not in (0, TIMED_OUT)
 
     def train(self) -> None:
-        """All runs, some at a time, each on the GPU on which the fewest are."""
+        """All runs, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
         place = runner.Place(cpu=self.args.cpu)
         waiting = [job for job in self.jobs if not self.done(job)]
         # Data are prepared once, before several runs need them.
@@ -153,41 +152,30 @@ class Suite:
             runner.execute(step)
         count = max(runner.gpu_count(), 1)
         devices = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")
-        running: list[tuple[Job, str, subprocess.Popen]] = []
-        try:
-            while running or (waiting and self.left() > LEAST):
-                while waiting and len(running) < self.args.jobs and self.left() > LEAST:
-                    job = waiting.pop(0)
-                    taken = [its for _, its, _ in running]
-                    device = min(devices, key=taken.count)
-                    with runner.signals_wait():  # until it is known which process to end
-                        running.append((job, device, self.start(job, device)))
-                time.sleep(1)
-                for job, device, process in [one for one in running if one[-1].poll() is not None]:
-                    running.remove((job, device, process))
-                    if process.returncode:
-                        self.failed = True
-                        log = job.files(self.runs, self.out)[0] / "suite.log"
-                        runner.say(f"failed: {job.name}")
-                        runner.say("\n".join(log.read_text(errors="replace").splitlines()[-20:]))
-                if self.left() <= 0:
-                    break
-        finally:  # each runner ends its training, and the next call resumes it
-            for *_, process in running:
-                process.terminate()
-            for *_, process in running:
-                process.wait()
+
+        def start(job: Job, place: int) -> subprocess.Popen:
+            return self.start(job, devices[place % len(devices)])
+
+        processes.side_by_side(waiting, self.args.jobs, start, self.ended, self.left)
+
+    def ended(self, job: Job, status: int, seconds: float) -> None:
+        """Say how a run failed."""
+        if status:
+            self.failed = True
+            log = job.files(self.runs, self.out)[0] / "suite.log"
+            processes.say(f"failed: {job.name}, after {seconds:.0f} s")
+            processes.say("\n".join(log.read_text(errors="replace").splitlines()[-20:]))
 
     def start(self, job: Job, device: str) -> subprocess.Popen:
         """Start a run on a device; its output goes to ``suite.log`` in its folder."""
-        runner.say(f"== {job.name}")
+        processes.say(f"== {job.name}")
         folder = job.files(self.runs, self.out)[0]
         folder.mkdir(parents=True, exist_ok=True)
         words = [sys.executable, *job.command(self.runs, self.out, self.args)[1:]]
         more = {"CUDA_VISIBLE_DEVICES": device}
         if self.args.cpu and not os.environ.get(processors.VARIABLE):
             more[processors.VARIABLE] = str(max(1, processors.usable() // self.args.jobs))
-        environment = runner.environment(more)
+        environment = processes.environment(more)
         with open(folder / "suite.log", "ab") as log:
             return subprocess.Popen(
                 words,
@@ -259,7 +247,7 @@ def main(args: argparse.Namespace) -> int:
                 print(shlex.join(job.command(suite.runs, suite.out, args)))
         return 0
     suite.out.mkdir(parents=True, exist_ok=True)
-    with contextlib.chdir(recipes.ROOT), runner.terminable():
+    with contextlib.chdir(recipes.ROOT), processes.terminable():
         if not args.cpu:
             suite.check()
         suite.train()

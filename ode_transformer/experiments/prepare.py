@@ -25,7 +25,8 @@ from ..files import sha256, write_json, write_text
 from . import plain_yaml, recipes
 from .metrics.bleu import check_language
 from .pipeline import MODELS
-from .runner import alone_in, folder_of, say
+from .processes import alone_in, say
+from .runner import folder_of
 from .tasks.task import OURS
 from .text.lines import TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
 from .text.manifest import check_settings, read_mapping, versioned

@@ -109,9 +109,7 @@ def check_scores(recipe: recipes.Recipe, run_dir: Path) -> None:
         RecordError: a step before the scores was done again, and they were not.
         RunError: ``steps.json`` cannot be read.
     """
-    from .runner import read_stamps
-
-    stamps = read_stamps(run_dir)
+    stamps = runs.read_stamps(run_dir)
     if stamps and (old := [subset for subset in recipe.subsets if f"score {subset}" not in stamps]):
         raise RecordError(
             f"{run_dir}: the score of {old[0]} is missing, or older than the averaged model or its outputs; score "
@@ -135,7 +133,6 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         CheckpointError: the averaged checkpoint cannot be read.
     """
     from .. import checkpoints
-    from .runner import read_stamps
 
     check_scores(recipe, run_dir)
     scores = {}
@@ -161,7 +158,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
 
     log = read_log(run_dir / "train.log")
     several = len(log["validation"]) > len(log["curve"])
-    stamps = read_stamps(run_dir)
+    stamps = runs.read_stamps(run_dir)
     places = [{key: place[key] for key in ("hardware", "versions")} for place in run["places"]]
     return {
         "recipe": recipe.name,

@@ -7,14 +7,13 @@ import argparse
 import contextlib
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import processors
 from ..files import read_json
-from . import recipes, records, runner, runs
+from . import processes, recipes, records, runner, runs
 
 
 def folder(name: str) -> Path:
@@ -28,13 +27,13 @@ def by_default() -> list[str]:
     return [recipe.name for recipe in found if recipe.paper or recipe.task != "translation"]
 
 
-def start(name: str) -> subprocess.Popen:
+def start(name: str, place: int) -> subprocess.Popen:
     """Start the rehearsal of a recipe in a process of its own; its output goes to ``rehearsal.log``."""
-    place = folder(name)
-    place.mkdir(parents=True, exist_ok=True)
-    environment = {"OMP_NUM_THREADS": "1", **runner.environment({})}
+    home = folder(name)
+    home.mkdir(parents=True, exist_ok=True)
+    environment = {"OMP_NUM_THREADS": "1", **processes.environment({})}
     words = [sys.executable, "-m", "ode_transformer", "run", name, "--scale", "small", "--cpu"]
-    with open(place / "rehearsal.log", "ab") as log:
+    with open(home / "rehearsal.log", "ab") as log:
         return subprocess.Popen(
             words, cwd=recipes.ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
@@ -42,27 +41,11 @@ def start(name: str) -> subprocess.Popen:
 
 def rehearse(names: Sequence[str], jobs: int) -> None:
     """Rehearse recipes, at most ``jobs`` of them at a time."""
-    waiting, running = list(names), []
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                name = waiting.pop(0)
-                with runner.signals_wait():  # until it is known which process to end
-                    running.append((name, time.monotonic(), start(name)))
-            time.sleep(0.2)
-            for one in [one for one in running if one[-1].poll() is not None]:
-                running.remove(one)
-                name, began, process = one
-                seconds = round(time.monotonic() - began)
-                if process.returncode:
-                    print(f"{name}: failed, see {folder(name) / 'rehearsal.log'}")
-                else:
-                    print(f"{name}: done in {seconds} s")
-    finally:  # each runner ends its training, and the next call resumes it
-        for *_, process in running:
-            process.terminate()
-        for *_, process in running:
-            process.wait()
+
+    def ended(name: str, status: int, seconds: float) -> None:
+        print(f"{name}: " + (f"failed, see {folder(name) / 'rehearsal.log'}" if status else f"done in {seconds:.0f} s"))
+
+    processes.side_by_side(names, jobs, start, ended)
 
 
 def outcome(names: Sequence[str]) -> dict[str, Any]:
@@ -114,7 +97,7 @@ def main(args: argparse.Namespace) -> int:
     names = list(dict.fromkeys(recipes.load(name, scale="small").given for name in args.recipe or by_default()))
     output = Path(args.output).absolute()
     _held(output)  # fails now if it cannot be read, not at the end
-    with contextlib.chdir(recipes.ROOT), runner.terminable():
+    with contextlib.chdir(recipes.ROOT), processes.terminable():
         left = [name for name in names if not (folder(name) / "record.json").is_file()]
         # Each recipe's data is prepared once, before several want it at a time.
         prepare = [runner.steps(recipes.load(name, scale="small"), runner.Place(cpu=True))[0] for name in left]

@@ -9,35 +9,22 @@ hold it. A step is a process of its own, or a command of this package, called in
 
 import argparse
 import contextlib
-import fcntl
 import os
 import shlex
-import shutil
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
 from .. import processors
-from ..files import read_json, sha256, whole_folder, write_json
-from . import recipes, runs
+from ..files import sha256, whole_folder, write_json
+from . import processes, recipes, runs
 from .recipes import RecipeError
 from .runs import RunError
 from .tasks import TASKS
 from .tasks.task import OURS, Step, flags
-from .terminal import LogView
 
-# For training on a CPU: glibc returns every freed tensor to the system and faults it in again; keeping the memory makes
-# training 1.5 times as fast or more. Child processes inherit these variables.
-KEEP_FREED_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": "4294967296",
-    "MALLOC_TOP_PAD_": "268435456",
-    "MALLOC_TRIM_THRESHOLD_": "4294967296",
-}
 # Of fairseq-train, with a value: where it runs, and who else is told of its progress.
 PLACE_FLAGS = (
     *("--distributed-port", "--distributed-world-size", "--num-workers", "--tensorboard-logdir", "--wandb-project"),
@@ -79,7 +66,7 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "") -> list[Step]
         RecipeError: an unknown precision; a number of devices that does not divide the recipe's batches.
     """
     run_dir = run_dir or recipes.default_run_dir(recipe)
-    environment = KEEP_FREED_MEMORY if place.cpu else {}
+    environment = processes.KEEP_FREED_MEMORY if place.cpu else {}
     ((kind, count),) = [(k, v) for k, v in vars(recipe.average).items() if v is not None]
     averaged, record = f"{run_dir}/average.pt", f"{run_dir}/record.json"
     average = [*OURS, "average", run_dir, f"--{kind.replace('_', '-')}", str(count), "--output", averaged]
@@ -110,7 +97,7 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     other = recipes.load(start.recipe, scale=recipe.scale, seed=recipe.start_seed)
     train = [*OURS, "run", start.recipe, *recipes.variant(other), "--until", "train"]
     folder = recipes.ROOT / Path(source).parent
-    if "train" in read_stamps(folder) and (finished := runs.read(folder)):
+    if "train" in runs.read_stamps(folder) and (finished := runs.read(folder)):
         place = replace(place, precision=finished["precision"])  # a finished training serves, whatever its precision
     found = [Step("start", train, outputs=[source], part="train", where=place.options)]
     if start.warm_start:
@@ -203,44 +190,6 @@ def _torchrun(place: Place) -> list[str]:
     ]
 
 
-# What is there: stamps and the lock.
-
-
-def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
-    """The stamps of a run's finished steps, in the order in which they were finished."""
-    path = Path(run_dir) / "steps.json"
-    stamps = read_json(path, RunError) if path.exists() else {}
-    if not isinstance(stamps, dict) or not all(
-        isinstance(stamp, dict) and {"command", "line", "seconds"} <= set(stamp) for stamp in stamps.values()
-    ):
-        raise RunError(f"{path}: is not what ode-transformer run writes")
-    return stamps
-
-
-@contextlib.contextmanager
-def alone_in(folder: Path, lock: str | Path = "") -> Iterator[int]:
-    """Wait until nothing else works in a folder, then keep it locked; the file descriptor of the lock.
-
-    Child processes are given the descriptor, so that the training of a runner that was killed keeps the folder.
-
-    Args:
-        folder: the folder.
-        lock: the file that is locked, by default ``.lock`` in the folder.
-    """
-    with open(lock or folder / ".lock", "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another process in {folder}")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield file.fileno()
-
-
-def say(text: str) -> None:
-    """Print a line for the user on standard error, apart from the output of commands."""
-    print(text, file=sys.stderr, flush=True)
-
-
 @dataclass
 class Run:
     """A run of a recipe in a folder.
@@ -304,8 +253,8 @@ class Run:
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         # Of the tasks of one job the first holds the lock.
-        with alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
-            stamps = read_stamps(self.folder)
+        with processes.alone_in(self.folder) if self.place.rank == 0 else contextlib.nullcontext(-1) as lock:
+            stamps = runs.read_stamps(self.folder)
             if first:
                 keys = [step.key for step in self.steps() if step.name in chosen and step.name != "train"]
                 stamps = {key: stamp for key, stamp in stamps.items() if key not in keys}
@@ -321,7 +270,7 @@ class Run:
                     if step.name in EVALUATION and (self.folder / "average.pt").is_file():
                         data = recipes.ROOT / self.recipe.data.directory
                         _call(["check", str(self.folder / "average.pt"), "--data", str(data)])
-                    say(f"\n== {self.recipe.name}: {step.key}")
+                    processes.say(f"\n== {self.recipe.name}: {step.key}")
                     seconds = self._compute(step, lock) if step.name in EVALUATION else execute(step, lock)
                     if step.name == "generate":  # what translates with this model later searches as its scores did
                         runs.note_search(self.folder, self.recipe)
@@ -370,7 +319,7 @@ class Run:
         if begun and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
             raise RunError(f"{name} was trained with other dictionaries than {data} holds now; take another --run-dir")
         if "train" in stamps:
-            say(f"{name} is trained")
+            processes.say(f"{name} is trained")
             return
         for start in step.inputs[1:]:
             if not begun and not (recipes.ROOT / start).is_file():
@@ -380,10 +329,10 @@ class Run:
             raise RunError(f"{data}: no such folder; this should have made it: {self.recipe.data.prepare}")
         updates, enough = self._begin(step, run if begun else None, average)
         if enough:
-            say(f"{name} has its {updates} updates")
+            processes.say(f"{name} has its {updates} updates")
             self._stamp(step, stamps, 0)
             return
-        say(f"\n== {self.recipe.name}: train")
+        processes.say(f"\n== {self.recipe.name}: train")
         self._stamp(step, stamps, self._compute(step, lock))
 
     def _compute(self, step: Step, lock: int) -> float:
@@ -415,18 +364,18 @@ class Run:
         except RunError as error:
             if average:
                 raise
-            say(f"warning: {error}")
+            processes.say(f"warning: {error}")
 
 
 def _begun(folder: Path) -> bool:
     """Whether the folder holds files of a training that must not be mixed with another's."""
-    return any(folder.glob("checkpoint*.pt")) or "train" in read_stamps(folder)
+    return any(folder.glob("checkpoint*.pt")) or "train" in runs.read_stamps(folder)
 
 
 def on_free_cores(step: Step) -> Step:
     """A step that computes on a CPU, with as many threads as there are free cores; the user is told how many."""
     variables, chosen = processors.threads(os.environ)
-    say(chosen)
+    processes.say(chosen)
     return replace(step, environment={**step.environment, **variables})
 
 
@@ -439,7 +388,7 @@ def execute(step: Step, lock: int = -1) -> float:
     for path in step.inputs:
         if not (recipes.ROOT / path).exists():
             raise RunError(f"{step.key}: needs {path}, which is not there")
-    say(f"+ {step.line()}")
+    processes.say(f"+ {step.line()}")
     for path in step.outputs:
         (recipes.ROOT / path).parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
@@ -447,7 +396,7 @@ def execute(step: Step, lock: int = -1) -> float:
         _call(step.words[len(OURS) :])
     else:
         path = recipes.ROOT / step.log if step.log else None
-        status = launch(step.words, environment(step.environment), path, lock)
+        status = processes.launch(step.words, processes.environment(step.environment), path, lock)
         if status:
             more = f"; what it said is in {step.log}" if step.log else ""
             raise RunError(f"{step.key}: {step.words[0]} ended with status {status}{more}")
@@ -464,75 +413,6 @@ def _call(words: Sequence[str]) -> None:
 
     if cli.call(words):
         raise RunError(f"ode-transformer {words[0]} failed")
-
-
-def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a child process: this Python's programs first, this package found from anywhere."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    python_path = os.pathsep.join(filter(None, [str(recipes.ROOT), os.environ.get("PYTHONPATH", "")]))
-    # fairseq and hydra warn about each other at every start.
-    warnings = os.environ.get("PYTHONWARNINGS", "ignore")
-    return {**os.environ, "PATH": path, "PYTHONPATH": python_path, "PYTHONWARNINGS": warnings, **more}
-
-
-def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[Path], lock: int) -> int:
-    """Run a program from the top of the repository; its exit status.
-
-    It writes to its log itself, of which what matters is shown as it grows: where this process is killed, the program
-    goes on, and so does its log.
-    """
-    fds = (lock,) if lock >= 0 else ()
-    options: dict[str, Any] = {"cwd": recipes.ROOT, "env": environment, "pass_fds": fds, "stdin": subprocess.DEVNULL}
-    # a path is one from the top of the repository; which() would look from here
-    program = words[0] if "/" in words[0] else shutil.which(words[0], path=environment["PATH"]) or words[0]
-    with contextlib.ExitStack() as stack:
-        shown = None
-        if log is not None:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            options["stdout"] = stack.enter_context(open(log, "ab"))
-            options["stderr"] = subprocess.STDOUT
-            shown = stack.enter_context(open(log, "rb"))
-            shown.seek(0, os.SEEK_END)
-            view = stack.enter_context(LogView(words))
-        process = None
-        try:
-            with signals_wait():  # until it is known which process to end
-                process = subprocess.Popen([program, *words[1:]], **options)
-            while True:
-                ended = process.poll() is not None
-                if shown is not None:
-                    view.feed(shown.read())
-                if ended:
-                    return process.returncode
-                if shown is None:
-                    process.wait()
-                else:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(timeout=0.2)
-        except BaseException as error:  # an interrupt, or the end of the time that a scheduler gave
-            if process is None and isinstance(error, OSError):
-                raise RunError(f"{words[0]}: {error.strerror}") from error
-            if process is not None:
-                process.terminate()
-                process.wait()
-            raise
-
-
-@contextlib.contextmanager
-def signals_wait() -> Iterator[None]:
-    """Hold SIGINT and SIGTERM back, and deliver them at the end."""
-    came: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}  # a child inherits others
-    for number in handlers:
-        signal.signal(number, lambda n, _: came.append(n))
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for number in came:
-        signal.raise_signal(number)
 
 
 # The command.
@@ -574,7 +454,7 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
             whose = f"--{wanted}" if args.precision else f"{recipe.name} trains in {wanted}"
             raise RunError(f"{whose}: no GPU is here; give --cpu to train on the CPU, in fp32 unless you say otherwise")
         if trains:
-            say("warning: NO GPU IS HERE: training on the CPU, as with --cpu")
+            processes.say("warning: NO GPU IS HERE: training on the CPU, as with --cpu")
     if args.torchrun and not gpus:
         raise RunError("--torchrun: needs GPUs, because fairseq divides by their number")
     if args.devices is not None and args.devices < 1:
@@ -716,7 +596,7 @@ def main(args: argparse.Namespace) -> int:
             )
         run.place = place_of(args, recipe, trains)
         found.append(run)
-    with contextlib.chdir(recipes.ROOT), terminable():
+    with contextlib.chdir(recipes.ROOT), processes.terminable():
         for run in found:
             if args.dry_run:
                 _print_commands(run, args)
@@ -726,7 +606,7 @@ def main(args: argparse.Namespace) -> int:
             except OSError as error:  # a full disk, a folder that is not the user's
                 raise RunError(f"{run.run_dir}: {error}") from error
             if own_text(run.recipe) and "record" in run.chosen(args.first, args.last):
-                say(f"Next:\node-transformer translate {shlex.quote(run.run_dir)} FILE")
+                processes.say(f"Next:\node-transformer translate {shlex.quote(run.run_dir)} FILE")
         if len(found) > 1 and not args.dry_run and all("record" in run.chosen(args.first, args.last) for run in found):
             from . import tables
 
@@ -737,16 +617,6 @@ def main(args: argparse.Namespace) -> int:
 def own_text(recipe: recipes.Recipe) -> bool:
     """Whether ``ode-transformer prepare`` makes the data of a recipe, so that raw text can be translated."""
     return recipe.generate is not None and "ode_transformer prepare " in recipe.data.prepare
-
-
-@contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """Let SIGTERM, which schedulers send, end the programs that were started as well."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _print_commands(run: Run, args: argparse.Namespace) -> None:
@@ -793,7 +663,7 @@ def generate_main(args: argparse.Namespace) -> int:
         ]
     )
     more = ["--path", ":".join(map(str, paths))] if paths else []
-    with terminable(), whole_folder(output) as part:  # fairseq writes as it goes
+    with processes.terminable(), whole_folder(output) as part:  # fairseq writes as it goes
         for step in steps(recipe, Place(), run_dir):
             if step.name == "generate":
                 where = [*step.where, *more, "--results-path", str(part), *args.flags]

@@ -117,6 +117,17 @@ def read(run_dir: str | Path) -> Optional[dict[str, Any]]:
     return run
 
 
+def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
+    """The stamps of a run's finished steps, in the order in which they were finished."""
+    path = Path(run_dir) / "steps.json"
+    stamps = read_json(path, RunError) if path.exists() else {}
+    if not isinstance(stamps, dict) or not all(
+        isinstance(stamp, dict) and {"command", "line", "seconds"} <= set(stamp) for stamp in stamps.values()
+    ):
+        raise RunError(f"{path}: is not what ode-transformer run writes")
+    return stamps
+
+
 def configuration(words: Sequence[str]) -> "DictConfig":
     """What fairseq makes of the flags of ``fairseq-train``, to be called from the top of the repository.
 

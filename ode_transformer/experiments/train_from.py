@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import read_json, sha256, write_json
-from . import recipes, runner
+from . import processes, recipes, runner
 from .recipes import RecipeError
 from .tasks.task import OURS, Step
 
@@ -64,14 +64,14 @@ def main(args: argparse.Namespace) -> int:
     train += ["--log-format", "json", "--log-interval", "50", "--no-progress-bar"]
     log = f"{folder}/train.log"
     where = ["--finetune-from-model", str(start), "--save-dir", str(folder)]
-    environment = runner.KEEP_FREED_MEMORY if "--cpu" in args.flags else {}
+    environment = processes.KEEP_FREED_MEMORY if "--cpu" in args.flags else {}
     if args.dry_run:
         print(warm_start.line())
         print(Step("train", [*train, *args.flags], where=where, environment=environment, log=log).line())
         print("# and the model flags that the first command prints")
         return 0
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.chdir(recipes.ROOT), runner.terminable(), runner.alone_in(folder) as lock:
+    with contextlib.chdir(recipes.ROOT), processes.terminable(), processes.alone_in(folder) as lock:
         from .. import checkpoints
         from ..warm_start import needed
 

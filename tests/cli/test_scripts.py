@@ -20,7 +20,7 @@ from fairseq import options
 from fairseq_cli import preprocess
 
 from ode_transformer import checkpoints
-from ode_transformer.experiments import cli, gpu_suite, recipes, runner, runs
+from ode_transformer.experiments import cli, gpu_suite, processes, recipes, runner, runs
 from ode_transformer.experiments.runs import RunError
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, SMALL, ask, environment, write_parallel
@@ -91,7 +91,7 @@ def programs(finished, monkeypatch):
             shutil.copytree(finished / "generate", recipes.ROOT / folder, dirs_exist_ok=True)
         return 0
 
-    monkeypatch.setattr(runner, "launch", launch)
+    monkeypatch.setattr(processes, "launch", launch)
     return called
 
 
@@ -188,7 +188,7 @@ def test_training_on_a_cpu_keeps_its_memory_and_passes_flags_on(recipe, capsys):
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "fairseq-train" in line]
     words = line.split()
     variables = words[words.index("&&") + 1 : words.index("fairseq-train")]
-    assert [word.split("=")[0] for word in variables] == sorted(runner.KEEP_FREED_MEMORY)
+    assert [word.split("=")[0] for word in variables] == sorted(processes.KEEP_FREED_MEMORY)
     assert {"--bf16", "--cpu", "7"} <= set(words)
     assert words[words.index("--update-freq") + 1] == "2"
     assert words[words.index("--distributed-world-size") + 1] == "1"
@@ -199,7 +199,7 @@ def test_without_a_gpu_the_cpu_is_taken_loudly_and_half_precision_is_refused(rec
     assert run(recipe, "--run-dir", tmp_path / "run", "--until", "train") == 0
     assert "NO GPU IS HERE" in capsys.readouterr().err
     ((words, variables),) = [call for call in programs if call[0][0] == "fairseq-train"]
-    assert "--cpu" in words and variables.items() >= runner.KEEP_FREED_MEMORY.items()
+    assert "--cpu" in words and variables.items() >= processes.KEEP_FREED_MEMORY.items()
     half = changed(recipe, tmp_path / "half", lambda tree: tree["train"].update(precision="fp16"))
     for words in ([half], [recipe, "--amp"]):
         assert run(*words, "--run-dir", tmp_path / "half-run") == 1
@@ -258,7 +258,7 @@ def test_a_job_says_where_it_runs(variables, devices, nodes, rank, alone, monkey
 
 def test_of_the_tasks_of_a_job_the_first_holds_the_lock(recipe, tmp_path, monkeypatch):
     held = []
-    monkeypatch.setattr(runner, "alone_in", lambda folder: (held.append(folder), contextlib.nullcontext(-1))[1])
+    monkeypatch.setattr(processes, "alone_in", lambda folder: (held.append(folder), contextlib.nullcontext(-1))[1])
     monkeypatch.setattr(runner.Run, "_train", lambda *_: None)
     for rank in (0, 1):
         place = runner.Place(devices=2, nodes=2, rank=rank, alone=False)
@@ -400,10 +400,11 @@ def test_a_lock_outlives_the_runner_that_was_killed(tmp_path):
     code = """
 import sys
 from pathlib import Path
-from ode_transformer.experiments import runner
+from ode_transformer.experiments import processes
 folder = Path(sys.argv[1])
-with runner.alone_in(folder) as lock:
-    runner.launch(["sh", "-c", "echo begun; sleep 2; echo ended"], runner.environment({}), folder / "train.log", lock)
+with processes.alone_in(folder) as lock:
+    words = ["sh", "-c", "echo begun; sleep 2; echo ended"]
+    processes.launch(words, processes.environment({}), folder / "train.log", lock)
 """
     process = subprocess.Popen([sys.executable, "-c", code, tmp_path], cwd=ROOT, env=environment())
     log = tmp_path / "train.log"
@@ -414,7 +415,7 @@ with runner.alone_in(folder) as lock:
     process.wait()
     with open(tmp_path / ".lock", "a") as file, pytest.raises(BlockingIOError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with runner.alone_in(tmp_path):
+    with processes.alone_in(tmp_path):
         assert log.read_text() == "begun\nended\n"
 
 
@@ -431,10 +432,10 @@ def test_a_program_that_fails_is_named(tmp_path, capsys):
 def test_what_interrupts_the_runner_ends_its_program(tmp_path):
     code = """
 import signal, sys
-from ode_transformer.experiments import runner
+from ode_transformer.experiments import processes
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 # Slow to say that it is there: by then the runner waits for it.
-runner.launch(["sh", "-c", "sleep 1; echo $$ >$0; exec sleep 60", sys.argv[1]], runner.environment({}), None, -1)
+processes.launch(["sh", "-c", "sleep 1; echo $$ >$0; exec sleep 60", sys.argv[1]], processes.environment({}), None, -1)
 """
     pid = tmp_path / "pid"
     process = subprocess.Popen([sys.executable, "-c", code, pid], cwd=ROOT, env=environment())
@@ -461,8 +462,8 @@ def test_a_signal_that_comes_while_a_program_is_started_ends_it_too(monkeypatch)
             ended.append("waited for")
 
     monkeypatch.setattr(subprocess, "Popen", Program)
-    with runner.terminable(), pytest.raises(SystemExit):
-        runner.launch(["sleep", "60"], runner.environment({}), None, -1)
+    with processes.terminable(), pytest.raises(SystemExit):
+        processes.launch(["sleep", "60"], processes.environment({}), None, -1)
     assert ended == ["told", "waited for"]
 
 
@@ -588,7 +589,7 @@ def test_what_translates_nothing_is_named(finished, recipe, tmp_path, monkeypatc
         log.write_text("one\nwhy\n")
         return 1
 
-    monkeypatch.setattr(runner, "launch", launch)
+    monkeypatch.setattr(processes, "launch", launch)
     assert cli.main(["generate", str(recipe), "--run-dir", str(finished), *words]) == 1
     assert "fairseq-generate failed: why" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
@@ -752,7 +753,7 @@ class Interrupting:
 def test_what_interrupts_the_gpu_suite_ends_a_run_that_has_just_begun(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "execute", lambda step: 0)
     monkeypatch.setattr(gpu_suite.subprocess, "Popen", Interrupting)
-    with pytest.raises(SystemExit), runner.terminable():
+    with pytest.raises(SystemExit), processes.terminable():
         suite_of(tmp_path, ["multi30k-full/rk2-tiny"]).train()
     assert Interrupting.last.ended == ["told", "waited for"]
 
@@ -761,7 +762,7 @@ def test_what_interrupts_the_gpu_suite_ends_a_command_that_has_just_begun(tmp_pa
     killed = []
     monkeypatch.setattr(gpu_suite.subprocess, "Popen", Interrupting)
     monkeypatch.setattr(gpu_suite.os, "killpg", lambda *x: killed.append(x))
-    with pytest.raises(SystemExit), runner.terminable():
+    with pytest.raises(SystemExit), processes.terminable():
         suite_of(tmp_path, []).timed(["true"])
     assert killed == [(Interrupting.last.pid, signal.SIGKILL)] and not Interrupting.last.ended
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from ode_transformer.experiments import cli, runner, runs
+from ode_transformer.experiments import cli, processes, runs
 from tests.helpers import SMALL, dictionary, model, parse, refused
 
 MISSING = {
@@ -66,7 +66,7 @@ def test_a_file_or_folder_that_is_not_there_is_named(name, tmp_path, monkeypatch
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
     """A recipe whose data are not there, of programs that do nothing."""
-    monkeypatch.setattr(runner, "launch", lambda *_: 0)
+    monkeypatch.setattr(processes, "launch", lambda *_: 0)
     monkeypatch.setattr(runs, "commit", lambda: "")
     flags = {**SMALL, "share-all-embeddings": True, "optimizer": "adam", "max-tokens": 99, "max-update": 2}
     tree = {

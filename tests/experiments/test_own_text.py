@@ -26,7 +26,7 @@ from fairseq_cli import generate, train
 import ode_transformer
 from ode_transformer import bundles
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, prepare, recipes, runner, runs, translate
+from ode_transformer.experiments import cli, prepare, processes, recipes, runner, runs, translate
 from ode_transformer.experiments.bench import serving
 from ode_transformer.experiments.corpus import Grammar
 from ode_transformer.experiments.export import Search
@@ -66,7 +66,7 @@ def write_raw(folder: Path, count: int, seed: int = 1, name: str = "my") -> Path
 
 
 def in_process(words, environment, log, lock):
-    """``runner.launch``, without a process: what fairseq says goes to the log."""
+    """``processes.launch``, without a process: what fairseq says goes to the log."""
     program, parser = {
         "fairseq-train": (train, options.get_training_parser),
         "fairseq-generate": (generate, options.get_generation_parser),
@@ -108,7 +108,7 @@ def home(tmp_path_factory):
 def run(home):
     """The recipe, from the prepared data to its record."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "launch", in_process)
+        patch.setattr(processes, "launch", in_process)
         patch.setattr(runs, "commit", lambda: "")  # which would ask git, in a process
         words = ["run", f"{home}/mine.yaml/macaron-tiny", "--run-dir", f"{home}/run", "--cpu"]
         assert cli.main(words) == 0

@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from ode_transformer.experiments import bench, runner, terminal
+from ode_transformer.experiments import bench, processes, terminal
 from ode_transformer.experiments.bench import contest
 
 CONFIGURATION = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}"
@@ -114,7 +114,7 @@ def test_the_log_has_all_and_the_terminal_what_matters(tmp_path, capfd):
     log = tmp_path / "train.log"
     text = f"{CONFIGURATION}\n{VALID}\nwhy\n"
     (tmp_path / "said").write_text(text)
-    assert runner.launch(["cat", str(tmp_path / "said")], runner.environment({}), log, -1) == 0
+    assert processes.launch(["cat", str(tmp_path / "said")], processes.environment({}), log, -1) == 0
     assert log.read_text() == text
     assert capfd.readouterr().err.endswith("validation: loss 7.5, perplexity 181.02\nwhy\n")
 

@@ -18,7 +18,7 @@ import torch
 from ... import processors
 from ...errors import OdeTransformerError
 from ...files import read_json
-from .. import recipes, records, runner, runs
+from .. import processes, recipes, records, runs
 from . import contest, lengths, preparation, profile, suite
 from .contest import STOCK, Setting, System
 
@@ -280,7 +280,7 @@ def _serving(args: argparse.Namespace) -> int:
     if args.data and not args.model:
         raise OdeTransformerError(f"--data {args.data}: has no meaning without --model; untrained models have no data")
     for name in args.model or architectures:
-        runner.say(f"== {name}")
+        processes.say(f"== {name}")
         if not args.model:
             count = args.sentences or 64
             trained, references, raw = serving.untrained(architectures[name], args.flags, args.symbols), None, None

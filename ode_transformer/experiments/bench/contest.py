@@ -45,7 +45,7 @@ from ...modules.evolving_attention import EvolvingAttention
 from ...numerics.splitting import SPLITTINGS
 from ...standalone import task
 from .. import runs
-from ..runner import KEEP_FREED_MEMORY
+from ..processes import KEEP_FREED_MEMORY
 
 STOCK = "label_smoothed_cross_entropy"
 

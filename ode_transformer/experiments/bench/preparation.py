@@ -24,7 +24,7 @@ import numpy as np
 from ...errors import OdeTransformerError
 from .. import markdown
 from ..prepare import Preparation
-from ..runner import say
+from ..processes import say
 
 LANGS = ("de", "en")
 MERGES = 32_000  # of BPE, for every number of pairs

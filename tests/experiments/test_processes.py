@@ -1,0 +1,56 @@
+"""Programs that run side by side, without starting any, on a clock that only sleeping moves."""
+
+import pytest
+
+from ode_transformer.experiments import processes
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """Returns the seconds that this process has slept."""
+    slept = [0.0]
+    monkeypatch.setattr(processes.time, "sleep", slept.append)
+    monkeypatch.setattr(processes.time, "monotonic", lambda: sum(slept))
+    return lambda: sum(slept)
+
+
+class Program:
+    """A program that ends at a time."""
+
+    def __init__(self, now, end, status=0):
+        self.now, self.end, self.returncode, self.told = now, end, status, []
+
+    def poll(self):
+        return self.returncode if self.now() >= self.end else None
+
+    def terminate(self):
+        self.told.append("to end")
+
+    def wait(self):
+        self.told.append("waited for")
+
+
+def test_a_program_takes_the_place_of_one_that_has_ended(now):
+    seconds, places, ended = {"a": 5, "b": 1, "c": 8, "d": 1}, [], []
+
+    def start(job, place):
+        places.append((job, place))
+        return Program(now, now() + seconds[job], status=job == "b")
+
+    processes.side_by_side("abcd", 2, start, lambda *its: ended.append(its))
+    assert places == [("a", 0), ("b", 1), ("c", 1), ("d", 0)]
+    assert [its[:2] for its in ended] == [("b", 1), ("a", 0), ("d", 0), ("c", 0)]
+    assert [its[2] for its in ended] == pytest.approx([1, 5, 1, 8], abs=0.3)
+
+
+def test_programs_that_run_when_the_time_is_over_are_ended_and_no_others_begun(now):
+    time = processes.LEAST + 10
+    seconds, programs, ended = {"short": 20, "long": 99, "late": 1}, {}, []
+
+    def start(job, place):
+        programs[job] = Program(now, seconds[job])
+        return programs[job]
+
+    processes.side_by_side(seconds, 2, start, lambda job, *_: ended.append(job), lambda: time - now())
+    assert list(programs) == ["short", "long"] and ended == ["short"]
+    assert programs["short"].told == [] and programs["long"].told == ["to end", "waited for"]
