@@ -272,9 +272,12 @@ def scores(group: str) -> str:
     lines = [table(("system", *test_sets, "seeds", "parameters", "updates"), found), ""]
     records = [record for row in rows for record in row.records]
     signed = {
-        (METRICS[m].label, METRICS[m].signature(r["scores"][t])) for r in records for t in test_sets for m in metrics
+        (METRICS[metric].label, text)
+        for metric in metrics
+        for test_set in test_sets
+        for text in METRICS[metric].signatures(records, test_set)
     }
-    lines.append("Signatures: " + "; ".join(f"{label} `{text}`" for label, text in sorted(signed) if text) + ".")
+    lines.append("Signatures: " + "; ".join(f"{label} `{text}`" for label, text in sorted(signed)) + ".")
     comparison = tables._significance(group, tables.RESULTS)
     if "baseline" in comparison:
         lines.append("Baseline of the stars: `{baseline}`, seed {seed}.".format(**comparison))
@@ -285,8 +288,7 @@ def _mean(records: Sequence[dict], test_set: str, metric: str) -> str:
     from ode_transformer.experiments import tables
     from ode_transformer.experiments.metrics import METRICS
 
-    values = [METRICS[metric].value(record["scores"][test_set]) for record in records]
-    return tables.mean(values, 1 if metric == "chrf" else 2)
+    return tables.mean(METRICS[metric].values(records, test_set), 1 if metric == "chrf" else 2)
 
 
 def measured(group: str) -> str:
@@ -362,7 +364,7 @@ def headline() -> str:
         for rows in measured.values():
             row = rows[name]
             cells.append(" / ".join(_mean(row.records, "test_2016_flickr", m) for m in ("tokenised", "sacrebleu")))
-            signed |= {METRICS["sacrebleu"].signature(r["scores"]["test_2016_flickr"]) for r in row.records}
+            signed |= METRICS["sacrebleu"].signatures(row.records, "test_2016_flickr")
         published = ""
         if printed:
             group, row = printed
@@ -475,7 +477,7 @@ def comparison(path: str, group: str, precision: str) -> str:
         cells, against, controls = [""] * len(test_sets), "", {f"{name}-tiny": "" for name in CONTROLS.get(system, ())}
         if row := rows.get(f"{system}-tiny"):
             cells = [", ".join(f"{value:.2f}" for value in row.cells[t, "sacrebleu"].measured) for t in test_sets]
-            signed |= {METRICS["sacrebleu"].signature(r["scores"][t]) for r in row.records for t in test_sets}
+            signed |= {text for t in test_sets for text in METRICS["sacrebleu"].signatures(row.records, t)}
             if system != baseline:
                 against = _p_values(row, comparisons.get(f"{group}/{baseline}-tiny", {}), test_sets)
             for control in controls:

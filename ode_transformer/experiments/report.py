@@ -137,8 +137,7 @@ def _scores(by_recipe: dict[str, list[dict]]) -> str:
         (test_set, metric)
         for test_set in dict.fromkeys(test_set for record in records for test_set in record["scores"])
         for metric in METRICS.values()
-        if (metric.name != OWN_KIND or OWN_KIND in printed)
-        and any(metric.value(record["scores"].get(test_set, {})) is not None for record in records)
+        if (metric.name != OWN_KIND or OWN_KIND in printed) and metric.values(records, test_set)
     ]
     rows = []
     for name, group in by_recipe.items():
@@ -153,21 +152,15 @@ def _scores(by_recipe: dict[str, list[dict]]) -> str:
         cells = [_cell([{"scores": scores}], test_set, metric.name) for test_set, metric in columns]
         rows.append([escape(label), *cells, "", "", ""])
     head = ["system", *(f"{escape(test_set)}<br>{escape(metric.label)}" for test_set, metric in columns)]
-    signed = {
-        (metric.label, metric.signature(record["scores"].get(test_set, {})))
-        for test_set, metric in columns
-        for record in records
-    }
-    notes = [f"{escape(label)}: <code>{escape(text)}</code>" for label, text in sorted(signed) if text]
+    signed = {(metric.label, text) for test_set, metric in columns for text in metric.signatures(records, test_set)}
+    notes = [f"{escape(label)}: <code>{escape(text)}</code>" for label, text in sorted(signed)]
     note = '<p class="soft">± is the standard deviation over seeds. ' + "; ".join(notes) + "</p>"
     return _table([*head, "seeds", "parameters", "updates"], rows) + note
 
 
 def _cell(records: Sequence[dict], test_set: str, metric: str) -> str:
     """Mean and deviation of a metric over seeds, and the paper's value below it."""
-    values = [METRICS[metric].value(record["scores"].get(test_set, {})) for record in records]
-    values = [value for value in values if value is not None]
-    text = tables.mean(values)
+    text = tables.mean(METRICS[metric].values(records, test_set))
     papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0].get("paper") or []} - {None}
     return text + "".join(f'<br><span class="soft">paper {value:g}</span>' for value in sorted(papers))
 
@@ -216,8 +209,8 @@ def _current(comparison: dict[str, Any], by_recipe: dict[str, list[dict]]) -> di
     metric = METRICS[comparison.get("metric", tables.TRANSLATIONS_BY)]
 
     def of_today(name: str, test_set: str, values: dict[str, Any]) -> bool:
-        measured = [metric.value(record["scores"].get(test_set, {})) for record in by_recipe.get(name, [])]
-        return tables.Compared(values[metric.key], None).among([value for value in measured if value is not None])
+        measured = metric.values(by_recipe.get(name, []), test_set)
+        return tables.Compared(values[metric.key], None).among(measured)
 
     test_sets = {
         test_set: {name: values for name, values in systems.items() if of_today(name, test_set, values)}

@@ -191,7 +191,7 @@ def of_source(records: Sequence[dict]) -> tuple[str, dict[str, dict]]:
 def _source_row(rows: Sequence[Row]) -> list[Row]:
     """The row of :func:`of_source` for a table with these rows, if anything of it was measured."""
     label, scores = of_source([record for row in rows for record in row.records])
-    cells = {key: _cell(*key, [scores]) for key in dict.fromkeys(key for row in rows for key in row.cells)}
+    cells = {key: _cell(*key, [{"scores": scores}]) for key in dict.fromkeys(key for row in rows for key in row.cells)}
     return [Row(label, "", cells)] if any(cell.measured for cell in cells.values()) else []
 
 
@@ -229,7 +229,7 @@ def _cells(
         wanted += [(t, metric) for t in recipe.subsets.values() for metric in TASKS[recipe.task].metrics(recipe)]
     cells = {}
     for test_set, metric in wanted:
-        cell = cells[test_set, metric] = _cell(test_set, metric, [record["scores"] for record in records])
+        cell = cells[test_set, metric] = _cell(test_set, metric, records)
         cell.paper = paper.scores.get(test_set, {}).get(metric) if paper else None
         compared = comparison.get((test_set, metric))
         if compared and compared.among(cell.measured):
@@ -237,11 +237,10 @@ def _cells(
     return cells
 
 
-def _cell(test_set: str, metric: str, scores: Sequence[dict[str, dict]]) -> Cell:
-    """What was measured, in scores by test set of several runs."""
-    its = [one[test_set] for one in scores if METRICS[metric].value(one.get(test_set, {})) is not None]
-    measured = [METRICS[metric].value(one) for one in its]
-    return Cell(test_set, metric, measured=measured, signatures={METRICS[metric].signature(one) for one in its} - {""})
+def _cell(test_set: str, metric: str, records: Sequence[dict[str, Any]]) -> Cell:
+    """What several runs measured."""
+    its = METRICS[metric]
+    return Cell(test_set, metric, measured=its.values(records, test_set), signatures=its.signatures(records, test_set))
 
 
 def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
@@ -382,8 +381,7 @@ def _by_system(
     for test_set, systems in comparison["test_sets"].items():
         its = {name: Compared(values[METRICS[by].key], values["p_value"]) for name, values in systems.items()}
         baseline = comparison["baseline"]
-        values = [METRICS[by].value(record["scores"].get(test_set, {})) for record in records.get(baseline, [])]
-        if its[baseline].among([value for value in values if value is not None]):
+        if its[baseline].among(METRICS[by].values(records.get(baseline, []), test_set)):
             for name, compared in its.items():
                 found.setdefault(name, {})[test_set, by] = compared
     return found

@@ -5,7 +5,7 @@ are a mapping by metric, which :func:`.translations.score` and the ``score_files
 and corrections, ``source`` in it holds the scores of the source alone in the same form, with their ``label``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -33,9 +33,18 @@ class Metric:
         found = scores.get(self.entry or self.name)
         return found[self.key] if found else None
 
+    def values(self, records: Sequence[Mapping[str, Any]], test_set: str) -> list[float]:
+        """The values on a test set of those records that have one."""
+        found = [self.value(record["scores"].get(test_set, {})) for record in records]
+        return [value for value in found if value is not None]
+
     def signature(self, scores: Mapping[str, Any]) -> str:
         """The signature that the value is quoted with; empty if the label is enough."""
         return (scores.get(self.entry or self.name) or {}).get("signature", "")
+
+    def signatures(self, records: Sequence[Mapping[str, Any]], test_set: str) -> set[str]:
+        """The signatures of these values; none if the label is enough."""
+        return {self.signature(record["scores"].get(test_set, {})) for record in records} - {""}
 
 
 METRICS = {

@@ -72,4 +72,5 @@ def parse(text: str) -> dict[str, float]:
     match = re.search(r"^TP\tFP\tFN\tPrec\tRec\tF0\.5\n\d+\t\d+\t\d+\t([\d.]+)\t([\d.]+)\t([\d.]+)", text, re.M)
     if not match:
         raise ProgramError(f"errant_compare printed no TP, FP, FN, Prec, Rec and F0.5: {text[-300:]!r}")
-    return {name: 100 * float(value) for name, value in zip(("precision", "recall", "f"), match.groups(), strict=True)}
+    percent = [round(100 * float(value), 2) for value in match.groups()]  # it prints four decimals
+    return dict(zip(("precision", "recall", "f"), percent, strict=True))
