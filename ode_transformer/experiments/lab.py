@@ -307,17 +307,14 @@ def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], ou
     pyplot = plots.pyplot_for(output)
     figure, axes = pyplot.subplots(1, 1 + bool(layers), figsize=(8 * (1 + bool(layers)), 6), squeeze=False)
     axis = axes[0][0]
-    for exponent in sorted({row["theory"] for row in rows}):
-        style = {"color": plots.COLOURS[exponent - 1], "marker": plots.MARKS[exponent - 1], "alpha": 0.8}
-        group = [row for row in rows if row["theory"] == exponent]
-        for row in group:
-            axis.plot(row["sizes"], row["local_errors"], **style)
-        ends = [row["local_errors"][-1] for row in group]
-        axis.annotate(
-            "\n".join(f"{row['method']}: {row['local']:.2f}" for row in group),
-            (group[0]["sizes"][-1], math.prod(ends) ** (1 / len(ends))), color=style["color"], fontsize=8,
-            xytext=(26, 0), textcoords="offset points", va="center", annotation_clip=False,
-        )  # fmt: skip
+    by_error = sorted(rows, key=lambda row: -row["local_errors"][-1])
+    for i, row in enumerate(by_error):
+        color = plots.COLOURS[row["theory"] - 1]
+        axis.plot(row["sizes"], row["local_errors"], color=color, marker=plots.MARKS[row["theory"] - 1], alpha=0.8)
+        # The names are spread over the height, in the order of the lines' ends, which lie on each other.
+        place = 1.03, 1 - (i + 0.5) / len(rows)
+        text = f"{row['method']}: {row['local']:.2f}"
+        axis.text(*place, text, color=color, fontsize=8, va="center", transform=axis.transAxes)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     axis.invert_xaxis()

@@ -7,6 +7,7 @@ import argparse
 import itertools
 import logging
 import math
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -465,6 +466,8 @@ def confusion(path: str, of: str | None, output: str | Path) -> None:
 def edits(paths: list[str], most: int, output: str | Path) -> None:
     """Draw how many edits of each type M2 files hold (ODE Transformer, Figure 7), a color for each file.
 
+    Files are named without the folder that they have in common.
+
     Args:
         paths: M2 files, people's first; its most frequent types are drawn.
         most: types that are drawn.
@@ -486,10 +489,11 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
         raise OdeTransformerError(f"{paths[0]}: holds no edit")
     pyplot = pyplot_for(output)
     figure, axis = pyplot.subplots(figsize=(2 + 0.5 * len(names), 4), layout="constrained")
-    width = 0.8 / len(found)
-    for i, (path, counts) in enumerate(zip(paths, found, strict=True)):
+    width, absolute = 0.8 / len(found), list(map(os.path.abspath, paths))
+    home = os.path.commonpath(map(os.path.dirname, absolute))
+    for i, (path, counts) in enumerate(zip(absolute, found, strict=True)):
         places = np.arange(len(names)) + (i - (len(found) - 1) / 2) * width
-        axis.bar(places, [counts[name] for name in names], width, label=path, color=COLOURS[i])
+        axis.bar(places, [counts[name] for name in names], width, label=os.path.relpath(path, home), color=COLOURS[i])
     axis.set_xticks(range(len(names)), names, rotation=45, ha="right")
     axis.set_ylabel("edits")
     axis.grid(alpha=0.3, axis="y")
