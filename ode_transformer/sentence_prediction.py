@@ -31,10 +31,6 @@ NAME = "sentence_prediction_by_length"
 OF_PAIRS = "sentence_prediction_of_pairs"
 
 
-class PairError(OdeTransformerError):
-    """Data without pairs; the message names the folder."""
-
-
 @register_task(NAME, dataclass=SentencePredictionConfig)
 class SentencePredictionByLength(SentencePredictionTask):
     """fairseq's task with sentences batched by length; ``--no-shuffle`` keeps the order of the file."""
@@ -96,13 +92,13 @@ class SentencePredictionOfPairs(SentencePredictionTask):
         """Load a split.
 
         Raises:
-            PairError: ``--swap-pairs``, and the data are of single texts.
+            OdeTransformerError: ``--swap-pairs``, and the data are of single texts.
         """
         dataset = super().load_dataset(split, combine, **kwargs)
         if not (self.cfg.swap_pairs and split == self.cfg.train_subset):
             return dataset
         if not (Path(self.cfg.data) / "input1").is_dir():
-            raise PairError(f"--swap-pairs: {self.cfg.data} has no input1; must hold pairs of texts")
+            raise OdeTransformerError(f"--swap-pairs: {self.cfg.data} has no input1; must hold pairs of texts")
         pairs = dataset
         while not isinstance(pairs, ConcatSentencesDataset):
             nested = isinstance(pairs, NestedDictionaryDataset)

@@ -11,8 +11,9 @@ from fairseq.data import Dictionary
 
 from ode_transformer import checkpoints, standalone
 from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, plain_yaml, recipes, records, runs
-from ode_transformer.experiments.metrics.translations import ScoringError, read_generate_output, read_lines
+from ode_transformer.experiments.metrics.translations import read_generate_output, read_lines
 from ode_transformer.experiments.text.lines import read_lines as text_lines
 from ode_transformer.files import sha256, write_json
 from tests.helpers import SMALL, model, parse, small, task
@@ -268,13 +269,13 @@ def test_another_dictionary_of_the_same_size_is_refused(tmp_path, whole, capsys)
 def test_an_id_that_is_made_up_costs_nothing(tmp_path):
     path = tmp_path / "generate-test.txt"
     path.write_text("H-0\t0\ta\nH-1000000000000\t0\ta\n")
-    with pytest.raises(ScoringError, match=r"of 1000000000001 sentences, H-1, H-2, .* and 999999999994 more"):
+    with pytest.raises(OdeTransformerError, match=r"of 1000000000001 sentences, H-1, H-2, .* and 999999999994 more"):
         read_generate_output(path)
     path.write_text("H-0\t0\ta\n| Translated 99,999,999,999 sentences (1 tokens)\n")
-    with pytest.raises(ScoringError, match="of 99999999999 sentences"):
+    with pytest.raises(OdeTransformerError, match="of 99999999999 sentences"):
         read_generate_output(path)
     path.write_text(f"H-{'9' * 5000}\t0\ta\n")
-    with pytest.raises(ScoringError, match="no line H-<id>"):
+    with pytest.raises(OdeTransformerError, match="no line H-<id>"):
         read_generate_output(path)
 
 

@@ -8,10 +8,10 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.sentence_prediction import (
     NAME,
     OF_PAIRS,
-    PairError,
     SentencePredictionByLength,
     SentencePredictionOfPairs,
     SentencePredictionOfPairsConfig,
@@ -165,5 +165,5 @@ def test_a_training_that_is_resumed_in_an_epoch_sees_the_pairs_that_it_would_hav
 
 def test_single_texts_cannot_be_swapped(tmp_path):
     data = write_labelled(tmp_path / "data")
-    with pytest.raises(PairError, match=rf"--swap-pairs: {data} has no input1; must hold pairs of texts"):
+    with pytest.raises(OdeTransformerError, match=rf"--swap-pairs: {data} has no input1; must hold pairs of texts"):
         pair_task(data, num_classes=2, regression_target=False, train_subset="test").load_dataset("test")

@@ -8,10 +8,6 @@ from ..errors import OdeTransformerError
 from .classify import Outputs, add_prediction_arguments, write_predictions
 
 
-class ChoiceError(OdeTransformerError):
-    """Data from which nothing can be chosen; the message names the folder and what is expected."""
-
-
 def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, str]]:
     """Choose an option for every question of a subset.
 
@@ -29,7 +25,7 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     Raises:
         CheckpointError: the checkpoint cannot be opened, is of another task, or has no head with one output; or the
             dictionaries of the data cannot be read.
-        ChoiceError: no such set in the data, or it has no labels or other symbols than the model.
+        OdeTransformerError: no such set in the data, or it has no labels or other symbols than the model.
     """
     import torch
     from fairseq.data import data_utils
@@ -56,15 +52,17 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
         task = SentenceRankingTask.setup_task(cfg)
     known = stacks(model)["encoder"].embed_tokens.num_embeddings
     if len(task.source_dictionary) != known:
-        raise ChoiceError(f"{data}: its dictionary has {len(task.source_dictionary)} symbols, the model {known}")
+        raise OdeTransformerError(
+            f"{data}: its dictionary has {len(task.source_dictionary)} symbols, the model {known}"
+        )
     parts = [data_utils.load_indexed_dataset(str(data / f"input{i}" / subset), None) for i in range(options + 1)]
     if options < 2 or None in parts:
-        raise ChoiceError(f"{data}: has no subset {subset} of questions with options")
+        raise OdeTransformerError(f"{data}: has no subset {subset} of questions with options")
     if not (data / "label" / f"{subset}.label").is_file():
-        raise ChoiceError(f"{data}: subset {subset} has no labels")
+        raise OdeTransformerError(f"{data}: subset {subset} has no labels")
     labels = (data / "label" / f"{subset}.label").read_text(encoding="utf-8").split()
     if len(labels) != len(parts[0]) or not set(labels) <= set(map(str, range(options))):
-        raise ChoiceError(
+        raise OdeTransformerError(
             f"{data}: label/{subset}.label must hold a number from 0 to {options - 1} for each of the "
             f"{len(parts[0])} questions"
         )

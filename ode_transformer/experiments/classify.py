@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class ClassifyError(OdeTransformerError):
-    """Data that cannot be classified; the message names the file and what is expected."""
-
-
 class Outputs(NamedTuple):
     """The outputs of a model on a set of examples.
 
@@ -61,7 +57,7 @@ def outputs(
     Raises:
         CheckpointError: the checkpoint cannot be opened, has no classification head, or has one for other labels; or
             the dictionaries of the data cannot be read.
-        ClassifyError: no such set in the data, or it has other symbols or classes than the model.
+        OdeTransformerError: no such set in the data, or it has other symbols or classes than the model.
     """
     import torch
     from fairseq.data import data_utils
@@ -85,9 +81,9 @@ def outputs(
         task = SentencePredictionTask.setup_task(cfg)
     symbols, known = len(task.source_dictionary), stacks(model)["encoder"].embed_tokens.num_embeddings
     if symbols != known:
-        raise ClassifyError(f"{data}: its dictionary has {symbols} symbols, the model {known}")
+        raise OdeTransformerError(f"{data}: its dictionary has {symbols} symbols, the model {known}")
     if data_utils.load_indexed_dataset(str(data / "input0" / subset), task.source_dictionary) is None:
-        raise ClassifyError(f"{data}: has no subset {subset}")
+        raise OdeTransformerError(f"{data}: has no subset {subset}")
     labels, begin = task.label_dictionary.symbols, task.label_dictionary.nspecial
     names = [] if regression else labels[begin : len(labels) - 1][:count]  # the last is <mask>, which fairseq adds
     if not regression and len(names) < count:
@@ -105,7 +101,9 @@ def outputs(
     place = torch.tensor(order).argsort()
     golds = torch.cat(targets)[place] if targets else None
     if names and golds is not None and (odd := [gold for gold in golds.tolist() if not 0 <= gold < count]):
-        raise ClassifyError(f"{data}: class {labels[begin + odd[0]]} of {subset}: must be one of {', '.join(names)}")
+        raise OdeTransformerError(
+            f"{data}: class {labels[begin + odd[0]]} of {subset}: must be one of {', '.join(names)}"
+        )
     return Outputs(torch.cat(scores)[place], golds, names)
 
 
@@ -121,11 +119,11 @@ def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
 
     Raises:
         CheckpointError: as :func:`outputs`.
-        ClassifyError: as :func:`outputs`, or the examples have no classes.
+        OdeTransformerError: as :func:`outputs`, or the examples have no classes.
     """
     found = outputs(checkpoint, data, subset, batch_size, cpu, False, str(data))
     if found.targets is None:
-        raise ClassifyError(f"{data}: subset {subset} has no labels")
+        raise OdeTransformerError(f"{data}: subset {subset} has no labels")
     probabilities = found.scores.softmax(-1).amax(-1).tolist()
     return [(*pair, f"{one:.6f}") for pair, one in zip(found.pairs(), probabilities, strict=True)]
 
@@ -167,7 +165,7 @@ def write_predictions(
         examples: what they are called.
 
     Raises:
-        ClassifyError: ``--batch-size`` is less than 1.
+        OdeTransformerError: ``--batch-size`` is less than 1.
     """
     check_batch_size(args)
     found = predict(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
@@ -180,10 +178,10 @@ def check_batch_size(args: argparse.Namespace) -> None:
     """Check ``--batch-size``.
 
     Raises:
-        ClassifyError: it is less than 1.
+        OdeTransformerError: it is less than 1.
     """
     if args.batch_size < 1:
-        raise ClassifyError(f"--batch-size {args.batch_size}: must be 1 or more")
+        raise OdeTransformerError(f"--batch-size {args.batch_size}: must be 1 or more")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,27 +20,23 @@ from .text.lines import keep_apart, read_lines
 _END = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]*[A-Z0-9])")
 
 
-class DocumentsError(OdeTransformerError):
-    """Text without documents, or an invalid option; the message names the file, or the option and its value."""
-
-
 def documents(path: Path) -> Iterator[list[str]]:
     """The documents of a file, or of the ``.txt`` files below a folder, as their lines.
 
     Raises:
-        DocumentsError: there is no such file or folder, or there is no text file in the folder.
+        OdeTransformerError: there is no such file or folder, or there is no text file in the folder.
         TextError: a file cannot be read.
     """
     if path.is_dir():
         found = sorted(path.rglob("*.txt"))
         if not found:
-            raise DocumentsError(f"{path}: holds no .txt file")
+            raise OdeTransformerError(f"{path}: holds no .txt file")
         for file in found:
             if lines := [line for line in read_lines(file) if line.strip()]:
                 yield lines
         return
     if not path.is_file():
-        raise DocumentsError(f"{path}: no such file or folder")
+        raise OdeTransformerError(f"{path}: no such file or folder")
     lines: list[str] = []
     for line in read_lines(path):
         if line.strip():
@@ -88,12 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer documents``; the exit status."""
     if args.held_out < 2:
-        raise DocumentsError(f"--held-out {args.held_out}: must be 2 or more")
+        raise OdeTransformerError(f"--held-out {args.held_out}: must be 2 or more")
     keep_apart(args.output_dir, ("train", "valid"), [*args.inputs, *args.valid])
     for name in ("valid", "train"):
         if not any(split == name for split, _ in _splits(args)):
             advice = "" if args.valid else f" with --held-out {args.held_out}; lower --held-out, or give --valid"
-            raise DocumentsError(f"{name}: must have a document, got none{advice}")
+            raise OdeTransformerError(f"{name}: must have a document, got none{advice}")
     args.output_dir.mkdir(parents=True, exist_ok=True)
     how = args.like or args.output_dir
     if args.like is None:

@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from . import recipes
 
 
-class GlueError(OdeTransformerError):
-    """Data, a log or a run that cannot be used; the message names the file and what is expected."""
-
-
 @dataclass(frozen=True)
 class GlueTask:
     """Where a task's text is.
@@ -126,13 +122,13 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[st
     """The sentences of each example of a split and its label, which is empty in a test set.
 
     Raises:
-        GlueError: none of the split's files is there, or a line has too few columns; names it.
+        OdeTransformerError: none of the split's files is there, or a line has too few columns; names it.
     """
     alternatives = [[folder / name for name in names] for names in task.splits[split]]
     found = next((paths for paths in alternatives if all(path.is_file() for path in paths)), None)
     if found is None:
         names = " or ".join(" and ".join(map(str, paths)) for paths in alternatives)
-        raise GlueError(f"{split}: {names} must be there")
+        raise OdeTransformerError(f"{split}: {names} must be there")
     inputs, label = task.where(split)
     held: set[tuple[str, ...]] | None = None
     if found[-1].name == task.held_out:
@@ -146,7 +142,7 @@ def examples(task: GlueTask, folder: Path, split: str) -> Iterator[tuple[list[st
             if task.columns and label is not None and len(values) != task.columns:
                 continue
             if len(values) <= max(*inputs, -1 if label is None else label):
-                raise GlueError(f"{path}: line {number} has {len(values)} columns, too few")
+                raise OdeTransformerError(f"{path}: line {number} has {len(values)} columns, too few")
             if held is not None and (tuple(values[1:3]) in held) != (split == "valid"):
                 continue
             yield [" ".join(values[i].split()) for i in inputs], "" if label is None else values[label]
@@ -165,7 +161,7 @@ def prepare(name: str, source: Path, like: Path, output: Path) -> dict[str, int]
         the number of examples of each split; test sets that are not there are left out.
 
     Raises:
-        GlueError: a file of the training or validation set is not there, or is no such table.
+        OdeTransformerError: a file of the training or validation set is not there, or is no such table.
     """
     task, cut, counts = GLUE[name], segmentation.opened(like), {}
     output.mkdir(parents=True, exist_ok=True)
@@ -184,7 +180,7 @@ def prepare(name: str, source: Path, like: Path, output: Path) -> dict[str, int]
                 try:
                     labels = [f"{float(label) / task.divide:g}" for label in labels]
                 except ValueError as error:
-                    raise GlueError(f"{folder}: a label of {split} is not a number: {error}") from error
+                    raise OdeTransformerError(f"{folder}: a label of {split} is not a number: {error}") from error
             write_lines(output / f"{split}.label", labels)
         counts[split] = len(rows)
     return counts
@@ -194,13 +190,15 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
     """What GLUE's server takes of a test set: an index and a prediction per line, with a heading.
 
     Raises:
-        CheckpointError, ClassifyError: as :func:`.classify.outputs`.
-        GlueError: an output is not a number.
+        CheckpointError, OdeTransformerError: as :func:`.classify.outputs`.
+        OdeTransformerError: an output is not a number.
     """
     task = GLUE[name]
     found = outputs(checkpoint, data, subset, batch_size, cpu, bool(task.divide), f"--task {name}")
     if not found.scores.isfinite().all():
-        raise GlueError(f"{checkpoint}: its outputs on {subset} are not all numbers; the server takes no others")
+        raise OdeTransformerError(
+            f"{checkpoint}: its outputs on {subset} are not all numbers; the server takes no others"
+        )
     if task.divide:
         lines = [f"{score:.6f}" for score in (found.scores[:, 0] * task.divide).clamp(0, task.divide).tolist()]
     else:
@@ -215,13 +213,13 @@ def validate(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
     number, the predicted label is ``accuracy.UNDEFINED``.
 
     Raises:
-        CheckpointError, ClassifyError: as :func:`.classify.outputs`.
-        GlueError: the set has no labels.
+        CheckpointError, OdeTransformerError: as :func:`.classify.outputs`.
+        OdeTransformerError: the set has no labels.
     """
     regression = not (data / "label" / "dict.txt").is_file()
     found = outputs(checkpoint, data, subset, batch_size, cpu, regression, str(data))
     if found.targets is None:
-        raise GlueError(f"{data}: subset {subset} has no labels")
+        raise OdeTransformerError(f"{data}: subset {subset} has no labels")
     if not regression:
         return found.pairs()
     taken = zip(found.targets.tolist(), found.scores[:, 0].tolist(), strict=True)
@@ -256,7 +254,7 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
         ``total-num-update`` and ``warmup-updates``, where they change.
 
     Raises:
-        GlueError: a number is none, or not positive.
+        OdeTransformerError: a number is none, or not positive.
     """
 
     def number(flag: str) -> float:
@@ -265,7 +263,7 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
         except ValueError:
             value = 0.0
         if not 0 < value < math.inf:
-            raise GlueError(f"--values {flag} {chosen[flag]}: must be a positive number")
+            raise OdeTransformerError(f"--values {flag} {chosen[flag]}: must be a positive number")
         return value
 
     before = row.get("total-num-update")
@@ -289,14 +287,16 @@ def chosen_space(
     """The search space that is asked for; what is not said is the recipe's.
 
     Raises:
-        GlueError: nothing is said, and the recipe has neither a search nor several seeds.
+        OdeTransformerError: nothing is said, and the recipe has neither a search nor several seeds.
     """
     from . import recipes
 
     own = recipe.search or recipes.Search({})
     seeds = seeds or own.seeds or recipe.seeds
     if not (values or own.values or seeds):
-        raise GlueError(f"{recipe.name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ...")
+        raise OdeTransformerError(
+            f"{recipe.name}: has no search; must be given --values FLAG VALUE ... or --seeds SEED ..."
+        )
     return recipes.Search(values or own.values, seeds or [recipe.own_seed])
 
 
@@ -321,7 +321,7 @@ def run_options(given: str, options: Sequence[str]) -> argparse.Namespace:
         options: the words after ``--``.
 
     Raises:
-        GlueError: they are not options, or are options that a grid sets itself.
+        OdeTransformerError: they are not options, or are options that a grid sets itself.
     """
     from . import runner
 
@@ -329,10 +329,12 @@ def run_options(given: str, options: Sequence[str]) -> argparse.Namespace:
     runner.add_arguments(parser)
     args = parser.parse_args([given, *options])
     if args.recipe != [given]:
-        raise GlueError(f"-- {args.recipe[-1]}: must be an option of ode-transformer run")
+        raise OdeTransformerError(f"-- {args.recipe[-1]}: must be an option of ode-transformer run")
     for option, name in _OWN.items():
         if getattr(args, name) != parser.get_default(name):
-            raise GlueError(f"-- {option}: is not for a grid, which chooses the folder, seed and steps of each run")
+            raise OdeTransformerError(
+                f"-- {option}: is not for a grid, which chooses the folder, seed and steps of each run"
+            )
     return args
 
 
@@ -366,7 +368,7 @@ def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[st
         number, no scores where the training diverged.
 
     Raises:
-        GlueError: a run ended otherwise.
+        OdeTransformerError: a run ended otherwise.
     """
     from . import cli
 
@@ -384,7 +386,7 @@ def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[st
                 cli.call(words)
             except OdeTransformerError as error:
                 if not _diverged(folder):
-                    raise GlueError(f"{folder}: {error}") from error
+                    raise OdeTransformerError(f"{folder}: {error}") from error
                 scores.append({})
                 continue
             found = read_json(folder / "scores" / f"{subset}.json")
@@ -500,16 +502,16 @@ def main(args: argparse.Namespace) -> int:
         values: dict[str, list[str]] = {}
         for flag, *of in args.values:
             if not of:
-                raise GlueError(f"--values {flag}: must name one value or more")
+                raise OdeTransformerError(f"--values {flag}: must name one value or more")
             if flag in values:
-                raise GlueError(f"--values {flag}: is given twice; must be given once, with all its values")
+                raise OdeTransformerError(f"--values {flag}: is given twice; must be given once, with all its values")
             values[flag] = of
         from . import processes, recipes
 
         options = run_options(args.recipe, args.flags)
         recipe = recipes.load(args.recipe, scale=options.scale)
         if recipe.task != "glue":
-            raise GlueError(f"{args.recipe}: is of task {recipe.task}, must be of glue")
+            raise OdeTransformerError(f"{args.recipe}: is of task {recipe.task}, must be of glue")
         space = chosen_space(recipe, values, args.seeds)
         count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
         processes.say(f"{recipe.name}: {count}, less those that are done")

@@ -474,8 +474,7 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
         output: the file to write.
 
     Raises:
-        ProgramError: a file is none.
-        OdeTransformerError: the first file holds no edit, or there are more files than colors.
+        OdeTransformerError: a file is none; the first file holds no edit, or there are more files than colors.
     """
     from .metrics.m2 import types
 

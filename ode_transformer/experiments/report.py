@@ -53,10 +53,6 @@ code { overflow-wrap: anywhere; }
 """
 
 
-class ReportError(OdeTransformerError):
-    """A folder without records, or a file that is not to be overwritten; the message names it."""
-
-
 class Translated(NamedTuple):
     """A run that left translations: its recipe, variant (see :func:`.tables.variant`), seed and folder."""
 
@@ -81,14 +77,13 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         sentences: the numbers of those that are shown of each test set; by default those that differ most, and others.
 
     Raises:
-        ReportError: there is no record of a finished run, or none of the baseline.
-        TableError: a file is not a record.
+        OdeTransformerError: there is no record of a finished run, or none of the baseline; a file is not a record.
     """
     found = tables.read_records(folder) if folder.is_dir() else {}
     if not found:
-        raise ReportError(f"{folder}: no record of a finished run is there")
+        raise OdeTransformerError(f"{folder}: no record of a finished run is there")
     if baseline is not None and baseline not in found:
-        raise ReportError(f"--baseline {baseline}: must be one of {', '.join(found)}")
+        raise OdeTransformerError(f"--baseline {baseline}: must be one of {', '.join(found)}")
     groups: dict[str, dict[str, list[dict]]] = {}
     for name, its in found.items():
         groups.setdefault(name.rpartition("/")[0] or name, {})[name] = its
@@ -237,7 +232,7 @@ def _compared(baseline: str, translated: Sequence[Translated]) -> list[str]:
             try:
                 one = systems[name].system()
                 if fit and not significance.comparable(fit[0], one):
-                    raise significance.SignificanceError("has other test sets or another metric than the baseline")
+                    raise OdeTransformerError("has other test sets or another metric than the baseline")
                 check_scores(one.recipe, one.folder)
                 fit.append(one)
             except OdeTransformerError as error:
@@ -446,20 +441,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer report``; the exit status."""
     if args.sentences and min(args.sentences) < 0:
-        raise ReportError(f"--sentences {min(args.sentences)}: must be 0 or more")
+        raise OdeTransformerError(f"--sentences {min(args.sentences)}: must be 0 or more")
     output = args.output or args.directory / "report.html"
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
-        raise ReportError(f"--output {output}: was not written by ode-transformer report; must be another file")
+        raise OdeTransformerError(f"--output {output}: was not written by ode-transformer report; must be another file")
     try:
         text = page(args.directory, args.baseline, args.sentences)
     except OdeTransformerError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         what = "a file there is not what ode-transformer record or compare writes"
-        raise ReportError(f"{args.directory}: {what} ({type(error).__name__}: {error})") from error
+        raise OdeTransformerError(f"{args.directory}: {what} ({type(error).__name__}: {error})") from error
     try:
         write_text(output, text)
     except OSError as error:
-        raise ReportError(f"{output}: cannot be written: {error.strerror or error}") from error
+        raise OdeTransformerError(f"{output}: cannot be written: {error.strerror or error}") from error
     print(output)
     return 0

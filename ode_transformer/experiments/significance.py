@@ -18,10 +18,6 @@ from .tasks.translation import translations as translated
 TESTS = {"bootstrap": "bs", "randomisation": "ar"}
 
 
-class SignificanceError(OdeTransformerError):
-    """Systems that cannot be compared; the message names them and the reason."""
-
-
 class System(NamedTuple):
     """A recipe and the folder of its run; and its record, beside which its outputs are, if the run is gone."""
 
@@ -40,7 +36,7 @@ def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
             the only record.
 
     Raises:
-        SignificanceError: there is no run or record in this precision; or several records, none of them
+        OdeTransformerError: there is no run or record in this precision; or several records, none of them
             ``results/NAME.json``, and no precision is named.
     """
     name = Path(recipes.default_run_dir(recipe)).relative_to("runs")
@@ -53,12 +49,12 @@ def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
     found = {read_json(path)["precision"]: path for path in (*others, plain) if path.is_file()}
     if precision is not None:
         if precision not in found:
-            raise SignificanceError(f"{recipe.name}: has no run or record in {precision}, --precision")
+            raise OdeTransformerError(f"{recipe.name}: has no run or record in {precision}, --precision")
         return System(recipe, folder, found[precision])
     if plain.is_file():
         return System(recipe, folder, plain)
     if len(found) > 1:
-        raise SignificanceError(f"{recipe.name}: has records in {' and '.join(found)}; choose one with --precision")
+        raise OdeTransformerError(f"{recipe.name}: has records in {' and '.join(found)}; choose one with --precision")
     return System(recipe, folder, next(iter(found.values()), None))
 
 
@@ -96,19 +92,18 @@ def compare(
         and ``p_value``: None for the baseline, and for a system whose score, or the baseline's, is not a number.
 
     Raises:
-        SignificanceError: a test set has no outputs beside a record whose run is gone; test sets or references differ,
-            or the test is unknown.
-        OdeTransformerError: a run has none, or its scores are older than its outputs.
+        OdeTransformerError: a test set has no outputs beside a record whose run is gone; test sets or references
+            differ, or the test is unknown; a run has none, or its scores are older than its outputs.
     """
     if test not in TESTS:
-        raise SignificanceError(f"--test {test}: must be one of {', '.join(TESTS)}")
+        raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
     first, name = baseline.recipe, baseline.recipe.name
     names = [one.recipe.name for one in (baseline, *systems)]
     if twice := [other for other in names if names.count(other) > 1]:
-        raise SignificanceError(f"{twice[0]}: must be given once")
+        raise OdeTransformerError(f"{twice[0]}: must be given once")
     for other in systems:
         if not comparable(baseline, other):
-            raise SignificanceError(
+            raise OdeTransformerError(
                 f"{other.recipe.name}: must have the task, metric, test sets and letter case of {name}"
             )
     for one in (baseline, *systems):
@@ -209,7 +204,7 @@ def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
         }
     if not found:
         names = ", ".join(systems[0].recipe.subsets.values())
-        raise SignificanceError(f"{systems[0].recipe.name}: none of its test sets ({names}) has such a test")
+        raise OdeTransformerError(f"{systems[0].recipe.name}: none of its test sets ({names}) has such a test")
     return metric, signature, found
 
 
@@ -260,14 +255,14 @@ def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int
 def _same_references(systems: Sequence[System], references: Sequence[Any], test_set: str) -> None:
     name = systems[0].recipe.name
     if others := [s.recipe.name for s, theirs in zip(systems, references, strict=True) if theirs != references[0]]:
-        raise SignificanceError(f"{others[0]}: must have the references of {name} for {test_set}")
+        raise OdeTransformerError(f"{others[0]}: must have the references of {name} for {test_set}")
 
 
 def _precision(one: System) -> str:
     """The precision of a run, from its ``run.json`` or its record."""
     run = read_json(one.record) if one.record else runs.read(one.folder)
     if run is None:
-        raise SignificanceError(f"{one.folder}: must hold a run; ode-transformer run {one.recipe.given} makes it")
+        raise OdeTransformerError(f"{one.folder}: must hold a run; ode-transformer run {one.recipe.given} makes it")
     return run["precision"]
 
 
@@ -282,14 +277,14 @@ def _outputs(one: System, test_set: str) -> list[str]:
         return TASKS[one.recipe.task].outputs(one.recipe, one.folder, _subset(one, test_set))
     path = records.translations_beside(one.record, test_set)
     if not path.is_file():
-        raise SignificanceError(f"{path}: no such file; ode-transformer run {one.recipe.name} makes it anew")
+        raise OdeTransformerError(f"{path}: no such file; ode-transformer run {one.recipe.name} makes it anew")
     known = read_json(one.record).get("translations", {}).get(test_set)
     if known is None:
-        raise SignificanceError(
+        raise OdeTransformerError(
             f"{one.record}: has no SHA-256 of {path.name}; ode-transformer record --translations writes both"
         )
     if known != sha256(path):
-        raise SignificanceError(f"{path}: must have the SHA-256 in {one.record.name}, {known}")
+        raise OdeTransformerError(f"{path}: must have the SHA-256 in {one.record.name}, {known}")
     return translations.read_lines(path)
 
 
@@ -302,12 +297,12 @@ def _references(one: System, test_set: str, count: int) -> list[str]:
     elif (data / "tok" / name).is_file():
         found = plain_text(recipe, translations.read_lines(data / "tok" / name))
     elif one.record:
-        raise SignificanceError(f"{data}: must have the references of {test_set}; made by: {recipe.data.prepare}")
+        raise OdeTransformerError(f"{data}: must have the references of {test_set}; made by: {recipe.data.prepare}")
     else:
         path = translated(str(one.folder), subset)
         found = plain_text(recipe, translations.read_generate_output(path).references or [])
     if len(found) != count:
-        raise SignificanceError(
+        raise OdeTransformerError(
             f"{recipe.name} has {count} sentences of {test_set}, the references in {data} are {len(found)}"
         )
     return found
@@ -331,7 +326,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer compare``; the exit status."""
     if args.samples < 1:
-        raise SignificanceError(f"--samples {args.samples}: must be 1 or more")
+        raise OdeTransformerError(f"--samples {args.samples}: must be 1 or more")
     loaded = [recipes.load(name, scale=args.scale, seed=args.seed) for name in (args.baseline, *args.system)]
     named = [system(recipe, args.precision) for recipe in loaded]
     content = compare(named[0], named[1:], args.test, args.samples)

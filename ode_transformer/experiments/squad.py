@@ -21,10 +21,6 @@ PARTS = ("predictions", "no_answer", "nbest")
 _NONE = 1e6  # the no-answer score where there is no candidate, nearly
 
 
-class SquadError(OdeTransformerError):
-    """Data or answers that cannot be used; the message names the file and what it lacks."""
-
-
 class Candidate(NamedTuple):
     """A span of a paragraph, symbols first to last, and its score."""
 
@@ -42,7 +38,7 @@ def questions(data: Path, subset: str) -> dict[str, Any]:
     path = data / f"{subset}.questions.json"
     tree = read_json(path)
     if not isinstance(tree, dict) or not {"version", "paragraphs", "questions", "windows"} <= tree.keys():
-        raise SquadError(f"{path}: is not what prepare-squad.sh writes")
+        raise OdeTransformerError(f"{path}: is not what prepare-squad.sh writes")
     return tree
 
 
@@ -116,7 +112,7 @@ def predict(
 
     Raises:
         CheckpointError: the checkpoint cannot be opened, or has no span head.
-        SquadError: the data are not of SQuAD, or logits are not numbers.
+        OdeTransformerError: the data are not of SQuAD, or logits are not numbers.
     """
     import torch
 
@@ -140,9 +136,11 @@ def predict(
     dataset = SpanPredictionTask.setup_task(cfg).load_dataset(subset)
     known = stacks(model)["encoder"].embed_tokens.num_embeddings
     if len(dataset.dictionary) != known:
-        raise SquadError(f"{data}: its dictionary has {len(dataset.dictionary)} symbols, the model {known}")
+        raise OdeTransformerError(f"{data}: its dictionary has {len(dataset.dictionary)} symbols, the model {known}")
     if len(dataset) != len(tree["windows"]):
-        raise SquadError(f"{data}: {len(dataset)} windows of {subset}, but {len(tree['windows'])} of questions.json")
+        raise OdeTransformerError(
+            f"{data}: {len(dataset)} windows of {subset}, but {len(tree['windows'])} of questions.json"
+        )
     sizes = [int(size) - 1 for size in dataset.windows.sizes]
     spans: list[list[tuple[int, int]]] = [[] for _ in tree["questions"]]
     numbers = []
@@ -163,7 +161,7 @@ def predict(
             row = torch.cat((row[:1], row[begin : begin + sizes[i]]))
             if not row.isfinite().all():
                 name = tree["questions"][question]["id"]
-                raise SquadError(f"{checkpoint}: its logits of question {name} are not numbers")
+                raise OdeTransformerError(f"{checkpoint}: its logits of question {name} are not numbers")
             null[question] = min(null[question], row[0].sum().item())
             first, last = row[1:].T.tolist()
             found[question] += candidates(first, last, start, spans[question], numbers[i], best, longest)
@@ -196,7 +194,7 @@ def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]
         tree = read_json(path)
         # NaN, which has no place in an order, is the one value that does not equal itself.
         if not isinstance(tree, dict) or not all(type(value) in kinds and value == value for value in tree.values()):
-            raise SquadError(f"{path}: must say of every question {'a text' if str in kinds else 'a number'}")
+            raise OdeTransformerError(f"{path}: must say of every question {'a text' if str in kinds else 'a number'}")
         found.append(tree)
     return found[0], found[1]
 
@@ -241,7 +239,7 @@ def main(args: argparse.Namespace) -> int:
         return 0
     for option in ("batch_size", "best", "longest"):
         if getattr(args, option) < 1:
-            raise SquadError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")
+            raise OdeTransformerError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")
     found = predict(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu, args.best, args.longest)
     if args.threshold is not None:
         scores = found["no_answer"]

@@ -29,10 +29,6 @@ COLUMNS = (
 )
 
 
-class TableError(OdeTransformerError):
-    """A record or a run that cannot be used; the message names it."""
-
-
 class Compared(NamedTuple):
     """A system in a test of significance: the value of its metric, and p (None for the baseline)."""
 
@@ -122,7 +118,7 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
             if missing := [
                 key for key in ("scores", "training", "seeds", "precision", "versions") if key not in record
             ]:
-                raise TableError(f"{path}: a record without {missing[0]}")
+                raise OdeTransformerError(f"{path}: a record without {missing[0]}")
             runs = found.setdefault(record["recipe"], {})
             if (*record["seeds"], *variant(record)) in runs:
                 record["file"] = str(path.relative_to(folder))
@@ -142,12 +138,12 @@ def tables(group: str, folder: Path = RESULTS, records: Optional[dict[str, list[
         rows by title: the paper's tables, and for recipes that are in none the group's own.
 
     Raises:
-        TableError: an unknown group, or a file of results that cannot be used.
+        OdeTransformerError: an unknown group, or a file of results that cannot be used.
         RecipeError: a recipe that cannot be used.
     """
     groups = recipes.groups()
     if group not in groups:
-        raise TableError(f"no group of recipes {group!r}; there are: {', '.join(groups)}")
+        raise OdeTransformerError(f"no group of recipes {group!r}; there are: {', '.join(groups)}")
     records = read_records(folder) if records is None else records
     comparison = _significance(group, folder)
     precisions = comparison["precisions"]
@@ -347,11 +343,14 @@ def read_comparison(path: Path) -> dict[str, Any]:
     """A comparison that ``ode-transformer compare`` wrote.
 
     Raises:
-        TableError: it is of an earlier version, which did not say in which precisions the systems were trained.
+        OdeTransformerError: it is of an earlier version, which did not say in which precisions the systems were
+            trained.
     """
     comparison = read_json(path)
     if "precisions" not in comparison:
-        raise TableError(f"{path}: a comparison without precisions; write it anew with `ode-transformer compare`")
+        raise OdeTransformerError(
+            f"{path}: a comparison without precisions; write it anew with `ode-transformer compare`"
+        )
     return comparison
 
 

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 from .. import bundles, checkpoints, standalone
 from ..checkpoints import CheckpointError
+from ..errors import OdeTransformerError
 from ..files import sha256
 from ..numerics.integrators import INTEGRATORS
 from . import recipes, runs
 from .export import is_exported
 from .pipeline import Pipeline
-from .translator import Found, TranslationError, Translator, check_sentence, located
+from .translator import Found, Translator, check_sentence, located
 
 _SEARCH = (
     *("beam", "nbest", "max_len_a", "max_len_b", "min_len", "lenpen", "unkpen", "unnormalized", "temperature"),
@@ -87,25 +88,25 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
     """
     path = located(model)
     if is_exported(path):
-        raise TranslationError(f"{model}: is an exported model already; must be a run, a checkpoint or a bundle")
+        raise OdeTransformerError(f"{model}: is an exported model already; must be a run, a checkpoint or a bundle")
     if bundles.is_bundle(path):
         if data is not None:
-            raise TranslationError(f"--data {data}: must not be given with {model}, a bundle, which holds its data")
+            raise OdeTransformerError(f"--data {data}: must not be given with {model}, a bundle, which holds its data")
         bundles.check(path)
         return Origin(path, path, bundles.config(path)["generate"])
     if not path.exists():
-        raise TranslationError(f"{model}: no such file or folder; must be a run, a checkpoint or a bundle")
+        raise OdeTransformerError(f"{model}: no such file or folder; must be a run, a checkpoint or a bundle")
     folder = path if path.is_dir() else path.parent
     run = runs.read(folder)
     if path.is_dir():
         if run is None:
-            raise TranslationError(
+            raise OdeTransformerError(
                 f"{model}: must be a run or a bundle, but holds neither run.json nor {bundles.INDEX}"
             )
         path = folder / "average.pt"
         if not path.is_file():
             there = ", ".join(sorted(p.name for p in folder.glob("*.pt"))) or "no checkpoints"
-            raise TranslationError(
+            raise OdeTransformerError(
                 f"{path}: no such file, because the run is not finished; name one of its checkpoints ({there})"
             )
     if data is None and run is not None:
@@ -114,7 +115,7 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
     elif data is None:
         data = folder
     if not Path(data).is_dir():
-        raise TranslationError(f"{data}: no such folder; name the folder of the data of {path} with --data")
+        raise OdeTransformerError(f"{data}: no such folder; name the folder of the data of {path} with --data")
     standalone.check_dictionaries(path, data)
     return Origin(path, Path(data), (run or {}).get("generate") or {}, folder if run else None)
 
@@ -184,9 +185,9 @@ class TrainedTranslator(Translator):
         for other in origins[1:]:
             pairs = [(origin.data / f"dict.{lang}.txt", other.data / f"dict.{lang}.txt") for lang in langs]
             if differ := [b for a, b in pairs if not b.is_file() or sha256(a) != sha256(b)]:
-                raise TranslationError(f"{differ[0]}: must be the dictionary of {origin.model}, for an ensemble")
+                raise OdeTransformerError(f"{differ[0]}: must be the dictionary of {origin.model}, for an ensemble")
             if Pipeline.of(other.data).identity != self.pipeline.identity:
-                raise TranslationError(
+                raise OdeTransformerError(
                     f"{other.model}: its text must be prepared like that of {origin.model}, for an ensemble"
                 )
         self.task = TranslationTask(TranslationConfig(source_lang=langs[0], target_lang=langs[1]), source, target)
@@ -195,19 +196,19 @@ class TrainedTranslator(Translator):
             state = one.state()
             trained = tuple(checkpoints.options(state, "task").get(name) for name in ("source_lang", "target_lang"))
             if None not in trained and trained != langs:
-                raise TranslationError(
+                raise OdeTransformerError(
                     f"{one.model}: translates {' to '.join(map(str, trained))}, but its data were prepared for "
                     f"{' to '.join(langs)}"
                 )
             sizes = standalone.symbols(state, one.model)
             if sizes != (len(source), len(target)):
-                raise TranslationError(
+                raise OdeTransformerError(
                     f"{one.model}: has vocabulary sizes {sizes[0]} and {sizes[1]}, the dictionaries in {origin.data} "
                     f"have {len(source)} and {len(target)}: they belong to another model"
                 )
             self.opened.append(Opened.of(state, one.model))
             if min(positions := self.models[-1].max_positions()) < 2:
-                raise TranslationError(
+                raise OdeTransformerError(
                     f"{one.model}: has {positions} positions, must have 2 or more, for one unit and the end"
                 )
         self.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -237,7 +238,7 @@ class TrainedTranslator(Translator):
     def half(self) -> None:
         """As in :class:`Translator`."""
         if self.device.type == "cpu":
-            raise TranslationError("--fp16: needs a GPU")
+            raise OdeTransformerError("--fp16: needs a GPU")
         self.to(self.device, half=True)
 
     def _about(self) -> list[str]:
@@ -275,13 +276,13 @@ class TrainedTranslator(Translator):
             decoder: likewise for the decoder.
 
         Raises:
-            TranslationError: there is no such method, or the weights do not fit it; the message says what is lost.
+            OdeTransformerError: there is no such method, or the weights do not fit it; the message says what is lost.
         """
         chosen = {"integrator": encoder, "decoder_integrator": decoder}
         chosen = {option: name for option, name in chosen.items() if name is not None}
         for name in chosen.values():
             if name not in INTEGRATORS:
-                raise TranslationError(f"integrator {name!r}: must be one of {', '.join(INTEGRATORS)}")
+                raise OdeTransformerError(f"integrator {name!r}: must be one of {', '.join(INTEGRATORS)}")
         found = object.__new__(TrainedTranslator)
         found.__dict__ |= self.__dict__
         found.opened = [
@@ -295,7 +296,9 @@ class TrainedTranslator(Translator):
         if name in standalone.STOCK:  # in our layers, as it was opened
             name, options = "floater", {**standalone.stock_options(name, options), "position_encoder": "none"}
         if name == "transevolve":
-            raise TranslationError(f"{origin.model}: must not be a transevolve model, whose blocks have no integrator")
+            raise OdeTransformerError(
+                f"{origin.model}: must not be a transevolve model, whose blocks have no integrator"
+            )
         asked = ", ".join(f"{option} {value}" for option, value in chosen.items())
         weights = {k: v.float().cpu() if v.is_floating_point() else v for k, v in one.model.state_dict().items()}
         state = {"model": weights, "args": None, "cfg": {"model": {**options, **chosen, "_name": name}}}
@@ -305,19 +308,19 @@ class TrainedTranslator(Translator):
             sides = tuple("decoder." if option.startswith("decoder") else "encoder." for option in chosen)
             lost = [k for k in weights if k.startswith(sides) and ".coefficients." in k]
             more = f"; the learned weights of its stages would be lost: {', '.join(lost)}" if lost else ""
-            raise TranslationError(f"{error}{more}") from error
+            raise OdeTransformerError(f"{error}{more}") from error
 
     @torch.no_grad()
     def layer_states(self, sentence: str) -> LayerStates:
         """The inputs of the first model's layers, for a sentence and its best translation.
 
         Raises:
-            TranslationError: as in :meth:`translate`; or the sentence is empty or longer than the model takes.
+            OdeTransformerError: as in :meth:`translate`; or the sentence is empty or longer than the model takes.
         """
         check_sentence("the sentence", sentence)
         (units,) = self.pipeline.units([sentence])
         if not 0 < len(units.split()) < self.longest:
-            raise TranslationError(
+            raise OdeTransformerError(
                 f"the sentence has {len(units.split()):,} units, must have 1 to {self.longest - 1:,}"
             )
         ((best, *_),) = self.hypotheses([sentence])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 from ..errors import OdeTransformerError
 from .export import is_exported
 from .text.lines import decode_lines, read_lines
-from .translator import Hypothesis, TranslationError, Translator, check_sentence, located
+from .translator import Hypothesis, Translator, check_sentence, located
 
 if TYPE_CHECKING:
     import torch
@@ -37,9 +37,9 @@ def load(
         from .export.translator import ExportedTranslator
 
         if more:
-            raise TranslationError(f"{exported[0]}: is an exported model, of which there are no ensembles")
+            raise OdeTransformerError(f"{exported[0]}: is an exported model, of which there are no ensembles")
         if data is not None:
-            raise TranslationError(f"--data {data}: {path} is an exported model, which holds what it needs")
+            raise OdeTransformerError(f"--data {data}: {path} is an exported model, which holds what it needs")
         return ExportedTranslator(located(path), device and str(device))
 
     from .. import bundles
@@ -115,11 +115,11 @@ def main(args: argparse.Namespace) -> int:
 def _translate(args: argparse.Namespace) -> None:
     for name in ("batch_size", "buffer"):
         if (value := getattr(args, name)) is not None and value < 1:
-            raise TranslationError(f"--{name.replace('_', '-')} {value}: must be a positive number")
+            raise OdeTransformerError(f"--{name.replace('_', '-')} {value}: must be a positive number")
     files = args.files or [STANDARD_INPUT]
     for file in files:
         if file != STANDARD_INPUT and not Path(file).exists():
-            raise TranslationError(f"{file}: no such file")
+            raise OdeTransformerError(f"{file}: no such file")
     translator = load(args.model, *args.more, data=args.data, device="cpu" if args.cpu else None)
     if args.fp16:
         translator.half()

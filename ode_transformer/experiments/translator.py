@@ -30,10 +30,6 @@ Found = tuple[list[tuple[str, float]], bool]
 """Translations of a sentence, units and score each, the best first; and whether the best was cut where it must end."""
 
 
-class TranslationError(OdeTransformerError):
-    """A text or a model that cannot be used; the message names the model, file, line or option."""
-
-
 @dataclass(frozen=True)
 class Hypothesis:
     """A translation: text to read, its score as fairseq prints it (base 2, by length), and its units."""
@@ -71,7 +67,7 @@ class Translator:
         self._checked({})
         self.batch_size = given.get("batch_size", BATCH_SIZE)
         if type(self.batch_size) is not int or self.batch_size < 1:
-            raise TranslationError(f"batch_size {self.batch_size!r}: must be a positive whole number")
+            raise OdeTransformerError(f"batch_size {self.batch_size!r}: must be a positive whole number")
 
     def __repr__(self) -> str:
         search = ", ".join(f"{name} {value}" for name, value in self.search.items())
@@ -95,7 +91,7 @@ class Translator:
         """Translate in fp16 from now on.
 
         Raises:
-            TranslationError: it cannot.
+            OdeTransformerError: it cannot.
         """
         raise NotImplementedError
 
@@ -117,10 +113,10 @@ class Translator:
             search: flags of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
 
         Raises:
-            TranslationError: a sentence has more than ``LONGEST`` characters or is not text, or a flag is unknown.
+            OdeTransformerError: a sentence has more than ``LONGEST`` characters or is not text, or a flag is unknown.
         """
         if isinstance(sentences, str):
-            raise TranslationError("translate takes a list of sentences, got one string")
+            raise OdeTransformerError("translate takes a list of sentences, got one string")
         return [best.text for best, *_ in self.hypotheses(sentences, **search)]
 
     def hypotheses(
@@ -140,7 +136,7 @@ class Translator:
             search: as in :meth:`translate`.
 
         Raises:
-            TranslationError: as in :meth:`translate`.
+            OdeTransformerError: as in :meth:`translate`.
         """
         values = self._checked(search)
         names = names or [f"sentence {i + 1}" for i in range(len(sentences))]
@@ -158,7 +154,7 @@ class Translator:
         except OdeTransformerError:
             raise
         except (AssertionError, ValueError, RuntimeError) as error:  # flags that cannot be combined
-            raise TranslationError(f"search with {asked}: {str(error) or type(error).__name__}") from error
+            raise OdeTransformerError(f"search with {asked}: {str(error) or type(error).__name__}") from error
         for (i, _), hypotheses in zip(pieces, searched, strict=True):
             found[i].append(hypotheses)
         if cut := sorted({pieces[at][0] for at in cut}):
@@ -176,16 +172,16 @@ class Translator:
         values = {**self.search, **{name: value for name, value in search.items() if value is not None}}
         for name, value in values.items():
             if name not in self.flags:
-                raise TranslationError(f"{name}: is no flag of a search, must be one of {', '.join(self.flags)}")
+                raise OdeTransformerError(f"{name}: is no flag of a search, must be one of {', '.join(self.flags)}")
             what, kinds = KINDS[self.flags[name]]
             if type(value) not in kinds or not abs(value) <= 1e9:
-                raise TranslationError(f"{name} {value!r}: must be {what}")
+                raise OdeTransformerError(f"{name} {value!r}: must be {what}")
         beam, nbest = values["beam"], values.get("nbest", 1)
         for name, value in (("beam", beam), ("nbest", nbest)):
             if not 1 <= value <= MOST_HYPOTHESES:
-                raise TranslationError(f"--{name} {value}: must be from 1 to {MOST_HYPOTHESES}")
+                raise OdeTransformerError(f"--{name} {value}: must be from 1 to {MOST_HYPOTHESES}")
         if nbest > beam:
-            raise TranslationError(f"--nbest {nbest}: must be at most --beam, {beam}")
+            raise OdeTransformerError(f"--nbest {nbest}: must be at most --beam, {beam}")
         return values
 
     def _pieces(self, units: list[str], name: str) -> list[list[str]]:
@@ -258,11 +254,11 @@ def check_sentence(name: str, sentence: str) -> None:
     """Refuse what is no sentence.
 
     Raises:
-        TranslationError: it is too long, or no text.
+        OdeTransformerError: it is too long, or no text.
     """
     if len(sentence) > LONGEST:
-        raise TranslationError(
+        raise OdeTransformerError(
             f"{name}: has {len(sentence):,} characters, must have {LONGEST:,} at most; put one sentence per line"
         )
     if "\0" in sentence:
-        raise TranslationError(f"{name}: holds a NUL, must be text")
+        raise OdeTransformerError(f"{name}: holds a NUL, must be text")

@@ -6,6 +6,7 @@ import zipfile
 
 import pytest
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import glue, segmentation
 from ode_transformer.experiments.text.manifest import VERSION
 from ode_transformer.files import sha256, write_json
@@ -236,7 +237,7 @@ def test_the_published_mrpc_is_split_by_its_list(tmp_path):
     (folder / "msr_paraphrase_train.txt").write_text("".join([head, *rows]), newline="")
     task = glue.GLUE["mrpc"]
     with pytest.raises(
-        glue.GlueError, match=r"train: .*train.tsv or .*msr_paraphrase_train.txt and .*mrpc_dev_ids.tsv"
+        OdeTransformerError, match=r"train: .*train.tsv or .*msr_paraphrase_train.txt and .*mrpc_dev_ids.tsv"
     ):
         list(glue.examples(task, folder, "train"))
     (folder / "mrpc_dev_ids.tsv").write_text("#1 ID\t#2 ID\r\n2\t11\r\n5\t14\r\n5\t9\r\n", newline="")

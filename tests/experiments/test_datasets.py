@@ -12,7 +12,6 @@ import pytest
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, segmentation
 from ode_transformer.experiments.datasets import aeslc, agnews, cnndm, errors, gec, imdb, labelled
-from ode_transformer.experiments.datasets.labelled import DatasetError
 from ode_transformer.files import write_text
 
 
@@ -57,12 +56,12 @@ def test_imdb_is_the_same_whatever_a_copy_has_put_aside(tmp_path):
 )
 def test_what_is_wrong_with_imdb_is_named(tmp_path, damage, message):
     damage(write_reviews(tmp_path))
-    with pytest.raises(DatasetError, match=message):
+    with pytest.raises(OdeTransformerError, match=message):
         imdb.read(tmp_path, 2)
 
 
 def test_as_many_reviews_as_there_are_cannot_be_held_out(tmp_path):
-    with pytest.raises(DatasetError, match="--valid 12: must be from 2 to fewer than the 12"):
+    with pytest.raises(OdeTransformerError, match="--valid 12: must be from 2 to fewer than the 12"):
         imdb.read(write_reviews(tmp_path), 12)
 
 
@@ -75,13 +74,13 @@ def test_agnews(tmp_path):
     assert found["train"][0] == ('Title, 0 He said "no". Then 0', "world")
     assert [example.text[7:9].strip() for example in found["valid"]] == ["3", "7", "11"]
     for held_out in (7, 0):
-        with pytest.raises(DatasetError, match=f"--valid {held_out}: must be from 1 to half of the 12"):
+        with pytest.raises(OdeTransformerError, match=f"--valid {held_out}: must be from 1 to half of the 12"):
             agnews.read(tmp_path, held_out)
     text = (tmp_path / "train.csv").read_text(encoding="utf-8")
     (tmp_path / "train.csv").write_text(f"\ufeffClass Index,Title,Description\n\n{text}\n", encoding="utf-8")
     assert agnews.read(tmp_path, 3) == found, "of a copy with a byte order mark, a row of titles and blank rows"
     (tmp_path / "test.csv").write_text('"5","x","y"\n')
-    with pytest.raises(DatasetError, match=r"test\.csv: article 1: must be a class of 1, 2, 3, 4"):
+    with pytest.raises(OdeTransformerError, match=r"test\.csv: article 1: must be a class of 1, 2, 3, 4"):
         agnews.read(tmp_path, 3)
 
 
@@ -99,13 +98,13 @@ def test_labelled_text_as_symbols(tmp_path):
     units = lines(tmp_path / "units" / "test.input0")[0].replace(" ", "").replace(labelled.BLANK, " ").strip()
     assert units == "a neg film, number 0..."  # NFKC
     assert {path.name for path in (tmp_path / "units").iterdir()} >= {"sentencepiece.model", "train.input0"}
-    with pytest.raises(DatasetError, match="test: a text is empty"):
+    with pytest.raises(OdeTransformerError, match="test: a text is empty"):
         labelled.write({"test": [labelled.Example("", "x")]}, "characters", 1, 1, tmp_path / "none")
-    with pytest.raises(DatasetError, match="test: no examples"):
+    with pytest.raises(OdeTransformerError, match="test: no examples"):
         labelled.write({"test": []}, "characters", 1, 1, tmp_path / "none")
     assert segmentation.opened(tmp_path / "units")("\u200b") == "", "SentencePiece leaves nothing of it"
     examples = [labelled.Example("a film", "x")] * 20 + [labelled.Example("\u200b", "x")]
-    with pytest.raises(DatasetError, match="train: a text is empty"):
+    with pytest.raises(OdeTransformerError, match="train: a text is empty"):
         labelled.write({"train": examples}, "subword", 10, 1, tmp_path / "none")
 
 
@@ -125,9 +124,9 @@ def test_aeslc(tmp_path):
         (email("x", "", "@ann0\ny"), "a body and a subject"),
     ):
         (tmp_path / "dev" / "a.subject").write_text(text)
-        with pytest.raises(DatasetError, match=rf"a\.subject: .*{message}"):
+        with pytest.raises(OdeTransformerError, match=rf"a\.subject: .*{message}"):
             list(aeslc.read(tmp_path)["valid"])
-    with pytest.raises(DatasetError, match="no such folder, or no e-mail"):
+    with pytest.raises(OdeTransformerError, match="no such folder, or no e-mail"):
         list(aeslc.read(tmp_path / "none")["test"])
 
 
@@ -148,10 +147,10 @@ def test_cnndm_as_see_et_al_made_it(tmp_path):
     found = {name: list(pairs) for name, pairs in cnndm.read(folders, tmp_path).items()}
     assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 .\t"Wet"')]
     assert found["test"][0].target.startswith("Rain at http://dm/1")
-    with pytest.raises(DatasetError, match="the story of http://dm/1: not in"):
+    with pytest.raises(OdeTransformerError, match="the story of http://dm/1: not in"):
         list(cnndm.read(folders[:1], tmp_path)["test"])
     (tmp_path / "all_val.txt").write_text("")
-    with pytest.raises(DatasetError, match=r"all_val\.txt: holds no addresses"):
+    with pytest.raises(OdeTransformerError, match=r"all_val\.txt: holds no addresses"):
         list(cnndm.read(folders, tmp_path)["valid"])
 
 
@@ -199,7 +198,7 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
 )
 def test_what_is_wrong_with_an_m2_file_is_named(tmp_path, text, message):
     (tmp_path / "x.m2").write_text(text)
-    with pytest.raises(gec.GecError, match=rf"x\.m2: {message}"):
+    with pytest.raises(OdeTransformerError, match=rf"x\.m2: {message}"):
         list(gec.read_m2(tmp_path / "x.m2"))
 
 
@@ -218,22 +217,26 @@ def test_learners_corpora(tmp_path, capsys):
     assert "nucle.m2: 7 sentences, 6 corrections of them" in capsys.readouterr().err
     for name in ("A.train.gold.bea19.m2", "ABC.train.gold.bea19.m2"):
         shutil.copyfile(tmp_path / "lang8.m2", tmp_path / name)
-    with pytest.raises(gec.GecError, match=r"ABC\.train\.gold\.bea19\.m2 holds A\.train\.gold\.bea19\.m2 as well"):
+    with pytest.raises(
+        OdeTransformerError, match=r"ABC\.train\.gold\.bea19\.m2 holds A\.train\.gold\.bea19\.m2 as well"
+    ):
         gec.published(tmp_path)
     for path in tmp_path.glob("*bea19.m2"):
         path.unlink()
     release = shutil.copyfile(tmp_path / "nucle.m2", tmp_path / "conll14st-preprocessed.m2")
-    with pytest.raises(gec.GecError, match=r"conll14st-preprocessed\.m2 and nucle\.m2 are of NUCLE: must be one"):
+    with pytest.raises(
+        OdeTransformerError, match=r"conll14st-preprocessed\.m2 and nucle\.m2 are of NUCLE: must be one"
+    ):
         gec.published(tmp_path)
     (tmp_path / "nucle.m2").unlink()
     assert {name: list(pairs) for name, pairs in gec.published(tmp_path).items()}["valid"] == found["valid"]
     release.rename(tmp_path / "official-preprocessed.m2")
-    with pytest.raises(gec.GecError, match=r"official-preprocessed\.m2 is of a development or test set"):
+    with pytest.raises(OdeTransformerError, match=r"official-preprocessed\.m2 is of a development or test set"):
         gec.published(tmp_path)
     (tmp_path / "official-preprocessed.m2").unlink()
-    with pytest.raises(gec.GecError, match="--sentences 0: must be 1 or more"):
+    with pytest.raises(OdeTransformerError, match="--sentences 0: must be 1 or more"):
         gec.write(argparse.Namespace(m2=None, clean=tmp_path, rate=0.1, sentences=0))
-    with pytest.raises(gec.GecError, match=r"no M2 file of NUCLE; there are: lang8\.m2; .* nucle, conll14st-"):
+    with pytest.raises(OdeTransformerError, match=r"no M2 file of NUCLE; there are: lang8\.m2; .* nucle, conll14st-"):
         gec.published(tmp_path)
 
 

@@ -17,6 +17,7 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, documents, glue, recipes, segmentation
 from ode_transformer.experiments.classify import Outputs
 from ode_transformer.experiments.datasets import squad
@@ -99,10 +100,10 @@ def test_colas_own_archive_and_lines_of_qqp_that_are_broken(tmp_path, like):
     with (tmp_path / "QQP" / "train.tsv").open("a") as file:
         file.write("a\tb\n")
     assert glue.prepare("qqp", tmp_path, like, tmp_path / "qqp")["train"] == 12
-    with pytest.raises(glue.GlueError, match=r"train: .*RTE/train.tsv must be there"):
+    with pytest.raises(OdeTransformerError, match=r"train: .*RTE/train.tsv must be there"):
         glue.prepare("rte", tmp_path, like, tmp_path / "rte")
     table(tmp_path / "RTE" / "train.tsv", [["0", "x"]])
-    with pytest.raises(glue.GlueError, match=r"train.tsv: line 2 has 2 columns, too few"):
+    with pytest.raises(OdeTransformerError, match=r"train.tsv: line 2 has 2 columns, too few"):
         glue.prepare("rte", tmp_path, like, tmp_path / "rte")
 
 
@@ -180,7 +181,7 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metr
         low, high = scores[one]["interval"]
         assert low <= scores[one]["value"] <= high
         assert scores[one]["value"] == pytest.approx(expected[one])
-    with pytest.raises(glue.GlueError, match="subset test has no labels"):
+    with pytest.raises(OdeTransformerError, match="subset test has no labels"):
         glue.validate(checkpoint, data, "test", 7, True)
 
 
@@ -334,7 +335,7 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         raise RunError("another cause")
 
     monkeypatch.setattr(cli, "call", fail)
-    with pytest.raises(glue.GlueError, match="seed-7: another cause"):
+    with pytest.raises(OdeTransformerError, match="seed-7: another cause"):
         glue.grid(recipes.load("macaron/glue/macaron-cola"), recipes.Search({"lr": ["1"]}, [7]), [], tmp_path)
 
 
@@ -463,7 +464,7 @@ def test_the_schedule_follows_the_batch_and_the_epochs(chosen, expected):
     row = {"batch-size": 32, "max-epoch": 5, "total-num-update": 1000, "warmup-updates": 100}
     assert glue.schedule(row, chosen) == expected
     assert glue.schedule(row | {"max-epoch": None}, {"batch-size": "64"}) == {}  # so many updates, whatever the batch
-    with pytest.raises(glue.GlueError, match="--values batch-size x: must be a positive number"):
+    with pytest.raises(OdeTransformerError, match="--values batch-size x: must be a positive number"):
         glue.schedule(row, {"batch-size": "x"})
 
 
@@ -582,7 +583,7 @@ def test_a_diverged_model_predicts_nothing(tmp_path, monkeypatch):
     scores = torch.tensor([[0.0, 1.0], [float("nan"), 0.0]])
     monkeypatch.setattr(glue, "outputs", lambda *_: Outputs(scores, torch.tensor([0, 1]), ["0", "1"]))
     assert glue.validate(tmp_path / "m.pt", tmp_path, "valid", 1, True) == [("0", "1"), ("1", "not a number")]
-    with pytest.raises(glue.GlueError, match=r"m.pt: its outputs on test are not all numbers"):
+    with pytest.raises(OdeTransformerError, match=r"m.pt: its outputs on test are not all numbers"):
         glue.predict(tmp_path / "m.pt", tmp_path, "cola", "test", 1, True)
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, prepare
 from ode_transformer.experiments.bench import preparation
 from tests.helpers import refused
@@ -63,7 +64,7 @@ def test_memory_of_all_processes_is_seen():
 
 @pytest.mark.full
 def test_a_step_that_fails_is_named():
-    with pytest.raises(preparation.BenchmarkError, match="step clean: ended with status 3"):
+    with pytest.raises(OdeTransformerError, match="step clean: ended with status 3"):
         preparation.run([sys.executable, "-c", "import sys; sys.exit(3)", "clean"])
 
 

@@ -16,7 +16,6 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records, significance, tables
 from ode_transformer.experiments.metrics import translations
 from ode_transformer.experiments.runs import KEYS
-from ode_transformer.experiments.significance import SignificanceError
 from ode_transformer.files import sha256
 from tests.helpers import ROOT
 
@@ -256,13 +255,15 @@ def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
     (tok / "test.en").write_text("".join(f"{line}\n" for line in refs))
     assert significance.compare(baseline, others, samples=100) == expected
     beside.write_text(beside.read_text() + "one more\n")
-    with pytest.raises(SignificanceError, match=r"generated\.txt: must have the SHA-256 in rk4-tiny\.json"):
+    with pytest.raises(OdeTransformerError, match=r"generated\.txt: must have the SHA-256 in rk4-tiny\.json"):
         significance.compare(baseline, others)
     record.write_text(json.dumps({"precision": "fp32"}))
-    with pytest.raises(SignificanceError, match=r"rk4-tiny\.json: has no SHA-256 of rk4-tiny\.generated\.txt; ode-tr"):
+    with pytest.raises(
+        OdeTransformerError, match=r"rk4-tiny\.json: has no SHA-256 of rk4-tiny\.generated\.txt; ode-tr"
+    ):
         significance.compare(baseline, others)
     beside.unlink()
-    with pytest.raises(SignificanceError, match="no such file; ode-transformer run"):
+    with pytest.raises(OdeTransformerError, match="no such file; ode-transformer run"):
         significance.compare(baseline, others)
 
 
@@ -296,7 +297,7 @@ def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, 
 
     def compared(baseline, others):
         if "rk4" in others[0].recipe.name:
-            raise significance.SignificanceError("they have other references")
+            raise OdeTransformerError("they have other references")
         found = compare(baseline, others, samples=10)
         found["test_sets"]["generated"]["quickstart/rk2-tiny"]["p_value"] = None  # as of a model that diverged
         return found
@@ -356,7 +357,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     content = json.loads(output.read_text())
     assert content.pop("precisions")[names[-1]] == "fp16"
     output.write_text(json.dumps(content))
-    with pytest.raises(tables.TableError, match=r"quickstart\.json: a comparison without precisions"):
+    with pytest.raises(OdeTransformerError, match=r"quickstart\.json: a comparison without precisions"):
         tables.tables("quickstart", folder)
 
 
@@ -379,7 +380,7 @@ def test_systems_of_other_training_data_are_compared_on_the_same_references(runs
     (runs / "data-bin/other/raw").mkdir(parents=True)
     (runs / "data-bin/other/raw/test1.en").write_text("other\n" * 400)
     with pytest.raises(
-        SignificanceError, match="rk4-tiny: must have the references of quickstart/transformer-tiny for generated"
+        OdeTransformerError, match="rk4-tiny: must have the references of quickstart/transformer-tiny for generated"
     ):
         significance.compare(baseline, [elsewhere])
 
@@ -393,5 +394,5 @@ def test_what_cannot_be_compared_is_named(runs, capsys):
     assert "must have the task, metric, test sets and letter case of quickstart/transformer-tiny" in error
     assert cli.main(["compare", "quickstart/transformer-tiny", "quickstart/rk2-tiny", "--samples", "0"]) == 1
     assert "--samples 0: must be 1 or more" in capsys.readouterr().err
-    with pytest.raises(SignificanceError, match="--test t: must be one of bootstrap, randomisation"):
+    with pytest.raises(OdeTransformerError, match="--test t: must be one of bootstrap, randomisation"):
         significance.compare(*(lambda a, b: (a, [b]))(*load("transformer", "rk2")), "t")

@@ -20,10 +20,10 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from sacrebleu.metrics import BLEU
 
 from ode_transformer import checkpoints, standalone
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records, significance
-from ode_transformer.experiments.classify import ClassifyError, classify
+from ode_transformer.experiments.classify import classify
 from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, errant, gleu, glue, m2, programs, rouge
-from ode_transformer.experiments.metrics.programs import ProgramError
 from ode_transformer.experiments.runs import KEYS
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import Scored
@@ -115,9 +115,9 @@ def test_what_the_programs_print_is_read():
     assert m2.parse(M2_SAYS) == pytest.approx({"precision": 66.67, "recall": 40.0, "f": 58.82})
     assert errant.parse(ERRANT_SAYS) == pytest.approx({"precision": 51.22, "recall": 34.43, "f": 46.67})
     for text in ("Traceback", f"warning\n{M2_SAYS}", M2_SAYS.replace("0.5 ", "1.0 "), M2_SAYS.replace("0.4000", "nan")):
-        with pytest.raises(ProgramError, match="must print Precision"):
+        with pytest.raises(OdeTransformerError, match="must print Precision"):
             m2.parse(text)
-    with pytest.raises(ProgramError, match="printed no"):
+    with pytest.raises(OdeTransformerError, match="printed no"):
         errant.parse("Traceback")
 
 
@@ -128,10 +128,10 @@ def test_the_scorer_is_a_command(monkeypatch):
         assert m2.scorer() == words
     for command, message in (("/none/m2scorer x", "/none/m2scorer is no program"), ("a 'b", "No closing quotation")):
         monkeypatch.setenv("M2SCORER", command)
-        with pytest.raises(ProgramError, match=f"M2SCORER={command}: {message}"):
+        with pytest.raises(OdeTransformerError, match=f"M2SCORER={command}: {message}"):
             m2.scorer()
     monkeypatch.delenv("M2SCORER")
-    with pytest.raises(ProgramError, match="needs M2SCORER"):
+    with pytest.raises(OdeTransformerError, match="needs M2SCORER"):
         m2.take(["fine"], "gold.m2")
 
 
@@ -150,11 +150,11 @@ def test_the_official_scorer_is_called(tmp_path, monkeypatch):
     found = m2.take(["fine"], str(gold))
     assert found["f"] == pytest.approx(58.82)
     assert f"m2scorer of SHA-256 {sha256(tmp_path / 'm2scorer')[:8]}," in found["signature"]
-    with pytest.raises(ProgramError, match="ended with status 1"):
+    with pytest.raises(OdeTransformerError, match="ended with status 1"):
         m2.take(["wrong"], str(gold))
     monkeypatch.setenv("M2SCORER", str(program(tmp_path / "endless", "sleep 60 &\nwait")))
     monkeypatch.setattr(programs, "TIMEOUT", 0.2)
-    with pytest.raises(ProgramError, match=r"endless .*: did not end within 0\.2 seconds"):
+    with pytest.raises(OdeTransformerError, match=r"endless .*: did not end within 0\.2 seconds"):
         m2.take(["fine"], str(gold))
 
 
@@ -215,12 +215,12 @@ def test_errant_where_it_is(tmp_path):
 
 def test_errant_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(m2.shutil, "which", lambda name: None)
-    with pytest.raises(ProgramError, match=r"-e '\.\[errant\]', and python -m spacy download"):
+    with pytest.raises(OdeTransformerError, match=r"-e '\.\[errant\]', and python -m spacy download"):
         errant.take(["a"], ["a"], "gold.m2")
     monkeypatch.setattr(errant, "installed", lambda: True)
     for name in ("errant", "spacy", errant.MODEL):
         monkeypatch.setattr(errant.importlib.metadata, "version", _absent(name))
-        with pytest.raises(ProgramError, match=rf"package {name} is not installed; .* download {errant.MODEL}"):
+        with pytest.raises(OdeTransformerError, match=rf"package {name} is not installed; .* download {errant.MODEL}"):
             errant.take(["a"], ["a"], "gold.m2")
 
 
@@ -264,7 +264,7 @@ def test_types_of_edits(tmp_path):
     )
     assert m2.types(str(path)) == {"Nn": 1}
     path.write_text("a\n")
-    with pytest.raises(ProgramError, match="must be an M2 file"):
+    with pytest.raises(OdeTransformerError, match="must be an M2 file"):
         m2.types(str(path))
 
 
@@ -371,7 +371,7 @@ def test_scores_of_summaries(tmp_path, capsys):
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rouge_score", None)
     monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
-    with pytest.raises(rouge.RougeError, match=r"-e '\.\[rouge\]'"):
+    with pytest.raises(OdeTransformerError, match=r"-e '\.\[rouge\]'"):
         rouge.each(["a"], ["a"])
 
 
@@ -392,7 +392,7 @@ def test_accuracy_and_what_becomes_of_each_class():
 
 def test_predictions_that_are_none_are_named(tmp_path):
     (tmp_path / "p.tsv").write_text("a\ta\t0.5\na\n")
-    with pytest.raises(accuracy.AccuracyError, match=r"p\.tsv: line 2"):
+    with pytest.raises(OdeTransformerError, match=r"p\.tsv: line 2"):
         accuracy.read(str(tmp_path / "p.tsv"))
 
 
@@ -500,11 +500,11 @@ def test_data_of_another_model_are_not_classified(trained, tmp_path):
     for label in (4, 5, 6, 4, 5, 4):
         builder.add_item(torch.IntTensor([label, 2]))
     builder.finalize(str(tmp_path / "data" / "label" / "test.idx"))
-    with pytest.raises(ClassifyError, match="class madeupword0000 of test: must be one of neg, pos"):
+    with pytest.raises(OdeTransformerError, match="class madeupword0000 of test: must be one of neg, pos"):
         classify(path, tmp_path / "data", "test", 1, True)
     with open(symbols, "a") as file:
         file.write("more 1\n")
-    with pytest.raises(ClassifyError, match="its dictionary has 18 symbols, the model 17"):
+    with pytest.raises(OdeTransformerError, match="its dictionary has 18 symbols, the model 17"):
         classify(path, tmp_path / "data", "test", 1, True)
     symbols.write_text("no dictionary\n")
     with pytest.raises(checkpoints.CheckpointError, match=r"data: its dictionaries cannot be read: "):
@@ -616,7 +616,7 @@ def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch, cap
     monkeypatch.setattr(significance, "_precision", lambda one: "fp32")
     monkeypatch.setattr(significance.runs, "versions", dict)
     systems = [significance.system(recipe) for recipe in loaded.values()]
-    with pytest.raises(significance.SignificanceError, match="imdb/transformer: must be given once"):
+    with pytest.raises(OdeTransformerError, match="imdb/transformer: must be given once"):
         significance.compare(systems[0], [systems[0]])
     found = significance.compare(systems[0], systems[1:], samples=100)
     values = found["test_sets"]["imdb_test"]
@@ -625,7 +625,7 @@ def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch, cap
     assert values["imdb/fullff-1"]["p_value"] < 0.05
     other = tmp_path / recipes.default_run_dir(loaded["imdb/fullff-1"]) / "validate" / "test.tsv"
     other.write_text(other.read_text().replace("pos\t", "neg\t", 1))
-    with pytest.raises(significance.SignificanceError, match=r"must have the references of .* for imdb_test"):
+    with pytest.raises(OdeTransformerError, match=r"must have the references of .* for imdb_test"):
         significance.compare(systems[0], systems[1:])
 
 
@@ -675,9 +675,7 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     assert significance.compare(systems[0], systems[1:], samples=50) == found
     recipe, name = systems[1].recipe, record.name.removesuffix(".bf16.json")
     record.with_name(f"{name}.amp.json").write_text(json.dumps({"precision": "amp"}))
-    with pytest.raises(
-        significance.SignificanceError, match="has records in fp32 and amp; choose one with --precision"
-    ):
+    with pytest.raises(OdeTransformerError, match="has records in fp32 and amp; choose one with --precision"):
         significance.system(recipe)
     plain = record.with_name(f"{name}.json")
     plain.write_text(json.dumps({"precision": "fp16"}))
@@ -686,11 +684,11 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     (tmp_path / "runs" / recipe.name).mkdir(parents=True)
     (tmp_path / "runs" / recipe.name / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp16"}))
     assert significance.system(recipe).record is None
-    with pytest.raises(significance.SignificanceError, match="has no run or record in bf16"):
+    with pytest.raises(OdeTransformerError, match="has no run or record in bf16"):
         significance.system(recipe, "bf16")
     beside = records.translations_beside(systems[1].record, next(iter(found["test_sets"])))
     beside.write_text(beside.read_text() + "one more\n")
-    with pytest.raises(significance.SignificanceError, match=r"\.txt: must have the SHA-256 in "):
+    with pytest.raises(OdeTransformerError, match=r"\.txt: must have the SHA-256 in "):
         significance.compare(systems[0], systems[1:])
 
 

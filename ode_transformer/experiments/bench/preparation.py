@@ -42,10 +42,6 @@ LONGEST = 300  # words of a sentence
 BLOCK = 10_000  # pairs drawn at a time
 
 
-class BenchmarkError(OdeTransformerError):
-    """A preparation that cannot be measured; the message says why."""
-
-
 class Lexicon:
     """The words of a generated language: for every number from 0 on one word, short ones first.
 
@@ -152,7 +148,7 @@ def run(words: Sequence[str]) -> dict[str, float]:
     """Run a command: its wall and CPU seconds, and the peak of its memory in MiB, with all that it started.
 
     Raises:
-        BenchmarkError: it failed; what it says is on standard error.
+        OdeTransformerError: it failed; what it says is on standard error.
     """
     begin, peak = time.monotonic(), 0
     process = subprocess.Popen(words, stdout=2)
@@ -166,7 +162,7 @@ def run(words: Sequence[str]) -> dict[str, float]:
         time.sleep(float(np.clip(20 * (time.monotonic() - looked), *PAUSE)))
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise BenchmarkError(f"step {words[3]}: ended with status {process.returncode}, see above")
+        raise OdeTransformerError(f"step {words[3]}: ended with status {process.returncode}, see above")
     return {
         "seconds": round(time.monotonic() - begin, 2),
         "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2),
@@ -180,7 +176,7 @@ def measure(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     Yields what is measured so far after every size.
 
     Raises:
-        BenchmarkError: there is too little space on the disk, or a step fails.
+        OdeTransformerError: there is too little space on the disk, or a step fails.
     """
     place = Path(args.output or ".").absolute()
     place = place.parent if args.output else place
@@ -191,7 +187,7 @@ def measure(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         f"{free / 2**30:.1f} are free"
     )
     if need > free:
-        raise BenchmarkError(
+        raise OdeTransformerError(
             f"--pairs {max(args.pairs)}: needs more than is free; take another --output or fewer pairs"
         )
     sizes = []

@@ -7,7 +7,7 @@ The published layout is ``enron_subject_line/{train,dev,test}/NAME.subject``: th
 from collections.abc import Iterator
 from pathlib import Path
 
-from .labelled import DatasetError
+from ...errors import OdeTransformerError
 from .pairs import Pair
 
 SPLITS = {"train": "train", "valid": "dev", "test": "test"}
@@ -21,7 +21,7 @@ def read(folder: Path) -> dict[str, Iterator[Pair]]:
         folder: ``enron_subject_line``.
 
     Raises:
-        DatasetError: while they are read: a folder is missing or empty, or a file is no e-mail with its subject.
+        OdeTransformerError: while they are read: a folder is missing or empty, or a file is no e-mail with its subject.
     """
     return {name: _emails(folder / part) for name, part in SPLITS.items()}
 
@@ -29,17 +29,17 @@ def read(folder: Path) -> dict[str, Iterator[Pair]]:
 def _emails(folder: Path) -> Iterator[Pair]:
     paths = sorted(folder.glob("*.subject"))
     if not paths:
-        raise DatasetError(f"{folder}: no such folder, or no e-mail NAME.subject in it")
+        raise OdeTransformerError(f"{folder}: no such folder, or no e-mail NAME.subject in it")
     for path in paths:
         try:
             lines = path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise DatasetError(f"{path}: {error}") from error
+            raise OdeTransformerError(f"{path}: {error}") from error
         if SUBJECT not in lines:
-            raise DatasetError(f"{path}: must have a line {SUBJECT} behind the body")
+            raise OdeTransformerError(f"{path}: must have a line {SUBJECT} behind the body")
         end = lines.index(SUBJECT)
         subject = next((line for line in lines[end + 1 :] if line.strip()), "")
         pair = Pair(*(" ".join(text.split()) for text in (" ".join(lines[:end]), subject)))
         if not all(pair) or pair.target.startswith("@ann"):
-            raise DatasetError(f"{path}: must have a body and a subject")
+            raise OdeTransformerError(f"{path}: must have a body and a subject")
         yield pair

@@ -7,7 +7,8 @@ copies may begin with a row that says so.
 import csv
 from pathlib import Path
 
-from .labelled import DatasetError, Example, plain
+from ...errors import OdeTransformerError
+from .labelled import Example, plain
 
 HEADER = ["Class Index", "Title", "Description"]  # of some copies
 LABELS = {"1": "world", "2": "sports", "3": "business", "4": "science"}
@@ -23,12 +24,12 @@ def read(folder: Path, held_out: int) -> dict[str, list[Example]]:
         held_out: training articles for validation, about so many.
 
     Raises:
-        DatasetError: a file is missing or has a row that is no article, or no article or more than half of them are
-            to be held out.
+        OdeTransformerError: a file is missing or has a row that is no article, or no article or more than half of them
+            are to be held out.
     """
     train, test = _articles(folder / "train.csv"), _articles(folder / "test.csv")
     if not 1 <= held_out <= len(train) // 2:
-        raise DatasetError(f"--valid {held_out}: must be from 1 to half of the {len(train)} training articles")
+        raise OdeTransformerError(f"--valid {held_out}: must be from 1 to half of the {len(train)} training articles")
     every = len(train) // held_out
     return {
         "train": [example for i, example in enumerate(train, 1) if i % every],
@@ -45,14 +46,14 @@ def _articles(path: Path) -> list[Example]:
                 if not "".join(row).strip() or (row == HEADER and not found):
                     continue
                 if len(row) != 3 or row[0] not in LABELS:
-                    raise DatasetError(
+                    raise OdeTransformerError(
                         f"{path}: article {len(found) + 1}: must be a class of {', '.join(LABELS)}, a title and a "
                         f"description, got {len(row)} fields that begin with {row[:1]}"
                     )
                 # A backslash stands for a line end or a blank.
                 found.append(Example(plain(f"{row[1]} {row[2]}".replace("\\", " ")), LABELS[row[0]]))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DatasetError(f"{path}: {error}") from error
+        raise OdeTransformerError(f"{path}: {error}") from error
     if not found:
-        raise DatasetError(f"{path}: no articles")
+        raise OdeTransformerError(f"{path}: no articles")
     return found

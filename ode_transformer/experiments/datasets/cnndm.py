@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .labelled import DatasetError
+from ...errors import OdeTransformerError
 from .pairs import Pair
 
 SPLITS = {"train": "train", "valid": "val", "test": "test"}
@@ -25,7 +25,7 @@ def read(folders: Sequence[Path], lists: Path) -> dict[str, Iterator[Pair]]:
         lists: the folder of the three lists.
 
     Raises:
-        DatasetError: while they are read: a list or a story is missing, or is empty or not UTF-8.
+        OdeTransformerError: while they are read: a list or a story is missing, or is empty or not UTF-8.
     """
     return {name: _stories(folders, lists / f"all_{part}.txt") for name, part in SPLITS.items()}
 
@@ -33,12 +33,12 @@ def read(folders: Sequence[Path], lists: Path) -> dict[str, Iterator[Pair]]:
 def _stories(folders: Sequence[Path], addresses: Path) -> Iterator[Pair]:
     known = _text(addresses).split()
     if not known:
-        raise DatasetError(f"{addresses}: holds no addresses")
+        raise OdeTransformerError(f"{addresses}: holds no addresses")
     for address in known:
         name = f"{hashlib.sha1(address.encode()).hexdigest()}.story"
         path = next((folder / name for folder in folders if (folder / name).is_file()), None)
         if path is None:
-            raise DatasetError(f"{name}, the story of {address}: not in {' or '.join(map(str, folders))}")
+            raise OdeTransformerError(f"{name}, the story of {address}: not in {' or '.join(map(str, folders))}")
         yield story(_text(path))
 
 
@@ -57,4 +57,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path}: {error}") from error
+        raise OdeTransformerError(f"{path}: {error}") from error

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from ...errors import OdeTransformerError
 from .. import segmentation
 from ..glue import GLUE
 from . import aeslc, agnews, cnndm, gec, imdb, labelled, pairs, race, reading, squad
@@ -72,7 +73,7 @@ def _squad(args: argparse.Namespace) -> None:
     sizes = (args.max_symbols, args.stride, args.longest_question)
     for option, size in zip(("--max-symbols", "--stride", "--longest-question"), sizes, strict=True):
         if size < 1:
-            raise labelled.DatasetError(f"{option} {size}: must be 1 or more")
+            raise OdeTransformerError(f"{option} {size}: must be 1 or more")
     for split, (questions, windows) in squad.write(files, args.like, *sizes, args.output_dir).items():
         print(f"{split}: {questions:,} questions, {windows:,} windows", file=sys.stderr)
 
@@ -83,7 +84,7 @@ def _race(args: argparse.Namespace) -> None:
 
 def _reading(args: argparse.Namespace) -> None:
     if args.articles < 1:
-        raise labelled.DatasetError(f"--articles {args.articles}: must be 1 or more")
+        raise OdeTransformerError(f"--articles {args.articles}: must be 1 or more")
     if args.like == "race":
         reading.write_race(args.output_dir, args.articles, args.seed)
     elif args.like.startswith("glue-"):

@@ -28,10 +28,6 @@ ALTERNATIVES = re.compile(r"(?<!\|)\|\|(?!\|)")  # what is between several corre
 Edit = tuple[int, int, list[str]]  # first token, the one behind the last, what takes their place
 
 
-class GecError(OdeTransformerError):
-    """A corpus that cannot be used; the message names the file, the line and what is expected."""
-
-
 def plain(line: str) -> str:
     """A tokenized line with single blanks and straight quotation marks: what is trained and tested on must agree.
 
@@ -49,7 +45,7 @@ def read_m2(path: Path) -> Iterator[tuple[str, list[str]]]:
     that nobody annotated is its own correction.
 
     Raises:
-        GecError: a line is neither, or an edit lies outside its sentence.
+        OdeTransformerError: a line is neither, or an edit lies outside its sentence.
         TextError: no such file, or not UTF-8.
     """
     tokens: list[str] | None = None
@@ -66,18 +62,24 @@ def read_m2(path: Path) -> Iterator[tuple[str, list[str]]]:
                 start, end = map(int, span.split())
                 its = edits.setdefault(int(annotator), [])
             except ValueError as error:
-                raise GecError(f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR") from error
+                raise OdeTransformerError(
+                    f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR"
+                ) from error
             if start < 0 or kind in ("noop", "UNK", "Um"):  # no edit, or one that the annotator could not tell
                 continue
             if not start <= end <= len(tokens):
-                raise GecError(f"{path}: line {number}: edit {start} {end} of a sentence of {len(tokens)} tokens")
+                raise OdeTransformerError(
+                    f"{path}: line {number}: edit {start} {end} of a sentence of {len(tokens)} tokens"
+                )
             its.append((start, end, [] if text == "-NONE-" else ALTERNATIVES.split(text)[0].split()))
         elif not line.strip():
             if tokens is not None:
                 yield _corrected(tokens, edits)
             tokens = None
         else:
-            raise GecError(f"{path}: line {number}: must be S of a sentence, A of an edit behind it, or empty")
+            raise OdeTransformerError(
+                f"{path}: line {number}: must be S of a sentence, A of an edit behind it, or empty"
+            )
 
 
 def _corrected(tokens: list[str], edits: dict[int, list[Edit]]) -> tuple[str, list[str]]:
@@ -106,23 +108,27 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
     Pairs of NUCLE at equal distances are for validation: ``NUCLE_HELD_OUT`` of them, or half of NUCLE if it is smaller.
 
     Raises:
-        GecError: there is no M2 file, or not one of NUCLE, or a file is none, or is of a development or test set; or
-            W&I is there twice, as the files A, B and C and as their union ABC.
+        OdeTransformerError: there is no M2 file, or not one of NUCLE, or a file is none, or is of a development or test
+            set; or W&I is there twice, as the files A, B and C and as their union ABC.
     """
     paths = sorted(folder.glob("*.m2"))
     if held := [path.name for path in paths if TUNES_OR_TESTS.search(path.name)]:
-        raise GecError(f"{folder}: {held[0]} is of a development or test set: must not be among what is trained on")
+        raise OdeTransformerError(
+            f"{folder}: {held[0]} is of a development or test set: must not be among what is trained on"
+        )
     levels = [path.name for path in paths if re.match(r"[ABC]\.", path.name)]
     if levels and (unions := [path.name for path in paths if path.name.startswith("ABC.")]):
-        raise GecError(f"{folder}: {unions[0]} holds {', '.join(levels)} as well: must be there without them")
+        raise OdeTransformerError(
+            f"{folder}: {unions[0]} holds {', '.join(levels)} as well: must be there without them"
+        )
     nucle = [path.name for path in paths if NUCLE.search(path.name)]
     if not nucle:
-        raise GecError(
+        raise OdeTransformerError(
             f"{folder}: no M2 file of NUCLE; there are: {', '.join(path.name for path in paths) or 'none'}; its name "
             "must contain nucle, conll14st-preprocessed or conll13st-preprocessed"
         )
     if len(nucle) > 1:
-        raise GecError(
+        raise OdeTransformerError(
             f"{folder}: {' and '.join(nucle)} are of NUCLE: must be one of them, since what is held out of one for "
             "validation would be trained on in another"
         )
@@ -165,7 +171,7 @@ def jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
     """The sentences of a split of JFLEG, ``dev`` or ``test``, and its four annotators' corrections, all :func:`plain`.
 
     Raises:
-        GecError: a file has another number of lines than the sentences.
+        OdeTransformerError: a file has another number of lines than the sentences.
     """
     sources, *references = (
         list(map(plain, read_lines(folder / split / f"{split}.{name}")))
@@ -173,7 +179,7 @@ def jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
     )
     for i, lines in enumerate(references):
         if len(lines) != len(sources):
-            raise GecError(f"{folder}/{split}: {len(sources)} sentences, {len(lines)} corrections of ref{i}")
+            raise OdeTransformerError(f"{folder}/{split}: {len(sources)} sentences, {len(lines)} corrections of ref{i}")
     return sources, references
 
 
@@ -206,15 +212,15 @@ def write(args: argparse.Namespace) -> dict[str, int]:
     set; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
 
     Raises:
-        GecError: not one of ``--m2`` and ``--clean``, a rate that is no probability, no sentences are asked for, or a
-            corpus cannot be used.
+        OdeTransformerError: not one of ``--m2`` and ``--clean``, a rate that is no probability, no sentences are asked
+            for, or a corpus cannot be used.
     """
     if bool(args.m2) == bool(args.clean):
-        raise GecError("one of --m2 DIR and --clean FILE is needed")
+        raise OdeTransformerError("one of --m2 DIR and --clean FILE is needed")
     if not 0 < args.rate < 1:
-        raise GecError(f"--rate {args.rate}: must be a probability, above 0 and below 1")
+        raise OdeTransformerError(f"--rate {args.rate}: must be a probability, above 0 and below 1")
     if args.sentences is not None and args.sentences < 1:
-        raise GecError(f"--sentences {args.sentences}: must be 1 or more")
+        raise OdeTransformerError(f"--sentences {args.sentences}: must be 1 or more")
     tests = {name: jfleg(args.jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
     conll14 = [Pair(source, corrected[0]) for source, corrected in read_m2(args.conll14)]
     held_out = {plain(pair.source) for pair in conll14}.union(*(sources for sources, _ in tests.values()))

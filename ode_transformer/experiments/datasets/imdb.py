@@ -7,7 +7,8 @@ reviews aside, in ``aclImdb/val``, are read as if they had not.
 import re
 from pathlib import Path
 
-from .labelled import DatasetError, Example, plain
+from ...errors import OdeTransformerError
+from .labelled import Example, plain
 
 LABELS = ("neg", "pos")
 
@@ -23,8 +24,8 @@ def read(folder: Path, held_out: int) -> dict[str, list[Example]]:
         held_out: training reviews for validation, half of each class.
 
     Raises:
-        DatasetError: a folder is missing or empty, a file is not called as published, twice there or not UTF-8; or
-            more reviews are to be held out than there are.
+        OdeTransformerError: a folder is missing or empty, a file is not called as published, twice there or not UTF-8;
+            or more reviews are to be held out than there are.
     """
     splits: dict[str, list[Example]] = {"train": [], "valid": [], "test": []}
     for label in LABELS:
@@ -32,11 +33,11 @@ def read(folder: Path, held_out: int) -> dict[str, list[Example]]:
         if (folder / "val" / label).is_dir():
             aside = _reviews(folder / "val" / label)
             if twice := sorted(train.keys() & aside.keys()):
-                raise DatasetError(f"{folder}: review {twice[0]} of {label} is both in train and in val")
+                raise OdeTransformerError(f"{folder}: review {twice[0]} of {label} is both in train and in val")
             train |= aside
         order = sorted(train)
         if not 0 < held_out // 2 < len(order):
-            raise DatasetError(
+            raise OdeTransformerError(
                 f"--valid {held_out}: must be from 2 to fewer than the {2 * len(order)} training reviews"
             )
         first = len(order) - held_out // 2
@@ -52,11 +53,11 @@ def _reviews(folder: Path) -> dict[int, str]:
     for path in sorted(folder.glob("*.txt")):
         name = re.fullmatch(r"(\d{1,9})_\d{1,2}", path.stem)
         if not name or int(name[1]) in found:
-            raise DatasetError(f"{path}: must be called NUMBER_RATING.txt, with a number of its own")
+            raise OdeTransformerError(f"{path}: must be called NUMBER_RATING.txt, with a number of its own")
         try:
             found[int(name[1])] = plain(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise DatasetError(f"{path}: {error}") from error
+            raise OdeTransformerError(f"{path}: {error}") from error
     if not found:
-        raise DatasetError(f"{folder}: no such folder, or no reviews in it")
+        raise OdeTransformerError(f"{folder}: no such folder, or no reviews in it")
     return found

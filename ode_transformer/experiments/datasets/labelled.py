@@ -13,10 +13,6 @@ LEVELS = ("subword", "characters")
 BLANK = "\u2581"  # a blank among characters, as SentencePiece writes it
 
 
-class DatasetError(OdeTransformerError):
-    """A data set that cannot be read; the message names the file and what is expected."""
-
-
 class Example(NamedTuple):
     """A text without line ends, and the name of its class."""
 
@@ -45,11 +41,11 @@ def write(splits: Mapping[str, list[Example]], level: str, size: int, workers: i
         folder: where they go; with subwords their model, ``sentencepiece.model``, as well.
 
     Raises:
-        DatasetError: a split is empty, or one of its texts has no symbols.
+        OdeTransformerError: a split is empty, or one of its texts has no symbols.
     """
     for name, examples in splits.items():
         if not examples:
-            raise DatasetError(f"{name}: no examples")
+            raise OdeTransformerError(f"{name}: no examples")
     folder.mkdir(parents=True, exist_ok=True)
     cut = characters
     if level == "subword":
@@ -59,7 +55,7 @@ def write(splits: Mapping[str, list[Example]], level: str, size: int, workers: i
     units = {name: [cut(example.text) for example in examples] for name, examples in splits.items()}
     for name, texts in units.items():
         if not all(texts):
-            raise DatasetError(f"{name}: a text is empty")
+            raise OdeTransformerError(f"{name}: a text is empty")
     for name, examples in splits.items():
         write_lines(folder / f"{name}.input0", units[name])
         write_lines(folder / f"{name}.label", (example.label for example in examples))

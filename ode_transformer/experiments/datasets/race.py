@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from ...errors import OdeTransformerError
 from ...files import read_json, write_lines
-from .labelled import DatasetError
 
 LEVELS = ("middle", "high")
 LETTERS = "ABCD"
@@ -47,7 +47,7 @@ def read(folder: Path, levels: tuple[str, ...]) -> list[Choice]:
     for level in levels:
         paths = sorted((folder / level).glob("*.txt"), key=lambda path: (len(path.stem), path.stem))
         if not paths:
-            raise DatasetError(f"{folder / level}: no such folder, or no articles in it")
+            raise OdeTransformerError(f"{folder / level}: no such folder, or no articles in it")
         for path in paths:
             found += _choices(path)
     return found
@@ -57,19 +57,21 @@ def _choices(path: Path) -> list[Choice]:
     tree = read_json(path)
     kinds = {"article": str, "questions": list, "options": list, "answers": list}
     if not isinstance(tree, dict) or not all(isinstance(tree.get(key), kind) for key, kind in kinds.items()):
-        raise DatasetError(f"{path}: must have an article and lists of questions, options and answers")
+        raise OdeTransformerError(f"{path}: must have an article and lists of questions, options and answers")
     if not len(tree["questions"]) == len(tree["options"]) == len(tree["answers"]):
         sizes = ", ".join(f"{len(tree[key])} {key}" for key in ("questions", "options", "answers"))
-        raise DatasetError(f"{path}: has {sizes}: must be as many")
+        raise OdeTransformerError(f"{path}: has {sizes}: must be as many")
     article, found = _line(tree["article"]), []
     for i, (question, options, answer) in enumerate(
         zip(tree["questions"], tree["options"], tree["answers"], strict=True), 1
     ):
         texts = [question, *options] if isinstance(options, list) else []
         if len(texts) != 1 + len(LETTERS) or not all(isinstance(text, str) for text in texts):
-            raise DatasetError(f"{path}: question {i} must be a text with {len(LETTERS)} options")
+            raise OdeTransformerError(f"{path}: question {i} must be a text with {len(LETTERS)} options")
         if not isinstance(answer, str) or len(answer) != 1 or answer not in LETTERS:
-            raise DatasetError(f"{path}: answer {i} is {str(answer)[:20]!r}, must be one of {', '.join(LETTERS)}")
+            raise OdeTransformerError(
+                f"{path}: answer {i} is {str(answer)[:20]!r}, must be one of {', '.join(LETTERS)}"
+            )
         joined = [question.replace("_", option) if "_" in question else f"{question} {option}" for option in options]
         found.append(Choice(article, [_line(text) for text in joined], LETTERS.index(answer)))
     return found

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...errors import OdeTransformerError
 from ...files import read_json, write_lines, write_text
 from .. import segmentation
-from .labelled import DatasetError
 
 SPECIAL = 4  # of a sample: <s> question </s> </s> window </s>
 VERSIONS = {"1.1": "1.1", "2.0": "2.0", "v2.0": "2.0"}
@@ -47,7 +47,7 @@ def read(path: Path) -> tuple[str, list[Paragraph]]:
     tree = read_json(path)
     version = VERSIONS.get(str(tree.get("version"))) if isinstance(tree, dict) else None
     if version is None:
-        raise DatasetError(f"{path}: must be a file of SQuAD, whose version is one of {', '.join(VERSIONS)}")
+        raise OdeTransformerError(f"{path}: must be a file of SQuAD, whose version is one of {', '.join(VERSIONS)}")
     found, seen = [], set()
     for paragraph in _each(path, tree, "data", "paragraphs"):
         text = _field(path, paragraph, "context", str)
@@ -55,15 +55,15 @@ def read(path: Path) -> tuple[str, list[Paragraph]]:
         for item in _field(path, paragraph, "qas", list):
             name = _field(path, item, "id", str)
             if name in seen:
-                raise DatasetError(f"{path}: question {name} is there twice")
+                raise OdeTransformerError(f"{path}: question {name} is there twice")
             seen.add(name)
             answers = [_answer(path, name, text, one) for one in _field(path, item, "answers", list)]
             if not answers and version == "1.1":
-                raise DatasetError(f"{path}: question {name} has no answer, as only those of version 2.0 may")
+                raise OdeTransformerError(f"{path}: question {name} has no answer, as only those of version 2.0 may")
             questions.append(Question(name, _field(path, item, "question", str), answers))
         found.append(Paragraph(text, questions))
     if not seen:
-        raise DatasetError(f"{path}: no questions")
+        raise OdeTransformerError(f"{path}: no questions")
     return version, found
 
 
@@ -76,12 +76,14 @@ def _each(path: Path, tree: Any, *keys: str) -> list[Any]:
 
 def _field(path: Path, tree: Any, key: str, kind: type) -> Any:
     if not isinstance(tree, dict) or not isinstance(tree.get(key), kind):
-        raise DatasetError(f"{path}: is not of SQuAD's layout: {str(tree)[:60]!r} must have a {kind.__name__} {key}")
+        raise OdeTransformerError(
+            f"{path}: is not of SQuAD's layout: {str(tree)[:60]!r} must have a {kind.__name__} {key}"
+        )
     if kind is str:
         try:
             tree[key].encode("utf-8")
         except UnicodeEncodeError as error:
-            raise DatasetError(f"{path}: {tree[key][:60]!r}: {error}") from error
+            raise OdeTransformerError(f"{path}: {tree[key][:60]!r}: {error}") from error
     return tree[key]
 
 
@@ -92,7 +94,7 @@ def _answer(path: Path, question: str, text: str, tree: Any) -> tuple[int, str]:
             return place, answer
     there = text[max(start, 0) : max(start, 0) + len(answer)]
     wrong = f"answer {answer[:60]!r} is not at character {start}, where the paragraph has {there[:60]!r}"
-    raise DatasetError(f"{path}: question {question}: {wrong}")
+    raise OdeTransformerError(f"{path}: question {question}: {wrong}")
 
 
 def cutter(folder: Path) -> Cut:
@@ -100,13 +102,13 @@ def cutter(folder: Path) -> Cut:
 
     Raises:
         SegmentationError: the folder does not say how, or a file in it cannot be used.
-        DatasetError: SentencePiece is too old.
+        OdeTransformerError: SentencePiece is too old.
     """
     names = segmentation.files(folder)
     if names == segmentation.OWN:
         pieces = segmentation.sentencepiece_model(folder / names[0])
         if not hasattr(pieces, "encode_as_offset_mapping"):
-            raise DatasetError("sentencepiece: does not say where symbols are; update it to 0.2.3 or newer")
+            raise OdeTransformerError("sentencepiece: does not say where symbols are; update it to 0.2.3 or newer")
 
         def cut(text: str) -> list[tuple[str, int, int]]:
             found = pieces.encode_as_offset_mapping(text)
@@ -170,21 +172,21 @@ def write(
         of each split the number of questions and of windows.
 
     Raises:
-        DatasetError: a file cannot be used, the files are of two versions, or windows would not meet.
+        OdeTransformerError: a file cannot be used, the files are of two versions, or windows would not meet.
     """
     if most - SPECIAL - longest < 1:
-        raise DatasetError(
+        raise OdeTransformerError(
             f"--max-symbols {most}: must be more than {SPECIAL + longest}, for {SPECIAL} symbols and a question of "
             f"--longest-question {longest}"
         )
     if most - SPECIAL - longest < stride:
-        raise DatasetError(
+        raise OdeTransformerError(
             f"--stride {stride}: must be at most {most - SPECIAL - longest}, the room that --max-symbols {most} leaves "
             f"beside {SPECIAL} symbols and a question of --longest-question {longest}"
         )
     loaded = {split: read(path) for split, path in files.items()}
     if len({version for version, _ in loaded.values()}) > 1:
-        raise DatasetError(f"{', '.join(map(str, files.values()))}: are of two versions of SQuAD")
+        raise OdeTransformerError(f"{', '.join(map(str, files.values()))}: are of two versions of SQuAD")
     cut, counts = cutter(like), {}
     folder.mkdir(parents=True, exist_ok=True)
     for split, (version, paragraphs) in loaded.items():

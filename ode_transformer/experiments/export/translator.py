@@ -7,7 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Optional
 
-from ..translator import Found, TranslationError, Translator
+from ...errors import OdeTransformerError
+from ..translator import Found, Translator
 from . import ExportError, Search, describe, open_exported
 
 NO_WORDS = ("<s>", "</s>")  # symbols that a model may find, and that fairseq does not print
@@ -33,7 +34,7 @@ class ExportedTranslator(Translator):
         if not isinstance(search, dict):
             raise ExportError(f"{folder}: its search must be a mapping")
         if lacking := sorted(set(search) - set(self.flags) - {"batch_size"}):
-            raise TranslationError(
+            raise OdeTransformerError(
                 f"{folder}: its recipe searches with {lacking[0]} {search[lacking[0]]}, which the search of exported "
                 "models does not have; translate with its run or bundle"
             )
@@ -41,7 +42,7 @@ class ExportedTranslator(Translator):
         languages = self.pipeline.tokeniser.lang, self.pipeline.target
         exported = self.description.get("source_lang"), self.description.get("target_lang")
         if exported != languages:
-            raise TranslationError(
+            raise OdeTransformerError(
                 f"{folder}: translates {' to '.join(map(str, exported))}, but its data were prepared for "
                 f"{' to '.join(languages)}"
             )
@@ -56,7 +57,9 @@ class ExportedTranslator(Translator):
 
     def half(self) -> None:
         """As in :class:`.Translator`."""
-        raise TranslationError(f"--fp16: {self.name} is an exported model, which computes in what it was exported in")
+        raise OdeTransformerError(
+            f"--fp16: {self.name} is an exported model, which computes in what it was exported in"
+        )
 
     def _about(self) -> list[str]:
         said = self.description
@@ -77,7 +80,7 @@ class ExportedTranslator(Translator):
         return translate
 
     def with_integrator(self, *_: Any, **__: Any) -> Translator:
-        """Raises a ``TranslationError``: only the layers of runs and bundles can be looked into and changed."""
-        raise TranslationError(f"{self.name}: is an exported model, whose layers are fixed; load its run or bundle")
+        """Raises a ``OdeTransformerError``: only the layers of runs and bundles can be looked into and changed."""
+        raise OdeTransformerError(f"{self.name}: is an exported model, whose layers are fixed; load its run or bundle")
 
     layer_states = with_integrator

@@ -13,10 +13,6 @@ UNDEFINED = "not a number"
 """In the place of a predicted class, where a score of the model is not a number; no name of a class has blanks."""
 
 
-class AccuracyError(OdeTransformerError):
-    """Predictions that cannot be scored; the message names the file and the line."""
-
-
 def take(golds: Sequence[str], taken: Sequence[str]) -> dict[str, Any]:
     """Score predictions.
 
@@ -72,14 +68,13 @@ def columns(path: str, count: int, form: str) -> list[list[str]]:
         form: what they are, for the message.
 
     Raises:
-        AccuracyError: a line has another number of columns.
-        OdeTransformerError: there is no such file, or it is empty or not UTF-8.
+        OdeTransformerError: a line has another number of columns; there is no such file, or it is empty or not UTF-8.
     """
     from .translations import read_lines
 
     rows = [line.split("\t") for line in read_lines(path)]
     if odd := [number for number, row in enumerate(rows, 1) if len(row) != count]:
-        raise AccuracyError(f"{path}: line {odd[0]}: must be {form}")
+        raise OdeTransformerError(f"{path}: line {odd[0]}: must be {form}")
     return [list(column) for column in zip(*rows, strict=True)]
 
 

@@ -23,20 +23,16 @@ from ...errors import OdeTransformerError
 ASCII_BLANKS = frozenset(" \t\n\r\f\v")
 
 
-class LanguageError(OdeTransformerError):
-    """A language whose text sacreBLEU cannot tokenize here; the message names it and the missing package."""
-
-
 def check_language(lang: str) -> None:
     """Check that sacreBLEU can score text in a target language; some languages need further packages.
 
     Raises:
-        LanguageError: a package is missing.
+        OdeTransformerError: a package is missing.
     """
     try:
         BLEU(trg_lang=lang)
     except RuntimeError as error:
-        raise LanguageError(
+        raise OdeTransformerError(
             f"target language {lang}: needs another package of sacreBLEU: pip install sacrebleu[{lang}]"
         ) from error
 

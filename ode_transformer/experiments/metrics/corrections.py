@@ -10,10 +10,6 @@ from . import errant, gleu, m2
 UNCORRECTED = "uncorrected"
 
 
-class CorrectionError(OdeTransformerError):
-    """Corrections that cannot be scored; the message names the file or option and what is valid."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer score`` for corrections; ``--source`` is that of summaries."""
     parser.add_argument("--corrections", metavar="FILE", help="output of fairseq-generate; with --source")
@@ -32,21 +28,24 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
     The F0.5 of programs that are not there are not taken, which is said.
 
     Raises:
-        CorrectionError: an option is missing, or a file has another number of lines.
-        ProgramError: a program failed.
-        ScoringError: corrections hold subword units.
+        OdeTransformerError: an option is missing, or a file has another number of lines; a program failed; corrections
+            hold subword units.
     """
     from .translations import read_generate_output, read_lines, words
 
     if not args.source or bool(args.references) == bool(args.edits):
-        raise CorrectionError("--corrections FILE needs --source FILE, and either --references FILE... or --edits FILE")
+        raise OdeTransformerError(
+            "--corrections FILE needs --source FILE, and either --references FILE... or --edits FILE"
+        )
     if args.references and args.own_edits:
-        raise CorrectionError("--own-edits: goes with --edits, against which ERRANT compares; not with --references")
+        raise OdeTransformerError(
+            "--own-edits: goes with --edits, against which ERRANT compares; not with --references"
+        )
     corrections = words(read_generate_output(args.corrections).hypotheses, args.corrections, args.remove_bpe)
     sources, *references = (read_lines(path) for path in (args.source, *(args.references or [])))
     for path, lines in zip((args.source, *(args.references or [])), (sources, *references), strict=True):
         if len(lines) != len(corrections):
-            raise CorrectionError(f"{args.corrections} has {len(corrections)} sentences, {path} {len(lines)} lines")
+            raise OdeTransformerError(f"{args.corrections} has {len(corrections)} sentences, {path} {len(lines)} lines")
     result: dict[str, Any] = {"sentences": len(corrections)}
     result["changed"] = sum(a.split() != b.split() for a, b in zip(sources, corrections, strict=True))
     if args.references:

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import install
+from ...errors import OdeTransformerError, install
 from ...files import write_lines, write_text
 from . import programs
-from .programs import ProgramError
 
 PROGRAMS = ("errant_parallel", "errant_m2", "errant_compare")
 MODEL = "en_core_web_sm"  # which ERRANT loads
@@ -39,16 +38,16 @@ def take(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: s
         ``precision``, ``recall``, ``f`` (F0.5), in percent, and ``signature``.
 
     Raises:
-        ProgramError: ERRANT or its model is not installed, or it fails.
+        OdeTransformerError: ERRANT or its model is not installed, or it fails.
     """
     needed = f"in the clone: {install('errant')}, and python -m spacy download {MODEL}"
     if not installed():
-        raise ProgramError(f"ERRANT's programs {', '.join(PROGRAMS)} are not there; {needed}")
+        raise OdeTransformerError(f"ERRANT's programs {', '.join(PROGRAMS)} are not there; {needed}")
     try:
         names = {"ERRANT": "errant", "spaCy": "spacy", MODEL: MODEL}
         versions = ", ".join(f"{label} {importlib.metadata.version(name)}" for label, name in names.items())
     except importlib.metadata.PackageNotFoundError as error:
-        raise ProgramError(f"ERRANT's package {error.name} is not installed; {needed}") from error
+        raise OdeTransformerError(f"ERRANT's package {error.name} is not installed; {needed}") from error
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: str(Path(folder) / name) for name in ("source", "corrections", "edits.m2", "gold.m2")}
         for name, lines in (("source", sources), ("corrections", corrections)):
@@ -67,10 +66,10 @@ def parse(text: str) -> dict[str, float]:
     """``precision``, ``recall`` and ``f``, in percent, of what ``errant_compare`` prints.
 
     Raises:
-        ProgramError: it says none of that.
+        OdeTransformerError: it says none of that.
     """
     match = re.search(r"^TP\tFP\tFN\tPrec\tRec\tF0\.5\n\d+\t\d+\t\d+\t([\d.]+)\t([\d.]+)\t([\d.]+)", text, re.M)
     if not match:
-        raise ProgramError(f"errant_compare printed no TP, FP, FN, Prec, Rec and F0.5: {text[-300:]!r}")
+        raise OdeTransformerError(f"errant_compare printed no TP, FP, FN, Prec, Rec and F0.5: {text[-300:]!r}")
     percent = [round(100 * float(value), 2) for value in match.groups()]  # it prints four decimals
     return dict(zip(("precision", "recall", "f"), percent, strict=True))

@@ -22,10 +22,6 @@ BOOTSTRAP = f"2.5th and 97.5th percentiles over {SAMPLES} bootstrap samples of t
 _BLOCK = 50  # samples that are drawn at a time, to bound the memory
 
 
-class GlueMetricError(OdeTransformerError):
-    """Labels that a metric cannot score; the message names the label."""
-
-
 def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarray":
     """Per-example terms, (examples, columns); the metric is a function of their sums.
 
@@ -36,8 +32,8 @@ def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarra
         taken: the predicted labels; with an ``accuracy.UNDEFINED`` among them all terms are NaN.
 
     Raises:
-        GlueMetricError: ``matthews`` and ``f1`` are of other labels than 0 and 1, or a correlation of labels that are
-            not numbers.
+        OdeTransformerError: ``matthews`` and ``f1`` are of other labels than 0 and 1, or a correlation of labels that
+            are not numbers.
     """
     import numpy as np
 
@@ -47,13 +43,13 @@ def units(metric: str, golds: Sequence[str], taken: Sequence[str]) -> "np.ndarra
         return np.array([[gold == other, 1] for gold, other in zip(golds, taken, strict=True)], float)
     if metric in ("matthews", "f1"):
         if odd := sorted({*golds, *taken} - {"0", "1"}):
-            raise GlueMetricError(f"label {odd[0]}: must be 0 or 1 for {metric}")
+            raise OdeTransformerError(f"label {odd[0]}: must be 0 or 1 for {metric}")
         cells = [("1", "1"), ("0", "1"), ("1", "0"), ("0", "0")]
         return np.array([[pair == cell for cell in cells] for pair in zip(golds, taken, strict=True)], float)
     try:
         x, y = (np.array(values, float) for values in (golds, taken))
     except ValueError as error:
-        raise GlueMetricError(f"{error}; labels must be numbers for {metric}") from error
+        raise OdeTransformerError(f"{error}; labels must be numbers for {metric}") from error
     if metric == "spearman":
         from scipy.stats import rankdata
 
@@ -95,7 +91,7 @@ def score(golds: Sequence[str], taken: Sequence[str], metrics: Sequence[str]) ->
         ``bootstrap``.
 
     Raises:
-        GlueMetricError: the labels do not fit the metric.
+        OdeTransformerError: the labels do not fit the metric.
     """
     import numpy as np
 

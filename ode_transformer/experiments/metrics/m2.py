@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ...errors import OdeTransformerError
 from ...files import sha256, write_lines
 from . import programs
-from .programs import ProgramError
 
 EXAMPLE = "'python2 /opt/m2scorer/scripts/m2scorer.py'"
 
@@ -26,15 +26,17 @@ def scorer() -> list[str]:
     """The words of the command that ``M2SCORER`` holds, or nothing where it is not set.
 
     Raises:
-        ProgramError: it is no command line, or its program is not there.
+        OdeTransformerError: it is no command line, or its program is not there.
     """
     command = os.environ.get("M2SCORER", "")
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise ProgramError(f"M2SCORER={command}: {error}") from error
+        raise OdeTransformerError(f"M2SCORER={command}: {error}") from error
     if words and not shutil.which(words[0]):
-        raise ProgramError(f"M2SCORER={command}: {words[0]} is no program; it must be a command, such as {EXAMPLE}")
+        raise OdeTransformerError(
+            f"M2SCORER={command}: {words[0]} is no program; it must be a command, such as {EXAMPLE}"
+        )
     return words
 
 
@@ -49,11 +51,11 @@ def take(corrections: Sequence[str], gold: str) -> dict[str, Any]:
         ``precision``, ``recall``, ``f`` (F0.5), in percent, and ``signature``.
 
     Raises:
-        ProgramError: ``M2SCORER`` is not set, or the program fails, takes too long or prints something else.
+        OdeTransformerError: ``M2SCORER`` is not set, or the program fails, takes too long or prints something else.
     """
     words = scorer()
     if not words:
-        raise ProgramError(f"the M2 score needs M2SCORER, the command of the official scorer, such as {EXAMPLE}")
+        raise OdeTransformerError(f"the M2 score needs M2SCORER, the command of the official scorer, such as {EXAMPLE}")
     with tempfile.TemporaryDirectory() as folder:
         hypotheses = Path(folder) / "corrections"
         write_lines(hypotheses, corrections)
@@ -80,12 +82,14 @@ def parse(text: str) -> dict[str, float]:
     """``precision``, ``recall`` and ``f``, in percent, of the three lines that the official scorer prints.
 
     Raises:
-        ProgramError: it prints anything else.
+        OdeTransformerError: it prints anything else.
     """
     labels = {"precision": "Precision   ", "recall": "Recall      ", "f": r"F_0\.5       "}
     match = re.fullmatch("".join(rf"{label}: (?P<{name}>[01]\.\d{{4}})\n" for name, label in labels.items()), text)
     if not match:
-        raise ProgramError(f"the M2 scorer must print Precision, Recall and F_0.5 in three lines, not: {text[-300:]!r}")
+        raise OdeTransformerError(
+            f"the M2 scorer must print Precision, Recall and F_0.5 in three lines, not: {text[-300:]!r}"
+        )
     return {name: 100 * float(match[name]) for name in labels}
 
 
@@ -93,7 +97,7 @@ def types(path: str) -> Counter[str]:
     """How many edits of each type the first annotator made, of an M2 file.
 
     Raises:
-        ProgramError: no such file, or it holds no sentence.
+        OdeTransformerError: no such file, or it holds no sentence.
     """
     found: Counter[str] = Counter()
     sentences = 0
@@ -105,7 +109,7 @@ def types(path: str) -> Counter[str]:
                 if line.startswith("A ") and len(fields) >= 6 and fields[1] != "noop" and fields[-1] == "0":
                     found[fields[1]] += 1
     except (OSError, UnicodeDecodeError) as error:
-        raise ProgramError(f"{path}: {error}") from error
+        raise OdeTransformerError(f"{path}: {error}") from error
     if not sentences:
-        raise ProgramError(f"{path}: no line S of a sentence; must be an M2 file")
+        raise OdeTransformerError(f"{path}: no line S of a sentence; must be an M2 file")
     return found

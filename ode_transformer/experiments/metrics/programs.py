@@ -11,26 +11,24 @@ from ...errors import OdeTransformerError
 TIMEOUT = 3600  # seconds; MaxMatch takes very long over a sentence with little in common with its source
 
 
-class ProgramError(OdeTransformerError):
-    """A scorer that cannot be used; the message names the program and what it wants or said."""
-
-
 def run(words: Sequence[str]) -> str:
     """What a program prints; whatever ends the wait for it ends it as well, with all that it has started."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
         process = subprocess.Popen(words, encoding="utf-8", errors="replace", process_group=0, **pipes)
     except OSError as error:
-        raise ProgramError(f"{words[0]}: {error.strerror}") from error
+        raise OdeTransformerError(f"{words[0]}: {error.strerror}") from error
     with process:
         try:
             out, errors = process.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired as error:
-            raise ProgramError(f"{shlex.join(words)}: did not end within {TIMEOUT} seconds, and was stopped") from error
+            raise OdeTransformerError(
+                f"{shlex.join(words)}: did not end within {TIMEOUT} seconds, and was stopped"
+            ) from error
         finally:
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
         last = errors.strip().split("\n")[-1]
-        raise ProgramError(f"{shlex.join(words)}: ended with status {process.returncode}: {last}")
+        raise OdeTransformerError(f"{shlex.join(words)}: ended with status {process.returncode}: {last}")
     return out

@@ -22,10 +22,6 @@ KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 ENDS = (".", "!", "?")
 
 
-class RougeError(OdeTransformerError):
-    """Summaries that cannot be scored; the message names the file or option and what is valid."""
-
-
 def sentences(text: str) -> list[str]:
     """The sentences of a text, without Moses' escapes; what closes a quotation stays with its sentence."""
     if "\t" in text:
@@ -50,7 +46,7 @@ def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
     """F1 in percent of every summary, (summaries, len(KINDS)).
 
     Raises:
-        RougeError: ``rouge-score`` is not installed.
+        OdeTransformerError: ``rouge-score`` is not installed.
     """
     import numpy as np
 
@@ -58,7 +54,7 @@ def each(summaries: Sequence[str], references: Sequence[str]) -> "np.ndarray":
         from rouge_score.rouge_scorer import RougeScorer
         from rouge_score.tokenizers import DefaultTokenizer
     except ImportError as error:
-        raise RougeError(f"ROUGE needs the package rouge-score; in the clone: {install('rouge')}") from error
+        raise OdeTransformerError(f"ROUGE needs the package rouge-score; in the clone: {install('rouge')}") from error
     scorer = RougeScorer(list(KINDS), tokenizer=DefaultTokenizer(use_stemmer=True))
     rows = []
     for summary, reference in zip(summaries, references, strict=True):
@@ -95,15 +91,14 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
     """The scores that ``ode-transformer score`` is asked for.
 
     Raises:
-        RougeError: an option is missing, or a file has another number of lines.
-        ScoringError: summaries hold subword units.
+        OdeTransformerError: an option is missing, or a file has another number of lines; summaries hold subword units.
     """
     from .translations import read_generate_output, read_lines, words
 
     if not args.ref or (args.lead and not args.source):
-        raise RougeError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
+        raise OdeTransformerError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
     if args.lead is not None and args.lead < 1:
-        raise RougeError(f"--lead {args.lead}: must be 1 or more")
+        raise OdeTransformerError(f"--lead {args.lead}: must be 1 or more")
     summaries = words(read_generate_output(args.summaries).hypotheses, args.summaries, args.remove_bpe)
     references = _lines(args.ref, len(summaries), args.summaries, read_lines)
     result = {"sentences": len(summaries), "rouge": take(summaries, references)}
@@ -117,7 +112,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 def _lines(path: str, count: int, other: str, read: Any) -> list[str]:
     found = read(path)
     if len(found) != count:
-        raise RougeError(f"{other} has {count} summaries, {path} {len(found)} lines")
+        raise OdeTransformerError(f"{other} has {count} summaries, {path} {len(found)} lines")
     return found
 
 

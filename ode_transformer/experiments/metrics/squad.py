@@ -15,10 +15,6 @@ from typing import Any, NamedTuple
 from ...errors import OdeTransformerError
 
 
-class AnswersError(OdeTransformerError):
-    """Answers that cannot be scored; the message names the question."""
-
-
 class Compared(NamedTuple):
     """A question's exact match and F1, from 0 to 1, and whether it has an answer."""
 
@@ -54,12 +50,12 @@ def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], vers
         version: ``1.1`` or ``2.0``.
 
     Raises:
-        AnswersError: a question is not answered.
+        OdeTransformerError: a question is not answered.
     """
     found = {}
     for name, gold in golds.items():
         if name not in answers:
-            raise AnswersError(f"question {name}: has no answer, empty or not")
+            raise OdeTransformerError(f"question {name}: has no answer, empty or not")
         if version == "2.0":
             gold = [text for text in gold if normalised(text)] or [""]
         answer = answers[name]
@@ -86,12 +82,12 @@ def counted(
         values from 0 to 1, in the order of ``compared``; and the threshold, if there is one.
 
     Raises:
-        AnswersError: a question has no no-answer score.
+        OdeTransformerError: a question has no no-answer score.
     """
     if no_answer is None:
         return {name: getattr(one, metric) for name, one in compared.items()}, None
     if missing := [name for name in compared if name not in no_answer]:
-        raise AnswersError(f"question {missing[0]}: has no no-answer score")
+        raise OdeTransformerError(f"question {missing[0]}: has no no-answer score")
     order = sorted((name for name in no_answer if name in compared), key=lambda name: no_answer[name])
     left = {name: float(not one.answerable) for name, one in compared.items()}
     taken = {n: getattr(one, metric) if one.answerable else float(not answers[n]) for n, one in compared.items()}
@@ -122,7 +118,7 @@ def take(
         ``threshold``; and ``questions``, how many there are.
 
     Raises:
-        AnswersError: a question is not answered, or has no no-answer score.
+        OdeTransformerError: a question is not answered, or has no no-answer score.
     """
     compared = compare(golds, answers, version)
     found: dict[str, Any] = {"questions": len(compared)}

@@ -44,10 +44,6 @@ SHOWN = 5  # sentences named in a message
 _ID = r"\d{1,18}"  # the number of a sentence
 
 
-class ScoringError(OdeTransformerError):
-    """Something that cannot be scored; the message names the file or option, its value and what is valid."""
-
-
 def score(
     hyp_tok: Sequence[str],
     ref_tok: Sequence[str],
@@ -76,24 +72,24 @@ def score(
         ``target_lang`` and ``lowercase``.
 
     Raises:
-        ScoringError: there are no lines, or their numbers differ; or the language is unknown, or has no compound
+        OdeTransformerError: there are no lines, or their numbers differ; or the language is unknown, or has no compound
             splitting.
     """
     if target_lang not in LANGUAGES and not plain:
-        raise ScoringError(
+        raise OdeTransformerError(
             f"--target-lang {target_lang}: must be one of {', '.join(LANGUAGES)}, or any with --plain, for text that "
             "is not tokenized"
         )
     if compound_split and target_lang not in COMPOUND_LANGUAGES:
-        raise ScoringError(
+        raise OdeTransformerError(
             f"--compound-split: for German targets only (--target-lang {', '.join(COMPOUND_LANGUAGES)}), "
             f"got --target-lang {target_lang}"
         )
     if not hyp_tok:
-        raise ScoringError("the hypothesis is empty")
+        raise OdeTransformerError("the hypothesis is empty")
     for name, lines in (("reference", ref_tok), ("raw reference", raw_ref)):
         if lines is not None and len(lines) != len(hyp_tok):
-            raise ScoringError(f"the hypothesis has {len(hyp_tok)} lines, the {name} {len(lines)}")
+            raise OdeTransformerError(f"the hypothesis has {len(hyp_tok)} lines, the {name} {len(lines)}")
 
     hyp_raw = hyp_tok if plain else detokenise(hyp_tok, target_lang)
     reference = "raw" if raw_ref is not None else "detokenised"
@@ -131,7 +127,7 @@ def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
         segmentation: one of ``SEGMENTATIONS``.
 
     Raises:
-        ScoringError: the segmentation is unknown.
+        OdeTransformerError: the segmentation is unknown.
     """
     if segmentation == "subword_nmt":
         return [f"{line} ".replace("@@ ", "").rstrip(" ") for line in lines]
@@ -141,7 +137,7 @@ def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
         return [line.replace(" ", "").replace("\u2581", " ").strip(" ") for line in lines]
     if segmentation == "none":
         return list(lines)
-    raise ScoringError(f"--remove-bpe {segmentation}: must be one of {', '.join(SEGMENTATIONS)}")
+    raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(SEGMENTATIONS)}")
 
 
 def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
@@ -153,11 +149,11 @@ def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str
         segmentation: the value of ``--remove-bpe``; None if it is not given.
 
     Raises:
-        ScoringError: the lines hold subword units, and it is not given; or it is unknown.
+        OdeTransformerError: the lines hold subword units, and it is not given; or it is unknown.
     """
     units = sum("@@ " in line or "\u2581" in line for line in lines)
     if units and segmentation is None:
-        raise ScoringError(
+        raise OdeTransformerError(
             f"{name}: {units} of {len(lines)} lines hold subword units, not words; give --remove-bpe "
             f"{'|'.join(SEGMENTATIONS)} (none: score them as they are)"
         )
@@ -172,7 +168,7 @@ def read_lines(path: str | Path) -> list[str]:
     """
     lines = list(text_lines.read_lines(Path(path)))
     if not lines:
-        raise ScoringError(f"{path}: the file is empty")
+        raise OdeTransformerError(f"{path}: the file is empty")
     return lines
 
 
@@ -203,7 +199,9 @@ def read_generate_output(path: str | Path) -> Generated:
             hyps.setdefault(int(match[1]), match[2])
         elif match := re.match(rf"T-({_ID})\t(.*)", line):
             if int(match[1]) in refs:
-                raise ScoringError(f"{path}: T-{match[1]} occurs twice; must be a single output of fairseq-generate")
+                raise OdeTransformerError(
+                    f"{path}: T-{match[1]} occurs twice; must be a single output of fairseq-generate"
+                )
             refs[int(match[1])] = match[2]
         elif match := re.match(rf"S-({_ID})\t(.*)", line):
             sources[int(match[1])] = match[2]
@@ -211,7 +209,7 @@ def read_generate_output(path: str | Path) -> Generated:
             translated = int(match[1].replace(",", ""))
         ended = ended or re.match(r"(.* )?Generate \S+ with beam=", line) is not None
     if not hyps:
-        raise ScoringError(f"{path}: no line H-<id>; is it an output of fairseq-generate without --quiet?")
+        raise OdeTransformerError(f"{path}: no line H-<id>; is it an output of fairseq-generate without --quiet?")
     expected = range(max({*hyps, *refs, (translated or 1) - 1}) + 1)
     for name, found in (("H", hyps), ("T", refs)):
         missing = len(expected) - len(found)
@@ -219,14 +217,16 @@ def read_generate_output(path: str | Path) -> Generated:
             # Name the first few; an id from a damaged line may be huge, so not all are listed.
             first = [f"{name}-{i}" for i in itertools.islice((i for i in expected if i not in found), SHOWN)]
             more = f" and {missing - SHOWN} more" if missing > SHOWN else ""
-            raise ScoringError(
+            raise OdeTransformerError(
                 f"{path}: of {len(expected)} sentences, {', '.join(first)}{more} are missing; the file is cut "
                 # fairseq's default of 8 leaves out a last batch whose size is not a multiple of it.
                 "short, or fairseq-generate left sentences out: it needs --required-batch-size-multiple 1, and no "
                 "--skip-invalid-size-inputs-valid-test"
             )
     if refs and not ended:
-        raise ScoringError(f"{path}: the last line, 'Generate ... with beam=...', is missing; the file is cut short")
+        raise OdeTransformerError(
+            f"{path}: the last line, 'Generate ... with beam=...', is missing; the file is cut short"
+        )
     return Generated(
         [hyps[i] for i in expected],
         [refs[i] for i in expected] if refs else None,
@@ -286,7 +286,7 @@ def main(args: argparse.Namespace) -> int:
     for option in dict.fromkeys(option for options in READ.values() for option in options):
         value = getattr(args, option)
         if value is not None and value is not False and option not in READ[kind]:
-            raise ScoringError(f"--{option.replace('_', '-')}: is not read with --{given.replace('_', '-')}")
+            raise OdeTransformerError(f"--{option.replace('_', '-')}: is not read with --{given.replace('_', '-')}")
     module = OTHERS.get(kind)
     result = module.score_files(args) if module else _score_files(args)
     shown = module.report(result) if module else report(result)
@@ -298,11 +298,11 @@ def main(args: argparse.Namespace) -> int:
 
 def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.plain and (args.compound_split or args.join_hyphens):
-        raise ScoringError("--plain: excludes --compound-split and --join-hyphens, which need tokenized text")
+        raise OdeTransformerError("--plain: excludes --compound-split and --join-hyphens, which need tokenized text")
     if bool(args.generate_output) == bool(args.hyp) or (args.hyp and not args.ref):
-        raise ScoringError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
+        raise OdeTransformerError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
     if args.target_lang is None:
-        raise ScoringError(f"--target-lang is needed: one of {', '.join(LANGUAGES)}, or any with --plain")
+        raise OdeTransformerError(f"--target-lang is needed: one of {', '.join(LANGUAGES)}, or any with --plain")
     if args.generate_output:
         hyps, refs, _ = read_generate_output(args.generate_output)
     else:
@@ -310,12 +310,14 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.ref:
         refs = read_lines(args.ref)
     if refs is None:
-        raise ScoringError(f"{args.generate_output}: no line T-<id>; give the tokenized references as --ref FILE")
+        raise OdeTransformerError(
+            f"{args.generate_output}: no line T-<id>; give the tokenized references as --ref FILE"
+        )
     raw = read_lines(args.reference) if args.reference else None
     source = args.generate_output or args.hyp
     for path, lines in ((args.ref, refs), (args.reference, raw)):
         if lines is not None and len(lines) != len(hyps):
-            raise ScoringError(f"{source} has {len(hyps)} sentences, {path} {len(lines)}")
+            raise OdeTransformerError(f"{source} has {len(hyps)} sentences, {path} {len(lines)}")
     hyps, refs = words(hyps, source, args.remove_bpe), words(refs, args.ref or source, args.remove_bpe)
     if args.join_hyphens:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))

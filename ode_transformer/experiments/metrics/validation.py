@@ -8,10 +8,6 @@ from ...errors import OdeTransformerError
 from . import perplexity
 
 
-class ValidationError(OdeTransformerError):
-    """A log without a perplexity; the message names the file and what it lacks."""
-
-
 def score(path: str | Path, subset: str) -> dict[str, Any]:
     """The perplexity of a subset.
 
@@ -23,20 +19,20 @@ def score(path: str | Path, subset: str) -> dict[str, Any]:
         ``perplexity``, its ``value`` and ``signature``, and ``loss``, in bits.
 
     Raises:
-        ValidationError: there is no such file, it has no entry for the subset, or the entry lacks it.
+        OdeTransformerError: there is no such file, it has no entry for the subset, or the entry lacks it.
     """
     from ..records import entries
 
     try:
         found = [values for _, values in entries(Path(path).read_text(encoding="utf-8", errors="replace"), subset)]
     except OSError as error:
-        raise ValidationError(f"{path}: {error.strerror}") from error
+        raise OdeTransformerError(f"{path}: {error.strerror}") from error
     if not found:
-        raise ValidationError(f"{path}: no entry of subset {subset}; was it cut short?")
+        raise OdeTransformerError(f"{path}: no entry of subset {subset}; was it cut short?")
     try:
         taken = perplexity.logged(found[-1])
     except KeyError as error:
-        raise ValidationError(f"{path}: no perplexity of subset {subset}: the criterion does not log it") from error
+        raise OdeTransformerError(f"{path}: no perplexity of subset {subset}: the criterion does not log it") from error
     return {"perplexity": taken, "loss": float(found[-1]["loss"])}
 
 
