@@ -91,7 +91,7 @@ def test_a_run_without_its_scores_is_named(tmp_path):
         records.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
 
 
-PICTURES = ("coefficients", "costs", "orders", "perplexity", "positions")
+PICTURES = ("coefficients", "costs", "edits", "orders", "perplexity", "positions")
 OTHERS = {"lab", "bench", tables.SIGNIFICANCE, "rehearsal.json"}
 FILES = sorted((ROOT / "results").rglob("*.json"))
 RECORDS = [path for path in FILES if not OTHERS & set(path.relative_to(ROOT / "results").parts)]
