@@ -27,7 +27,7 @@ KEEP_FREED_MEMORY = {
     "MALLOC_TOP_PAD_": "268435456",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
 }
-LEAST = 20  # seconds for which nothing is begun any more
+LEAST = 20  # seconds before the end of the time in which nothing is begun any more
 
 Job = TypeVar("Job")
 
