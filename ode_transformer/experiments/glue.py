@@ -190,8 +190,8 @@ def predict(checkpoint: Path, data: Path, name: str, subset: str, batch_size: in
     """What GLUE's server takes of a test set: an index and a prediction per line, with a heading.
 
     Raises:
-        CheckpointError, OdeTransformerError: as :func:`.classify.outputs`.
-        OdeTransformerError: an output is not a number.
+        CheckpointError: as :func:`.classify.outputs`.
+        OdeTransformerError: likewise; or an output is not a number.
     """
     task = GLUE[name]
     found = outputs(checkpoint, data, subset, batch_size, cpu, bool(task.divide), f"--task {name}")
@@ -213,8 +213,8 @@ def validate(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
     number, the predicted label is ``accuracy.UNDEFINED``.
 
     Raises:
-        CheckpointError, OdeTransformerError: as :func:`.classify.outputs`.
-        OdeTransformerError: the set has no labels.
+        CheckpointError: as :func:`.classify.outputs`.
+        OdeTransformerError: likewise; or the set has no labels.
     """
     regression = not (data / "label" / "dict.txt").is_file()
     found = outputs(checkpoint, data, subset, batch_size, cpu, regression, str(data))

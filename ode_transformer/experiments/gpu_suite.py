@@ -153,13 +153,13 @@ class Suite:
         count = max(runner.gpu_count(), 1)
         devices = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")
 
-        def start(job: Job, place: int) -> subprocess.Popen:
-            return self.start(job, devices[place % len(devices)])
+        def start(job: Job, slot: int) -> subprocess.Popen:
+            return self.start(job, devices[slot % len(devices)])
 
         processes.side_by_side(waiting, self.args.jobs, start, self.ended, self.left)
 
     def ended(self, job: Job, status: int, seconds: float) -> None:
-        """Say how a run failed."""
+        """Note and say that a run failed, if it did."""
         if status:
             self.failed = True
             log = job.files(self.runs, self.out)[0] / "suite.log"

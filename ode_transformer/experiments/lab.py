@@ -311,7 +311,7 @@ def draw(rows: list[dict[str, Any]], layers: dict[str, list[dict[str, Any]]], ou
     for i, row in enumerate(by_error):
         color = plots.COLOURS[row["theory"] - 1]
         axis.plot(row["sizes"], row["local_errors"], color=color, marker=plots.MARKS[row["theory"] - 1], alpha=0.8)
-        # The names are spread over the height, in the order of the lines' ends, which lie on each other.
+        # The ends of the lines lie on each other, so the names are spread over the height, in the order of the ends.
         place = 1.03, 1 - (i + 0.5) / len(rows)
         text = f"{row['method']}: {row['local']:.2f}"
         axis.text(*place, text, color=color, fontsize=8, va="center", transform=axis.transAxes)

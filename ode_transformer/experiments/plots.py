@@ -474,7 +474,7 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
         output: the file to write.
 
     Raises:
-        OdeTransformerError: a file is none; the first file holds no edit, or there are more files than colors.
+        OdeTransformerError: a file is no M2 file, the first holds no edit, or there are more files than colors.
     """
     from .metrics.m2 import types
 

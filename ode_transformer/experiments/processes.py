@@ -1,6 +1,7 @@
 """Child processes, and the signals and locks that go with them: one program with its log, or several side by side.
 
-Whatever ends this process, an interrupt or the end of the time that a scheduler gave, ends the programs it has started.
+An interrupt, and within ``terminable`` the SIGTERM of a scheduler, ends the programs that were started; where this
+process is killed, they go on.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
-from .recipes import ROOT
+from . import recipes
 from .runs import RunError
 from .terminal import LogView
 
@@ -27,7 +28,7 @@ KEEP_FREED_MEMORY = {
     "MALLOC_TOP_PAD_": "268435456",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
 }
-LEAST = 20  # seconds before the end of the time in which nothing is begun any more
+LEAST = 20  # in so many last seconds nothing is begun any more
 
 Job = TypeVar("Job")
 
@@ -59,7 +60,7 @@ def alone_in(folder: Path, lock: str | Path = "") -> Iterator[int]:
 def environment(more: Mapping[str, str]) -> dict[str, str]:
     """The environment of a child process: this Python's programs first, this package found from anywhere."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    python_path = os.pathsep.join(filter(None, [str(recipes.ROOT), os.environ.get("PYTHONPATH", "")]))
     # fairseq and hydra warn about each other at every start.
     warnings = os.environ.get("PYTHONWARNINGS", "ignore")
     return {**os.environ, "PATH": path, "PYTHONPATH": python_path, "PYTHONWARNINGS": warnings, **more}
@@ -72,7 +73,7 @@ def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[P
     goes on, and so does its log.
     """
     fds = (lock,) if lock >= 0 else ()
-    options: dict[str, Any] = {"cwd": ROOT, "env": environment, "pass_fds": fds, "stdin": subprocess.DEVNULL}
+    options: dict[str, Any] = {"cwd": recipes.ROOT, "env": environment, "pass_fds": fds, "stdin": subprocess.DEVNULL}
     # a path is one from the top of the repository; which() would look from here
     program = words[0] if "/" in words[0] else shutil.which(words[0], path=environment["PATH"]) or words[0]
     with contextlib.ExitStack() as stack:

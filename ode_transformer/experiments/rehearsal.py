@@ -27,7 +27,7 @@ def by_default() -> list[str]:
     return [recipe.name for recipe in found if recipe.paper or recipe.task != "translation"]
 
 
-def start(name: str, place: int) -> subprocess.Popen:
+def start(name: str) -> subprocess.Popen:
     """Start the rehearsal of a recipe in a process of its own; its output goes to ``rehearsal.log``."""
     home = folder(name)
     home.mkdir(parents=True, exist_ok=True)
@@ -40,12 +40,12 @@ def start(name: str, place: int) -> subprocess.Popen:
 
 
 def rehearse(names: Sequence[str], jobs: int) -> None:
-    """Rehearse recipes, at most ``jobs`` of them at a time."""
+    """Rehearse recipes, at most ``jobs`` of them at a time; the next call resumes those that have not ended."""
 
     def ended(name: str, status: int, seconds: float) -> None:
         print(f"{name}: " + (f"failed, see {folder(name) / 'rehearsal.log'}" if status else f"done in {seconds:.0f} s"))
 
-    processes.side_by_side(names, jobs, start, ended)
+    processes.side_by_side(names, jobs, lambda name, _: start(name), ended)
 
 
 def outcome(names: Sequence[str]) -> dict[str, Any]:

@@ -92,8 +92,8 @@ def compare(
         and ``p_value``: None for the baseline, and for a system whose score, or the baseline's, is not a number.
 
     Raises:
-        OdeTransformerError: a test set has no outputs beside a record whose run is gone; test sets or references
-            differ, or the test is unknown; a run has none, or its scores are older than its outputs.
+        OdeTransformerError: a test set has no outputs, in a run or beside the record of one that is gone; the scores of
+            a run are older than its outputs; test sets or references differ; or the test is unknown.
     """
     if test not in TESTS:
         raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")

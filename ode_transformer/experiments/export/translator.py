@@ -80,7 +80,7 @@ class ExportedTranslator(Translator):
         return translate
 
     def with_integrator(self, *_: Any, **__: Any) -> Translator:
-        """Raises a ``OdeTransformerError``: only the layers of runs and bundles can be looked into and changed."""
+        """Raises an ``OdeTransformerError``: only the layers of runs and bundles can be looked into and changed."""
         raise OdeTransformerError(f"{self.name}: is an exported model, whose layers are fixed; load its run or bundle")
 
     layer_states = with_integrator

@@ -44,7 +44,8 @@ class Metric:
 
     def signatures(self, records: Sequence[Mapping[str, Any]], test_set: str) -> set[str]:
         """The signatures of these values; none if the label is enough."""
-        return {self.signature(record["scores"].get(test_set, {})) for record in records} - {""}
+        scores = [record["scores"].get(test_set, {}) for record in records]
+        return {self.signature(one) for one in scores if self.value(one) is not None} - {""}
 
 
 METRICS = {

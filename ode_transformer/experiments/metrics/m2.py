@@ -90,7 +90,7 @@ def parse(text: str) -> dict[str, float]:
         raise OdeTransformerError(
             f"the M2 scorer must print Precision, Recall and F_0.5 in three lines, not: {text[-300:]!r}"
         )
-    return {name: 100 * float(match[name]) for name in labels}
+    return {name: round(100 * float(match[name]), 2) for name in labels}
 
 
 def types(path: str) -> Counter[str]:
