@@ -705,3 +705,10 @@ def test_scores_that_are_asked_for_alone(capsys):
 def test_a_short_correction_loses_by_its_brevity():
     found = gleu.take(["x"], ["a b c d"], [["a b c d e"]])
     assert found["gleu"] == pytest.approx(100 * math.exp(1 - 5 / 4))
+
+
+def test_a_value_that_is_not_there_has_no_signature():
+    accuracy = METRICS["accuracy"]
+    there, diverged = ({"accuracy": {"value": value, "signature": f"of {value}"}} for value in (50.0, None))
+    runs = [{"scores": {"test": there}}, {"scores": {"test": diverged}}, {"scores": {}}]
+    assert (accuracy.values(runs, "test"), accuracy.signatures(runs, "test")) == ([50.0], {"of 50.0"})
