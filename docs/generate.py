@@ -19,6 +19,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments.markdown import table
 from ode_transformer.files import read_json, write_text
 
@@ -288,7 +289,12 @@ def _mean(records: Sequence[dict], test_set: str, metric: str) -> str:
     from ode_transformer.experiments import tables
     from ode_transformer.experiments.metrics import METRICS
 
-    return tables.mean(METRICS[metric].values(records, test_set), 1 if metric == "chrf" else 2)
+    values = METRICS[metric].values(records, test_set)
+    if 0 < len(values) < len(records):  # the table says how many seeds a row has
+        raise OdeTransformerError(
+            f"{records[0]['recipe']}: {len(values)} of {len(records)} records have {metric} on {test_set}"
+        )
+    return tables.mean(values, 1 if metric == "chrf" else 2)
 
 
 def measured(group: str) -> str:
@@ -637,6 +643,7 @@ def filled() -> list[Path]:
 
 def main() -> None:
     """Write the tables of results into the pages."""
+    argparse.ArgumentParser(description=main.__doc__).parse_args()  # no options but --help: any other word is an error
     for path in filled():
         before = path.read_text(encoding="utf-8")
         if (after := fill(before)) != before:

@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -73,18 +74,23 @@ def comparable(*systems: System) -> bool:
 
 
 def compare(
-    baseline: System, systems: Sequence[System], test: str = "bootstrap", samples: int = 1000
+    baseline: System,
+    systems: Sequence[System],
+    test: str = "bootstrap",
+    samples: int = 1000,
+    metric: Optional[str] = None,
 ) -> dict[str, Any]:
     """Test whether systems differ from a baseline, on the translations of their runs.
 
     The test is paired bootstrap resampling (Koehn 2004) or approximate randomization (Riezler and Maxwell 2005), of
-    sacreBLEU on detokenized translations, or of the metric by which the task compares its systems.
+    sacreBLEU on detokenized translations, or of a metric of another task.
 
     Args:
         baseline: a finished run.
         systems: finished runs with the same test sets, whatever their training data.
         test: one of ``TESTS``.
         samples: the number of resamplings, or trials.
+        metric: by default that by which the task compares its systems; of translations, no other.
 
     Returns:
         ``baseline``, its ``seed``, the ``precisions`` in which the systems were trained, ``test``, ``samples``,
@@ -93,11 +99,15 @@ def compare(
 
     Raises:
         OdeTransformerError: a test set has no outputs, in a run or beside the record of one that is gone; the scores of
-            a run are older than its outputs; test sets or references differ; or the test is unknown.
+            a run are older than its outputs; test sets or references differ; or there is no such test or metric.
     """
     if test not in TESTS:
         raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
     first, name = baseline.recipe, baseline.recipe.name
+    metrics = TASKS[first.task].metrics(first)
+    tested, metric = metrics if TASKS[first.task].scored else metrics[-1:], metric or metrics[-1]
+    if metric not in tested:
+        raise OdeTransformerError(f"--metric {metric}: must be one of {', '.join(tested)} for {name}")
     names = [one.recipe.name for one in (baseline, *systems)]
     if twice := [other for other in names if names.count(other) > 1]:
         raise OdeTransformerError(f"{twice[0]}: must be given once")
@@ -110,8 +120,8 @@ def compare(
         if one.record is None:
             records.check_scores(one.recipe, one.folder)
     trained_in = {one.recipe.name: _precision(one) for one in (baseline, *systems)}
-    compared = _translated if first.task == "translation" else _scored
-    metric, signature, found = compared((baseline, *systems), test, samples)
+    compared = _translated if first.task == "translation" else partial(_scored, metric)
+    signature, found = compared((baseline, *systems), test, samples)
     return {
         "baseline": name,
         "seed": first.own_seed if first.seed is None else first.seed,
@@ -134,7 +144,7 @@ def precisions(comparison: dict[str, Any]) -> str:
     return f"the precisions of training differ: {trained}"
 
 
-Found = tuple[str, str, dict[str, dict[str, Any]]]  # a metric, its signature, and the results by test set and recipe
+Found = tuple[str, dict[str, dict[str, Any]]]  # the metric's signature, and the results by test set and recipe
 
 
 def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
@@ -158,7 +168,7 @@ def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
             name: {"bleu": result.score, "p_value": _with_ties(result.p_value, test, n) if i else None}
             for i, ((name, _), n, result) in enumerate(zip(named, differ, scores[key], strict=True))
         }
-    return "sacrebleu", str(signature), found
+    return str(signature), found
 
 
 def _differing(metric: Any, ours: Sequence[str], theirs: Sequence[str], references: Sequence[str]) -> int:
@@ -181,20 +191,21 @@ def _with_ties(p: float, test: str, differing: int) -> float:
     return min(1.0, p + 2.0 ** (1 - differing)) if test == "randomisation" or differing == 0 else p
 
 
-def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
-    """Compare by the task's own metric, with sacreBLEU's seed, but with a two-sided p-value.
+def _scored(metric: str, systems: Sequence[System], test: str, samples: int) -> Found:
+    """Compare by a metric of the task's own, with sacreBLEU's seed, but with a two-sided p-value.
 
     sacreBLEU's bootstrap counts |d| - mean |d| instead of |d - mean d|, which gives about half of it.
     """
     found: dict[str, dict[str, Any]] = {}
-    metric = signature = ""
+    signature = ""
     for test_set in systems[0].recipe.subsets.values():
-        scored = [TASKS[s.recipe.task].scored(s.recipe, _outputs(s, test_set), _subset(s, test_set)) for s in systems]
+        scored = [
+            TASKS[s.recipe.task].scored(s.recipe, _outputs(s, test_set), _subset(s, test_set), metric) for s in systems
+        ]
         if scored[0] is None:
             continue
         _same_references(systems, [one.reference for one in scored], test_set)
-        metric, signature = scored[0].metric, scored[0].signature
-        baseline, key = scored[0], METRICS[metric].key
+        baseline, signature, key = scored[0], scored[0].signature, METRICS[metric].key
         found[test_set] = {
             s.recipe.name: {
                 key: _recorded(s, test_set, metric, one.score(one.units.sum(0))),
@@ -204,8 +215,10 @@ def _scored(systems: Sequence[System], test: str, samples: int) -> Found:
         }
     if not found:
         names = ", ".join(systems[0].recipe.subsets.values())
-        raise OdeTransformerError(f"{systems[0].recipe.name}: none of its test sets ({names}) has such a test")
-    return metric, signature, found
+        raise OdeTransformerError(
+            f"--metric {metric}: {systems[0].recipe.name} has no test set ({names}) that can be compared by it"
+        )
+    return signature, found
 
 
 def _recorded(one: System, test_set: str, metric: str, otherwise: float) -> float:
@@ -315,6 +328,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--test", choices=TESTS, default="bootstrap", help="paired bootstrap, or approximate randomization"
     )
+    parser.add_argument("--metric", help="one of the task's (default: the main one; for translations, no other)")
     parser.add_argument("--samples", type=int, default=1000, help="resamplings, or trials (default: 1000)")
     parser.add_argument("--output", type=Path, help="JSON file to write, such as results/significance/GROUP.json")
     parser.add_argument(
@@ -329,7 +343,7 @@ def main(args: argparse.Namespace) -> int:
         raise OdeTransformerError(f"--samples {args.samples}: must be 1 or more")
     loaded = [recipes.load(name, scale=args.scale, seed=args.seed) for name in (args.baseline, *args.system)]
     named = [system(recipe, args.precision) for recipe in loaded]
-    content = compare(named[0], named[1:], args.test, args.samples)
+    content = compare(named[0], named[1:], args.test, args.samples, args.metric)
     metric = METRICS[content["metric"]]
     if differ := precisions(content):
         print(differ)

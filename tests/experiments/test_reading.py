@@ -292,7 +292,7 @@ def test_candidates_are_spans_of_the_window_with_the_most_context():
 def test_answers_are_compared_as_the_official_scripts_do(gold, answer, exact, f1):
     for version in ("1.1", "2.0"):
         found = metric.compare({"q": gold}, {"q": answer}, version)["q"]
-        assert (found.exact, found.f1) == (exact, pytest.approx(f1))
+        assert (found.exact_match, found.f1) == (exact, pytest.approx(f1))
 
 
 def test_no_answer_is_the_empty_one():
@@ -312,11 +312,11 @@ def test_the_best_threshold_is_the_best_of_all():
     answers = {name: rng.choice(["", "b c", "d", "h", "z", *gold, *gold]) for name, gold in golds.items()}
     no_answer = {name: rng.gauss(1.0 - bool(gold), 1) for name, gold in golds.items()}
     scores = metric.take(golds, answers, "2.0", no_answer)
-    for name, key in (("exact_match", "exact"), ("f1", "f1")):
+    for name in ("exact_match", "f1"):
 
-        def at(threshold, key=key):
+        def at(threshold, name=name):
             left = {q: "" if no_answer[q] > threshold else answer for q, answer in answers.items()}
-            return sum(getattr(one, key) for one in metric.compare(golds, left, "2.0").values()) / 0.6
+            return sum(getattr(one, name) for one in metric.compare(golds, left, "2.0").values()) / 0.6
 
         best = max(at(threshold) for threshold in [-99, *no_answer.values()])
         assert scores[name]["value"] == pytest.approx(best)
@@ -450,7 +450,7 @@ def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeyp
     (folder / "predictions.json").write_text(json.dumps(answers))
     (folder / "no_answer.json").write_text(json.dumps(no_answer))
     task = TASKS["question_answering"]
-    scored = task.scored(recipe, task.outputs(recipe, tmp_path / "run", "valid"), "valid")
+    scored = task.scored(recipe, task.outputs(recipe, tmp_path / "run", "valid"), "valid", "f1")
     assert scored.score(scored.units.sum(0)) == expected and scored.reference == golds
     assert metric.take(golds, answers, "2.0", no_answer)["f1"]["value"] == expected
 

@@ -27,7 +27,7 @@ from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, 
 from ode_transformer.experiments.runs import KEYS
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import Scored
-from ode_transformer.files import sha256, write_text
+from ode_transformer.files import sha256, write_lines, write_text
 from tests.helpers import FIXTURES, configure, refused, unpack
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
@@ -121,6 +121,55 @@ def test_what_the_programs_print_is_read():
         errant.parse("Traceback")
 
 
+ERRANT_SAYS_OF_EACH = """----------------------------------------
+Original sentence 0: ^^ HYP 0, REF 0 chosen for sentence 0
+----------------------------------------
+SENTENCE 0 - HYP 0 - REF 0
+HYPOTHESIS EDITS : [(1, 2, 'eats', 'R:VERB')]
+REFERENCE EDITS  : [(1, 2, 'likes', 'R:VERB:SVA'), (2, 3, 'apples', 'R:NOUN:NUM')]
+Local TP/FP/FN   : 0 1 2
+Local P/R/F0.5  : 0.0 0.0 0.0
+Global TP/FP/FN  : 0 1 2
+Global P/R/F0.5  : 0.0 0.0 0.0
+----------------------------------------
+SENTENCE 0 - HYP 0 - REF 1
+HYPOTHESIS EDITS : [(1, 2, 'eats', 'R:VERB')]
+REFERENCE EDITS  : [(1, 2, 'eats', 'R:VERB'), (2, 3, 'pears', 'R:NOUN')]
+Local TP/FP/FN   : 1 0 1
+Local P/R/F0.5  : 1.0 0.5 0.8333
+Global TP/FP/FN  : 1 0 1
+Global P/R/F0.5  : 1.0 0.5 0.8333
+----------------------------------------
+^^ HYP 0, REF 1 chosen for sentence 0
+Local results:
+   Category   TP   FP   FN
+     R:VERB    1    0    0
+     R:NOUN    0    0    1
+----------------------------------------
+Original sentence 1: It is fine .
+----------------------------------------
+SENTENCE 1 - HYP 0 - REF 0
+HYPOTHESIS EDITS : []
+REFERENCE EDITS  : []
+Local TP/FP/FN   : 0 0 0
+Local P/R/F0.5  : 1.0 1.0 1.0
+Global TP/FP/FN  : 1 0 1
+Global P/R/F0.5  : 1.0 0.5 0.8333
+----------------------------------------
+^^ HYP 0, REF 0 chosen for sentence 1
+Local results:
+   Category   TP   FP   FN
+"""
+
+
+def test_errant_counts_each_sentence_with_the_annotator_that_it_chose():
+    found = errant.parse_sentences(ERRANT_SAYS_OF_EACH)
+    assert found == [(1, 0, 1), (0, 0, 0)]
+    assert errant.of_sums(np.array(found).sum(0)) == pytest.approx(83.33, abs=0.01)
+    assert errant.of_sums(np.array([1050, 1000, 2000])) == pytest.approx(46.67, abs=0.01)  # as of ERRANT_SAYS
+    assert errant.of_sums(np.zeros(3)) == 100 and errant.of_sums(np.array([0, 1, 1])) == 0
+
+
 def test_the_scorer_is_a_command(monkeypatch):
     monkeypatch.setattr(m2.shutil, "which", {"python2": "/x/python2"}.get)
     for command, words in (("", []), ("python2 '/a b/m2scorer.py'", ["python2", "/a b/m2scorer.py"])):
@@ -211,6 +260,8 @@ def test_errant_where_it_is(tmp_path):
     found = errant.take(LEARNER, CORRECTED, str(tmp_path / "gold.m2"))
     assert {name: found[name] for name in PRINTED} == pytest.approx(PRINTED, abs=0.01)
     assert re.match(rf"ERRANT [\d.]+, spaCy [\d.]+, {errant.MODEL} [\d.]+, ", found["signature"])
+    by_sentence = errant.counts(LEARNER, CORRECTED, str(tmp_path / "gold.m2"))
+    assert len(by_sentence) == len(LEARNER) and errant.of_sums(by_sentence.sum(0)) == pytest.approx(41.67, abs=0.01)
 
 
 def test_errant_that_is_not_there_is_named(monkeypatch):
@@ -523,7 +574,7 @@ def test_a_diverged_classifier_has_no_accuracy(trained, tmp_path, capsys):
     assert predictions.read_text() == "neg\tnot a number\tnan\npos\tnot a number\tnan\n" * 3
     assert cli.main(["score", "--predictions", str(predictions), "--output", str(scores)]) == 0
     assert math.isnan(json.loads(scores.read_text())["accuracy"]["value"])
-    found = TASKS["classification"].scored(None, predictions.read_text().splitlines(), "test")
+    found = TASKS["classification"].scored(None, predictions.read_text().splitlines(), "test", "accuracy")
     assert math.isnan(found.score(found.units.sum(0)))
 
 
@@ -542,9 +593,41 @@ def test_edits_by_type_as_a_picture(tmp_path, capsys):
 # Comparisons
 
 
+def test_corrections_are_compared_by_gleu_or_by_errant(tmp_path, monkeypatch):
+    """Each on the test sets that have what it needs; and by the official scorer on none."""
+    rows = [recipes.load(f"gec-generated/{row}-tiny") for row in ("transformer", "rk2")]
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    monkeypatch.setattr(significance, "_precision", lambda one: "fp32")
+    monkeypatch.setattr(significance.records, "check_scores", lambda recipe, folder: None)
+    raw = tmp_path / rows[0].data.directory / "raw"
+    for subset in rows[0].subsets:
+        others = ["m2"] if subset in rows[0].score.edits else [f"ref{i}" for i in range(4)]
+        for name in ("source", *others):
+            write_lines(raw / f"{subset}.{name}", [f"a {name} ."] * 200)
+    corrections = {
+        row.name: [f"a {'ref0' if i % (2 + k) else 'source'} ." for i in range(200)] for k, row in enumerate(rows)
+    }
+    monkeypatch.setattr(significance, "_outputs", lambda one, test_set: corrections[one.recipe.name])
+    monkeypatch.setattr(errant, "signature", lambda: "stand-in")
+    monkeypatch.setattr(errant, "counts", lambda a, b, gold: np.array([[one == "a ref0 .", 0, 1] for one in b]))
+    systems = [significance.System(row, tmp_path) for row in rows]
+    found = {
+        metric: significance.compare(systems[0], systems[1:], metric=metric) for metric in (None, "gleu", "errant")
+    }
+    assert found[None] == found["gleu"] and set(found["gleu"]["test_sets"]) == {"jfleg_dev", "jfleg_test"}
+    assert found["errant"]["signature"] == "stand-in" and list(found["errant"]["test_sets"]) == ["conll14"]
+    first, second = (found["errant"]["test_sets"]["conll14"][row.name] for row in rows)
+    assert first["f"] == pytest.approx(125 * 100 / (1.25 * 100 + 0.25 * 200)) and second["f"] > first["f"]
+    assert first["p_value"] is None and second["p_value"] < 0.05
+    with pytest.raises(OdeTransformerError, match=r"--metric m2: gec-generated/transformer-tiny has no test set \("):
+        significance.compare(systems[0], systems[1:], metric="m2")
+    with pytest.raises(OdeTransformerError, match="--metric bleu: must be one of m2, errant, gleu for gec-generated/"):
+        significance.compare(systems[0], systems[1:], metric="bleu")
+
+
 def scored(values) -> Scored:
     units = np.array([[value, 1.0] for value in values])
-    return Scored("accuracy", "", units, lambda sums: sums[0] / sums[1], None)
+    return Scored("", units, lambda sums: sums[0] / sums[1], None)
 
 
 @pytest.mark.parametrize("test", significance.TESTS)
@@ -593,8 +676,7 @@ def test_an_exchange_of_one_prediction_exchanges_two_systems():
     golds = [str(i) for i in range(30)]
     taken = [golds[::-1], [*golds[:0:-1], "7"]]
     one, other = (
-        Scored("pearson", "", glue.units("pearson", golds, its), lambda sums: glue.value("pearson", sums), None)
-        for its in taken
+        Scored("", glue.units("pearson", golds, its), lambda sums: glue.value("pearson", sums), None) for its in taken
     )
     assert significance.p_value(one, other, "randomisation", 200) == 1.0
 

@@ -9,11 +9,14 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import OdeTransformerError, install
 from ...files import write_lines, write_text
 from . import programs
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PROGRAMS = ("errant_parallel", "errant_m2", "errant_compare")
 MODEL = "en_core_web_sm"  # which ERRANT loads
@@ -22,6 +25,23 @@ MODEL = "en_core_web_sm"  # which ERRANT loads
 def installed() -> bool:
     """Whether ERRANT's programs are there."""
     return all(map(shutil.which, PROGRAMS))
+
+
+def signature() -> str:
+    """What the score has to be quoted with.
+
+    Raises:
+        OdeTransformerError: ERRANT or its model is not installed.
+    """
+    needed = f"in the clone: {install('errant')}, and python -m spacy download {MODEL}"
+    if not installed():
+        raise OdeTransformerError(f"ERRANT's programs {', '.join(PROGRAMS)} are not there; {needed}")
+    try:
+        names = {"ERRANT": "errant", "spaCy": "spacy", MODEL: MODEL}
+        versions = ", ".join(f"{label} {importlib.metadata.version(name)}" for label, name in names.items())
+    except importlib.metadata.PackageNotFoundError as error:
+        raise OdeTransformerError(f"ERRANT's package {error.name} is not installed; {needed}") from error
+    return f"{versions}, span-based correction, F0.5, percent"
 
 
 def take(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | None = None) -> dict[str, Any]:
@@ -40,14 +60,36 @@ def take(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: s
     Raises:
         OdeTransformerError: ERRANT or its model is not installed, or it fails.
     """
-    needed = f"in the clone: {install('errant')}, and python -m spacy download {MODEL}"
-    if not installed():
-        raise OdeTransformerError(f"ERRANT's programs {', '.join(PROGRAMS)} are not there; {needed}")
-    try:
-        names = {"ERRANT": "errant", "spaCy": "spacy", MODEL: MODEL}
-        versions = ", ".join(f"{label} {importlib.metadata.version(name)}" for label, name in names.items())
-    except importlib.metadata.PackageNotFoundError as error:
-        raise OdeTransformerError(f"ERRANT's package {error.name} is not installed; {needed}") from error
+    signed = signature()
+    return {**parse(_compare(sources, corrections, gold, edits)), "signature": signed}
+
+
+def counts(sources: Sequence[str], corrections: Sequence[str], gold: str) -> "np.ndarray":
+    """The true positives, false positives and false negatives of each sentence, (sentences, 3).
+
+    Of several annotators a sentence has the one with whom the F0.5 of all sentences so far is highest.
+
+    Args:
+        sources, corrections, gold: as those of :func:`take`.
+
+    Raises:
+        OdeTransformerError: ERRANT is not installed, or it fails.
+    """
+    import numpy as np
+
+    return np.array(parse_sentences(_compare(sources, corrections, gold, None, "-v")))
+
+
+def of_sums(sums: "np.ndarray") -> float:
+    """F0.5 in percent of the sums of :func:`counts`, (3,)."""
+    right, wrong, missed = sums
+    weighted = 1.25 * right
+    whole = weighted + wrong + 0.25 * missed
+    return float(100 * weighted / whole) if whole else 100.0  # as ERRANT, of no edits at all
+
+
+def _compare(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: str | None, *flags: str) -> str:
+    """What ``errant_compare`` prints."""
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: str(Path(folder) / name) for name in ("source", "corrections", "edits.m2", "gold.m2")}
         for name, lines in (("source", sources), ("corrections", corrections)):
@@ -55,11 +97,21 @@ def take(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: s
         words = ["-orig", paths["source"], "-cor", paths["corrections"], "-out", paths["edits.m2"]]
         programs.run([PROGRAMS[0], *words])
         programs.run([PROGRAMS[1], "-auto", gold, "-out", paths["gold.m2"]])
-        text = programs.run([PROGRAMS[2], "-hyp", paths["edits.m2"], "-ref", paths["gold.m2"]])
+        text = programs.run([PROGRAMS[2], "-hyp", paths["edits.m2"], "-ref", paths["gold.m2"], *flags])
         if edits:
             for name, path in (("edits.m2", Path(edits)), ("gold.m2", Path(edits).with_suffix(".gold.m2"))):
                 write_text(path, Path(paths[name]).read_text(encoding="utf-8"))
-    return {**parse(text), "signature": f"{versions}, span-based correction, F0.5, percent"}
+    return text
+
+
+def parse_sentences(text: str) -> list[tuple[int, ...]]:
+    """The true positives, false positives and false negatives of each sentence of what ``errant_compare -v`` prints."""
+    printed = re.findall(
+        r"^SENTENCE (\d+) - (HYP \d+) - (REF \d+)\n.*\n.*\nLocal TP/FP/FN +: (\d+) (\d+) (\d+)$", text, re.M
+    )
+    found = {tuple(words[:3]): tuple(map(int, words[3:])) for words in printed}
+    chosen = re.findall(r"^\^\^ (HYP \d+), (REF \d+) chosen for sentence (\d+)$", text, re.M)
+    return [found[sentence, system, annotator] for system, annotator, sentence in chosen]
 
 
 def parse(text: str) -> dict[str, float]:

@@ -18,7 +18,7 @@ from ...errors import OdeTransformerError
 class Compared(NamedTuple):
     """A question's exact match and F1, from 0 to 1, and whether it has an answer."""
 
-    exact: float
+    exact_match: float
     f1: float
     answerable: bool
 
@@ -76,7 +76,7 @@ def counted(
     Args:
         compared, answers: of :func:`compare`.
         no_answer: of version 2.0, as in :func:`take`; without it all answers count as they are.
-        metric: ``exact`` or ``f1``.
+        metric: ``exact_match`` or ``f1``.
 
     Returns:
         values from 0 to 1, in the order of ``compared``; and the threshold, if there is one.
@@ -122,8 +122,8 @@ def take(
     """
     compared = compare(golds, answers, version)
     found: dict[str, Any] = {"questions": len(compared)}
-    for name, metric in (("exact_match", "exact"), ("f1", "f1")):
-        values, where = counted(compared, answers, no_answer if version == "2.0" else None, metric)
+    for name in ("exact_match", "f1"):
+        values, where = counted(compared, answers, no_answer if version == "2.0" else None, name)
         signature = f"percent; SQuAD {version}, {len(compared)} questions"
         found[name] = {"signature": signature}
         if where is not None:

@@ -7,10 +7,10 @@ from ..metrics import accuracy, glue
 from .task import Scored, Task, predicted, prediction
 
 
-def _scored(recipe: Any, lines: Sequence[str], subset: str) -> Scored:
+def _scored(recipe: Any, lines: Sequence[str], subset: str, metric: str) -> Scored:
     golds, taken, _ = map(list, zip(*(line.split("\t") for line in lines), strict=True))
-    units = glue.units("accuracy", golds, taken)
-    return Scored("accuracy", accuracy.SIGNATURE, units, lambda sums: 100 * sums[0] / sums[1], golds)
+    units = glue.units(metric, golds, taken)
+    return Scored(accuracy.SIGNATURE, units, lambda sums: 100 * sums[0] / sums[1], golds)
 
 
 TASK = Task(

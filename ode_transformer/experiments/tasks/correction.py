@@ -25,19 +25,21 @@ def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) ->
     return found
 
 
-def _scored(recipe: "recipes.Recipe", corrections: Sequence[str], subset: str) -> Optional[Scored]:
-    """Scores by GLEU, with the mean over the references in place of references drawn at random."""
-    from ..metrics import gleu
+def _scored(recipe: "recipes.Recipe", corrections: Sequence[str], subset: str, metric: str) -> Optional[Scored]:
+    """Scores by GLEU, with the mean over the references in place of references drawn at random, or by ERRANT's F0.5."""
+    from ..metrics import errant, gleu
     from ..metrics.translations import read_lines
 
-    if subset in recipe.score.edits:
-        return None
     prefix = recipes.ROOT / recipe.data.directory / "raw" / subset
-    sources, *references = (
-        read_lines(f"{prefix}.{name}") for name in ("source", *(f"ref{i}" for i in range(recipe.score.references)))
-    )
-    units = gleu.counts(sources, corrections, references).mean(1)
-    return Scored("gleu", gleu.SIGNATURE, units, lambda sums: 100 * gleu.of_sums(sums), references)
+    sources, has_edits = read_lines(f"{prefix}.source"), subset in recipe.score.edits
+    if metric == "gleu" and not has_edits:
+        references = [read_lines(f"{prefix}.ref{i}") for i in range(recipe.score.references)]
+        units = gleu.counts(sources, corrections, references).mean(1)
+        return Scored(gleu.SIGNATURE, units, lambda sums: 100 * gleu.of_sums(sums), references)
+    if metric == "errant" and has_edits:
+        gold = f"{prefix}.m2"
+        return Scored(errant.signature(), errant.counts(sources, corrections, gold), errant.of_sums, read_lines(gold))
+    return None
 
 
 TASK = Task(

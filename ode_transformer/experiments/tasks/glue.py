@@ -23,11 +23,9 @@ def _metrics(recipe: Any) -> list[str]:
     return reported[0] if reported else ["accuracy"]
 
 
-def _scored(recipe: Any, lines: Sequence[str], subset: str) -> Scored:
-    metric, (golds, taken) = _metrics(recipe)[-1], map(list, zip(*(line.split("\t") for line in lines), strict=True))
-    return Scored(
-        metric, glue.SIGNATURE, glue.units(metric, golds, taken), lambda sums: float(glue.value(metric, sums)), golds
-    )
+def _scored(recipe: Any, lines: Sequence[str], subset: str, metric: str) -> Scored:
+    golds, taken = map(list, zip(*(line.split("\t") for line in lines), strict=True))
+    return Scored(glue.SIGNATURE, glue.units(metric, golds, taken), lambda sums: float(glue.value(metric, sums)), golds)
 
 
 TASK = Task(

@@ -32,7 +32,7 @@ def _outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
     return [json.dumps([name, answer, (no_answer or {}).get(name)]) for name, answer in answers.items()]
 
 
-def _scored(recipe: Any, lines: Sequence[str], subset: str) -> Scored:
+def _scored(recipe: Any, lines: Sequence[str], subset: str, metric: str) -> Scored:
     import numpy as np
 
     from .. import recipes
@@ -42,10 +42,10 @@ def _scored(recipe: Any, lines: Sequence[str], subset: str) -> Scored:
     gold, answers = golds(tree), {name: answer for name, answer, _ in rows}
     no_answer = {name: score for name, _, score in rows if score is not None} or None
     compared = squad.compare(gold, answers, tree["version"])
-    values, _ = squad.counted(compared, answers, no_answer if tree["version"] == "2.0" else None, "f1")
+    values, _ = squad.counted(compared, answers, no_answer if tree["version"] == "2.0" else None, metric)
     units = np.array([[value, 1] for value in values.values()])
     signature = f"percent; SQuAD {tree['version']}, {len(gold)} questions"
-    return Scored("f1", signature, units, lambda sums: 100 * sums[0] / sums[1], gold)
+    return Scored(signature, units, lambda sums: 100 * sums[0] / sums[1], gold)
 
 
 TASK = Task(

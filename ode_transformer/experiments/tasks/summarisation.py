@@ -25,16 +25,16 @@ def _references(recipe: "recipes.Recipe", subset: str) -> str:
     return f"{recipe.data.directory}/raw/{subset}.target"
 
 
-def _scored(recipe: "recipes.Recipe", summaries: Sequence[str], subset: str) -> Scored:
+def _scored(recipe: "recipes.Recipe", summaries: Sequence[str], subset: str, metric: str) -> Scored:
     import numpy as np
 
-    from ..metrics import rouge
+    from ..metrics import METRICS, rouge
     from ..metrics.translations import read_lines
 
     references = read_lines(recipes.ROOT / _references(recipe, subset))
-    found = rouge.each(summaries, references)[:, [rouge.KINDS.index("rougeLsum")]]
+    found = rouge.each(summaries, references)[:, [rouge.KINDS.index(METRICS[metric].key)]]
     units = np.hstack([found, np.ones_like(found)])
-    return Scored("rougeL", rouge.signature(), units, lambda sums: sums[0] / sums[1], references)
+    return Scored(rouge.signature(), units, lambda sums: sums[0] / sums[1], references)
 
 
 TASK = Task(

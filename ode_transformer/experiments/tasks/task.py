@@ -62,14 +62,12 @@ class Scored:
     """The sentence-level scores of a run on a test set, for significance tests.
 
     Args:
-        metric: the name of the metric in ``METRICS``.
         signature: the metric's signature.
         units: the numbers of each sentence, (sentences, columns); the score is a function of their sums.
         score: the sums, (columns,) -> the score.
         reference: a value that is equal for systems that were scored on the same references.
     """
 
-    metric: str
     signature: str
     units: "np.ndarray"
     score: Callable[["np.ndarray"], float]
@@ -85,11 +83,11 @@ class Task:
         section: the section of recipes about its evaluation: ``generate`` or ``validate``.
         flags: recipe -> the flags of fairseq's task.
         evaluation: (recipe, folder of the run, words such as ``--cpu``) -> the steps after averaging.
-        metrics: recipe -> its metrics; the last is the one by which systems are compared.
+        metrics: recipe -> its metrics; systems are compared by the last, unless another is named.
         outputs: (recipe, folder of the run, subset) -> what the system made of each example, a line each: what
             ``ode-transformer record --translations`` keeps, and systems are compared by. None where nothing is kept.
-        scored: (recipe, those lines, subset) -> the scores for significance tests, or None for a subset without such
-            tests. Translations have no such function; they are compared by sacreBLEU.
+        scored: (recipe, those lines, subset, metric) -> the scores for significance tests by one of the metrics, or
+            None for a subset that has none. Translations have no such function; they are compared by sacreBLEU.
     """
 
     name: str
@@ -98,7 +96,7 @@ class Task:
     evaluation: Callable[[Any, str, Sequence[str]], list[Step]]
     metrics: Callable[[Any], list[str]]
     outputs: Optional[Callable[[Any, Path, str], list[str]]] = None
-    scored: Optional[Callable[[Any, Sequence[str], str], Optional[Scored]]] = None
+    scored: Optional[Callable[[Any, Sequence[str], str, str], Optional[Scored]]] = None
 
 
 def flags(values: Mapping[str, Any]) -> list[str]:
