@@ -6,7 +6,6 @@ import copy
 import errno
 import pickle
 import re
-import shutil
 import struct
 import zipfile
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from fairseq.logging import meters
 from torch import Tensor
 
 from .errors import OdeTransformerError
-from .files import whole
+from .files import copy_file, whole
 
 # Checkpoints of stock fairseq's architectures contain an argparse.Namespace, and those of versions before 0.10 also the
 # trainer's meters, under the names that these had then. torch's weights-only loading refuses both until they are
@@ -275,10 +274,9 @@ def resume_point(directory: str | Path, mend: bool = True) -> int:
             last.replace(damaged)
     else:  # never without a last checkpoint, should another kill come
         with contextlib.suppress(OSError):
-            shutil.copyfile(last, damaged)
+            copy_file(last, damaged)
         try:
-            with newest.open("rb") as source, whole(last, "wb") as file:
-                shutil.copyfileobj(source, file)
+            copy_file(newest, last)
         except OSError as error:
             raise CheckpointError(f"{last}: cannot be written: {error}") from error
     return done

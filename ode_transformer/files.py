@@ -78,6 +78,12 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
+def copy_file(source: str | Path, target: str | Path) -> None:
+    """Copy the content of a file, whole or not at all."""
+    with open(source, "rb") as stored, whole(target, "wb") as file:
+        shutil.copyfileobj(stored, file)
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file whole or not at all."""
     with whole(path) as file:

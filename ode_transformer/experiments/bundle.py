@@ -142,16 +142,18 @@ def _card(translator: TrainedTranslator, record: Optional[dict[str, Any]], half:
         model=opened,
         data=data,
         search=f"By default, {search}.",
-        scores=_scores(record) if record else "There is no record of scores.",
+        scores=_scores(record, half) if record else "There is no record of scores.",
         weights="fp16" if half else "fp32",
     )
 
 
-def _scores(record: dict[str, Any]) -> str:
+def _scores(record: dict[str, Any], half: bool) -> str:
     rows = [
         (test_set, metric.label, f"{value:.2f}", f"`{metric.signature(scores) or '-'}`")
         for test_set, scores in record["scores"].items()
         for metric in METRICS.values()
         if (value := metric.value(scores)) is not None
     ]
-    return markdown.table(("test set", "metric", "value", "signature"), rows)
+    seeds, weights = " and ".join(map(str, record["seeds"])), "; these are scores of its fp32 weights" if half else ""
+    trained = f"One training, with seed {seeds}, in {record['precision']}{weights}."
+    return f"{trained}\n\n{markdown.table(('test set', 'metric', 'value', 'signature'), rows)}"

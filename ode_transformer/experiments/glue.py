@@ -23,6 +23,7 @@ from . import segmentation
 from .classify import add_model_arguments, add_prediction_arguments, check_batch_size, outputs, write_predictions
 from .metrics import accuracy
 from .metrics.glue import LOGGED, read, score
+from .runs import OtherRunError
 from .text.lines import read_lines
 
 if TYPE_CHECKING:
@@ -385,7 +386,7 @@ def grid(recipe: "recipes.Recipe", space: "recipes.Search", options: Sequence[st
             try:
                 cli.call(words)
             except OdeTransformerError as error:
-                if not _diverged(folder):
+                if isinstance(error, OtherRunError) or not _diverged(folder):
                     raise OdeTransformerError(f"{folder}: {error}") from error
                 scores.append({})
                 continue

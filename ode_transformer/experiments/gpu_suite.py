@@ -146,10 +146,7 @@ class Suite:
         """All runs, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
         place = runner.Place(cpu=self.args.cpu)
         waiting = [job for job in self.jobs if not self.done(job)]
-        # Data are prepared once, before several runs need them.
-        prepare = [runner.steps(job.recipe, place)[0] for job in waiting]
-        for step in {tuple(step.command): step for step in prepare}.values():
-            runner.execute(step)
+        runner.prepare([job.recipe for job in waiting], place)
         count = max(runner.gpu_count(), 1)
         devices = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")
 
@@ -170,21 +167,11 @@ class Suite:
         """Start a run on a device; its output goes to ``suite.log`` in its folder."""
         processes.say(f"== {job.name}")
         folder = job.files(self.runs, self.out)[0]
-        folder.mkdir(parents=True, exist_ok=True)
         words = [sys.executable, *job.command(self.runs, self.out, self.args)[1:]]
         more = {"CUDA_VISIBLE_DEVICES": device}
         if self.args.cpu and not os.environ.get(processors.VARIABLE):
             more[processors.VARIABLE] = str(max(1, processors.usable() // self.args.jobs))
-        environment = processes.environment(more)
-        with open(folder / "suite.log", "ab") as log:
-            return subprocess.Popen(
-                words,
-                cwd=recipes.ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        return processes.start(words, processes.environment(more), folder / "suite.log")
 
     def report(self) -> int:
         """Say what is done and what is left; how much that is."""

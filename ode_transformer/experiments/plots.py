@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import shlex
+import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from ..models.ode import SIZES
 from ..modules.positions import BiasPositions
 from ..numerics.coefficients import Coefficients
 from ..standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts, stacks
-from . import markdown, records, runs
+from . import markdown, records, runs, tables
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -291,6 +292,8 @@ def system_of(recipe: str) -> str:
 def scores(paths: list[str], of: str | None, output: str | Path) -> None:
     """Draw tokenized BLEU of records of runs against the encoder's layers and against parameters.
 
+    A line is a system in one precision and with the same flags of the user's; a point is the mean of its seeds.
+
     Args:
         paths: records.
         of: the test set; None: the first of the first record.
@@ -301,27 +304,32 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
         OdeTransformerError: a file cannot be read, or an unknown format.
     """
     pyplot = pyplot_for(output)
-    points: dict[str, list[tuple[int, float, float]]] = {}
+    points: dict[str, dict[tuple[int, float], list[float]]] = {}
     for path in map(Path, paths):
         record = read_json(path)
         _check_set(path, record, of)
         try:
             of = of or next(iter(record["scores"]))
             system, layers = system_of(record["recipe"]), encoder_layers(record["command"])
-            row = (layers, record["training"]["parameters"] / 1e6, record["scores"][of]["tokenised"]["bleu"])
+            label = tables.variant_label(system, tables.variant(record))
+            size, bleu = (layers, record["training"]["parameters"] / 1e6), record["scores"][of]["tokenised"]["bleu"]
         except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
             of_set = f" with a score of {of}" if of else ""
             raise records.RecordError(f"{path}: is not the record of a translation run{of_set}") from error
-        points.setdefault(system, []).append(row)
+        points.setdefault(label, {}).setdefault(size, []).append(bleu)
+    seeds = sorted({len(values) for sizes in points.values() for values in sizes.values()})
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
-    for column, (axis, label) in enumerate(zip(axes, ("layers of the encoder", "million parameters"), strict=True)):
-        for i, (system, rows) in enumerate(points.items()):
-            line = sorted((row[column], row[2]) for row in rows)
-            axis.plot(*zip(*line, strict=True), **style(i, system))
-        axis.set_xlabel(label)
+    mean = "1 seed" if seeds == [1] else f"mean of {' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds"
+    for column, (axis, size_label) in enumerate(
+        zip(axes, ("layers of the encoder", "million parameters"), strict=True)
+    ):
+        for i, (label, sizes) in enumerate(points.items()):
+            line = sorted((size[column], statistics.mean(values)) for size, values in sizes.items())
+            axis.plot(*zip(*line, strict=True), **style(i, label))
+        axis.set_xlabel(size_label)
         if column == 0:
-            axis.set_xticks(sorted({row[0] for rows in points.values() for row in rows}))
-        axis.set_ylabel(f"tokenized BLEU, {of}")
+            axis.set_xticks(sorted({layers for sizes in points.values() for layers, _ in sizes}))
+        axis.set_ylabel(f"tokenized BLEU, {of}, {mean}")
         axis.grid(alpha=0.3)
     axes[1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     save(figure, output)

@@ -66,6 +66,15 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONPATH": python_path, "PYTHONWARNINGS": warnings, **more}
 
 
+def start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen:
+    """Start a program from the top of the repository, whose output is added to its log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "ab") as file:
+        return subprocess.Popen(
+            words, cwd=recipes.ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+        )
+
+
 def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[Path], lock: int) -> int:
     """Run a program from the top of the repository; its exit status.
 

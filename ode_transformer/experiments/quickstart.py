@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..files import read_json
 from . import cli, recipes, runner
-from .metrics.translations import read_generate_output
+from .metrics.translations import read_generate_output, report
 from .tasks.translation import translations
 
 RECIPE = "quickstart/macaron-tiny"
@@ -34,6 +34,6 @@ def main(args: argparse.Namespace) -> int:
         print(f"\nsource  {sources[i]}\nours    {ours[i]}\nright   {right[i]}")
     score = read_json(folder / "scores" / "test.json")
     seconds = round(time.monotonic() - began)
-    bleu = score["tokenised"]["bleu"]
-    print(f"\nBLEU {bleu:.2f} on {score['sentences']} held-out sentences; this call took {seconds} seconds")
+    print(f"\nOf {score['sentences']} held-out sentences, one training with seed {recipe.own_seed}:")
+    print(f"{report(score)}\nThis call took {seconds} seconds.")
     return 0

@@ -292,7 +292,9 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
         for key in ("source", "target"):
             if not getattr(recipe.data, key):
                 raise RecipeError(f"{path}: data.{key} is missing")
-    files = {"name": recipe.name.split("/"), "subsets": recipe.subsets}
+    if len(set(recipe.subsets.values())) < len(recipe.subsets):
+        raise RecipeError(f"{path}: subsets: must have different names, got {', '.join(recipe.subsets.values())}")
+    files = {"name": recipe.name.split("/"), "subsets": [*recipe.subsets, *recipe.subsets.values()]}
     files |= {"train.start.checkpoint": [recipe.train.start.checkpoint]} if recipe.train.start else {}
     for key, found in files.items():  # files are called after them
         for part in found:

@@ -81,12 +81,15 @@ def read_log(path: Path) -> dict[str, Any]:
     curve: dict[int, dict[str, Any]] = {}
     steps: dict[str, dict[int, dict[str, float]]] = {"train_inner": {}, "valid": {}}
     for kind, values in entries(text, "train_inner", "train", "valid"):
-        updates = int(values["num_updates"])
-        kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps") if k in values}
+        try:
+            updates, epoch = int(values["num_updates"]), int(values["epoch"])
+            kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps") if k in values}
+        except (KeyError, ValueError, TypeError) as error:
+            raise RecordError(f"{path}: an entry of {kind} that fairseq-train does not write: {error!r}") from error
         if kind in steps:
             steps[kind][updates] = {"num_updates": updates, **{k: v for k, v in kept.items() if k != "wps"}}
         if kind != "train_inner":
-            entry = curve.setdefault(int(values["epoch"]), {"epoch": int(values["epoch"])})
+            entry = curve.setdefault(epoch, {"epoch": epoch})
             if kind == "train":
                 entry["num_updates"] = updates
             entry |= {f"{kind}_{k}": v for k, v in kept.items() if kind == "train" or k != "wps"}
@@ -141,6 +144,8 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     run = runs.read(run_dir)
     if run is None:
         raise RecordError(f"{run_dir / 'run.json'}: not there; ode-transformer run writes it when training begins")
+    if (trained := run.get("recipe", recipe.name)) != recipe.name:
+        raise RecordError(f"{run_dir}: holds a run of {trained}, not of {recipe.name}")
     manifest = recipes.ROOT / recipe.data.directory / "manifest.json"
     averaged = checkpoints.load(run_dir / "average.pt")
     hashes = {"average.pt": sha256(run_dir / "average.pt")}

@@ -29,14 +29,9 @@ def by_default() -> list[str]:
 
 def start(name: str) -> subprocess.Popen:
     """Start the rehearsal of a recipe in a process of its own; its output goes to ``rehearsal.log``."""
-    home = folder(name)
-    home.mkdir(parents=True, exist_ok=True)
     environment = {"OMP_NUM_THREADS": "1", **processes.environment({})}
     words = [sys.executable, "-m", "ode_transformer", "run", name, "--scale", "small", "--cpu"]
-    with open(home / "rehearsal.log", "ab") as log:
-        return subprocess.Popen(
-            words, cwd=recipes.ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-        )
+    return processes.start(words, environment, folder(name) / "rehearsal.log")
 
 
 def rehearse(names: Sequence[str], jobs: int) -> None:
@@ -99,10 +94,7 @@ def main(args: argparse.Namespace) -> int:
     _held(output)  # fails now if it cannot be read, not at the end
     with contextlib.chdir(recipes.ROOT), processes.terminable():
         left = [name for name in names if not (folder(name) / "record.json").is_file()]
-        # Each recipe's data is prepared once, before several want it at a time.
-        prepare = [runner.steps(recipes.load(name, scale="small"), runner.Place(cpu=True))[0] for name in left]
-        for step in {tuple(step.command): step for step in prepare}.values():
-            runner.execute(step)
+        runner.prepare([recipes.load(name, scale="small") for name in left], runner.Place(cpu=True))
         rehearse(left, args.jobs)
         content = outcome(names)
     print(f"{len(content['rehearsed'])} of {len(names)} recipes rehearsed to their end")

@@ -155,7 +155,7 @@ def _scores(by_recipe: dict[str, list[dict]]) -> str:
 
 def _cell(records: Sequence[dict], test_set: str, metric: str) -> str:
     """Mean and deviation of a metric over seeds, and the paper's value below it."""
-    text = tables.mean(METRICS[metric].values(records, test_set))
+    text = tables.mean(METRICS[metric].values(records, test_set), len(records))
     papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0].get("paper") or []} - {None}
     return text + "".join(f'<br><span class="soft">paper {value:g}</span>' for value in sorted(papers))
 
@@ -264,9 +264,9 @@ def _comparison(comparison: dict[str, Any]) -> str:
             cells.append(text)
         rows.append([escape(name.rpartition("/")[2]), *cells])
     note = (
-        "{label}, and the probability of such a difference from {baseline}, seed {seed}, if there were none; a star "
-        "below .05. Paired {test}, {samples:,} samples, signature {signature}"
-    ).format(**comparison, label=metric.label)
+        "{label}, and p of the difference from {baseline}, seed {seed}; a star below .05. Paired {test}, {samples:,} "
+        "samples, {kind}, signature {signature}"
+    ).format(**comparison, label=metric.label, kind=significance.kind_of_p(comparison))
     if differ := significance.precisions(comparison):
         note += f"; {differ}"
     return _table(["system", *map(escape, test_sets)], rows) + f'<p class="soft">{escape(note)}</p>'

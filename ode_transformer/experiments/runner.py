@@ -21,7 +21,7 @@ from .. import processors
 from ..files import sha256, whole_folder, write_json
 from . import processes, recipes, runs
 from .recipes import RecipeError
-from .runs import RunError
+from .runs import OtherRunError, RunError
 from .tasks import TASKS
 from .tasks.task import OURS, Step, flags
 
@@ -29,6 +29,8 @@ from .tasks.task import OURS, Step, flags
 PLACE_FLAGS = (
     *("--distributed-port", "--distributed-world-size", "--num-workers", "--tensorboard-logdir", "--wandb-project"),
 )
+BEFORE_FLAGS = {"seed": "--seed, before the --"}
+BEFORE_FLAGS |= {name: f"--{name}, before the --" for name in recipes.PRECISIONS if name != "fp32"}
 LENGTH_FLAGS = ("--max-epoch", "--max-update", "--patience", "--stop-time-hours")
 BEFORE_TRAINING = ("prepare", "start")
 EVALUATION = ("generate", "validate")  # steps that read average.pt, which is checked first
@@ -99,6 +101,8 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     folder = recipes.ROOT / Path(source).parent
     if "train" in runs.read_stamps(folder) and (finished := runs.read(folder)):
         place = replace(place, precision=finished["precision"])  # a finished training serves, whatever its precision
+    elif place.precision == "bf16" and is_of_fairseq(other.train.arch):
+        place = replace(place, precision="fp32")
     found = [Step("start", train, outputs=[source], part="train", where=place.options)]
     if start.warm_start:
         command = [*OURS, "warm-start", source, "--arch", recipe.train.arch, *["--approximate"] * start.approximate]
@@ -173,6 +177,11 @@ def _split(words: Sequence[str], apart: Collection[str] = PLACE_FLAGS) -> tuple[
         else:
             others.append(word)
     return placed, others
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """The names of flags among words, also of those whose value follows an equals sign."""
+    return [word.partition("=")[0] for word in words if word.startswith("--")]
 
 
 def same_training(words: Sequence[str], of_any_length: bool = False) -> list[str]:
@@ -310,14 +319,16 @@ class Run:
         if trained and "train" not in stamps:
             raise RunError(f"--trained: {name} holds no finished training")
         if begun and run is None:
-            raise RunError(f"{name} holds checkpoints and no run.json: another run; take another --run-dir")
+            raise OtherRunError(f"{name} holds checkpoints and no run.json: another run; take another --run-dir")
         if begun and not trained and run["command"] != list(step.command):
             line = shlex.join(run["command"])
-            raise RunError(f"{name} holds another run; take another --run-dir. It was made by:\n{line}")
+            raise OtherRunError(f"{name} holds another run; take another --run-dir. It was made by:\n{line}")
         if (data / "manifest.json").is_file() and self.place.rank == 0:
             _call(["text", "intact", str(data)])
         if begun and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
-            raise RunError(f"{name} was trained with other dictionaries than {data} holds now; take another --run-dir")
+            raise OtherRunError(
+                f"{name} was trained with other dictionaries than {data} holds now; take another --run-dir"
+            )
         if "train" in stamps:
             processes.say(f"{name} is trained")
             return
@@ -407,6 +418,13 @@ def execute(step: Step, lock: int = -1) -> float:
     return time.monotonic() - began
 
 
+def prepare(wanted: Sequence[recipes.Recipe], place: Place) -> None:
+    """Prepare the data of recipes, those of several once, before several runs need them at a time."""
+    found = [steps(recipe, place)[0] for recipe in wanted]
+    for step in {tuple(step.command): step for step in found}.values():
+        execute(step)
+
+
 def _call(words: Sequence[str]) -> None:
     """Run a command of this package in this process, which has imported most of what it needs."""
     from . import cli
@@ -473,7 +491,7 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
     if devices % nodes:
         raise RunError(f"--devices {devices}: cannot be dealt evenly to {nodes} nodes")
     # With a port and one task per node, fairseq uses all GPUs of the job, whatever it is told.
-    if "--distributed-port" in args.flags and tasks <= nodes and gpus and devices != nodes * gpus:
+    if "--distributed-port" in _names(args.flags) and tasks <= nodes and gpus and devices != nodes * gpus:
         raise RunError(
             f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for as many"
         )
@@ -564,8 +582,8 @@ def main(args: argparse.Namespace) -> int:
             raise RunError(f"--seed {seed}: must be 0 or more and less than 2^32")
         if args.seeds.count(seed) > 1:
             raise RunError(f"--seeds: {seed} is given twice")
-    for flag, instead in recipes.OWN_FLAGS.items():
-        if f"--{flag}" in (word.partition("=")[0] for word in args.flags):
+    for flag, instead in (recipes.OWN_FLAGS | BEFORE_FLAGS).items():
+        if f"--{flag}" in _names(args.flags):
             raise RunError(f"-- --{flag}: is set by {instead}")
     chosen = []
     for name in args.recipe:

@@ -35,6 +35,10 @@ class RunError(OdeTransformerError):
     """A run that cannot be started or resumed; the message names the folder and the reason."""
 
 
+class OtherRunError(RunError):
+    """The folder of a run holds another run."""
+
+
 def hardware() -> dict[str, Any]:
     """Processor, cores that this process may take, memory in GiB, and GPUs of this machine."""
     import torch
@@ -132,7 +136,7 @@ def configuration(words: Sequence[str]) -> "DictConfig":
     """What fairseq makes of the flags of ``fairseq-train``, to be called from the top of the repository.
 
     Raises:
-        RunError: it refuses them; what it says stands above the message.
+        RunError: it refuses them; what it says is in the message, or stands above it.
     """
     from fairseq import options
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -144,6 +148,8 @@ def configuration(words: Sequence[str]) -> "DictConfig":
         return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, list(words)))
     except SystemExit as error:
         raise RunError("fairseq-train refuses its flags, see above") from error
+    except (ValueError, SyntaxError) as error:  # --lr 0,001; --fp16 with --bf16
+        raise RunError(f"fairseq-train refuses its flags: {error}") from error
 
 
 def dictionaries(data: str | Path) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OdeTransformerError
+from ..files import whole
 
 OWN = ("sentencepiece.model",)
 GPT2 = ("encoder.json", "vocab.bpe")
@@ -104,25 +105,23 @@ def learn(
             failures.append(error)
             raise
 
-    stem = model.with_name(f"{model.name}.part")
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=read(),
-            model_prefix=str(stem),
-            vocab_size=size,
-            num_threads=workers,
-            hard_vocab_limit=False,
-            model_type="bpe",
-            character_coverage=coverage,
-            normalization_rule_name=normalisation,
-            input_sentence_size=SAMPLE,
-            shuffle_input_sentence=True,  # a sample with a fixed seed
-            max_sentence_length=LONGEST,
-            minloglevel=1,
-        )
+        with whole(model, "wb") as file:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=read(),
+                model_writer=file,
+                vocab_size=size,
+                num_threads=workers,
+                hard_vocab_limit=False,
+                model_type="bpe",
+                character_coverage=coverage,
+                normalization_rule_name=normalisation,
+                input_sentence_size=SAMPLE,
+                shuffle_input_sentence=True,  # a sample with a fixed seed
+                max_sentence_length=LONGEST,
+                minloglevel=1,
+            )
     except RuntimeError as error:
         if failures:
             raise failures[0] from None
         raise SegmentationError(f"--size {size}: SentencePiece: {error}") from error
-    Path(f"{stem}.vocab").unlink()
-    Path(f"{stem}.model").replace(model)

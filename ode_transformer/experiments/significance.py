@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional
 from ..errors import OdeTransformerError
 from ..files import read_json, sha256
 from . import recipes, records, runs
-from .metrics import METRICS, translations
+from .metrics import METRICS, bleu, translations
 from .tasks import TASKS
 from .tasks.task import Scored
 from .tasks.translation import plain_text
@@ -135,6 +135,12 @@ def compare(
     }
 
 
+def kind_of_p(comparison: dict[str, Any]) -> str:
+    """What the p of a comparison is: sacreBLEU's bootstrap counts |d| - mean |d| instead of |d - mean d|."""
+    by_sacrebleu = comparison.get("metric", "sacrebleu") == "sacrebleu" and comparison["test"] == "bootstrap"
+    return "sacreBLEU's p, about half of the two-sided one" if by_sacrebleu else "two-sided p"
+
+
 def precisions(comparison: dict[str, Any]) -> str:
     """A comparison's systems with the precisions of their training if these differ; otherwise empty."""
     by_system = comparison["precisions"]
@@ -153,6 +159,7 @@ def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
     from sacrebleu.significance import PairedTest
 
     first = systems[0].recipe
+    bleu.check_language(first.data.target)
     found: dict[str, dict[str, Any]] = {}
     for test_set in first.subsets.values():
         texts = [_outputs(one, test_set) for one in systems]
@@ -192,10 +199,7 @@ def _with_ties(p: float, test: str, differing: int) -> float:
 
 
 def _scored(metric: str, systems: Sequence[System], test: str, samples: int) -> Found:
-    """Compare by a metric of the task's own, with sacreBLEU's seed, but with a two-sided p-value.
-
-    sacreBLEU's bootstrap counts |d| - mean |d| instead of |d - mean d|, which gives about half of it.
-    """
+    """Compare by a metric of the task's own, with sacreBLEU's seed, but with a two-sided p-value."""
     found: dict[str, dict[str, Any]] = {}
     signature = ""
     for test_set in systems[0].recipe.subsets.values():
@@ -222,11 +226,11 @@ def _scored(metric: str, systems: Sequence[System], test: str, samples: int) -> 
 
 
 def _recorded(one: System, test_set: str, metric: str, otherwise: float) -> float:
-    """The value that the run reports, which GLEU draws at random, for instance."""
-    if one.record:
-        return METRICS[metric].value(read_json(one.record)["scores"][test_set])
+    """The value that the run reports, which GLEU draws at random, for instance; ``otherwise`` if it reports none."""
     path = one.folder / "scores" / f"{_subset(one, test_set)}.json"
-    return METRICS[metric].value(read_json(path)) if path.is_file() else otherwise
+    scores = read_json(one.record)["scores"][test_set] if one.record else read_json(path) if path.is_file() else {}
+    value = METRICS[metric].value(scores)
+    return otherwise if value is None else value
 
 
 def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int = 12345) -> Optional[float]:
@@ -345,6 +349,7 @@ def main(args: argparse.Namespace) -> int:
     named = [system(recipe, args.precision) for recipe in loaded]
     content = compare(named[0], named[1:], args.test, args.samples, args.metric)
     metric = METRICS[content["metric"]]
+    print(kind_of_p(content))
     if differ := precisions(content):
         print(differ)
     for test_set, found in content["test_sets"].items():

@@ -47,10 +47,17 @@ class Compared(NamedTuple):
         return self.p_value is not None and self.p_value < 0.05
 
 
-def mean(values: Sequence[float], digits: int = 2) -> str:
-    """The mean, and the standard deviation of several values; empty if there are none."""
+def mean(values: Sequence[float], seeds: int, digits: int = 2) -> str:
+    """The mean, and the standard deviation of several values; empty if there are none.
+
+    Args:
+        values: of the seeds that have one.
+        seeds: how many there are; if not all of them have a value, the text says how many do.
+        digits: after the decimal point.
+    """
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.{digits}f}{spread}" if values else ""
+    some = f" ({len(values)} of {seeds} seeds)" if len(values) < seeds else ""
+    return f"{statistics.mean(values):.{digits}f}{spread}{some}" if values else ""
 
 
 @dataclass
@@ -61,6 +68,7 @@ class Cell:
     metric: str
     paper: Optional[float] = None
     measured: list[float] = field(default_factory=list)
+    seeds: int = 0  # how many there are, of which some may lack a value
     signatures: set[str] = field(default_factory=set)  # of the measured values
     compared: Optional[Compared] = None  # with the baseline of the group
     left_out: bool = False  # of this comparison
@@ -69,7 +77,7 @@ class Cell:
         """Mean, and deviation over several seeds; a star where the difference to the baseline is significant."""
         if not self.measured:
             return ""
-        return mean(self.measured) + ("*" if self.differs() else "†" if self.left_out else "")
+        return mean(self.measured, self.seeds) + ("*" if self.differs() else "†" if self.left_out else "")
 
     def differs(self) -> bool:
         """Whether the difference to the baseline is significant."""
@@ -236,7 +244,8 @@ def _cells(
 def _cell(test_set: str, metric: str, records: Sequence[dict[str, Any]]) -> Cell:
     """What several runs measured."""
     its = METRICS[metric]
-    return Cell(test_set, metric, measured=its.values(records, test_set), signatures=its.signatures(records, test_set))
+    measured, signatures = its.values(records, test_set), its.signatures(records, test_set)
+    return Cell(test_set, metric, measured=measured, seeds=len(records), signatures=signatures)
 
 
 def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
@@ -268,7 +277,11 @@ def section(title: str, rows: Sequence[Row], baseline: str = "") -> str:
 def baseline(group: str, folder: Path = RESULTS) -> str:
     """What the stars of a group's tables are about; empty if nothing was compared."""
     compared = _significance(group, folder)
-    return "{baseline} at p < .05 (paired {test}, seed {seed})".format(**compared) if "test" in compared else ""
+    if "test" not in compared:
+        return ""
+    return "{baseline} at p < .05 (paired {test}, seed {seed}; {kind})".format(
+        **compared, kind=significance.kind_of_p(compared)
+    )
 
 
 def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
@@ -303,7 +316,11 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
     systems: dict[str, dict[int, significance.System]] = {}
     for recipe, folder in runs:
         record = read_json(folder / "record.json")
-        row = rows.setdefault(recipe.name, Row(recipe.name, recipe.name, {}, (recipe.paper or [None])[0]))
+        name, papers = recipe.name, recipe.paper
+        if record.get("scale", "full") != "full":  # which a paper's number must not stand beside
+            name, papers = f"{name}, rehearsal", []
+        row = Row(variant_label(name, variant(record)), recipe.name, {}, papers[0] if papers else None)
+        row = rows.setdefault(recipe.name, row)
         row.records.append(record)
         row.cells = _cells(row.paper, row.records, {}, recipe)
         (seed,) = record["seeds"]
@@ -324,7 +341,7 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
             for test_set, values in found["test_sets"].items():
                 p_value = values[name]["p_value"]
                 p = "no p" if p_value is None else f"p = {p_value:.4f}"
-                how = f"paired {found['test']} of {METRICS[found['metric']].label}"
+                how = f"paired {found['test']} of {METRICS[found['metric']].label}; {significance.kind_of_p(found)}"
                 lines.append(f"{name} against {baseline}, seed {seed}, {test_set}: {p} ({how})")
     return "\n".join(lines)
 

@@ -5,6 +5,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from ode_transformer.experiments.classify import Outputs
 from ode_transformer.experiments.datasets import squad
 from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
-from ode_transformer.experiments.runs import RunError
+from ode_transformer.experiments.runs import OtherRunError, RunError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.text import subwords
 from ode_transformer.standalone import open_model, pair_form
@@ -331,12 +332,14 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         (tmp_path / "train.log").write_text(log)
         assert glue._diverged(tmp_path) == diverged, log
 
-    def fail(argv):
-        raise RunError("another cause")
-
-    monkeypatch.setattr(cli, "call", fail)
-    with pytest.raises(OdeTransformerError, match="seed-7: another cause"):
-        glue.grid(recipes.load("macaron/glue/macaron-cola"), recipes.Search({"lr": ["1"]}, [7]), [], tmp_path)
+    search = recipes.load("macaron/glue/macaron-cola"), recipes.Search({"lr": ["1"]}, [7]), [], tmp_path
+    diverged = tmp_path / "lr=1" / "seed-7" / "train.log"
+    for cause, log in ((RunError("another cause"), ""), (OtherRunError("it holds another run"), began + minimum)):
+        diverged.parent.mkdir(parents=True, exist_ok=True)
+        diverged.write_text(log)
+        monkeypatch.setattr(cli, "call", mock.Mock(side_effect=cause))
+        with pytest.raises(OdeTransformerError, match=f"seed-7: {cause}"):
+            glue.grid(*search)
 
 
 def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):

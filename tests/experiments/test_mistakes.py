@@ -109,6 +109,8 @@ def test_a_folder_with_data_that_are_not_binarised(recipe, tmp_path, capsys):
             "--update-freq: is set by train.batches",
         ),
         (["run", "quickstart/macaron-tiny", "--cpu", "--", "--save-dir", "x"], "--save-dir: is set by --run-dir"),
+        (["run", "quickstart/macaron-tiny", "--cpu", "--", "--seed=5"], "-- --seed: is set by --seed, before the --"),
+        (["run", "quickstart/macaron-tiny", "--cpu", "--", "--bf16"], "-- --bf16: is set by --bf16, before the --"),
         (["run", "quickstart.yaml/macaron-tiny"], r"quickstart\.yaml: no such file"),
         (["recipe", "show", "quickstart"], r"name one of its rows, as quickstart/ROW: transformer-tiny"),
         (["table", "quickstart", "--results", "none"], "--results none: no such folder"),

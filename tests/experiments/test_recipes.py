@@ -15,7 +15,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from ode_transformer.experiments import cli, estimates, recipes, runner
+from ode_transformer.experiments import cli, estimates, recipes, runner, runs
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
@@ -485,6 +485,11 @@ def test_flags_are_written_as_fairseq_reads_them(tmp_path):
         (lambda t: t.update(extends="absent.yaml"), r"absent\.yaml"),
         (lambda t: t.update(extends="r.yaml"), r"extends itself"),
         (lambda t: (t["data"].update(target="fr"), t.update(score={"compound_split": True})), r"German"),
+        (
+            lambda t: t["generate"].update(subsets={"test": "a", "valid": "a"}),
+            r"subsets: must have different names, got a, a",
+        ),
+        (lambda t: t["generate"].update(subsets={"test": "a/b"}), r"subsets 'a/b': must be letters, digits"),
         (lambda t: t.update(search={"values": {"lr": [1.0]}}), r"search: is for the task glue, got translation"),
     ],
 )
@@ -731,3 +736,18 @@ def test_torchrun_is_told_its_node(monkeypatch):
     words = runner._torchrun(runner.Place(devices=16, nodes=2))
     named = [words[words.index(f"--{name}") + 1] for name in ("nnodes", "node_rank", "nproc_per_node")]
     assert named == ["2", "1", "8"]
+
+
+def test_a_start_that_fairseq_cannot_train_in_bf16_on_a_cpu_is_trained_in_fp32():
+    recipe = recipes.load("multi30k-short/floater-warm-tiny", seed=1)
+    start, *_ = (
+        step for step in runner.steps(recipe, runner.Place(cpu=True, precision="bf16")) if step.part == "train"
+    )
+    assert "--fp32" in start.where and "--bf16" not in start.where
+
+
+@pytest.mark.parametrize("flags", [["--lr", "0,001"], ["--fp16", "--bf16"]])
+def test_flags_that_fairseq_cannot_read_are_named(flags):
+    words = ["data", "--arch", "transformer", "--task", "translation", *flags]
+    with pytest.raises(runs.RunError, match="fairseq-train refuses its flags: "):
+        runs.configuration(words)

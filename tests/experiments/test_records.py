@@ -65,7 +65,17 @@ def test_an_entry_that_a_kill_cut_short_is_left_out(tmp_path):
     assert [entry["loss"] for entry in records.curve(tmp_path)["validation"]] == [5.0]
 
 
-@pytest.mark.parametrize("text", ["", "a poem", HEAD, line("valid", epoch=1, loss=1, num_updates=3)])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a poem",
+        HEAD,
+        line("train", epoch=1, num_updates="None"),
+        line("train", epoch=1),
+        line("valid", epoch=1, loss=1, num_updates=3),
+    ],
+)
 def test_what_is_no_log_is_named(tmp_path, text):
     (tmp_path / "x.log").write_text(text)
     with pytest.raises(RecordError, match=r"x\.log"):
@@ -89,6 +99,14 @@ def test_a_score_that_is_older_than_the_model_is_not_recorded(tmp_path, capsys):
 def test_a_run_without_its_scores_is_named(tmp_path):
     with pytest.raises(RecordError, match=r"scores/test\.json: cannot be read"):
         records.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
+
+
+def test_a_run_of_another_recipe_is_not_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(records.runs, "read", lambda folder: {"recipe": "quickstart/rk2-tiny"})
+    (tmp_path / "scores").mkdir()
+    (tmp_path / "scores" / "test.json").write_text("{}")
+    with pytest.raises(RecordError, match="holds a run of quickstart/rk2-tiny, not of quickstart/macaron-tiny"):
+        records.record(recipes.load("quickstart/macaron-tiny"), tmp_path)
 
 
 PICTURES = ("coefficients", "costs", "edits", "orders", "perplexity", "positions")

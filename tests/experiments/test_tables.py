@@ -144,6 +144,30 @@ def test_runs_with_flags_of_the_user_are_rows_of_their_own(folder):
     assert len(labels) == 2 and labels["rk2-tiny, --dropout 0.5"] == 1
 
 
+def test_a_rehearsal_does_not_stand_beside_the_papers_number(folder, tmp_path):
+    record = json.loads((folder / "multi30k-short" / "rk2-tiny.json").read_text())
+    recipe = replace(recipes.load("ode/wmt14-en-de/rk2"), seed=1)
+    for scale, precision, label, printed in (
+        ("small", "bf16", "ode/wmt14-en-de/rk2, rehearsal, bf16", False),
+        ("full", "fp32", "ode/wmt14-en-de/rk2", True),
+    ):
+        text = json.dumps({**record, "scale": scale, "precision": precision, "seeds": [1]})
+        (tmp_path / "record.json").write_text(text)
+        shown = tables.sweep([(recipe, tmp_path)])
+        assert f"| {label} |" in shown and ("28.67" in shown) == printed, shown
+
+
+def test_a_mean_over_some_of_the_seeds_says_so(folder):
+    path = folder / "multi30k-short" / "rk2-tiny.seed-2.json"
+    record = json.loads(path.read_text())
+    record["scores"].pop("test_2017_flickr")
+    path.write_text(json.dumps(record))
+    (rows,) = tables.tables("multi30k-short", folder).values()
+    its = row({"": rows}, "rk2-tiny")
+    assert its.cells["test_2017_flickr", "sacrebleu"].text().endswith("(1 of 2 seeds)")
+    assert "seeds" not in its.cells["test_2016_flickr", "sacrebleu"].text()
+
+
 def test_an_unknown_group_is_named(folder, capsys):
     assert cli.main(["table", "multi30", "--results", str(folder)]) == 1
     assert "no group of recipes 'multi30'; there are: " in capsys.readouterr().err
@@ -305,7 +329,8 @@ def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, 
     monkeypatch.setattr(significance, "compare", compared)
     lines = tables.sweep(made).splitlines()
     of = "against quickstart/transformer-tiny, seed 1"
-    assert f"quickstart/rk2-tiny {of}, generated: no p (paired bootstrap of sacreBLEU)" in lines
+    how = "paired bootstrap of sacreBLEU; sacreBLEU's p, about half of the two-sided one"
+    assert f"quickstart/rk2-tiny {of}, generated: no p ({how})" in lines
     assert f"quickstart/rk4-tiny {of}: not compared: they have other references" in lines
     assert any(line.startswith("| quickstart/rk4-tiny ") for line in lines), lines
 
@@ -332,7 +357,8 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     line = {x.split(" | ")[0].strip("| "): x for x in shown.splitlines() if x.startswith("| ")}
     assert "*" in line["rk4-tiny"] and "*" not in line["rk2-tiny"]
     assert "†" in line["macaron-tiny"] and "†" not in line["rk4-tiny"] + line["rk2-tiny"] and "† not compared" in shown
-    assert "sacreBLEU differs from quickstart/transformer-tiny at p < .05 (paired bootstrap, seed 1)" in shown
+    where = "paired bootstrap, seed 1; sacreBLEU's p, about half of the two-sided one"
+    assert f"sacreBLEU differs from quickstart/transformer-tiny at p < .05 ({where})" in shown
     # What was compared was fp32, and it was this very run.
     rk4 = compared["quickstart/rk4-tiny"]["bleu"]
     write("rk4-tiny", rk4, precision="fp16")

@@ -335,6 +335,12 @@ def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
     assert METRICS["gleu"].value(found) > METRICS["gleu"].value(found["source"])
     assert "uncorrected" in capsys.readouterr().out
     refused([*words, "--references", *both, "--own-edits", "x.m2"], "--own-edits: goes with --edits", capsys)
+    for own in ("gold.m2", "x/../gold.m2"):
+        refused(
+            [*words, "--edits", str(tmp_path / "gold.m2"), "--own-edits", str(tmp_path / own)], "would replace", capsys
+        )
+    people, ours = str(tmp_path / "x.gold.m2"), str(tmp_path / "x.m2")
+    refused([*words, "--edits", people, "--own-edits", ours], "--own-edits .*x.m2: would replace --edits", capsys)
     assert cli.main([*words, "--edits", str(tmp_path / "gold.m2")]) == 0
     said = capsys.readouterr()
     assert "M2SCORER is not set" in said.err and "errant_parallel" in said.err and "F0.5" not in said.out

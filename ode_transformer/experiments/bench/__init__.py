@@ -275,7 +275,7 @@ def _serving(args: argparse.Namespace) -> int:
     from . import serving
 
     setting = {name: getattr(args, name) for name in ("batch", "beam", "lenpen", "rounds")}
-    systems, count = {}, args.sentences
+    systems, count, subset = {}, args.sentences, args.subset if args.model else ""
     architectures = {words: words for words in args.arch} if args.arch else serving.SYSTEMS
     if args.data and not args.model:
         raise OdeTransformerError(f"--data {args.data}: has no meaning without --model; untrained models have no data")
@@ -294,7 +294,7 @@ def _serving(args: argparse.Namespace) -> int:
             search = Search(args.beam, args.lenpen)
             raw = partial(serving.of_raw_text, name, args.data, args.subset, search, args.batch)
         systems[name] = serving.measure(trained, sources, search, args.batch, args.rounds, references, raw)
-        record = _record("serving", {"setting": {**setting, "sentences": count}, "systems": systems})
+        record = _record("serving", {"setting": {**setting, "sentences": count, "subset": subset}, "systems": systems})
         if args.output:  # as far as it goes: exporting ten models takes long
             records.write(Path(args.output), record)
     print(serving.table(record))

@@ -10,7 +10,6 @@ of this package (``version.py``).
 
 import contextlib
 import ctypes
-import importlib.util
 import itertools
 import logging
 import multiprocessing
@@ -335,8 +334,8 @@ def _serve(connection: Any, function: Callable, threads: int, *args: Any) -> Non
 def process(function: Callable, *args: Any) -> Iterator[Any]:
     """A context with a new process that runs ``function(connection, *args)``; its value is our end of it."""
     context = multiprocessing.get_context("forkserver")
-    hushed = importlib.util.resolve_name("...hushed", __name__)  # keeps the import of fairseq quiet
-    context.set_forkserver_preload([hushed, __name__])  # imported once, without any threads yet
+    # Imported once, without any threads yet; the first keeps the import of fairseq quiet.
+    context.set_forkserver_preload(["ode_transformer.experiments.hushed", __name__])
     os.environ |= KEEP_FREED_MEMORY  # read when the server starts
     ours, theirs = context.Pipe()
     worker = context.Process(target=_serve, args=(theirs, function, torch.get_num_threads(), *args), daemon=True)

@@ -261,8 +261,9 @@ def random_sources(trained: Trained, count: int, tokens: int, shortest: int) -> 
 def table(record: dict[str, Any]) -> str:
     """A record as Markdown."""
     setting, hardware = record["setting"], record["hardware"]
+    of = f" of subset {setting['subset']}" if setting.get("subset") else ""
     title = (
-        f"**serving**: {setting['sentences']} sentences, batches of {setting['batch']}, beam {setting['beam']}, "
+        f"**serving**: {setting['sentences']} sentences{of}, batches of {setting['batch']}, beam {setting['beam']}, "
         f"{setting['rounds']} rounds in turns, {hardware['threads']} CPU threads ({hardware['processor']})"
     )
     rows = []
@@ -278,5 +279,5 @@ def table(record: dict[str, Any]) -> str:
                 f"{found['bleu']:.2f}" if "bleu" in found else "",
             )
             rows.append((model, name, *cells))
-    head = ("model", "engine", "sentences/s", "speed / fairseq", "same as fairseq", "BLEU")
+    head = ("model", "engine", "sentences/s", "speed / fairseq", "same as fairseq", "tokenized BLEU")
     return f"{title}\n\n{markdown.table(head, rows)}"

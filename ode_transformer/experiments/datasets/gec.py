@@ -7,13 +7,12 @@ the validation set of generated errors.
 import argparse
 import itertools
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
 
 from ...errors import OdeTransformerError
-from ...files import write_lines
+from ...files import copy_file, write_lines
 from ..text.lines import read_lines
 from . import errors, pairs
 from .pairs import Pair
@@ -237,5 +236,5 @@ def write(args: argparse.Namespace) -> dict[str, int]:
     for name, (_, references) in tests.items():
         for i, lines in enumerate(references):
             write_lines(args.output_dir / f"{name}.ref{i}", lines)
-    shutil.copyfile(args.conll14, args.output_dir / "conll14.m2")
+    copy_file(args.conll14, args.output_dir / "conll14.m2")
     return counts

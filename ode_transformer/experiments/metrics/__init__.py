@@ -18,14 +18,12 @@ class Metric:
         name: its name in recipes and tables.
         label: its label for readers.
         key: the key of the value in the metric's entry of a record.
-        lower_is_better: whether lower values are better.
         entry: the name of that entry, if several metrics share one; by default the metric's name.
     """
 
     name: str
     label: str
     key: str
-    lower_is_better: bool = False
     entry: str = ""
 
     def value(self, scores: Mapping[str, Any]) -> Optional[float]:
@@ -56,7 +54,7 @@ METRICS = {
         Metric("sacrebleu", "sacreBLEU", "bleu"),
         Metric("transevolve", "TransEvolve's BLEU", "bleu"),
         Metric("chrf", "chrF2", "score"),
-        Metric("perplexity", "perplexity", "value", lower_is_better=True),
+        Metric("perplexity", "perplexity", "value"),
         Metric("accuracy", "accuracy", "value"),
         Metric("exact_match", "exact match", "value"),
         Metric("rouge1", "ROUGE-1", "rouge1", entry="rouge"),

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
@@ -40,6 +41,10 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.references and args.own_edits:
         raise OdeTransformerError(
             "--own-edits: goes with --edits, against which ERRANT compares; not with --references"
+        )
+    if args.own_edits and Path(args.edits).resolve() in {Path(path).resolve() for path in errant.files(args.own_edits)}:
+        raise OdeTransformerError(
+            f"--own-edits {args.own_edits}: would replace --edits {args.edits}; give another name"
         )
     corrections = words(read_generate_output(args.corrections).hypotheses, args.corrections, args.remove_bpe)
     sources, *references = (read_lines(path) for path in (args.source, *(args.references or [])))

@@ -64,6 +64,11 @@ def take(sources: Sequence[str], corrections: Sequence[str], gold: str, edits: s
     return {**parse(_compare(sources, corrections, gold, edits)), "signature": signed}
 
 
+def files(edits: str) -> tuple[Path, Path]:
+    """The files of edits that :func:`take` leaves: of the corrections, ``NAME.m2``, and ``NAME.gold.m2`` of people."""
+    return Path(edits), Path(edits).with_suffix(".gold.m2")
+
+
 def counts(sources: Sequence[str], corrections: Sequence[str], gold: str) -> "np.ndarray":
     """The true positives, false positives and false negatives of each sentence, (sentences, 3).
 
@@ -77,7 +82,10 @@ def counts(sources: Sequence[str], corrections: Sequence[str], gold: str) -> "np
     """
     import numpy as np
 
-    return np.array(parse_sentences(_compare(sources, corrections, gold, None, "-v")))
+    found = parse_sentences(_compare(sources, corrections, gold, None, "-v"))
+    if len(found) != len(sources):
+        raise OdeTransformerError(f"errant_compare -v printed counts of {len(found)} of {len(sources)} sentences")
+    return np.array(found)
 
 
 def of_sums(sums: "np.ndarray") -> float:
@@ -99,7 +107,7 @@ def _compare(sources: Sequence[str], corrections: Sequence[str], gold: str, edit
         programs.run([PROGRAMS[1], "-auto", gold, "-out", paths["gold.m2"]])
         text = programs.run([PROGRAMS[2], "-hyp", paths["edits.m2"], "-ref", paths["gold.m2"], *flags])
         if edits:
-            for name, path in (("edits.m2", Path(edits)), ("gold.m2", Path(edits).with_suffix(".gold.m2"))):
+            for name, path in zip(("edits.m2", "gold.m2"), files(edits), strict=True):
                 write_text(path, Path(paths[name]).read_text(encoding="utf-8"))
     return text
 

@@ -2,7 +2,6 @@
 
 import argparse
 import itertools
-import shutil
 import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...files import sha256, whole, write_lines
+from ...files import copy_file, sha256, whole, write_lines
 from .lines import TextError, read_lines
 from .parallel import in_chunks, in_parallel
 
@@ -54,9 +53,9 @@ def binarise(args: argparse.Namespace) -> None:
     for side, lang in enumerate(args.langs):
         dictionary = data / f"dict.{lang}.txt"
         if args.dictionaries:
-            shutil.copyfile(args.dictionaries[side], dictionary)
+            copy_file(args.dictionaries[side], dictionary)
         elif side and args.joined_dictionary:
-            shutil.copyfile(data / f"dict.{args.langs[0]}.txt", dictionary)
+            copy_file(data / f"dict.{args.langs[0]}.txt", dictionary)
         else:
             counts: Counter[str] = Counter()
             for file in files.values() if args.joined_dictionary else [files[lang]]:

@@ -4,13 +4,12 @@ import argparse
 import hashlib
 import importlib.metadata
 import re
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...files import read_json, sha256, write_json, write_lines
+from ...files import copy_file, read_json, sha256, write_json, write_lines
 from .binarised import count_tokens, numbered
 from .checksums import as_mapping
 from .lines import TextError, count_lines, read_lines
@@ -81,7 +80,7 @@ def references(args: argparse.Namespace) -> None:
     text, data, (source, target) = args.text_dir, args.data_dir, args.langs
     for name in (*MODEL_FILES, "archives.sha256"):
         if (text / name).exists():
-            shutil.copyfile(text / name, data / name)
+            copy_file(text / name, data / name)
     for folder in ("raw", "tok"):
         (data / folder).mkdir(exist_ok=True)
     for name, split in list(numbered(args.splits).items())[2:]:
@@ -89,7 +88,7 @@ def references(args: argparse.Namespace) -> None:
         # References as words, because fairseq's have <<unk>> for words that its dictionary lacks.
         words = text / "tok" / f"{split}.{target}"
         if words.exists():
-            shutil.copyfile(words, data / "tok" / f"{name}.{target}")
+            copy_file(words, data / "tok" / f"{name}.{target}")
         else:
             units = read_lines(text / "bpe" / f"{split}.{target}")
             write_lines(data / "tok" / f"{name}.{target}", (re.sub("@@( |$)", "", line) for line in units))
@@ -102,7 +101,7 @@ def references(args: argparse.Namespace) -> None:
             elif count_lines(raw) != count:
                 print(f"{raw} has another number of lines than the segmented text: left out", file=sys.stderr)
             else:
-                shutil.copyfile(raw, data / "raw" / f"{name}.{lang}")
+                copy_file(raw, data / "raw" / f"{name}.{lang}")
 
 
 def manifest(args: argparse.Namespace) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import argparse
 import bisect
 import re
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...files import whole
+from ...files import copy_file
 from .binarised import test_names
 from .lines import SHOWN, TextError, keep_apart, parallel, read_lines, read_pair, whole_pair, write_pair
 from .manifest import read_mapping
@@ -170,8 +169,7 @@ def hold_out(args: argparse.Namespace) -> None:
     for lang in args.langs:
         for split in args.splits:
             name = f"{split}.{lang}"
-            with (args.dir / name).open("rb") as stored, whole(args.output_dir / name, "wb") as copy:
-                shutil.copyfileobj(stored, copy)
+            copy_file(args.dir / name, args.output_dir / name)
     with (
         whole_pair(args.output_dir / "train", args.langs) as train,
         whole_pair(args.output_dir / "valid", args.langs) as valid,
