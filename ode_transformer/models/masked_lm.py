@@ -15,7 +15,8 @@ not (``--sentence-pairs``, ``next_sentence.py``). Where the paper and the releas
 - All norms have weights and biases here; in the code only the head's norm has them.
 - Both feed-forwards have GELU; in the code the first has ReLU.
 - The embedding of the first sentence is learned; in the code its row is that of padding, and stays zero.
-- Weights start from N(0, 0.02^2), as in BERT and RoBERTa; in the code from Kaiming's distribution.
+- Weights start from N(0, 0.02^2), as in BERT and RoBERTa, but for those of relative positions and of a flow; in the
+  code from Kaiming's distribution.
 - Classification heads are RoBERTa's, a layer with tanh followed by the classes; the code's are a single layer.
 
 ``floater_roberta_*`` is FLOATER on RoBERTa (Liu et al. 2020, section 4.2, appendix B.3): RoBERTa with the biases of a
@@ -41,6 +42,7 @@ from torch import Tensor, nn
 from ..config import add_flags, option, plain, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.options import check_alone
+from ..modules.positions import BlockPositions
 from ..modules.stacks import Encoder
 from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested, row
 
@@ -132,8 +134,10 @@ class MaskedLanguageModel(RobertaModel):
         self.cfg, self.args = cfg, args
         self.classification_heads = nn.ModuleDict()
         self.span_head = None
-        self.apply(_draw)
         add_positions_and_freeze(self, cfg, {"encoder": encoder.sentence_encoder})
+        encoder.apply(_draw)
+        if isinstance(self.position_encoder, BlockPositions):  # a flow starts as its own paper says
+            self.position_encoder.apply(_draw)
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:

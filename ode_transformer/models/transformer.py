@@ -93,8 +93,8 @@ class SplitTransformerConfig(FlatTransformerConfig):
     gate_sharing: GateSharingName = option("shared", "learned coefficients: shared by all layers, or per-layer")
     ode_function: OdeFunctionName = option(
         "both",
-        "what is integrated: both (the increment of the whole layer), san (attention) or ffn (feed-forward) by itself, "
-        "with Euler steps for the other, or substeps (each sub-layer by itself)",
+        "what is integrated: both (the increment of the whole layer), san (self-attention) or ffn (feed-forward) by "
+        "itself, with Euler steps for the others, or substeps (each sub-layer by itself)",
     )
     ode_residual: OdeResidualName = option(
         "paper",

@@ -262,6 +262,7 @@ class EvolvingAttention(nn.Module):
         if form not in FORMS:
             raise OdeTransformerError(f"--transevolve-form {form!r}: must be one of {', '.join(FORMS)}")
         self.heads, self.depth_index, self.depth, self.form = heads, depth_index, depth, form
+        self.head_dim = embed_dim // heads  # d/m
         limit = math.sqrt(6 / embed_dim)
         self.time_weights = nn.Parameter(torch.empty(embed_dim).uniform_(-limit, limit))
         self.layer_norm = nn.LayerNorm(embed_dim, eps=_EPS)
@@ -301,12 +302,11 @@ class EvolvingAttention(nn.Module):
                 self.set_incremental_state(incremental_state, "cache", {"values": v, "order": None})
         q = as_queries(q, k.size(0))
         t = time_signal(self.time_weights, self.depth_index, self.depth, self.form)
-        head_dim = self.out.in_features // self.heads  # d/m
         key_bias = None
         if self.form == "paper":
-            scale = head_dim**-0.5
+            scale = self.head_dim**-0.5
             c = state.time_query @ t  # W~q T_l, split in heads
-            c = head_dim**0.5 * c.view(self.heads, 1, -1)
+            c = self.head_dim**0.5 * c.view(self.heads, 1, -1)
             q = q + _widened(c, q.size(-1))
         else:
             scale = k.size(-1) ** -0.5
@@ -319,7 +319,7 @@ class EvolvingAttention(nn.Module):
             x = attention_of_one(q, k, v, scale, key_bias)
         else:
             x = fused_attention(q, k, v, scale, key_bias, causal)
-        x = as_hypotheses(x[..., :head_dim], length).permute(2, 0, 1, 3).flatten(2)
+        x = as_hypotheses(x[..., : self.head_dim], length).permute(2, 0, 1, 3).flatten(2)
         if state.values is not None:
             x = torch.addcmul(self.layer_norm.bias, x, self.layer_norm.weight)
         return self.dropout_module(self.out(x))

@@ -376,11 +376,18 @@ def _check_quantisation(cfg: TransformerConfig) -> None:
             f"--quant-noise-pq {pq}: cannot be combined with {found[0]}: fairseq's noise changes the weights at every "
             "evaluation of a layer"
         )
-    moved = [] if str(cfg.position_encoder) in _NO_BIASES else [f"--position-encoder {cfg.position_encoder}"]
-    if scalar > 0 and (found := [*moved, *corrected]):
+    positions = str(cfg.position_encoder)
+    moved = [f"--position-encoder {positions}"] if positions == "learned" or positions not in _NO_BIASES else []
+    learned = [f"--{side}-learned-pos" for side in _INTEGRATOR if getattr(cfg, side).learned_pos]
+    if scalar > 0 and (found := [*moved, *learned, *corrected]):
         raise OdeTransformerError(
             f"--quant-noise-scalar {scalar}: cannot be combined with {found[0]}, whose parameters fairseq's noise does "
             "not find"
+        )
+    if scalar > 0 and again:
+        raise OdeTransformerError(
+            f"--quant-noise-scalar {scalar}: cannot be combined with {again[0]}: fairseq's noise counts evaluations of a "
+            "layer, and may change its scale between the first one and its repetition"
         )
 
 

@@ -166,8 +166,8 @@ class Layout:
     """Which projections of a model's attentions move with the position, and which solver moves them.
 
     A *piece* is the projections of an attention that move together: that of its queries, or those of its keys and
-    values. It holds the attentions, and names their projections, so that these can be replaced. This class is not a
-    module, or the attentions would be its sub-modules as well.
+    values. It holds the attentions, and names their projections, whose biases it reads. This class is not a module, or
+    the attentions would be its sub-modules as well.
 
     Args:
         sides: the stacks by name, encoder and decoder.

@@ -124,20 +124,17 @@ class Gates(Coefficients):
 
     def gates(self, stages: Sequence[Tensor]) -> Tensor:
         """The gates, (..., 1 or 2)."""
-        f1, f2 = stages
-        # [F_1; F_2] W + b, without the concatenation.
-        w1, w2 = self.gate.weight.chunk(2, dim=1)
-        return self.activation(F.linear(f1, w1, self.gate.bias) + F.linear(f2, w2))
+        return self.activation(self.gate(torch.cat(tuple(stages), dim=-1)))  # [F_1; F_2] W + b
 
     def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
         gates = self.gates(stages)
-        return [gates, 1 - gates] if self.gate.out_features == 1 else list(gates.split(1, dim=-1))
+        return [gates, 1 - gates] if gates.size(-1) == 1 else list(gates.split(1, dim=-1))
 
     def forward(self, stages: Sequence[Tensor]) -> Tensor:
-        f1, f2 = stages
-        if self.gate.out_features == 1:
-            return torch.addcmul(f2, self.gates(stages), f1 - f2)  # g F_1 + (1 - g) F_2
-        return super().forward(stages)
+        (f1, f2), gates = stages, self.gates(stages)
+        if gates.size(-1) == 1:
+            return torch.addcmul(f2, gates, f1 - f2)  # g F_1 + (1 - g) F_2
+        return weighted_sum(list(gates.split(1, dim=-1)), stages)
 
 
 class SecondOrderGate(Coefficients):

@@ -275,6 +275,14 @@ def test_word_dropout_goes_with_quantization_noise():
     assert type(m.encoder.embed_tokens).__name__ == "IntEmbedding"
 
 
+def test_a_gate_is_a_layer_that_can_be_replaced():
+    """As quantization, pruning and adapters do: it is called, and its weights are not read past it."""
+    m, called = small("rk2_learnable_tiny").eval(), []
+    m.encoder.coefficients.gate.register_forward_hook(lambda *_: called.append(1))
+    m(*batch())
+    assert len(called) == len(m.encoder.layers)
+
+
 def test_checkpointed_activations_recompute_the_stages():
     """The encoder then keeps no more for RK4 than for Euler steps, and the gradients stay."""
     sizes = {"encoder-layers": 4, "dropout": 0.1}
@@ -532,6 +540,10 @@ def test_a_checkpoint_of_another_depth_is_named():
         (
             {"encoder-history": "corrector", "quant-noise-scalar": 0.1},
             "--quant-noise-scalar 0.1: cannot be combined with --encoder-history corrector",
+        ),
+        *(
+            ({option: True, "quant-noise-scalar": 0.1}, f"--quant-noise-scalar 0.1: cannot be combined with --{option}")
+            for option in ("encoder-learned-pos", "decoder-learned-pos", "checkpoint-activations")
         ),
         ({"tie-adaptive-weights": True}, "--tie-adaptive-weights True: is an option of fairseq's"),
         ({"encoder-layers": -1}, "--encoder-layers -1: must be 0 or more"),
