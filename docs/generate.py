@@ -371,7 +371,8 @@ def headline() -> str:
             (cell, *_) = [r.cells for rows in tables.tables(group).values() for r in rows if r.label == row]
             published = f"{cell['newstest2014', 'compound_split'].paper:g}"
         found.append((label, *cells, published))
-    head = ("system", "Multi30k en-de, test 2016", "Multi30k en-fr, test 2016", "published: WMT14 en-de, base")
+    published = "published: WMT14 en-de, base, compounds split"
+    head = ("system", "Multi30k en-de, test 2016", "Multi30k en-fr, test 2016", published)
     signatures = ", ".join(f"`{text}`" for text in sorted(signed))
     return table(head, found) + f"\n\nsacreBLEU's signature: {signatures}."
 
@@ -468,7 +469,6 @@ def comparison(path: str, group: str, precision: str) -> str:
     record = _results(f"bench/{path}")
     baseline, systems, comparisons = record["baseline"], record["systems"], tables.comparisons()
     rows = _rows(group, precision)
-    segmented = {name: {r["data"]["settings"].get("segmentation") for r in row.records} for name, row in rows.items()}
     test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values()
     compared = {*systems, *CONTROLS, *itertools.chain(*CONTROLS.values())}
     found, signed = [], set()
@@ -488,20 +488,17 @@ def comparison(path: str, group: str, precision: str) -> str:
             memory = f"{cost['step_mib']:,.0f} ({cost['step_mib'] / systems[baseline]['step_mib']:.2f})"
             costs = f"{cost['seconds']:.2f} ({speed})", memory, f"{cost['parameters']:,}"
         controlled = "; ".join(f"`{name}`{p_values}" for name, p_values in controls.items())
-        published = " ‡" * ("published" in segmented.get(f"{system}-tiny", ()))
-        found.append((f"`{system}-tiny`{published}", *cells, against, controlled, *costs))
+        found.append((f"`{system}-tiny`", *cells, against, controlled, *costs))
     head = ["row", *test_sets, f"p, against `{baseline}-tiny`", "p, against the control"]
     head += ["seconds per update", "memory of a step, MiB", "parameters"]
     signatures = ", ".join(f"`{text}`" for text in sorted(signed))
     notes = [
         f"sacreBLEU, seed by seed, {signatures}.",
         "p on the test sets in their order, by sacreBLEU's paired bootstrap resampling, whose p is about half of the",
-        r"two-sided one; \* marks p < .05.",
+        r"two-sided one; \* marks p < .025, which is significant at 5 percent in a two-sided test.",
         f"In parentheses, speed and memory relative to `{baseline}-tiny`. Costs and parameters are of this contest:",
         f"{suite.described(path.rpartition('/')[2], record)}.",
     ]
-    if any(row[0].endswith("‡") for row in found):
-        notes.append("‡ Trained on the corpus's published subwords, the other trained rows on subwords learned here.")
     return f"{table(head, found)}\n\n{' '.join(notes)}"
 
 

@@ -135,10 +135,22 @@ def compare(
     }
 
 
+def halved(comparison: dict[str, Any]) -> bool:
+    """Whether the p of a comparison is sacreBLEU's, about half of the two-sided one.
+
+    Its bootstrap counts |d| - mean |d| instead of |d - mean d|.
+    """
+    return comparison.get("metric", "sacrebleu") == "sacrebleu" and comparison["test"] == "bootstrap"
+
+
 def kind_of_p(comparison: dict[str, Any]) -> str:
-    """What the p of a comparison is: sacreBLEU's bootstrap counts |d| - mean |d| instead of |d - mean d|."""
-    by_sacrebleu = comparison.get("metric", "sacrebleu") == "sacrebleu" and comparison["test"] == "bootstrap"
-    return "sacreBLEU's p, about half of the two-sided one" if by_sacrebleu else "two-sided p"
+    """What the p of a comparison is."""
+    return "sacreBLEU's p, about half of the two-sided one" if halved(comparison) else "two-sided p"
+
+
+def level(comparison: dict[str, Any]) -> float:
+    """Below this p a difference is significant: .05 for a two-sided p, and .025 for half of it."""
+    return 0.025 if halved(comparison) else 0.05
 
 
 def precisions(comparison: dict[str, Any]) -> str:

@@ -30,10 +30,11 @@ COLUMNS = (
 
 
 class Compared(NamedTuple):
-    """A system in a test of significance: the value of its metric, and p (None for the baseline)."""
+    """A system in a test of significance: the value of its metric, p (None for the baseline), and the level of p."""
 
     value: float
     p_value: Optional[float]
+    level: float
 
     def among(self, measured: Sequence[float]) -> bool:
         """Whether the run that was compared is among those with these values, and was not trained anew since."""
@@ -44,7 +45,7 @@ class Compared(NamedTuple):
 
     def differs(self) -> bool:
         """Whether the difference to the baseline is significant."""
-        return self.p_value is not None and self.p_value < 0.05
+        return self.p_value is not None and self.p_value < self.level
 
 
 def mean(values: Sequence[float], seeds: int, digits: int = 2) -> str:
@@ -279,8 +280,8 @@ def baseline(group: str, folder: Path = RESULTS) -> str:
     compared = _significance(group, folder)
     if "test" not in compared:
         return ""
-    return "{baseline} at p < .05 (paired {test}, seed {seed}; {kind})".format(
-        **compared, kind=significance.kind_of_p(compared)
+    return "{baseline} at p < {level:g} (paired {test}, seed {seed}; {kind})".format(
+        **compared, level=significance.level(compared), kind=significance.kind_of_p(compared)
     )
 
 
@@ -393,9 +394,10 @@ def _by_system(
 ) -> dict[str, dict[tuple[str, str], Compared]]:
     """The results of a comparison by recipe, and by test set and metric; those whose baseline there still is."""
     by = comparison.get("metric", TRANSLATIONS_BY)
+    level = significance.level(comparison) if comparison["test_sets"] else 0.0
     found: dict[str, dict[tuple[str, str], Compared]] = {}
     for test_set, systems in comparison["test_sets"].items():
-        its = {name: Compared(values[METRICS[by].key], values["p_value"]) for name, values in systems.items()}
+        its = {name: Compared(values[METRICS[by].key], values["p_value"], level) for name, values in systems.items()}
         baseline = comparison["baseline"]
         if its[baseline].among(METRICS[by].values(records.get(baseline, []), test_set)):
             for name, compared in its.items():

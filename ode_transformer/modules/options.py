@@ -386,8 +386,8 @@ def _check_quantisation(cfg: TransformerConfig) -> None:
         )
     if scalar > 0 and again:
         raise OdeTransformerError(
-            f"--quant-noise-scalar {scalar}: cannot be combined with {again[0]}: fairseq's noise counts evaluations of a "
-            "layer, and may change its scale between the first one and its repetition"
+            f"--quant-noise-scalar {scalar}: cannot be combined with {again[0]}: fairseq's noise counts evaluations of "
+            "a layer, and may change its scale between the first one and its repetition"
         )
 
 

@@ -358,7 +358,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     assert "*" in line["rk4-tiny"] and "*" not in line["rk2-tiny"]
     assert "†" in line["macaron-tiny"] and "†" not in line["rk4-tiny"] + line["rk2-tiny"] and "† not compared" in shown
     where = "paired bootstrap, seed 1; sacreBLEU's p, about half of the two-sided one"
-    assert f"sacreBLEU differs from quickstart/transformer-tiny at p < .05 ({where})" in shown
+    assert f"sacreBLEU differs from quickstart/transformer-tiny at p < 0.025 ({where})" in shown
     # What was compared was fp32, and it was this very run.
     rk4 = compared["quickstart/rk4-tiny"]["bleu"]
     write("rk4-tiny", rk4, precision="fp16")
