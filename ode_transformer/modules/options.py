@@ -125,15 +125,15 @@ class Options:
             )
         if isinstance(self.integrator, Multistep) and function != "both":
             raise OdeTransformerError(f"--ode-function {function}: must be both with the integrator {integrator}")
-        try:
-            check_coefficients(self.coefficients, self.integrator.stages)
-        except ValueError as error:
-            raise OdeTransformerError(f"{side} with the integrator {integrator}: {error}") from error
         if self.integrator == EULER and self.coefficients not in ("fixed", "ones", "scalars"):
             raise OdeTransformerError(
                 f"--coefficients {self.coefficients}: must be fixed, ones or scalars with {_flag(_INTEGRATOR[side])} "
                 "euler, whose step has one stage"
             )
+        try:
+            check_coefficients(self.coefficients, self.integrator.stages)
+        except ValueError as error:
+            raise OdeTransformerError(f"{side} with the integrator {integrator}: {error}") from error
         if self.relative_positions != "none":
             self._check_relative_positions(cfg, side)
         if self.coefficients == "second-order" and (self.integrator != HEUN or self.released):
