@@ -264,10 +264,9 @@ def scores(group: str) -> str:
         cells = []
         for test_set in test_sets:
             compared = row.cells[test_set, "sacrebleu"]
-            mark = "*" if compared.differs() else "†" if compared.left_out else ""
-            values = [_mean(row.records, test_set, metric) for metric in metrics]
-            values[metrics.index("sacrebleu")] += mark.replace("*", r"\*")
-            cells.append(" / ".join(values))
+            mark = r"\*" if compared.differs() else "†" if compared.left_out else ""
+            marks = {"sacrebleu": mark}
+            cells.append(" / ".join(_mean(row.records, test_set, m, marks.get(m, "")) for m in metrics))
         found.append((row.label, *cells, len(row.records), row.numbers("parameters"), row.numbers("updates")))
     lines = [table(("system", *test_sets, "seeds", "parameters", "updates"), found), ""]
     records = [record for row in rows for record in row.records]
@@ -284,11 +283,11 @@ def scores(group: str) -> str:
     return "\n".join(lines)
 
 
-def _mean(records: Sequence[dict], test_set: str, metric: str) -> str:
+def _mean(records: Sequence[dict], test_set: str, metric: str, mark: str = "") -> str:
     from ode_transformer.experiments import tables
     from ode_transformer.experiments.metrics import METRICS
 
-    return tables.mean(METRICS[metric].values(records, test_set), len(records), 1 if metric == "chrf" else 2)
+    return tables.mean(METRICS[metric].values(records, test_set), len(records), 1 if metric == "chrf" else 2, mark)
 
 
 def measured(group: str) -> str:

@@ -4,6 +4,7 @@ import argparse
 import os
 import pickle
 import resource
+import shutil
 import zipfile
 from pathlib import Path
 from unittest.mock import Mock
@@ -305,7 +306,7 @@ def test_a_repair_that_fails_leaves_the_last_checkpoint_as_it_was(tmp_path, monk
         file.write(source.read(10))
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints.shutil, "copyfileobj", cut)
+    monkeypatch.setattr(shutil, "copyfileobj", cut)
     with pytest.raises(CheckpointError, match=r"checkpoint_last\.pt: cannot be written: .*No space left"):
         checkpoints.resume_point(tmp_path)
     assert (tmp_path / "checkpoint_last.pt").read_bytes() == b"PK half a file"

@@ -304,7 +304,7 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
         OdeTransformerError: a file cannot be read, or an unknown format.
     """
     pyplot = pyplot_for(output)
-    points: dict[str, dict[tuple[int, float], list[float]]] = {}
+    points: dict[str, dict[tuple[int, float], dict[tuple[int, ...], float]]] = {}  # by line, sizes and seed
     for path in map(Path, paths):
         record = read_json(path)
         _check_set(path, record, of)
@@ -316,7 +316,9 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
         except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
             of_set = f" with a score of {of}" if of else ""
             raise records.RecordError(f"{path}: is not the record of a translation run{of_set}") from error
-        points.setdefault(label, {}).setdefault(size, []).append(bleu)
+        if record.get("scale", "full") != "full":
+            raise records.RecordError(f"{path}: is the record of a rehearsal, whose scores say nothing")
+        points.setdefault(label, {}).setdefault(size, {})[tuple(record["seeds"])] = bleu
     seeds = sorted({len(values) for sizes in points.values() for values in sizes.values()})
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     mean = "1 seed" if seeds == [1] else f"mean of {' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds"
@@ -324,7 +326,7 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
         zip(axes, ("layers of the encoder", "million parameters"), strict=True)
     ):
         for i, (label, sizes) in enumerate(points.items()):
-            line = sorted((size[column], statistics.mean(values)) for size, values in sizes.items())
+            line = sorted((size[column], statistics.mean(values.values())) for size, values in sizes.items())
             axis.plot(*zip(*line, strict=True), **style(i, label))
         axis.set_xlabel(size_label)
         if column == 0:

@@ -67,7 +67,7 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen:
-    """Start a program from the top of the repository, whose output is added to its log."""
+    """Start a program from the top of the repository; its output is added to the log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:
         return subprocess.Popen(

@@ -132,20 +132,20 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
 
     Raises:
         RecordError: a score is missing or older than what it is of, or a file cannot be read.
-        RunError: ``run.json`` cannot be read.
+        RunError: ``run.json`` cannot be read, or is of another recipe.
         CheckpointError: the averaged checkpoint cannot be read.
     """
     from .. import checkpoints
 
+    run = runs.read(run_dir)
+    if run is not None:
+        runs.check_recipe(run, run_dir, recipe)
     check_scores(recipe, run_dir)
     scores = {}
     for subset, test_set in recipe.subsets.items():
         scores[test_set] = read_json(run_dir / "scores" / f"{subset}.json", RecordError)
-    run = runs.read(run_dir)
     if run is None:
         raise RecordError(f"{run_dir / 'run.json'}: not there; ode-transformer run writes it when training begins")
-    if (trained := run.get("recipe", recipe.name)) != recipe.name:
-        raise RecordError(f"{run_dir}: holds a run of {trained}, not of {recipe.name}")
     manifest = recipes.ROOT / recipe.data.directory / "manifest.json"
     averaged = checkpoints.load(run_dir / "average.pt")
     hashes = {"average.pt": sha256(run_dir / "average.pt")}

@@ -320,6 +320,8 @@ class Run:
             raise RunError(f"--trained: {name} holds no finished training")
         if begun and run is None:
             raise OtherRunError(f"{name} holds checkpoints and no run.json: another run; take another --run-dir")
+        if begun:
+            runs.check_recipe(run, name, self.recipe)
         if begun and not trained and run["command"] != list(step.command):
             line = shlex.join(run["command"])
             raise OtherRunError(f"{name} holds another run; take another --run-dir. It was made by:\n{line}")

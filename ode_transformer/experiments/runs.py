@@ -121,6 +121,22 @@ def read(run_dir: str | Path) -> Optional[dict[str, Any]]:
     return run
 
 
+def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Recipe") -> None:
+    """Check that a folder's run is one of this recipe, under its name and of its scale.
+
+    Raises:
+        OtherRunError: it is of another one.
+    """
+    trained = run.get("recipe", recipe.name), run.get("scale", recipe.scale)  # older runs do not say
+    if trained != (recipe.name, recipe.scale):
+        of, not_of = (
+            f"{name}{' --scale small' * (scale == 'small')}" for name, scale in (trained, (recipe.name, recipe.scale))
+        )
+        raise OtherRunError(
+            f"{run_dir} holds a run of {of}, not of {not_of}; name the former, or take another --run-dir"
+        )
+
+
 def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
     """The stamps of a run's finished steps, in the order in which they were finished."""
     path = Path(run_dir) / "steps.json"
@@ -146,6 +162,8 @@ def configuration(words: Sequence[str]) -> "DictConfig":
     parser = options.get_training_parser()
     try:
         return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, list(words)))
+    except OdeTransformerError:
+        raise
     except SystemExit as error:
         raise RunError("fairseq-train refuses its flags, see above") from error
     except (ValueError, SyntaxError) as error:  # --lr 0,001; --fp16 with --bf16

@@ -104,6 +104,8 @@ def compare(
     if test not in TESTS:
         raise OdeTransformerError(f"--test {test}: must be one of {', '.join(TESTS)}")
     first, name = baseline.recipe, baseline.recipe.name
+    if first.task != "translation" and TASKS[first.task].scored is None:
+        raise OdeTransformerError(f"{name}: runs of the task {first.task} cannot be compared")
     metrics = TASKS[first.task].metrics(first)
     tested, metric = metrics if TASKS[first.task].scored else metrics[-1:], metric or metrics[-1]
     if metric not in tested:
@@ -224,7 +226,7 @@ def _scored(metric: str, systems: Sequence[System], test: str, samples: int) -> 
         baseline, signature, key = scored[0], scored[0].signature, METRICS[metric].key
         found[test_set] = {
             s.recipe.name: {
-                key: _recorded(s, test_set, metric, one.score(one.units.sum(0))),
+                key: _recorded(s, test_set, metric, signature, one.score(one.units.sum(0))),
                 "p_value": p_value(baseline, one, test, samples) if i else None,
             }
             for i, (s, one) in enumerate(zip(systems, scored, strict=True))
@@ -237,12 +239,12 @@ def _scored(metric: str, systems: Sequence[System], test: str, samples: int) -> 
     return signature, found
 
 
-def _recorded(one: System, test_set: str, metric: str, otherwise: float) -> float:
-    """The value that the run reports, which GLEU draws at random, for instance; ``otherwise`` if it reports none."""
+def _recorded(one: System, test_set: str, metric: str, signature: str, otherwise: float) -> float:
+    """The value that the run reports with this signature, as GLEU's, which is drawn at random; or ``otherwise``."""
     path = one.folder / "scores" / f"{_subset(one, test_set)}.json"
     scores = read_json(one.record)["scores"][test_set] if one.record else read_json(path) if path.is_file() else {}
     value = METRICS[metric].value(scores)
-    return otherwise if value is None else value
+    return value if value is not None and METRICS[metric].signature(scores) == signature else otherwise
 
 
 def p_value(baseline: Scored, system: Scored, test: str, samples: int, seed: int = 12345) -> Optional[float]:

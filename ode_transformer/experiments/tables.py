@@ -48,17 +48,18 @@ class Compared(NamedTuple):
         return self.p_value is not None and self.p_value < self.level
 
 
-def mean(values: Sequence[float], seeds: int, digits: int = 2) -> str:
+def mean(values: Sequence[float], seeds: int, digits: int = 2, mark: str = "") -> str:
     """The mean, and the standard deviation of several values; empty if there are none.
 
     Args:
         values: of the seeds that have one.
         seeds: how many there are; if not all of them have a value, the text says how many do.
         digits: after the decimal point.
+        mark: what stands behind the numbers.
     """
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     some = f" ({len(values)} of {seeds} seeds)" if len(values) < seeds else ""
-    return f"{statistics.mean(values):.{digits}f}{spread}{some}" if values else ""
+    return f"{statistics.mean(values):.{digits}f}{spread}{mark}{some}" if values else ""
 
 
 @dataclass
@@ -76,9 +77,7 @@ class Cell:
 
     def text(self) -> str:
         """Mean, and deviation over several seeds; a star where the difference to the baseline is significant."""
-        if not self.measured:
-            return ""
-        return mean(self.measured, self.seeds) + ("*" if self.differs() else "†" if self.left_out else "")
+        return mean(self.measured, self.seeds, mark="*" if self.differs() else "†" if self.left_out else "")
 
     def differs(self) -> bool:
         """Whether the difference to the baseline is significant."""

@@ -378,11 +378,15 @@ def _check_quantisation(cfg: TransformerConfig) -> None:
         )
     positions = str(cfg.position_encoder)
     moved = [f"--position-encoder {positions}"] if positions == "learned" or positions not in _NO_BIASES else []
-    learned = [f"--{side}-learned-pos" for side in _INTEGRATOR if getattr(cfg, side).learned_pos]
+    learned = [
+        f"--{side}-learned-pos (--no-{side}-learned-pos turns it off)"
+        for side in _INTEGRATOR
+        if getattr(cfg, side).learned_pos
+    ]
     if scalar > 0 and (found := [*moved, *learned, *corrected]):
         raise OdeTransformerError(
-            f"--quant-noise-scalar {scalar}: cannot be combined with {found[0]}, whose parameters fairseq's noise does "
-            "not find"
+            f"--quant-noise-scalar {scalar}: cannot be combined with {found[0]}, whose parameters fairseq's noise "
+            "cannot quantize"
         )
     if scalar > 0 and again:
         raise OdeTransformerError(

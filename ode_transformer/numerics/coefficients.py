@@ -130,12 +130,6 @@ class Gates(Coefficients):
         gates = self.gates(stages)
         return [gates, 1 - gates] if gates.size(-1) == 1 else list(gates.split(1, dim=-1))
 
-    def forward(self, stages: Sequence[Tensor]) -> Tensor:
-        (f1, f2), gates = stages, self.gates(stages)
-        if gates.size(-1) == 1:
-            return torch.addcmul(f2, gates, f1 - f2)  # g F_1 + (1 - g) F_2
-        return weighted_sum(list(gates.split(1, dim=-1)), stages)
-
 
 class SecondOrderGate(Coefficients):
     """A gate that keeps a step of two stages at order 2, whatever it learns. It is ours and in no paper.

@@ -173,9 +173,32 @@ def run_record(arch, bleu, **more):
     return {
         "scores": {"valid": {"tokenised": {"bleu": bleu}}},
         "recipe": f"x/{arch.replace('_', '-')}",
+        "precision": "fp32",
+        "seeds": [1],
         "command": f"fairseq-train data --arch {arch}",
         "training": {"parameters": 10**6, "curve": curve},
     } | more
+
+
+def test_a_line_is_a_variant_and_a_point_the_mean_of_its_seeds(tmp_path, monkeypatch):
+    found = [(27.0, {}), (29.0, {"seeds": [2]}), (20.0, {"precision": "bf16"})]
+    paths = [
+        record(tmp_path / f"{i}.json", **run_record("rk2_tiny", bleu, **more)) for i, (bleu, more) in enumerate(found)
+    ]
+    drawn, labels = {}, set()
+
+    def plot(axis, x, y, label, **style):
+        drawn[label] = (*x, *y)
+
+    monkeypatch.setattr("matplotlib.axes.Axes.plot", plot)
+    monkeypatch.setattr("matplotlib.axes.Axes.set_ylabel", lambda axis, label: labels.add(label))
+    monkeypatch.setattr("matplotlib.axes.Axes.legend", lambda axis, **more: None)
+    plots.scores(paths, None, tmp_path / "x.svg")
+    assert drawn == {"rk2": (1.0, 28.0), "rk2, bf16": (1.0, 20.0)}  # of the second picture, against parameters
+    assert labels == {"tokenized BLEU, valid, mean of 1 to 2 seeds"}
+    small = record(tmp_path / "small.json", **run_record("rk2_tiny", 1.0, scale="small"))
+    with pytest.raises(records.RecordError, match=r"small\.json: is the record of a rehearsal"):
+        plots.scores([*paths, small], None, tmp_path / "x.svg")
 
 
 @pytest.mark.parametrize(

@@ -738,7 +738,8 @@ def test_torchrun_is_told_its_node(monkeypatch):
     assert named == ["2", "1", "8"]
 
 
-def test_a_start_that_fairseq_cannot_train_in_bf16_on_a_cpu_is_trained_in_fp32():
+def test_a_start_that_fairseq_cannot_train_in_bf16_on_a_cpu_is_trained_in_fp32(tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "ROOT", tmp_path)  # where no run is
     recipe = recipes.load("multi30k-short/floater-warm-tiny", seed=1)
     start, *_ = (
         step for step in runner.steps(recipe, runner.Place(cpu=True, precision="bf16")) if step.part == "train"

@@ -13,6 +13,7 @@ from ode_transformer.experiments.bench import preparation, suite
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics.translations import read_lines
 from ode_transformer.experiments.records import RecordError
+from ode_transformer.experiments.runs import OtherRunError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.files import sha256
 from tests.helpers import ROOT
@@ -101,11 +102,16 @@ def test_a_run_without_its_scores_is_named(tmp_path):
         records.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
 
 
-def test_a_run_of_another_recipe_is_not_recorded(tmp_path, monkeypatch):
-    monkeypatch.setattr(records.runs, "read", lambda folder: {"recipe": "quickstart/rk2-tiny"})
-    (tmp_path / "scores").mkdir()
-    (tmp_path / "scores" / "test.json").write_text("{}")
-    with pytest.raises(RecordError, match="holds a run of quickstart/rk2-tiny, not of quickstart/macaron-tiny"):
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ({"recipe": "quickstart/rk2-tiny"}, "a run of quickstart/rk2-tiny, not of quickstart/macaron-tiny; name the"),
+        ({"recipe": "quickstart/macaron-tiny", "scale": "small"}, "quickstart/macaron-tiny --scale small, not of "),
+    ],
+)
+def test_a_run_of_another_recipe_is_not_recorded(tmp_path, monkeypatch, run, message):
+    monkeypatch.setattr(records.runs, "read", lambda folder: run)
+    with pytest.raises(OtherRunError, match=message):
         records.record(recipes.load("quickstart/macaron-tiny"), tmp_path)
 
 

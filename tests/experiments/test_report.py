@@ -231,5 +231,5 @@ def test_a_comparison_of_another_metric_is_shown_by_its_name():
     about = {"baseline": "a/x", "seed": 1, "test": "bootstrap", "samples": 10, "signature": "percent"}
     about |= {"precisions": {"a/x": "fp32", "a/y": "bf16"}}
     shown = Page(_comparison({"metric": "matthews", "test_sets": {"cola_dev": values}, **about})).text
-    assert "Matthews, and the probability" in shown and "14.50, p = 0.040 *" in shown
+    assert "Matthews, and p of the difference" in shown and "14.50, p = 0.040 *" in shown
     assert "the precisions of training differ: a/x fp32, a/y bf16" in shown
