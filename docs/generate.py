@@ -14,6 +14,7 @@ import itertools
 import os
 import pkgutil
 import re
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -501,6 +502,58 @@ def comparison(path: str, group: str, precision: str) -> str:
     return f"{table(head, found)}\n\n{' '.join(notes)}"
 
 
+def gains(baseline: str, precision: str, *groups: str) -> str:
+    """How far each system of the comparison is ahead of its baseline and of its controls, by sacreBLEU.
+
+    Args:
+        baseline: the recipe's row, without ``-tiny``.
+        precision: of the trainings.
+        groups: of recipes, two columns each.
+    """
+    from ode_transformer.experiments import recipes, tables
+
+    comparisons, by_group = tables.comparisons(), {group: _rows(group, precision) for group in groups}
+
+    def over(control: str, system: str) -> list[str]:
+        cells = []
+        for group, rows in by_group.items():
+            row, other = (rows.get(f"{name}-tiny") for name in (system, control))
+            its = comparisons.get(f"{group}/{control}-tiny", {}).get(f"{group}/{system}-tiny", {})
+            test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values() if row and other else ()
+            cells.append(" / ".join(_gain(row, other, its, test_set) for test_set in test_sets))
+        return cells
+
+    found = []
+    names = (name.removeprefix(f"{groups[0]}/").removesuffix("-tiny") for name in recipes.names())
+    wanted = {*CONTROLS, *itertools.chain(*CONTROLS.values()), "parallel"}
+    for system in (name for name in names if name in wanted):
+        for control in CONTROLS.get(system, ("",)):
+            of_control = f"`{control}-tiny`" * bool(control)
+            found.append((f"`{system}-tiny`", *over(baseline, system), of_control, *over(control, system)))
+    pairs = [f"{data.source}-{data.target}" for data in (recipes.load(f"{g}/{baseline}-tiny").data for g in groups)]
+    head = ["row", *(f"over `{baseline}-tiny`, {pair}" for pair in pairs)]
+    head += ["control", *(f"over the control, {pair}" for pair in pairs)]
+    return table(head, found)
+
+
+def _gain(row: Any, control: Any, compared: dict[tuple[int, str], dict], test_set: str) -> str:
+    """The difference of two rows on a test set, of the means over their common seeds; a star if it is significant with
+    every one of them.
+    """
+    ours, theirs = _by_seed(row, test_set), _by_seed(control, test_set)
+    seeds, precision = ours.keys() & theirs.keys(), row.records[0]["precision"]
+    tested = [compared.get((seed, precision), {}).get((test_set, "sacrebleu")) for seed in seeds]
+    star = all(one and one.among(list(ours.values())) and one.differs() for one in tested)
+    return f"{statistics.mean(ours[seed] - theirs[seed] for seed in seeds):+.2f}" + r"\*" * star
+
+
+def _by_seed(row: Any, test_set: str) -> dict[int, float]:
+    from ode_transformer.experiments.metrics import METRICS
+
+    its = METRICS["sacrebleu"]
+    return {seed: its.value(record["scores"][test_set]) for record in row.records for seed in record["seeds"]}
+
+
 def _p_values(row: Any, comparisons: dict[str, dict], test_sets: Iterable[str]) -> str:
     """What came of comparing the runs of a row with another system, to which ``comparisons`` belong."""
     found = []
@@ -601,6 +654,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "preparation": preparation,
     "serving": served,
     "orders": orders,
+    "gains": gains,
 }
 
 
