@@ -265,8 +265,7 @@ def scores(group: str) -> str:
         cells = []
         for test_set in test_sets:
             compared = row.cells[test_set, "sacrebleu"]
-            mark = r"\*" if compared.differs() else "†" if compared.left_out else ""
-            marks = {"sacrebleu": mark}
+            marks = {"sacrebleu": r"\*" if compared.differs() else "†" if compared.left_out else ""}
             cells.append(" / ".join(_mean(row.records, test_set, m, marks.get(m, "")) for m in metrics))
         found.append((row.label, *cells, len(row.records), row.numbers("parameters"), row.numbers("updates")))
     lines = [table(("system", *test_sets, "seeds", "parameters", "updates"), found), ""]
@@ -371,8 +370,8 @@ def headline() -> str:
             (cell, *_) = [r.cells for rows in tables.tables(group).values() for r in rows if r.label == row]
             published = f"{cell['newstest2014', 'compound_split'].paper:g}"
         found.append((label, *cells, published))
-    published = "published: WMT14 en-de, base, compounds split"
-    head = ("system", "Multi30k en-de, test 2016", "Multi30k en-fr, test 2016", published)
+    head = ["system", *(f"Multi30k {pair}, test 2016" for pair in ("en-de", "en-fr"))]
+    head.append("published: WMT14 en-de, base, compounds split")
     signatures = ", ".join(f"`{text}`" for text in sorted(signed))
     return table(head, found) + f"\n\nsacreBLEU's signature: {signatures}."
 

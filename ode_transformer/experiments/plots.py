@@ -321,7 +321,8 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
         points.setdefault(label, {}).setdefault(size, {})[tuple(record["seeds"])] = bleu
     seeds = sorted({len(values) for sizes in points.values() for values in sizes.values()})
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
-    mean = "1 seed" if seeds == [1] else f"mean of {' to '.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))} seeds"
+    fewest, most = seeds[0], seeds[-1]
+    mean = "1 seed" if most == 1 else f"mean of {most if fewest == most else f'{fewest} to {most}'} seeds"
     for column, (axis, size_label) in enumerate(
         zip(axes, ("layers of the encoder", "million parameters"), strict=True)
     ):

@@ -85,7 +85,9 @@ def read_log(path: Path) -> dict[str, Any]:
             updates, epoch = int(values["num_updates"]), int(values["epoch"])
             kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps") if k in values}
         except (KeyError, ValueError, TypeError) as error:
-            raise RecordError(f"{path}: an entry of {kind} that fairseq-train does not write: {error!r}") from error
+            raise RecordError(
+                f"{path}: an entry of {kind} lacks a number that fairseq-train writes: {error!r}"
+            ) from error
         if kind in steps:
             steps[kind][updates] = {"num_updates": updates, **{k: v for k, v in kept.items() if k != "wps"}}
         if kind != "train_inner":

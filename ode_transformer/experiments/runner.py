@@ -29,6 +29,7 @@ from .tasks.task import OURS, Step, flags
 PLACE_FLAGS = (
     *("--distributed-port", "--distributed-world-size", "--num-workers", "--tensorboard-logdir", "--wandb-project"),
 )
+# Of fairseq-train, too: for these ``run`` has options of its own, which a record and a table know of.
 BEFORE_FLAGS = {"seed": "--seed, before the --"}
 BEFORE_FLAGS |= {name: f"--{name}, before the --" for name in recipes.PRECISIONS if name != "fp32"}
 LENGTH_FLAGS = ("--max-epoch", "--max-update", "--patience", "--stop-time-hours")
@@ -102,7 +103,7 @@ def _start_steps(recipe: recipes.Recipe, place: Place, run_dir: str) -> list[Ste
     if "train" in runs.read_stamps(folder) and (finished := runs.read(folder)):
         place = replace(place, precision=finished["precision"])  # a finished training serves, whatever its precision
     elif place.precision == "bf16" and is_of_fairseq(other.train.arch):
-        place = replace(place, precision="fp32")
+        place = replace(place, precision="fp32")  # fairseq would take bf16 for a TPU
     found = [Step("start", train, outputs=[source], part="train", where=place.options)]
     if start.warm_start:
         command = [*OURS, "warm-start", source, "--arch", recipe.train.arch, *["--approximate"] * start.approximate]

@@ -127,13 +127,15 @@ def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Reci
     Raises:
         OtherRunError: it is of another one.
     """
-    trained = run.get("recipe", recipe.name), run.get("scale", recipe.scale)  # older runs do not say
-    if trained != (recipe.name, recipe.scale):
-        of, not_of = (
-            f"{name}{' --scale small' * (scale == 'small')}" for name, scale in (trained, (recipe.name, recipe.scale))
-        )
+
+    def named(name: str, scale: str) -> str:
+        return f"{name} --scale small" if scale == "small" else name
+
+    asked = named(recipe.name, recipe.scale)
+    trained = named(run.get("recipe", recipe.name), run.get("scale", recipe.scale))  # older runs do not say
+    if trained != asked:
         raise OtherRunError(
-            f"{run_dir} holds a run of {of}, not of {not_of}; name the former, or take another --run-dir"
+            f"{run_dir} holds a run of {trained}, not of {asked}; name the former, or take another --run-dir"
         )
 
 

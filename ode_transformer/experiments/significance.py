@@ -16,6 +16,7 @@ from .tasks.task import Scored
 from .tasks.translation import plain_text
 from .tasks.translation import translations as translated
 
+TRANSLATIONS_BY = "sacrebleu"  # the metric of translations, and of comparisons that do not say theirs
 TESTS = {"bootstrap": "bs", "randomisation": "ar"}
 
 
@@ -142,7 +143,7 @@ def halved(comparison: dict[str, Any]) -> bool:
 
     Its bootstrap counts |d| - mean |d| instead of |d - mean d|.
     """
-    return comparison.get("metric", "sacrebleu") == "sacrebleu" and comparison["test"] == "bootstrap"
+    return comparison.get("metric", TRANSLATIONS_BY) == TRANSLATIONS_BY and comparison["test"] == "bootstrap"
 
 
 def kind_of_p(comparison: dict[str, Any]) -> str:
@@ -346,7 +347,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--test", choices=TESTS, default="bootstrap", help="paired bootstrap, or approximate randomization"
     )
-    parser.add_argument("--metric", help="one of the task's (default: the main one; for translations, no other)")
+    parser.add_argument(
+        "--metric", help="the task's metric to compare by (default: its main one; translations: sacrebleu)"
+    )
     parser.add_argument("--samples", type=int, default=1000, help="resamplings, or trials (default: 1000)")
     parser.add_argument("--output", type=Path, help="JSON file to write, such as results/significance/GROUP.json")
     parser.add_argument(

@@ -21,7 +21,6 @@ from .metrics import METRICS
 from .tasks import TASKS
 
 RESULTS = recipes.ROOT / "results"
-TRANSLATIONS_BY = "sacrebleu"  # the metric of comparisons that do not say theirs
 SIGNIFICANCE = "significance"  # the folder of comparisons below ``results``
 COLUMNS = (
     *("group", "table", "row", "recipe", "test_set", "metric"),
@@ -155,7 +154,7 @@ def tables(group: str, folder: Path = RESULTS, records: Optional[dict[str, list[
     records = read_records(folder) if records is None else records
     comparison = _significance(group, folder)
     precisions = comparison["precisions"]
-    compared, by = _by_system(comparison, records), comparison.get("metric", TRANSLATIONS_BY)
+    compared, by = _by_system(comparison, records), comparison.get("metric", significance.TRANSLATIONS_BY)
     title = groups[group].get("description", group)
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
@@ -392,10 +391,10 @@ def _by_system(
     comparison: dict[str, Any], records: dict[str, list[dict]]
 ) -> dict[str, dict[tuple[str, str], Compared]]:
     """The results of a comparison by recipe, and by test set and metric; those whose baseline there still is."""
-    by = comparison.get("metric", TRANSLATIONS_BY)
-    level = significance.level(comparison) if comparison["test_sets"] else 0.0
+    by = comparison.get("metric", significance.TRANSLATIONS_BY)
     found: dict[str, dict[tuple[str, str], Compared]] = {}
     for test_set, systems in comparison["test_sets"].items():
+        level = significance.level(comparison)
         its = {name: Compared(values[METRICS[by].key], values["p_value"], level) for name, values in systems.items()}
         baseline = comparison["baseline"]
         if its[baseline].among(METRICS[by].values(records.get(baseline, []), test_set)):

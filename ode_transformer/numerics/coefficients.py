@@ -124,7 +124,7 @@ class Gates(Coefficients):
 
     def gates(self, stages: Sequence[Tensor]) -> Tensor:
         """The gates, (..., 1 or 2)."""
-        return self.activation(self.gate(torch.cat(tuple(stages), dim=-1)))  # [F_1; F_2] W + b
+        return self.activation(self.gate(torch.cat(list(stages), dim=-1)))  # [F_1; F_2] W + b
 
     def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
         gates = self.gates(stages)

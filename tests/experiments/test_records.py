@@ -294,7 +294,7 @@ def test_a_record_lies_where_its_recipe_says():
 @pytest.mark.parametrize("path", sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")), ids=lambda p: p.stem)
 def test_no_comparison_without_the_records_it_compares(path):
     content = json.loads(path.read_text(encoding="utf-8"))
-    found_records, metric = tables.read_records(), METRICS[content.get("metric", tables.TRANSLATIONS_BY)]
+    found_records, metric = tables.read_records(), METRICS[content.get("metric", significance.TRANSLATIONS_BY)]
     for test_set, systems in content["test_sets"].items():
         assert content["baseline"] in systems and len(systems) > 1
         for name, values in systems.items():

@@ -42,7 +42,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
         raise OdeTransformerError(
             "--own-edits: goes with --edits, against which ERRANT compares; not with --references"
         )
-    if args.own_edits and Path(args.edits).resolve() in {Path(path).resolve() for path in errant.files(args.own_edits)}:
+    if args.own_edits and Path(args.edits).resolve() in {path.resolve() for path in errant.files(args.own_edits)}:
         raise OdeTransformerError(
             f"--own-edits {args.own_edits}: would replace --edits {args.edits}; give another name"
         )
