@@ -493,7 +493,7 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
         raise OdeTransformerError(f"--types {most}: must be 1 or more")
     if len(paths) > len(COLOURS):
         raise OdeTransformerError(f"{len(paths)} files: at most {len(COLOURS)} can be told apart")
-    found = [types(path) for path in paths]
+    found = [types(Path(path)) for path in paths]
     names = [name for name, _ in found[0].most_common(most)]
     if not names:
         raise OdeTransformerError(f"{paths[0]}: holds no edit")

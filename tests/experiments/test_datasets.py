@@ -12,6 +12,7 @@ import pytest
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, segmentation
 from ode_transformer.experiments.datasets import aeslc, agnews, cnndm, errors, gec, imdb, labelled
+from ode_transformer.experiments.text import m2
 from ode_transformer.files import write_text
 
 
@@ -172,7 +173,8 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
     more = "S Too long .\nA 0 1|||X|||Very|||R|||-|||1\nA 0 1|||X|||So|||R|||-|||0\nA 0 1|||X|||Very|||R|||-|||2\n"
     bars = "S a b\nA 1 2|||X|||||||REQUIRED|||-NONE-|||0\nA 0 1|||X|||c|||d|||REQUIRED|||-NONE-|||0\n"
     (tmp_path / "x.m2").write_text(f"{M2}\n{more}{bars}S Good .\n")
-    assert dict(gec.read_m2(tmp_path / "x.m2")) == {
+    found = {" ".join(sentence.tokens): gec.corrected(sentence) for sentence in m2.read(tmp_path / "x.m2")}
+    assert found == {
         "This are a test .": ["This is only a test !", "This was a test ."],
         "Fine .": ["Fine ."],
         "Too many the words .": ["Too many words ."],
@@ -180,8 +182,8 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
         "a b": ["c|||d |"],
         "Good .": ["Good ."],
     }
-    edits = [(1, 1, ["x"]), (1, 1, ["y"]), (1, 2, ["c"]), (0, 0, ["w"])]
-    assert " ".join(gec._edited(["a", "b"], edits)) == "w a x y c"
+    edits = [m2.Edit(1, 1, "X", "x"), m2.Edit(1, 1, "X", "y"), m2.Edit(1, 2, "X", "c"), m2.Edit(0, 0, "X", "w")]
+    assert gec.corrected(m2.Annotated(["a", "b"], {0: edits})) == ["w a x y c"]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
 def test_what_is_wrong_with_an_m2_file_is_named(tmp_path, text, message):
     (tmp_path / "x.m2").write_text(text)
     with pytest.raises(OdeTransformerError, match=rf"x\.m2: {message}"):
-        list(gec.read_m2(tmp_path / "x.m2"))
+        list(m2.read(tmp_path / "x.m2"))
 
 
 def test_learners_corpora(tmp_path, capsys):

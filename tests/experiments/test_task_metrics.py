@@ -313,10 +313,13 @@ def test_types_of_edits(tmp_path):
     path.write_text(
         "S a\nA 0 1|||Nn|||c|||d|||R|||-|||0\nA 0 1|||Vt|||c|||R|||-|||1\nA -1 -1|||noop|||-|||R|||-|||0\n\n"
     )
-    assert m2.types(str(path)) == {"Nn": 1}
+    assert m2.types(path) == {"Nn": 1}
     path.write_text("a\n")
+    with pytest.raises(OdeTransformerError, match="line 1: must be S of a sentence"):
+        m2.types(path)
+    path.write_text("\n")
     with pytest.raises(OdeTransformerError, match="must be an M2 file"):
-        m2.types(str(path))
+        m2.types(path)
 
 
 def test_scores_of_corrections(tmp_path, monkeypatch, capsys):
@@ -592,7 +595,7 @@ def test_edits_by_type_as_a_picture(tmp_path, capsys):
     assert cli.main(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")]) == 0
     assert (tmp_path / "x.svg").stat().st_size > 5000
     (tmp_path / "ours.m2").write_text("no\n")
-    refused(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")], "must be an M2 file", capsys)
+    refused(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")], "line 1: must be S of a sentence", capsys)
     refused(["plot", "edits", *files, "--types", "0", "--output", "x.svg"], "--types 0: must be 1 or more", capsys)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ...errors import OdeTransformerError
 from ...files import copy_file, write_lines
+from ..text import m2
 from ..text.lines import read_lines
 from . import errors, pairs
 from .pairs import Pair
@@ -24,8 +25,6 @@ NUCLE = re.compile(r"nucle|conll1[34]st-preprocessed", re.IGNORECASE)
 TUNES_OR_TESTS = re.compile(r"official-(2014|preprocessed)|\.(dev|test)\.")
 ALTERNATIVES = re.compile(r"(?<!\|)\|\|(?!\|)")  # what is between several corrections of an edit
 
-Edit = tuple[int, int, list[str]]  # first token, the one behind the last, what takes their place
-
 
 def plain(line: str) -> str:
     """A tokenized line with single blanks and straight quotation marks: what is trained and tested on must agree.
@@ -36,62 +35,24 @@ def plain(line: str) -> str:
     return " ".join(errors.straight(line).split())
 
 
-def read_m2(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """The sentences of an M2 file, each with its distinct corrections in the order of the annotators.
+def corrected(sentence: m2.Annotated) -> list[str]:
+    """The distinct corrections of a sentence, in the order of the annotators.
 
-    Lines ``S`` are tokenized sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
-    one before, in tokens; an empty line, or another sentence, ends them. A CORRECTION may hold bars itself. A sentence
-    that nobody annotated is its own correction.
-
-    Raises:
-        OdeTransformerError: a line is neither, or an edit lies outside its sentence.
-        TextError: no such file, or not UTF-8.
+    A sentence that nobody annotated is its own correction. Edits that an annotator could not tell (``UNK``, ``Um``)
+    are not made. Insertions at one place stay in their order.
     """
-    tokens: list[str] | None = None
-    edits: dict[int, list[Edit]] = {}
-    for number, line in enumerate([*read_lines(path), ""], 1):
-        if re.match(r"S(\s|$)", line) and (tokens is None or edits):
-            if tokens is not None:
-                yield _corrected(tokens, edits)
-            tokens, edits = line[1:].split(), {}
-        elif line.startswith("A ") and tokens is not None:
-            try:
-                edit, _, _, annotator = line[2:].rsplit("|||", 3)
-                span, kind, text = edit.split("|||", 2)
-                start, end = map(int, span.split())
-                its = edits.setdefault(int(annotator), [])
-            except ValueError as error:
-                raise OdeTransformerError(
-                    f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR"
-                ) from error
-            if start < 0 or kind in ("noop", "UNK", "Um"):  # no edit, or one that the annotator could not tell
-                continue
-            if not start <= end <= len(tokens):
-                raise OdeTransformerError(
-                    f"{path}: line {number}: edit {start} {end} of a sentence of {len(tokens)} tokens"
-                )
-            its.append((start, end, [] if text == "-NONE-" else ALTERNATIVES.split(text)[0].split()))
-        elif not line.strip():
-            if tokens is not None:
-                yield _corrected(tokens, edits)
-            tokens = None
-        else:
-            raise OdeTransformerError(
-                f"{path}: line {number}: must be S of a sentence, A of an edit behind it, or empty"
-            )
+    versions = [sentence.edits[annotator] for annotator in sorted(sentence.edits)] or [[]]
+    return list(dict.fromkeys(" ".join(_edited(sentence.tokens, edits)) for edits in versions))
 
 
-def _corrected(tokens: list[str], edits: dict[int, list[Edit]]) -> tuple[str, list[str]]:
-    """The sentence, and its distinct corrections in the order of the annotators."""
-    versions = [edits[annotator] for annotator in sorted(edits)] or [[]]
-    return " ".join(tokens), list(dict.fromkeys(" ".join(_edited(tokens, its)) for its in versions))
-
-
-def _edited(tokens: list[str], edits: list[Edit]) -> list[str]:
-    """The tokens after the edits, which do not overlap; insertions at one place stay in their order."""
+def _edited(tokens: list[str], edits: list[m2.Edit]) -> list[str]:
+    """The tokens after an annotator's edits, which do not overlap."""
     out: list[str] = []
     done = 0
-    for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
+    for start, end, kind, text in sorted(edits, key=lambda edit: edit[:2]):
+        if start < 0 or kind in ("noop", "UNK", "Um"):
+            continue
+        new = [] if text == "-NONE-" else ALTERNATIVES.split(text)[0].split()
         out += tokens[done:start] + new
         done = max(done, end)
     return out + tokens[done:]
@@ -133,8 +94,8 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
         )
     train, valid = [], []
     for path in paths:
-        found = list(read_m2(path))
-        made = (Pair(plain(source), plain(text)) for source, corrected in found for text in corrected)
+        found = list(m2.read(path))
+        made = (Pair(plain(" ".join(each.tokens)), plain(text)) for each in found for text in corrected(each))
         wrong = [pair for pair in made if pair.target not in ("", pair.source)]
         print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} corrections of them", file=sys.stderr)
         if path.name in nucle:
@@ -221,7 +182,7 @@ def write(args: argparse.Namespace) -> dict[str, int]:
     if args.sentences is not None and args.sentences < 1:
         raise OdeTransformerError(f"--sentences {args.sentences}: must be 1 or more")
     tests = {name: jfleg(args.jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
-    conll14 = [Pair(source, corrected[0]) for source, corrected in read_m2(args.conll14)]
+    conll14 = [Pair(" ".join(each.tokens), corrected(each)[0]) for each in m2.read(args.conll14)]
     held_out = {plain(pair.source) for pair in conll14}.union(*(sources for sources, _ in tests.values()))
     splits: dict[str, Iterable[Pair]] = {"conll14": conll14}
     splits |= {name: map(Pair, sources, references[0]) for name, (sources, references) in tests.items()}

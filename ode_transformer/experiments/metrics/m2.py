@@ -17,6 +17,7 @@ from typing import Any
 
 from ...errors import OdeTransformerError
 from ...files import sha256, write_lines
+from ..text import m2
 from . import programs
 
 EXAMPLE = "'python2 /opt/m2scorer/scripts/m2scorer.py'"
@@ -93,23 +94,14 @@ def parse(text: str) -> dict[str, float]:
     return {name: round(100 * float(match[name]), 2) for name in labels}
 
 
-def types(path: str) -> Counter[str]:
+def types(path: Path) -> Counter[str]:
     """How many edits of each type the first annotator made, of an M2 file.
 
     Raises:
-        OdeTransformerError: no such file, or it holds no sentence.
+        OdeTransformerError: it is no M2 file, or it holds no sentence.
+        TextError: no such file, or not UTF-8.
     """
-    found: Counter[str] = Counter()
-    sentences = 0
-    try:
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                fields = line.rstrip("\n").split("|||")
-                sentences += line.startswith("S ")
-                if line.startswith("A ") and len(fields) >= 6 and fields[1] != "noop" and fields[-1] == "0":
-                    found[fields[1]] += 1
-    except (OSError, UnicodeDecodeError) as error:
-        raise OdeTransformerError(f"{path}: {error}") from error
+    sentences = list(m2.read(path))
     if not sentences:
         raise OdeTransformerError(f"{path}: no line S of a sentence; must be an M2 file")
-    return found
+    return Counter(edit.kind for each in sentences for edit in each.edits.get(0, []) if edit.kind != "noop")

@@ -1,0 +1,72 @@
+"""M2 files: tokenized sentences with the edits of their annotators (Dahlmeier and Ng 2012)."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import OdeTransformerError
+from .lines import read_lines
+
+
+class Edit(NamedTuple):
+    """What an annotator put in place of some tokens.
+
+    Args:
+        start, end: the first of these tokens, and the one behind the last; both -1 for the edit "no error".
+        kind: the type of the error, or ``noop``.
+        text: the correction, ``-NONE-`` or empty to delete the tokens.
+    """
+
+    start: int
+    end: int
+    kind: str
+    text: str
+
+
+class Annotated(NamedTuple):
+    """A sentence, and the edits of each annotator by number."""
+
+    tokens: list[str]
+    edits: dict[int, list[Edit]]
+
+
+def read(path: Path) -> Iterator[Annotated]:
+    """The sentences of an M2 file.
+
+    Lines ``S`` are tokenized sentences, lines ``A START END|||TYPE|||CORRECTION|||...|||ANNOTATOR`` the edits of the
+    one before, in tokens; an empty line, or another sentence, ends them. A CORRECTION may hold bars itself.
+
+    Raises:
+        OdeTransformerError: a line is neither, or an edit lies outside its sentence.
+        TextError: no such file, or not UTF-8.
+    """
+    sentence: Annotated | None = None
+    for number, line in enumerate([*read_lines(path), ""], 1):
+        if re.match(r"S(\s|$)", line) and (sentence is None or sentence.edits):
+            if sentence is not None:
+                yield sentence
+            sentence = Annotated(line[1:].split(), {})
+        elif line.startswith("A ") and sentence is not None:
+            try:
+                rest, _, _, annotator = line[2:].rsplit("|||", 3)
+                span, kind, text = rest.split("|||", 2)
+                start, end = map(int, span.split())
+                its = sentence.edits.setdefault(int(annotator), [])
+            except ValueError as error:
+                raise OdeTransformerError(
+                    f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR"
+                ) from error
+            if start >= 0 and not start <= end <= len(sentence.tokens):
+                raise OdeTransformerError(
+                    f"{path}: line {number}: edit {start} {end} of a sentence of {len(sentence.tokens)} tokens"
+                )
+            its.append(Edit(start, end, kind, text))
+        elif not line.strip():
+            if sentence is not None:
+                yield sentence
+            sentence = None
+        else:
+            raise OdeTransformerError(
+                f"{path}: line {number}: must be S of a sentence, A of an edit behind it, or empty, as in an M2 file"
+            )
