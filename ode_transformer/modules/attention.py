@@ -7,7 +7,7 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .incremental import append, as_hypotheses, as_queries, once_a_sentence, reorder
+from .incremental import append, append_padding, as_hypotheses, as_queries, once_a_sentence, reorder
 from .positions import Biases
 
 RELATIVE_POSITIONS = ("none", "keys", "keys-values")
@@ -161,12 +161,10 @@ class StagedAttention(MultiheadAttention):
     ) -> tuple[Tensor, Tensor, Optional[Tensor]]:
         """Append the newest keys and values to the cache -> those of all positions (B, H, S, d), and their padding."""
         buffer = self._get_input_buffer(incremental_state, stage)
-        before = buffer.get("prev_key_padding_mask")
         if buffer:
-            order = buffer["order"]
+            order, before = buffer["order"], buffer["prev_key"].size(2)
             k, v = append(buffer["prev_key"], order, k), append(buffer["prev_value"], order, v)
-            before = before if before is None or order is None else before[order]
-        mask = self._append_prev_key_padding_mask(mask, before, k.size(0), k.size(2), static_kv=False)
+            mask = append_padding(buffer["prev_key_padding_mask"], order, mask, k, before)
         buffer = {"prev_key": k, "prev_value": v, "prev_key_padding_mask": mask, "order": None}
         self._set_input_buffer(incremental_state, buffer, stage)
         return k, v, mask

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from ..errors import OdeTransformerError
 from .attention import fused_kernel
 from .dropout import Dropout
-from .incremental import append, as_hypotheses, as_queries, once_a_sentence, reorder
+from .incremental import append, append_padding, as_hypotheses, as_queries, once_a_sentence, reorder
 
 FORMS = ("paper", "released")
 
@@ -224,13 +224,9 @@ class InitialState(nn.Module):
             values = _heads(F.layer_norm(source, source.shape[-1:], eps=_EPS), self.heads)
             kept["values"] = values
         if cache is not None:
-            old, order = cache["padding"], cache["order"]
-            if padding_mask is not None or old is not None:
-                before, now = cache["keys"].size(2), k.size(2)
-                none = torch.zeros(k.size(0), before + now, dtype=torch.bool, device=k.device)
-                old = none[:, :before] if old is None else old if order is None else old[order]
-                padding_mask = torch.cat((old, none[:, before:] if padding_mask is None else padding_mask), dim=1)
+            order, before = cache["order"], cache["keys"].size(2)
             k = append(cache["keys"], order, k)
+            padding_mask = append_padding(cache["padding"], order, padding_mask, k, before)
         if incremental_state is not None:
             self.set_incremental_state(incremental_state, "cache", {"keys": k, "padding": padding_mask} | kept)
         return State(q, k, padding_mask, self.time_query, values)

@@ -64,6 +64,31 @@ def append(old: Tensor, order: Optional[Tensor], new: Tensor) -> Tensor:
     return whole
 
 
+def append_padding(
+    old: Optional[Tensor], order: Optional[Tensor], new: Optional[Tensor], keys: Tensor, before: int
+) -> Optional[Tensor]:
+    """The padding of a growing cache, with the newest positions.
+
+    Args:
+        old: (B, S), true where a key of the cache is padding; None if there is none.
+        order: the new order of its batch; None if it has not changed.
+        new: (B, T), that of the newest positions; None if there is none.
+        keys: (B, H, S + T, d), all keys.
+        before: S.
+
+    Returns:
+        (B, S + T), or None if no key is padding.
+    """
+    if old is None and new is None:
+        return None
+    none = torch.zeros(keys.size(0), keys.size(2), dtype=torch.bool, device=keys.device)
+    if old is None:
+        old = none[:, :before]
+    elif order is not None:
+        old = old[order]
+    return torch.cat((old, none[:, before:] if new is None else new), dim=1)
+
+
 def reorder(cache: Cache, new_order: Tensor) -> Cache:
     """The cache, reordered with the hypotheses of a beam.
 
