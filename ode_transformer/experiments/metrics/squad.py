@@ -100,6 +100,12 @@ def counted(
     return left | {name: taken[name] for name in order[:count]}, where
 
 
+def signature(version: str, questions: int, threshold: float | None) -> str:
+    """What a value is of; ``threshold`` is that of :func:`counted`."""
+    best = "" if threshold is None else ", best threshold"
+    return f"percent; SQuAD {version}, {questions} questions{best}"
+
+
 def take(
     golds: Mapping[str, Sequence[str]],
     answers: Mapping[str, str],
@@ -124,9 +130,8 @@ def take(
     found: dict[str, Any] = {"questions": len(compared)}
     for name in ("exact_match", "f1"):
         values, where = counted(compared, answers, no_answer if version == "2.0" else None, name)
-        signature = f"percent; SQuAD {version}, {len(compared)} questions"
-        found[name] = {"signature": signature}
+        value = 100 * sum(values.values()) / len(compared)
+        found[name] = {"value": value, "signature": signature(version, len(compared), where)}
         if where is not None:
-            found[name] = {"threshold": where, "signature": f"{signature}, best threshold"}
-        found[name]["value"] = 100 * sum(values.values()) / len(compared)
+            found[name]["threshold"] = where
     return found

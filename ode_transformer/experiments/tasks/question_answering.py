@@ -42,9 +42,9 @@ def _scored(recipe: Any, lines: Sequence[str], subset: str, metric: str) -> Scor
     gold, answers = golds(tree), {name: answer for name, answer, _ in rows}
     no_answer = {name: score for name, _, score in rows if score is not None} or None
     compared = squad.compare(gold, answers, tree["version"])
-    values, _ = squad.counted(compared, answers, no_answer if tree["version"] == "2.0" else None, metric)
+    values, threshold = squad.counted(compared, answers, no_answer if tree["version"] == "2.0" else None, metric)
     units = np.array([[value, 1] for value in values.values()])
-    signature = f"percent; SQuAD {tree['version']}, {len(gold)} questions"
+    signature = squad.signature(tree["version"], len(gold), threshold)
     return Scored(signature, units, lambda sums: 100 * sums[0] / sums[1], gold)
 
 
