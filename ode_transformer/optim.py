@@ -60,7 +60,7 @@ class FlowAdamConfig(FairseqAdamConfig):
     """As fairseq's Adam, and the flow's learning rate."""
 
     flow_lr_scale: float = field(
-        default=1.0, metadata={"help": "the flow's learning rate over that of everything else"}
+        default=1.0, metadata={"help": "ratio of the flow's learning rate to that of all other parameters"}
     )
 
 
@@ -84,8 +84,8 @@ class FlowAdam(FusedAdam):
         if not groups[True]:
             raise OdeTransformerError(
                 "--optimizer flow_adam: finds no flow that is trained (see --freeze). It needs --position-encoder "
-                "floater or rnn-*; with --fp16 also --fp16-no-flatten-grads, for in one flat vector the flow cannot be "
-                "told apart"
+                "floater or rnn-*; with --fp16 also --fp16-no-flatten-grads, because in one flat vector the flow "
+                "cannot be identified"
             )
         super().__init__(cfg, [{"params": groups[False]}, {"params": groups[True]}])
 

@@ -158,8 +158,8 @@ class SpanPredictionTask(FairseqTask):
         )  # fmt: skip
         if dataset.sizes.max() > self.cfg.max_positions:
             raise OdeTransformerError(
-                f"--max-positions {self.cfg.max_positions}: a sample of {split} has {dataset.sizes.max()} symbols; the "
-                "data have to be prepared with as few as the model takes, --max-symbols"
+                f"--max-positions {self.cfg.max_positions}: a sample of {split} has {dataset.sizes.max()} symbols; "
+                "prepare the data with a --max-symbols that the model accepts"
             )
         self.datasets[split] = dataset
         return dataset

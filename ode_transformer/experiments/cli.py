@@ -39,7 +39,7 @@ COMMANDS = {
     "quickstart": Command(".quickstart", "train a small system on a generated corpus and show what it translates"),
     "translate": Command(".translate", "translate raw text with a trained model"),
     "bundle": Command(".bundle", "put a trained model and all that it needs to translate into a folder"),
-    "doctor": Command(".doctor", "print what is installed and found here, and what is missing for what"),
+    "doctor": Command(".doctor", "print what is installed and found here, and what each unavailable feature lacks"),
     "average": Command(".folders", "average checkpoints", "add_average_arguments", "average_main"),
     "resume": Command(
         ".folders",
@@ -137,7 +137,7 @@ def call(words: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status is 0, or 1 after a named error, or one of the system about a file."""
+    """Run the command; the exit status is 0, or 1 after an ``OdeTransformerError`` or an ``OSError``."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as every file that is read or written, whatever the locale
     try:

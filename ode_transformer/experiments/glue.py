@@ -244,8 +244,8 @@ def selection(recipe: "recipes.Recipe") -> tuple[str, ...]:
 def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str]:
     """What becomes of a row's schedule of the learning rate at a point of a grid.
 
-    As many examples make fewer updates in larger batches, and more in more epochs; the warm-up stays the same part of
-    all updates. What the point gives itself is left as it is.
+    Larger batches make fewer updates of the same examples, and more epochs make more; the warm-up stays the same
+    fraction of all updates. What the point gives itself is left as it is.
 
     Args:
         row: flags of the row.

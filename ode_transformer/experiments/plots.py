@@ -578,8 +578,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("--of", metavar="TEST", help="the test set (default: the first of the record)")
     drawn.set_defaults(draw=lambda args: confusion(args.record, args.of, args.output))
     drawn = kinds.add_parser("edits", help="corrections by type: people's and those of systems")
-    drawn.add_argument("files", nargs="+", metavar="M2", help="people's first, then a system's each")
-    drawn.add_argument("--types", type=int, default=15, metavar="N", help="the first's most frequent (default: 15)")
+    drawn.add_argument("files", nargs="+", metavar="M2", help="the human edits, then one file per system")
+    drawn.add_argument("--types", type=int, default=15, metavar="N", help="the first file's top N types (default: 15)")
     drawn.set_defaults(draw=lambda args: edits(args.files, args.types, args.output))
     for drawn in kinds.choices.values():
         drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")

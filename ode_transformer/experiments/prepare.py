@@ -299,7 +299,7 @@ class Preparation:
         """Resume a preparation with these settings; one with other settings is started again."""
         file, settings = self.text / "settings.json", {**self.settings(), **self.inputs()}
         if self.text.exists() and not file.is_file():
-            raise TextError(f"{self.text}: is there already, and of no preparation; take another --out")
+            raise TextError(f"{self.text}: is there already, and no preparation made it; take another --out")
         if file.is_file() and "hold_out" not in read_mapping(file):
             raise TextError(f"{self.text}: is of another command that prepares text; take another --out")
         if file.is_file():

@@ -219,9 +219,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--translations",
         action="store_true",
-        help="also write what the system made of each test set beside it, a text file each, from which "
-        "`ode-transformer compare` works where the run is gone: detokenized translations, summaries, corrections or "
-        "predictions",
+        help="also write the system's output for each test set beside the record, one text file per test set, which "
+        "`ode-transformer compare` reads when the run has been deleted: detokenized translations, summaries, "
+        "corrections or predictions",
     )
 
 

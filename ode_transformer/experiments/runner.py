@@ -320,7 +320,9 @@ class Run:
         if trained and "train" not in stamps:
             raise RunError(f"--trained: {name} holds no finished training")
         if begun and run is None:
-            raise OtherRunError(f"{name} holds checkpoints and no run.json: another run; take another --run-dir")
+            raise OtherRunError(
+                f"{name} holds checkpoints and no run.json, so they belong to another run; take another --run-dir"
+            )
         if begun:
             runs.check_recipe(run, name, self.recipe)
         if begun and not trained and run["command"] != list(step.command):
@@ -496,7 +498,7 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
     # With a port and one task per node, fairseq uses all GPUs of the job, whatever it is told.
     if "--distributed-port" in _names(args.flags) and tasks <= nodes and gpus and devices != nodes * gpus:
         raise RunError(
-            f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for as many"
+            f"--devices {devices}: the job has {nodes} x {gpus} GPUs, and all would train; ask Slurm for {devices}"
         )
     rank = _count("SLURM_PROCID" if slurm else "NODE_RANK", least=0)
     alone = nodes == tasks == 1

@@ -149,7 +149,7 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
     flow_update_interval: int = option(
         1,
-        "updates from one solution of the flow, and gradient of its dynamics, to the next; use --optimizer flow_adam, "
+        "solve the flow, and compute gradients of its dynamics, only every N updates; use --optimizer flow_adam, "
         "because the momentum of other optimizers moves the flow in between",
     )
     freeze: Optional[str] = option(

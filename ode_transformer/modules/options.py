@@ -139,7 +139,7 @@ class Options:
         if self.coefficients == "second-order" and (self.integrator != HEUN or self.released):
             raise OdeTransformerError(
                 f"--coefficients second-order: needs the integrator heun, got {integrator}, and --ode-residual paper: "
-                "they choose among the methods of order 2, for the increment"
+                "its gate selects a method of order 2 for the layer's increment"
             )
         if self.coefficients == "second-order" and self.rk_norm:
             raise OdeTransformerError(
@@ -232,8 +232,8 @@ _INTEGRATOR = {"encoder": "integrator", "decoder": "decoder_integrator"}
 def _takes_coefficients(cfg: TransformerConfig, side: str) -> bool:
     """Whether ``--coefficients`` and ``--ode-residual`` apply to a side.
 
-    They are about steps of several stages. An encoder's Euler step takes them too, as in the released code, unless the
-    decoder has such steps.
+    They concern steps with several stages. As in the released code, they also apply to an encoder's Euler step, unless
+    the decoder has such steps.
     """
     methods = {name: INTEGRATORS.named(str(getattr(cfg, field))) for name, field in _INTEGRATOR.items()}
     several = {name: isinstance(m, (ButcherTableau, Polynomial)) and m != EULER for name, m in methods.items()}

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         dest="quick_data",
         metavar="DIR",
-        help="of --quick: binarized data to take batches of, too (default: Multi30k, if prepared)",
+        help="with --quick: also take batches from this folder of binarized data (default: Multi30k, if prepared)",
     )
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", prog=parser.prog)
 
@@ -111,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = kind.add_mutually_exclusive_group()
     which.add_argument(
         "--arch", nargs="+", metavar="ARCH",
-        help="architectures, as they begin, on random sentences; one with flags of its own in quotation marks "
+        help="untrained architectures, on random sentences; quote an architecture together with its flags "
         "(default: stock, Macaron, ode_residual without history, RK2 learnable and FLOATER, tiny and base)",
     )  # fmt: skip
     which.add_argument("--model", nargs="+", help="checkpoints or folders of runs, on a test set, with BLEU")
@@ -122,9 +122,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument(
         "--sentences", type=int, help="use the first N sentences (default: 64 with --arch, all with --model)"
     )
-    kind.add_argument("--tokens", type=int, default=24, help="of --arch: of the longest (default: %(default)s)")
-    kind.add_argument("--shortest", type=int, default=8, help="of --arch: of the shortest (default: %(default)s)")
-    kind.add_argument("--symbols", type=int, default=10_000, help="of --arch: of the dictionary (default: %(default)s)")
+    kind.add_argument("--tokens", type=int, default=24, help="with --arch: longest sentence (default: %(default)s)")
+    kind.add_argument("--shortest", type=int, default=8, help="with --arch: shortest sentence (default: %(default)s)")
+    kind.add_argument("--symbols", type=int, default=10_000, help="with --arch: vocabulary size (default: %(default)s)")
     kind.add_argument("--batch", type=int, default=64, help="sentences of a batch (default: %(default)s)")
     kind.add_argument("--beam", type=int, default=4, help="beam size (default: %(default)s)")
     kind.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: %(default)s)")

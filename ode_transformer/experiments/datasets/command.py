@@ -20,16 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def add(name, module, step):
         help_ = module.__doc__.split("\n")[0]
         added = sets.add_parser(name, help=help_, description=module.__doc__)
-        added.add_argument("--output-dir", type=Path, required=True, help="the folder for what is made of it")
+        added.add_argument("--output-dir", type=Path, required=True, help="the folder for the prepared text")
         added.set_defaults(step=step)
         return added.add_argument
 
     for name, module in LABELLED.items():
         add_to = add(name, module, _labelled)
-        add_to("folder", type=Path, help="where it lies")
+        add_to("folder", type=Path, help="the folder of the published files")
         add_to("--valid", type=int, required=True, metavar="N", help="training examples held out for validation")
-        add_to("--level", choices=labelled.LEVELS, required=True, help="what the symbols are")
-        add_to("--size", type=int, default=16000, help="of the subwords' vocabulary (default: %(default)s)")
+        add_to("--level", choices=labelled.LEVELS, required=True, help="split text into subwords or characters")
+        add_to("--size", type=int, default=16000, help="vocabulary size of the subwords (default: %(default)s)")
         add_to("--workers", type=int, default=1, help="threads (default: 1)")
     add_to = add("aeslc", aeslc, lambda args: _report(pairs.write(aeslc.read(args.folder), args.output_dir)))
     add_to("folder", type=Path, help="enron_subject_line")

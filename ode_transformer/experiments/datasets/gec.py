@@ -74,7 +74,7 @@ def published(folder: Path) -> dict[str, Iterator[Pair]]:
     paths = sorted(folder.glob("*.m2"))
     if held := [path.name for path in paths if TUNES_OR_TESTS.search(path.name)]:
         raise OdeTransformerError(
-            f"{folder}: {held[0]} is of a development or test set: must not be among what is trained on"
+            f"{folder}: {held[0]} is of a development or test set, and must not be used for training"
         )
     levels = [path.name for path in paths if re.match(r"[ABC]\.", path.name)]
     if levels and (unions := [path.name for path in paths if path.name.startswith("ABC.")]):
@@ -158,8 +158,8 @@ def add_arguments(add_to: Callable) -> None:
     """The arguments of ``ode-transformer dataset gec``."""
     add_to("--m2", type=Path, metavar="DIR", help="a folder of M2 files to train on; or")
     add_to("--clean", type=Path, metavar="FILE", help="correct English to make errors in, one sentence per line")
-    add_to("--sentences", type=int, metavar="N", help="of that, the first N (default: all)")
-    add_to("--seed", type=int, default=1, help="of the errors (default: %(default)s)")
+    add_to("--sentences", type=int, metavar="N", help="with --clean: use the first N sentences (default: all)")
+    add_to("--seed", type=int, default=1, help="seed of the generated errors (default: %(default)s)")
     add_to("--rate", type=float, default=0.3, help="probability of an error at a word (default: %(default)s)")
     add_to("--jfleg", type=Path, required=True, metavar="DIR", help="with dev and test")
     add_to("--conll14", type=Path, required=True, metavar="FILE", help="official-2014.combined.m2")

@@ -57,9 +57,7 @@ class ExportedTranslator(Translator):
 
     def half(self) -> None:
         """As in :class:`.Translator`."""
-        raise OdeTransformerError(
-            f"--fp16: {self.name} is an exported model, which computes in what it was exported in"
-        )
+        raise OdeTransformerError(f"--fp16: {self.name} is an exported model, whose precision was fixed by the export")
 
     def _about(self) -> list[str]:
         said = self.description
