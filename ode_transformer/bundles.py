@@ -5,6 +5,7 @@ the dictionaries and the subword model, the manifest of the data, the record of 
 (``README.md``), and ``bundle.json`` with the SHA-256 of every other file but the card. It holds no code.
 """
 
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -138,7 +139,7 @@ def write(
     from safetensors.torch import save
 
     path = Path(path)
-    if path.exists():
+    if os.path.lexists(path):
         raise BundleError(f"{path}: is there already")
     tensors, tied, first, storages = {}, {}, {}, set()
     for name, tensor in state.items():

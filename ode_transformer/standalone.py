@@ -9,6 +9,7 @@ import argparse
 import itertools
 import json
 import re
+import typing
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -172,19 +173,21 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     if not ours and model not in STOCK:
         kinds = ", ".join(stock.what for stock in STOCK.values())
         raise CheckpointError(f"{path}: is of architecture {_short(name)}; must be one of ours, {kinds}")
-    known = {f.name for f in fields(MODEL_DATACLASS_REGISTRY[model] if ours else FlatTransformerConfig)} - {"_name"}
+    known = {f.name: f.type for f in fields(MODEL_DATACLASS_REGISTRY[model] if ours else FlatTransformerConfig)}
     if model == "roberta":
-        known |= _OF_ROBERTA - {"sentence_pairs"}
-    if ours and not state.get("args") and (unknown := sorted(set(stored) - known - {"_name"})):
+        known |= {f.name: f.type for f in fields(MaskedLanguageModelConfig) if f.name in _OF_ROBERTA}
+        del known["sentence_pairs"]
+    del known["_name"]
+    if ours and not state.get("args") and (unknown := sorted(set(stored) - {*known, "_name"})):
         raise CheckpointError(f"{path}: its model {model} has unknown options: {', '.join(unknown)[:200]}")
     if not ours and (nested := sorted(name for name in _NESTED if stored.get(name) is not None)):
         raise CheckpointError(f"{path}: its model {model} has options that are not read here: {', '.join(nested)}")
     options = {name: value for name, value in stored.items() if name in known}
     most = len(state["model"])  # Each layer has at least one tensor; `_opened` checks widths.
     for name, value in options.items():
-        plain = value is None or isinstance(value, (bool, int, float, str)) or name in EVALUATED
-        if not plain or (isinstance(value, str) and len(value) > 1000):
-            raise CheckpointError(f"{path}: its option {name} is {_short(value)}, must be a plain value")
+        kind = next((kind for kind in typing.get_args(known[name]) if kind is not type(None)), known[name])
+        if value is not None and name not in EVALUATED and not _is_plain(value, kind):
+            raise CheckpointError(f"{path}: its option {name} is {_short(value)}, must be {_called(kind)}")
         if isinstance(value, (int, float)) and re.search("(layers|blocks|depth)$", name) and not value <= most:
             raise CheckpointError(f"{path}: its option {name} is {value}, more than its {most} tensors")
     with named(str(path)):
@@ -195,6 +198,17 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     # What was read from a file of embeddings is in the checkpoint, and so are heads, which tasks add.
     idle = {"encoder_embed_path": None, "decoder_embed_path": None, "freeze": None, "load_checkpoint_heads": ours}
     return model, options | {k: v for k, v in idle.items() if k in known}
+
+
+def _is_plain(value: Any, kind: type) -> bool:
+    """Whether an option has the type of its field; choices are strings here, and numbers may lack a fraction."""
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return type(value) is (kind if kind in (bool, int) else str) and not (isinstance(value, str) and len(value) > 1000)
+
+
+def _called(kind: type) -> str:
+    return {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "a short string")
 
 
 def _short(value: Any) -> str:
@@ -340,7 +354,7 @@ def open_with_head(path: str | Path, data: Path, cpu: bool, criterion: str) -> t
     return state, model.cuda() if torch.cuda.is_available() and not cpu else model
 
 
-def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:
+def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
     """Refuse dictionaries other than those that the run of a checkpoint was trained with.
 
     Another one of the same size fits, and decodes to garbage. ``ode-transformer run`` notes the dictionaries in
@@ -350,12 +364,15 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:
         checkpoint: in the folder of its run.
         data: the folder of binarized data, or one dictionary.
 
+    Returns:
+        whether they were checked.
+
     Raises:
         CheckpointError: a dictionary is missing or another; names it.
     """
     data, run = Path(data), Path(checkpoint).parent / "run.json"
     if not run.is_file():
-        return
+        return False
     with named(f"{run}: does not say the dictionaries of its training"):
         trained = dict(json.loads(run.read_text(encoding="utf-8"))["dictionaries"])
     files = [data / name for name in trained] if data.is_dir() else [data]
@@ -365,6 +382,7 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> None:
         digest = sha256(file)
         if digest not in trained.values() or trained.get(file.name, digest) != digest:
             raise CheckpointError(f"{file}: is another dictionary than the one that {checkpoint} was trained with")
+    return True
 
 
 # Text for any model

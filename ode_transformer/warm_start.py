@@ -157,7 +157,7 @@ def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
             continue
         if name in ("decoder_input_dim", "decoder_output_dim") and value == values["decoder_embed_dim"]:
             continue
-        flags += [switch(name, value)] if isinstance(value, bool) else [f"--{name.replace('_', '-')}", str(value)]
+        flags.append(switch(name, value) if isinstance(value, bool) else f"--{name.replace('_', '-')}={value}")
     return flags
 
 

@@ -195,7 +195,7 @@ def set_option(name, value):
         (set_option("encoder_layers", 10**9), "encoder_layers is 1000000000, more than its"),
         (set_option("encoder_ffn_embed_dim", 10**9), "smaller than the model"),
         (set_option("encoder_attention_heads", 3), "cannot be built as a RoBERTa"),
-        (set_option("pooler_dropout", [1]), "pooler_dropout is a list, must be a plain value"),
+        (set_option("pooler_dropout", [1]), "pooler_dropout is a list, must be a number"),
         (
             set_option("_name", "xlm_from_somewhere"),
             "architectures 'xlm_from_somewhere' and 'roberta_base'; must be",

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import shlex
 from pathlib import Path
 from typing import Any, Optional
 
@@ -55,8 +57,8 @@ are {weights}, in `model.safetensors`.
 
 
 RECORD = (
-    *("recipe", "description", "seeds", "precision", "devices", "scores", "paper", "averaged", "training"),
-    *("sha256", "hardware", "versions"),
+    *("recipe", "task", "scale", "description", "seeds", "precision", "flags", "devices", "scores", "paper"),
+    *("averaged", "training", "sha256", "hardware", "versions"),
 )
 """The fields of a record that a bundle keeps; the commands, which name folders of one machine, are left out."""
 
@@ -87,7 +89,7 @@ def make(model: str | Path, output: str | Path, *, data: str | Path | None = Non
     Raises:
         OdeTransformerError: something is missing or belongs to another model, or the bundle cannot be written.
     """
-    if Path(output).exists():
+    if os.path.lexists(output):
         raise bundles.BundleError(f"{output}: is there already")
     origin = find(model, data)
     if bundles.is_bundle(origin.model):
@@ -155,5 +157,7 @@ def _scores(record: dict[str, Any], half: bool) -> str:
         if (value := metric.value(scores)) is not None
     ]
     seeds, weights = " and ".join(map(str, record["seeds"])), "; these are scores of its fp32 weights" if half else ""
-    trained = f"One training, with seed {seeds}, in {record['precision']}{weights}."
+    flags = f", with {shlex.join(record['flags'])}" if record.get("flags") else ""
+    kind = "One training" if record.get("scale", "full") == "full" else "A rehearsal (`--scale small`)"
+    trained = f"{kind}, with seed {seeds}, in {record['precision']}{flags}{weights}."
     return f"{trained}\n\n{markdown.table(('test set', 'metric', 'value', 'signature'), rows)}"

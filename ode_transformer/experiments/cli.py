@@ -139,11 +139,13 @@ def call(words: Sequence[str]) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit status is 0, or 1 after an ``OdeTransformerError`` or an ``OSError``."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # as every file that is read or written, whatever the locale
+        # As every file that is read or written, whatever the locale; names of files may be of any bytes.
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         with tidy():
             status = call(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by the caller
+            sys.stdout.flush()
         return status
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

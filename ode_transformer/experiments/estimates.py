@@ -53,7 +53,7 @@ def _fetched(words: Sequence[str], variables: Sequence[str] = ()) -> list[str]:
 
     Args:
         words: the command.
-        variables: ``env NAME=VALUE ...``, as a script of ours calls another.
+        variables: ``env RAW_DIR=...``, as a script of ours calls another.
     """
     scripts, found = (recipes.ROOT / SCRIPTS).resolve(), []
     try:
@@ -64,17 +64,16 @@ def _fetched(words: Sequence[str], variables: Sequence[str] = ()) -> list[str]:
         command = [*variables, str(script), "--dry-run", *words[1:]]
         done = subprocess.run(command, cwd=recipes.ROOT, capture_output=True, text=True, timeout=60)
         for line in done.stdout.splitlines():
-            if line.startswith("env "):
-                said = shlex.split(line)
-                first = next(i for i, word in enumerate(said) if word != "env" and "=" not in word)
-                found += _fetched(said[first:], said[:first])
+            if line.startswith("env RAW_DIR="):  # no other variable: a stranger's could make bash run code
+                env, variable, *called = shlex.split(line)
+                found += _fetched(called, [env, variable])
             elif line.startswith(f"{scripts}/"):
                 found += _fetched(shlex.split(line))
             elif line.startswith(("curl ", "wget ")):
                 given = dict(itertools.pairwise(shlex.split(line)))
                 path = given.get("--output") or given.get("--output-document", "")
                 found.append(path.rpartition("/")[2].removesuffix(".part"))
-    except (OSError, ValueError, subprocess.TimeoutExpired):  # what is no path, and what bash alone can read
+    except (OSError, ValueError, LookupError, subprocess.TimeoutExpired):  # no path, or what bash alone can read
         return []
     return found
 

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from pathlib import Path
 
 from .. import checkpoints
@@ -62,7 +63,10 @@ def check_main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer check``; the exit status."""
     from .. import standalone
 
+    if not Path(args.data).is_dir():
+        raise checkpoints.CheckpointError(f"--data {args.data}: no such folder")
     for path in args.checkpoints:
         standalone.model_options(checkpoints.load(path), path)
-        standalone.check_dictionaries(path, args.data)
+        if not standalone.check_dictionaries(path, args.data):
+            print(f"{path}: no run.json beside it says its dictionaries, which are not compared", file=sys.stderr)
     return 0

@@ -14,7 +14,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -350,7 +350,7 @@ class Preparation:
         for split, pairs in held.items():
             _write_pairs(part / split, langs, (pair for _, pair in pairs))
         numbers = {number for pairs in held.values() for number, _ in pairs}
-        sides = [{self.key(pair[side]) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
+        sides = [{self.key(pair[side], side) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
         seen = {split: set(map(self.keys, _pairs(part / split, langs))) for split in self.splits[1:]}
         again: dict[str, set[tuple[str, ...]]] = {split: set() for split in seen}
         left = left_out = 0
@@ -380,15 +380,26 @@ class Preparation:
             if found:
                 say(f"warning: {split}: {len(found):,} of its {len(seen[split]):,} different pairs are trained on, too")
 
-    def key(self, sentence: str) -> str:
-        """A key that is equal for sentences that the model reads alike: white space is normalized, and with
-        ``--lowercase`` letter case too."""
-        words = " ".join(sentence.split())
-        return words.lower() if self.args.lowercase else words
+    def key(self, sentence: str, side: int) -> str:
+        """A key that is equal for sentences of a side that the model reads alike.
+
+        Letter case and punctuation are normalized if the options say so. Tokenization may only move blanks, so that the
+        key has none; without it, white space becomes single blanks.
+        """
+        sentence = sentence.lower() if self.args.lowercase else sentence
+        sentence = self.normalisers[side].normalize(sentence) if self.args.normalise else sentence
+        return (" " if self.plain else "").join(sentence.split())
 
     def keys(self, pair: tuple[str, str]) -> tuple[str, ...]:
         """The keys of both sides of a pair."""
-        return tuple(map(self.key, pair))
+        return tuple(self.key(sentence, side) for side, sentence in enumerate(pair))
+
+    @cached_property
+    def normalisers(self) -> list[Any]:
+        """Moses' normalization of punctuation for each side."""
+        from .text.moses import Normalizer
+
+        return [Normalizer(lang) for lang in self.args.langs]
 
     def held_out(self, wanted: Sequence[str]) -> dict[str, list[tuple[int, tuple[str, str]]]]:
         """Pairs of the training text for each of the wanted sets, with their line numbers.
@@ -407,7 +418,7 @@ class Preparation:
             short = all(sentence.strip() and len(sentence) < LONGEST for sentence in pair)
             if not short or (limits and limits.fault(pair)):
                 continue
-            least.setdefault(hashlib.sha256(self.key(pair[0]).encode()).digest(), (total, pair))
+            least.setdefault(hashlib.sha256(self.key(pair[0], 0).encode()).digest(), (total, pair))
             if len(least) > 4 * most:
                 least = dict(heapq.nsmallest(most, least.items()))
         count = self.args.hold_out or min(HELD_OUT, total // PART)

@@ -34,6 +34,6 @@ def main(args: argparse.Namespace) -> int:
         print(f"\nsource  {sources[i]}\nours    {ours[i]}\nright   {right[i]}")
     score = read_json(folder / "scores" / "test.json")
     seconds = round(time.monotonic() - began)
-    print(f"\nOf {score['sentences']} held-out sentences, one training with seed {recipe.own_seed}:")
+    print(f"\nOf {score['sentences']} held-out sentences, one training with seed {recipe.trained_seed}:")
     print(f"{report(score)}\nThis call took {seconds} seconds.")
     return 0

@@ -186,6 +186,11 @@ class Recipe:
         return self.train.flags.get("seed", 1)
 
     @property
+    def trained_seed(self) -> int:
+        """The seed of this run."""
+        return self.own_seed if self.seed is None else self.seed
+
+    @property
     def start_seed(self) -> Optional[int]:
         """The seed of the run that this one starts from: its own, or None, one pretraining for all of its seeds."""
         return None if self.train.start is not None and self.train.start.other_data else self.seed

@@ -320,7 +320,7 @@ def _curves(by_recipe: dict[str, list[dict]]) -> Iterator[str]:
 def _translated(folder: Path) -> list[Translated]:
     """Runs that left translations beside their records: the first of each recipe, variant and seed."""
     found: dict[tuple, Translated] = {}
-    for path in sorted(folder.rglob("record.json")):
+    for path in tables.json_files(folder, "record.json"):
         record = read_json(path)
         if record.get("scale", "full") == "full" and any((path.parent / "generate").glob("generate-*.txt")):
             run = Translated(record["recipe"], tables.variant(record), record["seeds"][0], path.parent)

@@ -323,6 +323,8 @@ class Run:
             raise OtherRunError(
                 f"{name} holds checkpoints and no run.json, so they belong to another run; take another --run-dir"
             )
+        if run is None and (self.folder / "train.log").exists():
+            raise OtherRunError(f"{name} holds another run's train.log, without run.json; take another --run-dir")
         if begun:
             runs.check_recipe(run, name, self.recipe)
         if begun and not trained and run["command"] != list(step.command):
@@ -604,10 +606,8 @@ def main(args: argparse.Namespace) -> int:
     found: list[Run] = []
     for recipe in chosen:
         run_dir = folder_of(args.run_dir) if args.run_dir else recipes.default_run_dir(recipe)
-        if ":" in run_dir and recipe.generate is not None:
-            raise RunError(
-                f"{run_dir}: a run's folder must hold no colon, which separates fairseq-generate's checkpoints"
-            )
+        if {":", "\\", "$"} & set(run_dir):
+            raise RunError(f"{run_dir}: a run's folder must hold no colon, backslash or $, which fairseq interprets")
         if run_dir in (other.run_dir for other in found):
             raise RunError(f"{recipe.given}: would share {run_dir} with another run; run it by itself, with --run-dir")
         run = Run(recipe, Place(), run_dir, record)

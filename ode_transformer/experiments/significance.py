@@ -127,7 +127,7 @@ def compare(
     signature, found = compared((baseline, *systems), test, samples)
     return {
         "baseline": name,
-        "seed": first.own_seed if first.seed is None else first.seed,
+        "seed": first.trained_seed,
         "precisions": trained_in,
         "test": test,
         "samples": samples,

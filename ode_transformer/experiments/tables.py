@@ -6,9 +6,12 @@ What was not run is blank. Measured numbers are means over seeds, with the stand
 
 import argparse
 import csv
+import fnmatch
 import io
 import math
+import os
 import statistics
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +50,11 @@ class Compared(NamedTuple):
         return self.p_value is not None and self.p_value < self.level
 
 
+def deviation(values: Sequence[float]) -> float:
+    """The standard deviation; not a number where a value is not finite, as that of a training that diverged."""
+    return statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
+
+
 def mean(values: Sequence[float], seeds: int, digits: int = 2, mark: str = "") -> str:
     """The mean, and the standard deviation of several values; empty if there are none.
 
@@ -56,7 +64,7 @@ def mean(values: Sequence[float], seeds: int, digits: int = 2, mark: str = "") -
         digits: after the decimal point.
         mark: what stands behind the numbers.
     """
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    spread = f" ± {deviation(values):.{digits}f}" if len(values) > 1 else ""
     some = f" ({len(values)} of {seeds} seeds)" if len(values) < seeds else ""
     return f"{statistics.mean(values):.{digits}f}{spread}{mark}{some}" if values else ""
 
@@ -104,23 +112,41 @@ class Row:
         return f"{theirs} / {ours}" if theirs and ours else theirs or ours
 
 
+def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:
+    """The files below a folder, those in the fewest folders first. Links to folders are followed, each folder once."""
+    found, visited = [], set()
+    for home, folders, names in os.walk(folder, followlinks=True):
+        visited.add(os.path.realpath(home))
+        folders[:] = [name for name in folders if os.path.realpath(Path(home, name)) not in visited and name[0] != "."]
+        found += [Path(home, name) for name in fnmatch.filter(names, pattern) if name[0] != "."]
+    return sorted(found, key=lambda path: (len(path.parts), path))
+
+
 def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
     """The records of finished runs below a folder, by recipe.
+
+    JSON files that are not records, such as translations, are left out.
 
     A second record of the same precision, seed and flags, such as that of a run with another ``--run-dir``, becomes a
     variant of its own, named after its file. The first is the one in the fewest folders: one in ``results/gpu`` comes
     after that of the same run on a CPU.
 
     Raises:
-        OdeTransformerError: a file is not a record.
+        OdeTransformerError: no such folder, or a record cannot be used.
     """
     found: dict[str, dict[tuple, dict]] = {}
     if not folder.is_dir():
         raise OdeTransformerError(f"--results {folder}: no such folder")
-    for path in sorted(folder.rglob("*.json"), key=lambda path: (len(path.parts), path)):
-        if path.name in ("run.json", "steps.json") or any(p.startswith(".") for p in path.relative_to(folder).parts):
+    for path in json_files(folder):
+        if path.name in ("run.json", "steps.json"):
             continue
-        record = read_json(path)
+        try:
+            record = read_json(path)
+        except OdeTransformerError as error:
+            if path.name == "record.json":
+                raise
+            print(f"left out: {error}", file=sys.stderr)
+            continue
         if isinstance(record, dict) and "recipe" in record and record.get("scale", "full") == "full":
             if missing := [
                 key for key in ("scores", "training", "seeds", "precision", "versions") if key not in record
@@ -292,12 +318,12 @@ def comma_separated(group: str, found: dict[str, list[Row]]) -> str:
             for cell in row.cells.values():
                 average = f"{statistics.mean(cell.measured):.4f}" if cell.measured else ""
                 p_value = cell.compared.p_value if cell.compared else None
-                deviation = f"{statistics.stdev(cell.measured):.4f}" if len(cell.measured) > 1 else ""
+                spread = f"{deviation(cell.measured):.4f}" if len(cell.measured) > 1 else ""
                 seeds = len(cell.measured) if row.recipe else 0
                 write(
                     [
                         *(group, table, row.label, row.recipe, cell.test_set, cell.metric, _blank(cell.paper)),
-                        *(average, deviation, seeds or "", _blank(p_value), "; ".join(sorted(cell.signatures))),
+                        *(average, spread, seeds or "", _blank(p_value), "; ".join(sorted(cell.signatures))),
                         *(row.numbers("parameters"), row.numbers("updates")),
                     ]
                 )

@@ -130,8 +130,15 @@ class Opened:
 
     @classmethod
     def of(cls, state: dict[str, Any], path: str | Path) -> "Opened":
-        """Open the state of a checkpoint; raises the errors of :func:`.standalone.open_state`."""
+        """Open the state of a checkpoint.
+
+        Raises:
+            CheckpointError: as :func:`.standalone.open_state`, or a weight is not finite.
+        """
         model = standalone.open_state(state, path).eval()
+        for name, weight in model.named_parameters():
+            if not weight.isfinite().all():
+                raise checkpoints.CheckpointError(f"{path}: {name} has values that are not finite; did it diverge?")
         model.make_generation_fast_(beamable_mm_beam_size=None, need_attn=False)
         return cls(model, *standalone.model_options(state, path))
 

@@ -126,6 +126,8 @@ def _translate(args: argparse.Namespace) -> None:
     if translator.pipeline.by_moses:
         print("the data of the model were tokenized by Moses; sacremoses, here, makes almost the same", file=sys.stderr)
     translator.batch_size = args.batch_size or translator.batch_size
+    if STANDARD_INPUT in files and sys.stdin is None:
+        raise OdeTransformerError("standard input is closed; name a file")
     prompt = files == [STANDARD_INPUT] and sys.stdin.isatty()
     if prompt:
         print(f"{translator!r}\none sentence per line; Ctrl-D ends", file=sys.stderr)

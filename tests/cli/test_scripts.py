@@ -290,6 +290,8 @@ def test_checkpoints_of_another_run_are_never_averaged_with_those_of_this(finish
     (folder / "train.command").unlink()
     for path in folder.glob("checkpoint*.pt"):
         path.unlink()
+    assert run(*words) == 1 and "another run's train.log" in capsys.readouterr().err
+    (folder / "train.log").unlink()
     assert run(*words) == 0
     assert "0.02" in runs.read(folder)["command"]
     assert (folder / "train.log").read_text() == (finished / "train.log").read_text(), "of the new run alone"
@@ -548,6 +550,7 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
             "--until train: the first step must not come after the last",
         ),
         (("multi30k-full/macaron-tiny", "--run-dir", "a:b"), "a:b: a run's folder must hold no colon"),
+        (("multi30k-full/macaron-tiny", "--run-dir", "a${b}"), "a${b}: a run's folder must hold no colon"),
         (("ptb/rk2-1", "ptb/rk2-1", "--cpu"), "ptb/rk2-1: would share runs/ptb/rk2-1 with another run"),
         (
             ("multi30k-full/macaron-tiny", "--until", "prepare", "--", "--clip-norm", "1"),

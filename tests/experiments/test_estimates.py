@@ -118,6 +118,7 @@ def test_scripts_that_a_script_calls_are_asked_as_well(tmp_path, monkeypatch):
     printed = {
         str(inner): CURL.format("model.tgz"),
         str(outer): f"env RAW_DIR= {inner} --size large\n{CURL.format('text.tgz')}",
+        "a stranger's": f"env BASH_ENV=x {inner}\nenv RAW_DIR= BASH_ENV=x {inner}\nenv RAW_DIR=\n",
     }
 
     def run(words, **options):
@@ -126,6 +127,8 @@ def test_scripts_that_a_script_calls_are_asked_as_well(tmp_path, monkeypatch):
 
     monkeypatch.setattr(estimates.subprocess, "run", run)
     assert estimates._fetched(["data-prep/outer.sh", "--x", "y"]) == ["model.tgz", "text.tgz"]
+    printed[str(outer)] = printed["a stranger's"]
+    assert estimates._fetched(["data-prep/outer.sh"]) == []
 
 
 @pytest.mark.parametrize(

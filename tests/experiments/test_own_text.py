@@ -37,6 +37,7 @@ from ode_transformer.experiments.pipeline import Pipeline
 from ode_transformer.experiments.text import binarised
 from ode_transformer.experiments.text.lines import read_pair
 from ode_transformer.experiments.text.subwords import segmented
+from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.experiments.translator import LONGEST
 from ode_transformer.files import sha256
 from ode_transformer.modules.layers import Context
@@ -246,6 +247,22 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
         write(tmp_path / f"dev.{lang}", [pair[side].upper() for pair in found["train"][:3]])
     divided(tmp_path / "y", *words, "--valid", tmp_path / "dev")
     assert "valid: 3 of its 3 different pairs are trained on" in capsys.readouterr().err
+
+
+def test_held_out_sentences_are_not_trained_on_in_other_punctuation_or_spacing(tmp_path):
+    """As a model reads them, after normalization and tokenization, each sentence is there twice."""
+    pairs = [(f"Satz {i} „gut“, sagt er.", f"Sentence {i} isn\u2019t “bad”.") for i in range(40)]
+    alike = [(f'Satz {i} "gut" , sagt er .', f'Sentence {i} isn\'t "bad" .') for i in range(40)]
+    for side, lang in enumerate(LANGS):
+        write(tmp_path / f"x.{lang}", [pair[side] for pair in (*pairs, *alike)])
+    raw = divided(tmp_path / "x", "--train", tmp_path / "x", "--normalise", "--hold-out", 5)
+    for side, lang in enumerate(LANGS):
+        tokeniser = Tokeniser(lang, normalise=True)
+        read = {
+            split: set(tokeniser.tokenise(pair[side] for pair in read_pair(raw / split, LANGS)))
+            for split in ("train", "valid", "test")
+        }
+        assert len(read["train"]) == 30 and not read["train"] & (read["valid"] | read["test"])
 
 
 def times(folder: Path) -> dict[str, int]:

@@ -4,6 +4,7 @@ import copy
 import csv
 import io
 import json
+import math
 import random
 import shutil
 import sys
@@ -116,23 +117,44 @@ def test_only_what_was_run(folder, capsys):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda r: "{", r"x\.json: cannot be read"),
+        (lambda r: "{", r"record\.json: cannot be read"),
         (lambda r: json.dumps({k: v for k, v in r.items() if k != "seeds"}), r"a record without seeds"),
     ],
 )
 def test_what_is_no_record_is_named(folder, damage, message):
     record = json.loads((folder / "multi30k-short" / "rk2-tiny.seed-2.json").read_text())
-    (folder / "multi30k-short" / "x.json").write_text(damage(copy.deepcopy(record)))
+    (folder / "multi30k-short" / "record.json").write_text(damage(copy.deepcopy(record)))
     with pytest.raises(OdeTransformerError, match=message):
         tables.tables("multi30k-short", folder)
 
 
-def test_other_files_below_the_folder_are_left_alone(folder):
+def test_other_files_below_the_folder_are_left_alone(folder, capsys):
     found = tables.read_records(folder)
     (folder / "list.json").write_text("[1]")
     (folder / ".venv").mkdir()
     (folder / ".venv" / "x.json").write_text("{")
+    (folder / "translated.json").write_text('{"file": "-"}\n{"file": "-"}\n')  # as translate --json writes
     assert tables.read_records(folder) == found
+    assert f"left out: {folder / 'translated.json'}: cannot be read" in capsys.readouterr().err
+
+
+def test_links_to_folders_are_followed_and_each_folder_is_read_once(folder, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "multi30k-short").symlink_to(folder / "multi30k-short")
+    (folder / "multi30k-short" / "itself").symlink_to(folder)
+    assert tables.read_records(elsewhere) == tables.read_records(folder)
+
+
+def test_a_seed_that_diverged_makes_the_mean_no_number(folder, capsys):
+    path = folder / "multi30k-short" / "rk2-tiny.seed-2.json"
+    record = json.loads(path.read_text())
+    record["scores"]["test_2016_flickr"]["tokenised"]["bleu"] = math.nan
+    path.write_text(json.dumps(record))
+    cell = row(tables.tables("multi30k-short", folder), "rk2-tiny").cells["test_2016_flickr", "tokenised"]
+    assert cell.text() == "nan ± nan"
+    assert cli.main(["table", "multi30k-short", "--csv", "--results", str(folder)]) == 0
+    assert ",nan,nan,2," in capsys.readouterr().out
 
 
 def test_runs_with_flags_of_the_user_are_rows_of_their_own(folder):
