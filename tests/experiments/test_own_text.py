@@ -251,8 +251,8 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
 
 def test_held_out_sentences_are_not_trained_on_in_other_punctuation_or_spacing(tmp_path):
     """As a model reads them, after normalization and tokenization, each sentence is there twice."""
-    pairs = [(f"Satz {i} „gut“, sagt er.", f"Sentence {i} isn\u2019t “bad”.") for i in range(40)]
-    alike = [(f'Satz {i} "gut" , sagt er .', f'Sentence {i} isn\'t "bad" .') for i in range(40)]
+    pairs = [(f"Satz {i} „gut“, sagt er.", f"Sentence {i} isn\u2019t “bad” here.") for i in range(40)]
+    alike = [(f'Satz {i} "gut" , sagt er .', f'Sentence {i} isn\'t "bad" here .') for i in range(40)]
     for side, lang in enumerate(LANGS):
         write(tmp_path / f"x.{lang}", [pair[side] for pair in (*pairs, *alike)])
     raw = divided(tmp_path / "x", "--train", tmp_path / "x", "--normalise", "--hold-out", 5)
