@@ -134,9 +134,9 @@ class MaskedLanguageModel(RobertaModel):
         self.cfg, self.args = cfg, args
         self.classification_heads = nn.ModuleDict()
         self.span_head = None
-        add_positions_and_freeze(self, cfg, {"encoder": encoder.sentence_encoder})
         encoder.apply(_draw)
-        if isinstance(self.position_encoder, BlockPositions):  # a flow starts as its own paper says
+        add_positions_and_freeze(self, cfg, {"encoder": encoder.sentence_encoder})
+        if isinstance(self.position_encoder, BlockPositions):  # a flow, and its b(0), start as its own paper says
             self.position_encoder.apply(_draw)
 
     @classmethod

@@ -206,7 +206,7 @@ def _softmax(scores: Tensor, attn_mask: Optional[Tensor], key_padding_mask: Opti
     if key_padding_mask is not None:  # on a CPU, adding is much faster than filling
         hidden = torch.zeros_like(key_padding_mask, dtype=scores.dtype)
         hidden = hidden.masked_fill_(key_padding_mask.to(torch.bool), float("-inf"))[:, None, None]  # (B, 1, 1, S)
-        mask = hidden if mask is None else _open(mask + hidden)
+        mask = _open(hidden if mask is None else mask + hidden)
     if mask is not None:
         scores = scores + mask
     return scores.softmax(-1)

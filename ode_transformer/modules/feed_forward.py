@@ -85,7 +85,10 @@ class RandomProjection(nn.Module):
 
     @torch.no_grad()
     def make_generation_fast_(self, **_: Any) -> None:
-        """Fold U S V into one matrix; fairseq's commands call this before generation."""
+        """Fold U S V into one matrix; fairseq's commands call this before generation.
+
+        Training mode and loading discard it; weights must not be changed in place before.
+        """
         whole = (self.left.float() * self.singular_values.float()) @ self.right.float()
         self.folded = whole.t().contiguous().type_as(self.bias)
 

@@ -301,6 +301,11 @@ def check_model(cfg: TransformerConfig) -> None:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
     _check_takes_coefficients(cfg)
     integrators = [INTEGRATORS.named(str(getattr(cfg, field))) for field in _INTEGRATOR.values()]
+    if str(cfg.ode_function) != "both" and set(integrators) == {EULER} and str(cfg.coefficients) == "fixed":
+        raise OdeTransformerError(
+            f"--ode-function {cfg.ode_function}: has no meaning with Euler's method on both sides, and --coefficients "
+            "fixed"
+        )
     if cfg.rk_norm and not any(map(_has_norms, integrators)):
         raise OdeTransformerError(
             "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
@@ -359,6 +364,18 @@ def check_stock(cfg: TransformerConfig) -> None:
     for name in ("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj", "base_layers"):
         if value := getattr(cfg, name):
             raise OdeTransformerError(f"{_flag(name)} {value}: is an option of fairseq's that our models do not have")
+    again = [_flag(name) for name in ("checkpoint_activations", "offload_activations") if getattr(cfg, name)]
+    for kind, why in _NOISE.items():
+        if (value := getattr(cfg.quant_noise, kind)) > 0 and again:
+            raise OdeTransformerError(f"--quant-noise-{kind} {value}: cannot be combined with {again[0]}: {why}")
+
+
+_NOISE = {
+    "pq": "fairseq's noise changes the weights at every evaluation of a layer",
+    "scalar": "fairseq's noise counts evaluations of a layer, and may change its scale between the first one and its "
+    "repetition",
+}
+"""Why a layer with quantization noise must be evaluated once per pass."""
 
 
 def _check_quantisation(cfg: TransformerConfig) -> None:
@@ -370,12 +387,8 @@ def _check_quantisation(cfg: TransformerConfig) -> None:
     ]
     histories = {side: str(getattr(cfg, f"{side}_history")) for side in _INTEGRATOR}
     corrected = [f"--{side}-history corrector" for side, name in histories.items() if name == "corrector"]
-    again = [_flag(name) for name in ("checkpoint_activations", "offload_activations") if getattr(cfg, name)]
-    if pq > 0 and (found := [*several, *corrected, *again]):
-        raise OdeTransformerError(
-            f"--quant-noise-pq {pq}: cannot be combined with {found[0]}: fairseq's noise changes the weights at every "
-            "evaluation of a layer"
-        )
+    if pq > 0 and (found := [*several, *corrected]):
+        raise OdeTransformerError(f"--quant-noise-pq {pq}: cannot be combined with {found[0]}: {_NOISE['pq']}")
     positions = str(cfg.position_encoder)
     moved = [f"--position-encoder {positions}"] if positions == "learned" or positions not in _NO_BIASES else []
     learned = [
@@ -387,11 +400,6 @@ def _check_quantisation(cfg: TransformerConfig) -> None:
         raise OdeTransformerError(
             f"--quant-noise-scalar {scalar}: cannot be combined with {found[0]}, whose parameters fairseq's noise "
             "cannot quantize"
-        )
-    if scalar > 0 and again:
-        raise OdeTransformerError(
-            f"--quant-noise-scalar {scalar}: cannot be combined with {again[0]}: fairseq's noise counts evaluations of "
-            "a layer, and may change its scale between the first one and its repetition"
         )
 
 

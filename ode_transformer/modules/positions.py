@@ -312,10 +312,12 @@ class BiasPositions(PositionEncoder):
     are those of a FLOATER, and with zero dynamics the two compute the same. Queries, keys and values move with their
     own positions; in cross-attention those of keys and values are the source's.
 
-    All rows, three per attention, are solved at once: in training once per pass; without gradients once per set of
+    All rows, three per attention, are solved at once: in training once per pass, or with explicit positions once for
+    each side that reads them; without gradients once per set of
     weights, and again when a longer sentence comes. The solution is not saved in checkpoints. It is discarded when
     weights change in place or are loaded, and between training and evaluation. Code that writes to ``parameter.data``
-    must call ``forget``.
+    must call ``forget``, and so must code that makes passes without gradients between a backward pass and the update of
+    a fused optimizer, which PyTorch does not count as a change.
 
     With an update interval of n, the dynamics receives gradients only at every n-th update of the optimizer, and the
     solution computed after that is held until the next (paper, section 4.4), unless a longer sentence comes or the
@@ -403,7 +405,7 @@ class BiasPositions(PositionEncoder):
             return tables
         held = self.training and self.updates % self.interval != 0
         if torch.is_grad_enabled() and not held:
-            self.forget()  # an update may follow, and a fused optimizer's does not change the versions of weights
+            self._forget(held=self.training)  # an update may follow, of a fused optimizer, which changes no version
             return self._solve(torch.arange(length) if given is None else given.grid)
         solutions, versions = (self if given is None else given).solutions, None if held else self._versions()
         kept = solutions.get(held)
@@ -517,19 +519,27 @@ class BiasPositions(PositionEncoder):
 
     def forget(self) -> None:
         """Discard all solutions; the next pass solves again."""
+        self._forget(held=True)
+
+    def _forget(self, held: bool) -> None:
+        """Discard the solutions for the present weights and, if asked, that for an interval of updates."""
         for store in (self, *self._given.values()):
-            store.solutions.clear()
+            for kind in (False, *[True] * held):
+                store.solutions.pop(kind, None)
 
     def train(self, mode: bool = True) -> "BiasPositions":
         # fairseq calls this once per batch. Optimizers change weights without a change of their version.
         if mode != self.training:
-            for store in (self, *self._given.values()):
-                store.solutions.pop(False, None)
+            self._forget(held=False)
         return super().train(mode)
 
     def _apply(self, *args: Any, **more: Any) -> "BiasPositions":
         self.forget()
         return super()._apply(*args, **more)
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self.forget()
+        super()._load_from_state_dict(*args)
 
 
 def _largest_score(biases: Tensor, heads: int) -> Tensor:

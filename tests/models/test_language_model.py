@@ -103,6 +103,17 @@ def test_decoding_step_by_step_equals_decoding_at_once(m):
 
 
 @torch.no_grad()
+def test_padding_on_the_left_changes_no_token(m):
+    """At once. Step by step fairseq's sinusoids count columns, so that only the numbers are known to be finite."""
+    x = tokens()
+    padded, state, steps = torch.cat((torch.ones(3, 2, dtype=torch.long), x), dim=1), {}, []
+    for i in range(1, padded.size(1) + 1):
+        steps.append(m.decoder(padded[:, :i], incremental_state=state)[0])
+    torch.testing.assert_close(m(padded)[0][:, 2:], m(x)[0], atol=1e-5, rtol=1e-5)
+    assert torch.cat(steps, dim=1).isfinite().all()
+
+
+@torch.no_grad()
 def test_no_token_sees_a_later_one(m):
     a, b = tokens(), tokens()
     b[:, 5:] = 7

@@ -373,11 +373,22 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
         ({"decoder-attention-heads": 0}, r"--decoder-attention-heads 0: must be 1 or more"),
         ({"max-target-positions": 0}, r"--max-target-positions 0: must be 1 or more"),
         ({"dropout": 1.5}, r"--dropout 1\.5: must be a probability, from 0 to 1"),
+        (
+            {"quant-noise-scalar": 0.5, "checkpoint-activations": True},
+            r"--quant-noise-scalar 0\.5: cannot be combined with --checkpoint-activations",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_named(values, message):
     with pytest.raises(ValueError, match=message):
         model("transevolve_fullff_1_tiny", values)
+
+
+def test_a_decoder_is_not_asked_to_look_ahead():
+    tokens, lengths, previous = batch()
+    m = small("transevolve_fullff_1_tiny")
+    with pytest.raises(ValueError, match="full_context_alignment: must be false"):
+        m.decoder(previous, m.encoder(tokens, lengths), full_context_alignment=True)
 
 
 def test_an_unknown_form_is_named_with_the_valid_ones(capsys):

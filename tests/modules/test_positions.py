@@ -196,6 +196,31 @@ def test_the_solution_follows_the_weights(m, how):
         torch.testing.assert_close(logits(m), logits(other), atol=1e-6, rtol=0)
 
 
+def test_loading_discards_solutions_whatever_the_versions_of_weights():
+    """Those of weights that inference mode made, which have no versions, and that of an interval of updates."""
+    other = changed_floater()
+    with torch.inference_mode():
+        built = small("floater_tiny")
+        logits(built)
+        built.load_state_dict(other.state_dict())
+        torch.testing.assert_close(logits(built), logits(other), atol=1e-6, rtol=0)
+    held = {mode: small("floater_tiny", **{"flow-update-interval": 3}).train() for mode in ("used", "new")}
+    for each in held.values():
+        each.set_num_updates(1)
+    logits(held["used"])
+    for each in held.values():
+        each.load_state_dict(other.state_dict())
+    assert torch.equal(logits(held["used"]), logits(held["new"]))
+
+
+def changed_floater():
+    other = small("floater_tiny")
+    with torch.no_grad():
+        for p in other.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    return other
+
+
 @pytest.mark.parametrize("how", ["checkpoint-activations", "offload-activations"])
 def test_activations_that_are_computed_again_have_the_same_gradients(how):
     again, once = small("floater_tiny", **{how: True}).train(), small("floater_tiny").train()
@@ -358,6 +383,17 @@ def test_interval(solved):
     assert tables[1] is tables[2] and tables[4] is tables[5] and not torch.equal(tables[1], tables[4])
     with torch.no_grad():
         assert torch.equal(logits(m.eval()), logits(copy.deepcopy(m)))
+
+
+def test_gradients_in_evaluation_mode_leave_what_an_interval_holds(solved):
+    m = small("floater_tiny", **{"flow-update-interval": 5}).train()
+    m.set_num_updates(1)
+    logits(m)
+    m.set_num_updates(5)
+    loss_of(m.eval()).backward()
+    m.set_num_updates(6)
+    logits(m.train())
+    assert solved == [64, 7]
 
 
 def test_longer_sentences_within_an_interval(solved):
