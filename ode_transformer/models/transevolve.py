@@ -23,7 +23,6 @@ the paper's classification experiments.
 
 import argparse
 import logging
-import math
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
@@ -46,6 +45,7 @@ from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState,
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
 from ..modules.options import check_alone, check_stock
 from ..modules.recomputation import recompute
+from ..numerics.sinusoids import sinusoids
 from .classification import LONGEST, EncoderClassifier
 
 logger = logging.getLogger(__name__)
@@ -222,18 +222,14 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, embed_dim: int, padding_idx: int):
         super().__init__()
-        self.half = embed_dim // 2
+        self.dim = embed_dim
         self.padding_idx = padding_idx
         self.register_buffer("dtype_of", torch.empty(0), persistent=False)  # follows the model's precision
 
     def forward(self, tokens: Tensor, incremental_state: Optional[Any] = None) -> Tensor:
         """(B, T) tokens -> (B, T, C); in incremental decoding too, where the caller takes the last position."""
         real = tokens.ne(self.padding_idx)
-        index = (real.cumsum(1) - 1).unsqueeze(-1)
-        # In single precision even if the model is not: bfloat16 does not tell neighboring positions near 1,000 apart.
-        j = torch.arange(self.half, device=tokens.device, dtype=torch.float32)
-        angle = index * torch.exp(j * (-math.log(10000) / max(self.half - 1, 1)))
-        return (torch.cat((angle.sin(), angle.cos()), dim=-1) * real.unsqueeze(-1)).type_as(self.dtype_of)
+        return (sinusoids(real.cumsum(1) - 1, self.dim) * real.unsqueeze(-1)).type_as(self.dtype_of)
 
 
 class _Evolving:

@@ -319,11 +319,11 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         super().__init__(cfg, no_encoder_attn)
         # The released Macaron code takes the encoder's feed-forward dimension here, which is wrong if the two differ.
         self._build_sublayers(cfg, "decoder")
-        self.own_sublayers = self.sublayers = self._table()
+        self.sublayers = self._table()
         if self.encoder_attn is not None:
             after = self.options.splitting.flows.rindex("F") + 1
             cross = Sublayer("C", ("encoder_attn",), "encoder_attn_layer_norm", 1.0)
-            self.sublayers = (*self.own_sublayers[:after], cross, *self.own_sublayers[after:])
+            self.sublayers = (*self.sublayers[:after], cross, *self.sublayers[after:])
         self._build_velocities()
 
     def build_self_attention(
@@ -355,7 +355,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         memory = SourceMemory(context.incremental_state)
         if memory.state is None and (self.options.integrator.stages > 1 or context.correct is not None):
             memory.state = {}
-        sublayers = self.own_sublayers if context.source is None else self.sublayers
+        sublayers = [row for row in self.sublayers if row.flow != "C" or context.source is not None]
         x, carried = self.solve(x, sublayers, replace(context, memory=memory))
         return x, memory.weights, carried
 

@@ -301,11 +301,6 @@ def check_model(cfg: TransformerConfig) -> None:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
     _check_takes_coefficients(cfg)
     integrators = [INTEGRATORS.named(str(getattr(cfg, field))) for field in _INTEGRATOR.values()]
-    if str(cfg.ode_function) != "both" and set(integrators) == {EULER} and str(cfg.coefficients) == "fixed":
-        raise OdeTransformerError(
-            f"--ode-function {cfg.ode_function}: has no meaning with Euler's method on both sides, and --coefficients "
-            "fixed"
-        )
     if cfg.rk_norm and not any(map(_has_norms, integrators)):
         raise OdeTransformerError(
             "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import OdeTransformerError
-from ..numerics.flow import Flow, Recurrence, check_positions
+from ..numerics.flow import RECURRENT_INPUTS, Flow, Recurrence, check_positions
 from ..numerics.table import Table
 
 POSITION_BLOCKS = ("all", "input")
@@ -599,10 +599,11 @@ POSITION_ENCODERS: Table[Callable[[TransformerConfig, Mapping[str, Any]], Option
         "sinusoidal": partial(_block_positions, False),
         "learned": partial(_block_positions, True),
         "floater": partial(_bias_positions, _flow),
-        "rnn-scalar-1": partial(_bias_positions, partial(_recurrence, "scalar", 1)),
-        "rnn-scalar-2": partial(_bias_positions, partial(_recurrence, "scalar", 2)),
-        "rnn-vector-1": partial(_bias_positions, partial(_recurrence, "vector", 1)),
-        "rnn-vector-2": partial(_bias_positions, partial(_recurrence, "vector", 2)),
+        **{
+            f"rnn-{kind}-{layers}": partial(_bias_positions, partial(_recurrence, kind, layers))
+            for kind in RECURRENT_INPUTS
+            for layers in (1, 2)
+        },
     },
 )
 """(configuration, stacks by name) -> the position encoder; None if there is only the stock encoding of the input."""

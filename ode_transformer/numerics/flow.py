@@ -35,6 +35,7 @@ from torchdiffeq import odeint_adjoint
 
 from .coefficients import weighted_sum
 from .integrators import EULER, HEUN, MIDPOINT, THREE_EIGHTHS, ButcherTableau, rk_step
+from .sinusoids import sinusoids
 
 TIME_STEP = 0.01
 """The time from one token to the next, from the released code; the number is missing in the paper's text."""
@@ -207,12 +208,8 @@ class Recurrence(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def _inputs(self, length: int) -> Tensor:
-        i = torch.arange(length, dtype=torch.float32)[:, None]
-        if self.input == "scalar":
-            return i * TIME_STEP
-        half = self.dim // 2
-        angle = i * torch.exp(torch.arange(half) * (-math.log(10000) / max(half - 1, 1)))
-        return torch.cat((angle.sin(), angle.cos()), dim=-1)
+        i = torch.arange(length, dtype=torch.float32)
+        return i[:, None] * TIME_STEP if self.input == "scalar" else sinusoids(i, self.dim)
 
     def forward(self, initial: Tensor, positions: Tensor) -> Tensor:
         """b(t) - b(0), with the arguments and result of ``Flow.forward``.

@@ -67,6 +67,10 @@ EXACT = {
 REFUSED = {
     "macaron_tiny": (POST_NORM, "--splitting strang in a post-norm encoder"),
     "ode_residual_tiny": ({}, "has no layer for --encoder-history learnable_dense;"),
+    **{
+        history: ({"arch": "ode_residual_tiny", "encoder-history": history}, f"layer for --encoder-history {history};")
+        for history in ("denseformer", "attention", "corrector")
+    },
     "rk2_tiny": (NO_HISTORY, "has no layer for --integrator heun with --coefficients fixed;"),
     "rk2_learnable_tiny": (NO_HISTORY, "--integrator heun with --coefficients sigmoid"),
     "nesterov": (
@@ -323,7 +327,10 @@ def test_sentences_that_are_done_leave_the_search(by_torch, monkeypatch):
         assert_same(translator.translate(sources(), search), expected)
 
 
-ONNX = ["decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny", "cross-self-attention"]
+ONNX = [
+    *("decoder-rk2-learnable", "decoder-rk4-floater", "transevolve_randomff_1_tiny", "cross-self-attention"),
+    *("denseformer", "attention-history", "pcformer-decoder", "nesterov"),
+]
 
 
 @pytest.mark.parametrize("variant", [ONNX[0], *(pytest.param(name, marks=pytest.mark.full) for name in ONNX[1:])])

@@ -303,7 +303,10 @@ def test_checkpointed_activations_recompute_the_stages():
 
 @pytest.mark.parametrize(
     "variant",
-    ["rk2_learnable_tiny", "ode_dlcl_tiny", "decoder-rk2-learnable", "rk2-ema", "nesterov", "pcformer-decoder"],
+    [
+        *("rk2_learnable_tiny", "ode_dlcl_tiny", "decoder-rk2-learnable", "rk2-ema", "pcformer-decoder"),
+        *("nesterov", "triple-strang-learned-positions", "parallel", "denseformer", "attention-history"),
+    ],
 )
 def test_checkpointed_activations_change_no_gradient(variant):
     """Also those of what the layers share: gates, histories, multistep weights."""
@@ -528,10 +531,6 @@ def test_a_checkpoint_of_another_depth_is_named():
         ({"coefficients": "fixed", "gate-sharing": "per-layer"}, "--gate-sharing per-layer: has no meaning with"),
         ({"rk-norm": True, "integrator": "polynet"}, "--rk-norm: has no meaning without a Runge-Kutta"),
         ({"velocity-embedding": True}, "--velocity-embedding: has no meaning without .* nesterov or triple"),
-        (
-            {"integrator": "euler", "ode-function": "ffn"},
-            "--ode-function ffn: has no meaning with Euler",
-        ),
         ({"quant-noise-pq": 0.1}, "--quant-noise-pq 0.1: cannot be combined with --integrator heun"),
         (
             {"integrator": "euler", "quant-noise-pq": 0.1, "checkpoint-activations": True},
