@@ -21,12 +21,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
 name=cnndm words=500 merges=30000 max_tokens=100000 test_units=1000
 options {words,merges,workers}=number -- "$@"
 begin words="$words" merges="$merges" highlights=tabs test_units="$test_units"
-drive='https://drive.google.com/uc?export=download&id='
-published cnndm cnn/stories CNN cnn_stories.tgz "${drive}0BwmD_VLjROrfTHk4NFg2SndKcjQ"
-cnn=$folder/cnn/stories
-published cnndm dailymail/stories DAILYMAIL dailymail_stories.tgz "${drive}0BwmD_VLjROrfM1BxdkxVaTY2bWs"
 lists=${RAW_DIR:+$(absolute "${RAW_DIR:-}")}
-if [[ -z $lists ]]; then
+if [[ -n $lists ]]; then
+    for split in train val test; do
+        [[ -f $lists/all_$split.txt || $dry_run -eq 1 ]] || die "RAW_DIR=$RAW_DIR: holds no all_$split.txt"
+    done
+else
     lists=$text/download
     url=${URL_CNNDM_LISTS:-https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists}
     for split in train val test; do
@@ -35,6 +35,10 @@ if [[ -z $lists ]]; then
         known_archive "$lists/all_$split.txt"
     done
 fi
+drive='https://drive.google.com/uc?export=download&id='
+published cnndm cnn/stories CNN cnn_stories.tgz "${drive}0BwmD_VLjROrfTHk4NFg2SndKcjQ"
+cnn=$folder/cnn/stories
+published cnndm dailymail/stories DAILYMAIL dailymail_stories.tgz "${drive}0BwmD_VLjROrfM1BxdkxVaTY2bWs"
 once "$text/raw" python -m ode_transformer dataset cnndm "$cnn" "$folder/dailymail/stories" --lists "$lists" \
     --output-dir "$text/raw.part"
 compare "training stories" "$text/raw/train.target" 287226

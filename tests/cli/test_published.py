@@ -155,8 +155,11 @@ def test_generated_errors_and_characters(folders, env, tmp_path):
     characters = command("imdb", "--level", "characters", "--out", tmp_path / "c", RAW_DIR=folders["imdb"])
     folder = tmp_path / "test0"  # as the first test set is not called
     asked = [[*made[0], "--out", folder / "g1"], [*made[1], "--out", folder / "g2"], characters]
-    for done in ask(tmp_path / "a", asked, env):
+    *first_times, again, characters_again = ask(tmp_path / "a", [*asked, asked[0], characters], env)
+    for done in first_times:
         assert done.returncode == 0, done.stderr
+    for done in (again, characters_again):
+        assert done.returncode == 0 and "is complete" in done.stderr and "+ " not in done.stderr
     first, second = (lines(folder / f"g{i}.text" / "tok" / "train.source") for i in (1, 2))
     assert len(first) == len(second) == 50 and first != second
     assert first != lines(folder / "g1.text" / "tok" / "train.target")
@@ -167,10 +170,17 @@ def test_generated_errors_and_characters(folders, env, tmp_path):
 
 def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
     cut = tmp_path / "cut"
-    for name, archive in (("imdb", "aclImdb_v1.tar.gz"), ("cnndm", "cnn_stories.tgz"), ("aeslc", "AESLC.tar.gz")):
-        (cut / name).mkdir(parents=True)
-        content = (folders[name] / archive).read_bytes()
-        (cut / name / archive).write_bytes(content[: len(content) // 2])
+    for name, archive in (
+        ("imdb", "aclImdb_v1.tar.gz"),
+        ("agnews", "ag_news_csv.tgz"),
+        ("cnndm", "cnn_stories.tgz"),
+        ("cnndm", "dailymail_stories.tgz"),
+        ("aeslc", "AESLC.tar.gz"),
+    ):
+        home = shutil.copytree(folders[name], cut / archive)
+        content = (home / archive).read_bytes()
+        (home / archive).write_bytes(content[: len(content) // 2])
+    (shutil.copytree(folders["cnndm"], cut / "list") / "all_val.txt").unlink()
     (cut / "empty").mkdir()
     tar(cut / "other" / "ag_news_csv.tgz", {"else/train.csv": b"x"})
     tar(cut / "other" / "AESLC.tar.gz", {"AESLC-master/README.md": b"x"})
@@ -182,15 +192,18 @@ def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
     damaged = (cut / "damaged" / "gec.tar.xz").read_bytes()
     (cut / "damaged" / "gec.tar.xz").write_bytes(damaged[: len(damaged) // 2])
     asked = {
-        "is cut off or damaged": command("imdb", RAW_DIR=cut / "imdb"),
+        "aclImdb_v1.tar.gz: could not be unpacked": command("imdb", RAW_DIR=cut / "aclImdb_v1.tar.gz"),
+        "ag_news_csv.tgz: could not be unpacked": command("agnews", RAW_DIR=cut / "ag_news_csv.tgz"),
         "holds no aclImdb_v1.tar.gz": command("imdb", RAW_DIR=cut / "empty"),
         "RAW_DIR is not set, and the download from file:///nonexistent failed": command("imdb"),
         "the published aclImdb_v1.tar.gz c40f74a18d3b61f9": command(
             "imdb", RAW_DIR=folders["imdb"], ARCHIVES_SHA256=ROOT / "data-prep" / "checksums" / "archives.sha256"
         ),
         "ag_news_csv.tgz: holds no ag_news_csv": command("agnews", RAW_DIR=cut / "other"),
-        "cnn_stories.tgz: could not be unpacked": command("cnndm", RAW_DIR=cut / "cnndm"),
-        "AESLC.tar.gz: could not be unpacked": command("aeslc", RAW_DIR=cut / "aeslc"),
+        "cnn_stories.tgz: could not be unpacked": command("cnndm", RAW_DIR=cut / "cnn_stories.tgz"),
+        "dailymail_stories.tgz: could not be unpacked": command("cnndm", RAW_DIR=cut / "dailymail_stories.tgz"),
+        "holds no all_val.txt": command("cnndm", RAW_DIR=cut / "list"),
+        "AESLC.tar.gz: could not be unpacked": command("aeslc", RAW_DIR=cut / "AESLC.tar.gz"),
         "AESLC.tar.gz: holds no enron_subject_line": command("aeslc", RAW_DIR=cut / "other"),
         "gec.tar.xz: could not be unpacked": [
             *("env", f"ODE_TRANSFORMER_DATA={cut / 'damaged'}", f"CLEAN={correct}", *generated)
