@@ -323,7 +323,7 @@ class Run:
             raise OtherRunError(
                 f"{name} holds checkpoints and no run.json, so they belong to another run; take another --run-dir"
             )
-        if run is None and (self.folder / "train.log").exists():
+        if run is None and self.place.rank == 0 and (self.folder / "train.log").exists():
             raise OtherRunError(f"{name} holds another run's train.log, without run.json; take another --run-dir")
         if begun:
             runs.check_recipe(run, name, self.recipe)

@@ -116,8 +116,11 @@ def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:
     """The files below a folder, those in the fewest folders first. Links to folders are followed, each folder once."""
     found, visited = [], set()
     for home, folders, names in os.walk(folder, followlinks=True):
-        visited.add(os.path.realpath(home))
-        folders[:] = [name for name in folders if os.path.realpath(Path(home, name)) not in visited and name[0] != "."]
+        if (real := os.path.realpath(home)) in visited:
+            folders.clear()
+            continue
+        visited.add(real)
+        folders[:] = [name for name in folders if name[0] != "."]
         found += [Path(home, name) for name in fnmatch.filter(names, pattern) if name[0] != "."]
     return sorted(found, key=lambda path: (len(path.parts), path))
 

@@ -141,7 +141,8 @@ def test_other_files_below_the_folder_are_left_alone(folder, capsys):
 def test_links_to_folders_are_followed_and_each_folder_is_read_once(folder, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "multi30k-short").symlink_to(folder / "multi30k-short")
+    for name in ("multi30k-short", "again"):
+        (elsewhere / name).symlink_to(folder / "multi30k-short")
     (folder / "multi30k-short" / "itself").symlink_to(folder)
     assert tables.read_records(elsewhere) == tables.read_records(folder)
 
