@@ -21,9 +21,8 @@ common=()              # flags of `text tokenise` for all text
 train_only=()          # for training text alone
 held_only=(--straight-quotes) # and for all other
 
-# The help of a script, followed by the options that all of them have.
-usage() {
-    sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"
+# The options that all of them have.
+more_help() {
     cat <<END
 
 Options of all corpora:

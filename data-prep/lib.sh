@@ -92,6 +92,12 @@ begin() {
     if [[ -e $out.part ]]; then run rm -r "$out.part"; fi
 }
 
+# Note the settings in $out.part, and rename it to $out.
+finish() {
+    run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
+    run mv "$out.part" "$out"
+}
+
 # A check of data that are complete; scripts may replace it.
 changed() { :; }
 

@@ -93,5 +93,4 @@ for part in input0 input1 label; do
     if [[ $part != label ]]; then words+=(--srcdict "$like/dict.txt"); fi
     run fairseq-preprocess "${words[@]}" --destdir "$out.part/$part" --workers "$workers"
 done
-run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
-run mv "$out.part" "$out"
+finish

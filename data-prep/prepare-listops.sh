@@ -23,5 +23,4 @@ for part in input0 label; do
     run fairseq-preprocess --only-source --destdir "$out.part/$part" \
         --trainpref "$text/train.$part" --validpref "$text/valid.$part" --testpref "$text/test.$part"
 done
-run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
-run mv "$out.part" "$out"
+finish

@@ -56,5 +56,4 @@ once "$text/symbols" python -m ode_transformer dataset race "$folder/RACE" --lik
 binarise_inputs train valid test test1 test2
 run mkdir -p "$out.part/label"
 for split in train valid test test1 test2; do run cp "$text/symbols/$split.label" "$out.part/label"; done
-run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
-run mv "$out.part" "$out"
+finish

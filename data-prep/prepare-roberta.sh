@@ -36,5 +36,4 @@ for file in "$archive" encoder.json vocab.bpe; do known_archive "$raw/$file"; do
 run mkdir -p "$out.part"
 run tar -xzf "$raw/$archive" -C "$out.part" --strip-components 1
 run cp "$raw/encoder.json" "$raw/vocab.bpe" "$out.part"
-run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
-run mv "$out.part" "$out"
+finish

@@ -49,5 +49,4 @@ once "$text/symbols" python -m ode_transformer dataset squad "$folder/train-v$ve
     --longest-question "$longest_question" --output-dir "$text/symbols.part"
 binarise_inputs train valid
 run cp "$text/symbols/train.spans" "$text/symbols/valid.spans" "$text/symbols/valid.questions.json" "$out.part"
-run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
-run mv "$out.part" "$out"
+finish

@@ -67,5 +67,4 @@ run fairseq-preprocess --only-source "${dictionary[@]}" --trainpref "$text/symbo
 for file in sentencepiece.model encoder.json vocab.bpe; do
     if [[ -f $how/$file ]]; then run cp "$how/$file" "$out.part"; fi
 done
-run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
-run mv "$out.part" "$out"
+finish

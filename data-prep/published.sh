@@ -4,9 +4,8 @@
 # shellcheck source=data-prep/archives.sh
 source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
 
-# The help of a script, then what all of them have.
-usage() {
-    sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"
+# The options that all of them have.
+more_help() {
     cat <<END
 
 Options of all of them:
@@ -46,8 +45,7 @@ binarise_labelled() {
             --testpref "$1/test.$part" --destdir "$out.part/$part" --workers "$workers"
     done
     if [[ $dry_run -eq 1 || -e $1/sentencepiece.model ]]; then run cp "$1/sentencepiece.model" "$out.part"; fi
-    run "${text_tool[@]}" settings "$out.part/manifest.json" "${settings[@]}"
-    run mv "$out.part" "$out"
+    finish
 }
 
 # first_words N FROM TO: copy a folder of text, of sources the first N words alone. As `once` calls it, set -e has no

@@ -20,7 +20,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ode_transformer.experiments import recipes, tables
 from ode_transformer.experiments.markdown import table
+from ode_transformer.experiments.metrics import METRICS
+from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.files import read_json, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,8 +82,8 @@ def architectures() -> str:
             sides = ["encoder"] * (model != "ode_transformer_lm") + ["decoder"] * (
                 not model.endswith(("_encoder", "_masked_lm"))
             )
-            size = " ".join(_sizes(values, side) for side in sides[:1])
-            rows.append((f"`{name}`", size, _layers(values, sides), f"{values['dropout']:g}", ", ".join(others)))
+            size, dropout = _sizes(values, sides[0]), f"{values['dropout']:g}"
+            rows.append((f"`{name}`", size, _layers(values, sides), dropout, ", ".join(others)))
         lines += ["", f"## Model `{model}`", ""]
         lines.append(table(("architecture", "d / heads / FFN", "layers", "dropout", "other options"), rows))
     return "\n".join(lines) + "\n"
@@ -151,9 +154,6 @@ def options() -> str:
 
 def rows() -> str:
     """The page on the rows of the papers: every table with the recipe of each row and what the paper prints."""
-    from ode_transformer.experiments import recipes
-    from ode_transformer.experiments.metrics import METRICS
-
     by_table: dict[str, list[tuple[str, str, str]]] = {}
     for name in recipes.names():
         for paper in recipes.load(name).paper:
@@ -225,8 +225,7 @@ def _actions(name: str) -> list[str]:
 
 def api() -> str:
     """The page on the Python API: every module that a program would import, from its docstrings."""
-    import ode_transformer
-    from ode_transformer import modules, numerics
+    from ode_transformer import models, modules, numerics
 
     lines = [
         "# Python API",
@@ -234,15 +233,9 @@ def api() -> str:
         "This page is generated from the docstrings. Shapes: T or S positions, B sentences, C channels. "
         "`ode_transformer.numerics` is plain PyTorch and does not import fairseq.",
     ]
-    names = ["models", "standalone", "checkpoints", "warm_start", "criterion", "optim", "config", "errors", "files"]
-    packages = [(f"ode_transformer.{name}", None) for name in names]
-    found = [("ode_transformer.numerics", numerics), ("ode_transformer.modules", modules)]
-    modules_ = [f"{name}.{m.name}" for name, package in found for m in pkgutil.iter_modules(package.__path__)]
-    families = [
-        f"ode_transformer.models.{m.name}"
-        for m in pkgutil.iter_modules([str(Path(ode_transformer.__file__).parent / "models")])
-    ]
-    for name in [*modules_, *families, *(name for name, _ in packages if name != "ode_transformer.models")]:
+    names = ["standalone", "checkpoints", "warm_start", "criterion", "optim", "config", "errors", "files"]
+    inner = [f"{p.__name__}.{m.name}" for p in (numerics, modules, models) for m in pkgutil.iter_modules(p.__path__)]
+    for name in [*inner, *(f"ode_transformer.{name}" for name in names)]:
         lines += ["", f"## `{name}`", "", "```{eval-rst}", f".. automodule:: {name}", "```"]
     return "\n".join(lines) + "\n"
 
@@ -252,9 +245,6 @@ def api() -> str:
 
 def scores(group: str) -> str:
     """A group of translation recipes: tokenized BLEU, sacreBLEU and chrF2 of each test set, mean over seeds."""
-    from ode_transformer.experiments import tables
-    from ode_transformer.experiments.metrics import METRICS
-
     rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
     if not rows:
         return "Nothing has been run yet."
@@ -284,16 +274,11 @@ def scores(group: str) -> str:
 
 
 def _mean(records: Sequence[dict], test_set: str, metric: str, mark: str = "") -> str:
-    from ode_transformer.experiments import tables
-    from ode_transformer.experiments.metrics import METRICS
-
     return tables.mean(METRICS[metric].values(records, test_set), len(records), 1 if metric == "chrf" else 2, mark)
 
 
 def measured(group: str) -> str:
     """A group that is in no paper, as ``ode-transformer table`` prints it."""
-    from ode_transformer.experiments import tables
-
     (rows,) = tables.tables(group).values()
     if not any(row.records for row in rows):
         return "Nothing has been run yet."
@@ -303,8 +288,6 @@ def measured(group: str) -> str:
 
 def metric(group: str, papers: str, name: str) -> str:
     """A group of another task beside the papers' numbers, which rows of the same name of ``papers`` hold."""
-    from ode_transformer.experiments import recipes, tables
-
     rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
     if not rows:
         return "Nothing has been run yet."
@@ -353,9 +336,6 @@ HEADLINE = {
 
 def headline() -> str:
     """The README's table: small systems that were measured, beside what the papers print for the base size."""
-    from ode_transformer.experiments import tables
-    from ode_transformer.experiments.metrics import METRICS
-
     measured = {group: _rows(group) for group in ("multi30k-short", "multi30k-short-en-fr")}
     found, signed = [], set()
     for label, (name, printed) in HEADLINE.items():
@@ -378,8 +358,6 @@ def headline() -> str:
 
 def _rows(group: str, precision: str = "fp32") -> dict[str, Any]:
     """Rows of the systems of a group that were run in a precision, by the recipe's row."""
-    from ode_transformer.experiments import tables
-
     rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
     found = [row for row in rows if tables.variant(row.records[0]) == (precision,)]
     return {row.recipe.rpartition("/")[2]: row for row in found}
@@ -460,10 +438,8 @@ def comparison(path: str, group: str, precision: str) -> str:
         group: of recipes, whose rows have the systems' names with ``-tiny``; without a score if they were not trained.
         precision: of the trainings.
     """
-    from ode_transformer.experiments import recipes, tables
     from ode_transformer.experiments.bench import suite
     from ode_transformer.experiments.bench.contest import median_and_quartiles
-    from ode_transformer.experiments.metrics import METRICS
 
     record = _results(f"bench/{path}")
     baseline, systems, comparisons = record["baseline"], record["systems"], tables.comparisons()
@@ -509,7 +485,6 @@ def gains(baseline: str, precision: str, *groups: str) -> str:
         precision: of the trainings.
         groups: of recipes, two columns each.
     """
-    from ode_transformer.experiments import recipes, tables
 
     comparisons, by_group = tables.comparisons(), {group: _rows(group, precision) for group in groups}
 
@@ -547,8 +522,6 @@ def _gain(row: Any, control: Any, compared: dict[tuple[int, str], dict], test_se
 
 
 def _by_seed(row: Any, test_set: str) -> dict[int, float]:
-    from ode_transformer.experiments.metrics import METRICS
-
     its = METRICS["sacrebleu"]
     return {seed: its.value(record["scores"][test_set]) for record in row.records for seed in record["seeds"]}
 
@@ -571,10 +544,6 @@ def _p_values(row: Any, comparisons: dict[str, dict], test_sets: Iterable[str]) 
 
 def intervals(group: str) -> str:
     """The runs of a group of GLUE: a row per system, and for each task and seed the score with its interval."""
-    from ode_transformer.experiments import recipes
-    from ode_transformer.experiments.metrics import METRICS
-    from ode_transformer.experiments.tasks import TASKS
-
     found: dict[str, dict[str, str]] = {}
     heads, signed, parameters = [], set(), {}
     for name, row in _rows(group).items():
@@ -660,8 +629,6 @@ KINDS: dict[str, Callable[..., str]] = {
 @functools.cache
 def rehearsals() -> str:
     """How many of the papers' rows were rehearsed."""
-    from ode_transformer.experiments import recipes
-
     rows = [name for name in recipes.names() if recipes.load(name).paper]
     rehearsed = _results("rehearsal")["rehearsed"]
     return f"{sum(name in rehearsed for name in rows)} of {len(rows)}"

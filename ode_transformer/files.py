@@ -84,6 +84,18 @@ def copy_file(source: str | Path, target: str | Path) -> None:
         shutil.copyfileobj(stored, file)
 
 
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file.
+
+    Raises:
+        OdeTransformerError: it cannot be read, or is not UTF-8; the message names it.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OdeTransformerError(f"{path}: {error}") from error
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file whole or not at all."""
     with whole(path) as file:

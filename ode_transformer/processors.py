@@ -36,7 +36,7 @@ def usable() -> int:
 
 def cache() -> int:
     """The bytes of the first processor's last-level cache; 0 if unknown, as outside Linux."""
-    sizes = [_text(f"/sys/devices/system/cpu/cpu0/cache/index{i}/size").strip() for i in range(_CACHES)]
+    sizes = [text(f"/sys/devices/system/cpu/cpu0/cache/index{i}/size").strip() for i in range(_CACHES)]
     return max(int(size[:-1]) * _UNITS.get(size[-1], 0) if size[:-1].isdecimal() else 0 for size in sizes)
 
 
@@ -56,15 +56,15 @@ def free(seconds: float = _SECONDS) -> Optional[tuple[int, int]]:
         return None
     cores: dict[str, float] = {}
     for name, (idle, ran) in passed.items():
-        core = _text(f"/sys/devices/system/cpu/{name}/topology/thread_siblings_list").strip() or name
+        core = text(f"/sys/devices/system/cpu/{name}/topology/thread_siblings_list").strip() or name
         cores[core] = min(cores.get(core, 1.0), idle / ran)
     return max(1, min(_quota(), math.floor(sum(cores.values()) + _NOISE))), len(cores)
 
 
 def _quota() -> int:
     """How many processors' time the container may take, by either version of Linux's control groups."""
-    kept = _text("/sys/fs/cgroup/cpu.max").split() or [
-        _text(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")
+    kept = text("/sys/fs/cgroup/cpu.max").split() or [
+        text(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")
     ]
     return int(kept[0]) // int(kept[1]) if kept[0].isdecimal() else allowed()
 
@@ -73,7 +73,7 @@ def _times() -> dict[str, tuple[int, int]]:
     """How long each allowed processor was idle, and how long it has run, since the machine was started."""
     found: dict[str, tuple[int, int]] = {}
     allowed_here = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
-    for line in _text("/proc/stat").splitlines():
+    for line in text("/proc/stat").splitlines():
         name, *ticks = line.split()
         if name.startswith("cpu") and name[3:].isdecimal() and int(name[3:]) in allowed_here:
             idle, waiting = map(int, ticks[3:5])
@@ -81,7 +81,8 @@ def _times() -> dict[str, tuple[int, int]]:
     return found
 
 
-def _text(path: str) -> str:
+def text(path: str) -> str:
+    """The text of a file of the system; empty if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError:

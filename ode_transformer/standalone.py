@@ -385,6 +385,17 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
     return True
 
 
+def check_symbols(data: str | Path, dictionary: Dictionary, model: nn.Module) -> None:
+    """Refuse a dictionary of data with another number of symbols than a model's encoder has.
+
+    Raises:
+        OdeTransformerError: it is such a one.
+    """
+    known = stacks(model)["encoder"].embed_tokens.num_embeddings
+    if len(dictionary) != known:
+        raise OdeTransformerError(f"{data}: its dictionary has {len(dictionary)} symbols, the model {known}")
+
+
 # Text for any model
 
 

@@ -20,6 +20,7 @@ import math
 import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,9 +64,7 @@ class Report:
     flags: list[str]
 
     def __str__(self) -> str:
-        kinds: dict[str, int] = {}
-        for _, _, what in self.tensors:
-            kinds[what] = kinds.get(what, 0) + 1
+        kinds = Counter(what for _, _, what in self.tensors)
         lines = [f"{what:>10}  {name}  {tuple(shape)}" for name, shape, what in self.tensors]
         lines += [f"{'unused':>10}  {name}" for name in self.unused]
         lines.append(

@@ -21,8 +21,14 @@ die() {
     exit 1
 }
 
-# Print the header comment of the calling script: its usage.
-usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"; }
+# Print the header comment of the calling script, its usage, and what scripts like it have in common.
+usage() {
+    sed -n '2,/^[^#]/{s/^# \{0,1\}//;t p;b;:p;p}' "$0"
+    more_help
+}
+
+# Scripts may replace it.
+more_help() { :; }
 
 # Print a plain command in a form that can be typed.
 plain() { echo "+ $(sed "s/'\([A-Za-z0-9_.,:=/@%+-]\+\)'/\1/g" <<<"${*@Q}")" >&2; }

@@ -26,7 +26,7 @@ def machine(monkeypatch):
             lines = [f"cpu{i} {1000 + busy} 0 0 {500 + free} 7 0 0 0 {busy} 0" for i, (free, busy) in enumerate(shares)]
             return "\n".join(["cpu 1 2 3 4 5 6 7 8 9 10", *lines, "intr 7", ""])
 
-        monkeypatch.setattr(processors, "_text", text)
+        monkeypatch.setattr(processors, "text", text)
         monkeypatch.setattr(time, "sleep", lambda _: ticks.__setitem__(0, ticks[0] + 100))
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(len(idle))), raising=False)
 
@@ -73,9 +73,9 @@ def test_a_record_says_the_cores_that_a_container_may_take(machine):
 
 def test_a_quota_of_the_first_version_of_control_groups(machine, monkeypatch):
     machine(1, 1, 1, 1, quota="")
-    stat = processors._text
+    stat = processors.text
     files = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n", "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}
-    monkeypatch.setattr(processors, "_text", lambda path: files.get(path) or stat(path))
+    monkeypatch.setattr(processors, "text", lambda path: files.get(path) or stat(path))
     assert processors.free() == (2, 4)
 
 
@@ -99,9 +99,9 @@ def test_processors_of_others_do_not_count(machine, monkeypatch):
 def test_the_largest_cache_is_the_last_level(monkeypatch):
     """As Linux writes them; without its files the size is unknown."""
     sizes = {0: "32K\n", 1: "48K\n", 2: "1024K\n", 3: "36M\n", 4: "?"}
-    monkeypatch.setattr(processors, "_text", lambda path: sizes.get(int(path.split("/index")[1][0]), ""))
+    monkeypatch.setattr(processors, "text", lambda path: sizes.get(int(path.split("/index")[1][0]), ""))
     assert processors.cache() == 36 * 2**20
-    monkeypatch.setattr(processors, "_text", lambda path: "")
+    monkeypatch.setattr(processors, "text", lambda path: "")
     assert processors.cache() == 0
 
 
@@ -113,6 +113,6 @@ def test_the_users_number_stays(machine):
 
 def test_without_linux_the_number_is_pytorchs(machine, monkeypatch):
     machine(1, 1)
-    monkeypatch.setattr(processors, "_text", lambda path: "")
+    monkeypatch.setattr(processors, "text", lambda path: "")
     monkeypatch.delattr(os, "sched_getaffinity")
     assert processors.free() is None and processors.threads({})[0] == {}

@@ -33,7 +33,7 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
 
     from .. import checkpoints
     from ..checkpoints import CheckpointError
-    from ..standalone import HEAD, named, open_with_head, pair_form, stacks
+    from ..standalone import HEAD, check_symbols, named, open_with_head, pair_form
     from .tasks.multiple_choice import NAME
 
     state, model = open_with_head(checkpoint, data, cpu, NAME)
@@ -50,11 +50,7 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     )  # fmt: skip
     with named(f"{data}: its dictionaries cannot be read"):
         task = SentenceRankingTask.setup_task(cfg)
-    known = stacks(model)["encoder"].embed_tokens.num_embeddings
-    if len(task.source_dictionary) != known:
-        raise OdeTransformerError(
-            f"{data}: its dictionary has {len(task.source_dictionary)} symbols, the model {known}"
-        )
+    check_symbols(data, task.source_dictionary, model)
     parts = [data_utils.load_indexed_dataset(str(data / f"input{i}" / subset), None) for i in range(options + 1)]
     if options < 2 or None in parts:
         raise OdeTransformerError(f"{data}: has no subset {subset} of questions with options")

@@ -66,7 +66,7 @@ def outputs(
     from .. import models  # noqa: F401  registers the architectures
     from ..checkpoints import CheckpointError
     from ..sentence_prediction import NAME, OF_PAIRS
-    from ..standalone import HEAD, named, open_with_head, pair_form, stacks
+    from ..standalone import HEAD, check_symbols, named, open_with_head, pair_form
 
     state, model = open_with_head(checkpoint, data, cpu, "sentence_prediction")
     count = model.classification_heads[HEAD].out_proj.out_features
@@ -79,9 +79,7 @@ def outputs(
     )  # fmt: skip
     with named(f"{data}: its dictionaries cannot be read"):
         task = SentencePredictionTask.setup_task(cfg)
-    symbols, known = len(task.source_dictionary), stacks(model)["encoder"].embed_tokens.num_embeddings
-    if symbols != known:
-        raise OdeTransformerError(f"{data}: its dictionary has {symbols} symbols, the model {known}")
+    check_symbols(data, task.source_dictionary, model)
     if data_utils.load_indexed_dataset(str(data / "input0" / subset), task.source_dictionary) is None:
         raise OdeTransformerError(f"{data}: has no subset {subset}")
     labels, begin = task.label_dictionary.symbols, task.label_dictionary.nspecial

@@ -27,7 +27,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "path": Command(".locate", "print the folder to give to fairseq's --user-dir"),
     "prepare": Command(".prepare", "make data and a recipe from your own parallel text"),
-    "recipe": Command(".recipes", "list, check and show recipes"),
+    "recipe": Command(".recipe_command", "list, check and show recipes"),
     "run": Command(".runner", "run recipes from data to a record; compare several in a table", takes_flags=True),
     "generate": Command(
         ".runner",
@@ -40,15 +40,15 @@ COMMANDS = {
     "translate": Command(".translate", "translate raw text with a trained model"),
     "bundle": Command(".bundle", "put a trained model and all that it needs to translate into a folder"),
     "doctor": Command(".doctor", "print what is installed and found here, and what each unavailable feature lacks"),
-    "average": Command(".folders", "average checkpoints", "add_average_arguments", "average_main"),
+    "average": Command(".checkpoint_commands", "average checkpoints", "add_average_arguments", "average_main"),
     "resume": Command(
-        ".folders",
+        ".checkpoint_commands",
         "prepare a training folder for resuming, and print how many updates were done",
         "add_resume_arguments",
         "resume_main",
     ),
     "check": Command(
-        ".folders",
+        ".checkpoint_commands",
         "check that checkpoints are intact, of a known architecture, and match the dictionaries of some data",
         "add_check_arguments",
         "check_main",

@@ -29,8 +29,6 @@ from typing import NamedTuple, TypeVar
 from ..errors import OdeTransformerError
 from ..files import write_lines
 
-__all__ = ["Sentence", "add_arguments", "generate_sentences", "main", "write"]
-
 LANGUAGES = ("de", "en")
 MAX_SENTENCES = 100_000  # per split; more would mostly vary the numbers
 MIN_COUNT = 3  # times that a word of valid or test must occur in train

@@ -349,15 +349,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plots.add_text_arguments(kind, required=False)
     kind.add_argument("--output", help="file for the record, as JSON")
     kind.add_argument("--picture", help=f"file for the figure, {', '.join(plots.FORMATS)}")
-    kind.set_defaults(measure=_orders)
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer lab``; the exit status."""
-    return args.measure(args)
-
-
-def _orders(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer lab orders``; the exit status."""
     if args.checkpoints and not (args.text and args.dictionary):
         raise OdeTransformerError("checkpoints need --text and --dictionary")
     given = [name for name in ("text", "dictionary", "target") if getattr(args, name)]

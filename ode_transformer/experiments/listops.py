@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ..errors import OdeTransformerError
-from ..files import whole
+from ..files import write_lines
 
 VALUE_PROBABILITY = 0.75
 MAX_ELEMENTS = 10
@@ -107,7 +107,6 @@ def main(args: argparse.Namespace) -> int:
     if not 1 <= args.shortest <= args.longest:
         raise OdeTransformerError(f"--shortest {args.shortest}: must be from 1 to --longest, {args.longest}")
     directory = Path(args.directory)
-    directory.mkdir(parents=True, exist_ok=True)
     expressions = generate(args.seed, args.shortest, args.longest)
     for split in ("test", "valid", "train"):
         rows = list(itertools.islice(expressions, getattr(args, split)))
@@ -116,12 +115,7 @@ def main(args: argparse.Namespace) -> int:
                 f"--{split} {getattr(args, split)}: there are too few expressions of --shortest {args.shortest} "
                 f"to --longest {args.longest} symbols"
             )
-        texts = {
-            "input0": (" ".join(symbols) + "\n" for symbols, _ in rows),
-            "label": (f"{value}\n" for _, value in rows),
-        }
-        for part, lines in texts.items():
-            with whole(directory / f"{split}.{part}") as file:
-                file.writelines(lines)
+        write_lines(directory / f"{split}.input0", (" ".join(symbols) for symbols, _ in rows))
+        write_lines(directory / f"{split}.label", (str(value) for _, value in rows))
         print(f"{len(rows)} expressions -> {directory}/{split}.input0, .label")
     return 0

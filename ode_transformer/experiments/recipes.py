@@ -26,13 +26,10 @@ import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 from ..errors import OdeTransformerError
 from . import plain_yaml
-
-if TYPE_CHECKING:
-    from . import runner
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "configs"
@@ -473,104 +470,7 @@ def variant(recipe: Recipe) -> list[str]:
     return scale + (["--seed", str(seed)] if seed is not None else [])
 
 
-def show(recipe: Recipe, devices: Optional[int], precision: Optional[str], run_dir: str = "") -> str:
-    """The recipe as a person reads it: what it is, the paper's numbers, what a run takes if a record says it, and the
-    commands of every step."""
-    from . import estimates, runner
-
-    place = _place(recipe, devices, precision)
-    lines = [f"# {recipe.name}: {recipe.description}"]
-    if recipe.scale == "small":
-        lines.append(
-            "# A rehearsal on little text, of the same architecture and depth but narrow: no result of the paper."
-        )
-    else:
-        lines += _about(recipe, place.devices, place.precision) + estimates.lines(recipe)
-    for step in runner.steps(recipe, place, run_dir):
-        lines += ([] if f"\n# {step.name}" in lines else [f"\n# {step.name}"]) + [step.line()]
-    return "\n".join(lines)
-
-
-def _place(recipe: Recipe, devices: Optional[int], precision: Optional[str]) -> "runner.Place":
-    """On the paper's GPUs, unless others are asked for."""
-    from . import runner
-
-    if devices is not None and devices < 1:
-        raise RecipeError(f"--devices {devices}: must be a positive number")
-    devices = devices or (recipe.devices if recipe.scale == "full" else None) or 1
-    return runner.Place(devices=devices, precision=precision or recipe.train.precision)
-
-
-def _about(recipe: Recipe, devices: int, precision: str) -> list[str]:
-    """The paper's numbers and hardware, the size of an update, and what we chose."""
-    lines = []
-    for paper in recipe.paper:
-        scores = [f"{value} {metric} on {t}" for t, found in paper.scores.items() for metric, value in found.items()]
-        details = [
-            paper.parameters and f"{paper.parameters} parameters",
-            paper.updates and f"trained for {paper.updates}",
-        ]
-        lines.append(f"# paper: {', '.join(filter(None, [*scores, *details]))} ({paper.table}, {paper.row})")
-    if recipe.hardware:
-        lines.append(f"# hardware: {recipe.hardware}")
-    size = [f"up to {recipe.train.flags[k]:,} {unit}" for k, unit in
-            (("max-tokens", "tokens"), ("batch-size", "examples")) if recipe.train.flags.get(k)]  # fmt: skip
-    lines.append(
-        f"# an update: {recipe.train.batches} batch{'es' * (recipe.train.batches > 1)} of {' and '.join(size)}; "
-        f"on {devices} GPU{'s' * (devices > 1)} each takes {recipe.train.batches / devices:g}, in {precision}"
-    )
-    if recipe.seeds:
-        lines.append(f"# seeds: {', '.join(map(str, recipe.seeds))}")
-    if recipe.search:
-        space = replace(recipe.search, seeds=recipe.search.seeds or recipe.seeds or [recipe.own_seed])
-        parts = {**space.values, "seeds": space.seeds}
-        said = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in parts.items())
-        lines.append(f"# search: {said} ({space.trainings} trainings, `ode-transformer glue grid {recipe.given}`)")
-    return lines + [f"# note: {line}" for line in recipe.note.splitlines()]
-
-
 def add_variant(parser: argparse.ArgumentParser) -> None:
     """The flags that say which run of a recipe is meant."""
     parser.add_argument("--scale", type=str.lower, choices=SCALES, default="full", help="small: a rehearsal")
     parser.add_argument("--seed", type=int, help="seed of training (default: the recipe's)")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer recipe``."""
-    actions = parser.add_subparsers(dest="action", required=True)
-    listed = actions.add_parser("list", help="print the names of all recipes")
-    listed.add_argument("--paper", action="store_true", help="only those that reproduce a row of a paper")
-    actions.add_parser("check", help="read every recipe; the exit status says whether all are sound")
-    shown = actions.add_parser("show", help="print what a recipe is and the commands of its steps")
-    command = actions.add_parser("command", help="print the commands of one step, one per line")
-    for sub in (shown, command):
-        sub.add_argument("name")
-        if sub is command:
-            sub.add_argument("step")
-        add_variant(sub)
-        sub.add_argument("--run-dir", default="", help="where the run's files go (default: runs/<recipe>)")
-        sub.add_argument("--devices", type=int, help="devices that train together (default: as many as the paper's)")
-        sub.add_argument("--precision", choices=PRECISIONS, help="(default: the paper's)")
-
-
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer recipe``; the exit status."""
-    if args.action == "list":
-        print("\n".join(name for name in names() if not args.paper or load(name).paper))
-        return 0
-    if args.action == "check":
-        for name in names():
-            print(load(name).name)
-        return 0
-    recipe = load(args.name, scale=args.scale, seed=args.seed)
-    if args.action == "show":
-        print(show(recipe, args.devices, args.precision, args.run_dir))
-        return 0
-    from . import runner
-
-    found = runner.steps(recipe, _place(recipe, args.devices, args.precision), args.run_dir)
-    chosen = [step for step in found if step.name == args.step]
-    if not chosen and args.step != "start":  # most recipes start from nothing
-        raise RecipeError(f"step {args.step!r}: must be one of {', '.join(dict.fromkeys(s.name for s in found))}")
-    print("\n".join(step.line() for step in chosen), end="\n" if chosen else "")
-    return 0

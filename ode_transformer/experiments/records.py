@@ -196,7 +196,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         "model": run["model"],
         "sha256": hashes,
         "data": read_json(manifest) if manifest.is_file() else None,
-        **runs.where(),
+        **runs.here_and_now(),
     }
 
 
@@ -207,7 +207,7 @@ def curve(run_dir: Path) -> dict[str, Any]:
         RecordError: there is no log of a training.
     """
     log = read_log(run_dir / "train.log")
-    return {key: log[key] for key in ("seconds", "training", "validation")} | runs.where()
+    return {key: log[key] for key in ("seconds", "training", "validation")} | runs.here_and_now()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -64,7 +64,7 @@ def outcome(names: Sequence[str]) -> dict[str, Any]:
             "seconds": round(found["training"]["seconds"]),
             "commit": found["versions"].get("commit", ""),
         }
-    return {"rehearsed": rehearsed, "missing": missing, **runs.where()}
+    return {"rehearsed": rehearsed, "missing": missing, **runs.here_and_now()}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

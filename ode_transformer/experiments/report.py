@@ -201,7 +201,7 @@ def _recorded(folder: Path, by_recipe: dict[str, list[dict]], all_: dict[str, li
 
 def _current(comparison: dict[str, Any], by_recipe: dict[str, list[dict]]) -> dict[str, Any]:
     """A comparison without the systems that were trained anew since, and without test sets that are then left alone."""
-    metric = METRICS[comparison.get("metric", significance.TRANSLATIONS_BY)]
+    metric = METRICS[comparison["metric"]]
 
     def of_today(name: str, test_set: str, values: dict[str, Any]) -> bool:
         measured = metric.values(by_recipe.get(name, []), test_set)
@@ -251,7 +251,7 @@ def _left_out(what: str, error: OdeTransformerError) -> str:
 
 
 def _comparison(comparison: dict[str, Any]) -> str:
-    test_sets, metric = comparison["test_sets"], METRICS[comparison.get("metric", significance.TRANSLATIONS_BY)]
+    test_sets, metric = comparison["test_sets"], METRICS[comparison["metric"]]
     systems = list(dict.fromkeys(name for found in test_sets.values() for name in found))
     rows, level = [], significance.level(comparison)
     for name in systems:

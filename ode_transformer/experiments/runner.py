@@ -9,10 +9,11 @@ hold it. A step is a process of its own, or a command of this package, called in
 
 import argparse
 import contextlib
+import itertools
 import os
 import shlex
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
@@ -27,7 +28,11 @@ from .tasks.task import OURS, Step, flags
 
 # Of fairseq-train, with a value: where it runs, and who else is told of its progress.
 PLACE_FLAGS = (
-    *("--distributed-port", "--distributed-world-size", "--num-workers", "--tensorboard-logdir", "--wandb-project"),
+    "--distributed-port",
+    "--distributed-world-size",
+    "--num-workers",
+    "--tensorboard-logdir",
+    "--wandb-project",
 )
 # Of fairseq-train, too: for these ``run`` has options of its own, which a record and a table know of.
 BEFORE_FLAGS = {"seed": "--seed, before the --"}
@@ -622,7 +627,8 @@ def main(args: argparse.Namespace) -> int:
     with contextlib.chdir(recipes.ROOT), processes.terminable():
         for run in found:
             if args.dry_run:
-                _print_commands(run, args)
+                chosen = run.chosen(args.first, args.last)
+                print(printed((step for step in run.steps() if step.name in chosen), f"{run.recipe.name}: "))
                 continue
             try:
                 run.go(args.first, args.last, args.trained)
@@ -642,15 +648,12 @@ def own_text(recipe: recipes.Recipe) -> bool:
     return recipe.generate is not None and "ode_transformer prepare " in recipe.data.prepare
 
 
-def _print_commands(run: Run, args: argparse.Namespace) -> None:
-    chosen = run.chosen(args.first, args.last)
-    last = ""
-    for step in run.steps():
-        if step.name in chosen:
-            if step.name != last:
-                print(f"\n# {run.recipe.name}: {step.name}")
-            print(step.line())
-            last = step.name
+def printed(found: Iterable[Step], title: str = "") -> str:
+    """The commands of steps, below a heading for each kind of step."""
+    lines = []
+    for name, its in itertools.groupby(found, key=lambda step: step.name):
+        lines += [f"\n# {title}{name}", *(step.line() for step in its)]
+    return "\n".join(lines)
 
 
 def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
@@ -673,18 +676,12 @@ def generate_main(args: argparse.Namespace) -> int:
     if output.exists():
         raise RunError(f"--output {args.output}: is there already")
     paths = [Path(path).absolute() for path in (args.checkpoint or "").split(":") if path]
-    for path in paths or [recipes.ROOT / run_dir / "average.pt"]:
+    read = paths or [recipes.ROOT / run_dir / "average.pt"]
+    for path in read:
         if not path.is_file():
             raise RunError(f"--checkpoint {args.checkpoint}: no file {path}" if paths else f"{path}: not there")
     # Checkpoints have to be intact, of a known architecture, and trained with these dictionaries.
-    _call(
-        [
-            "check",
-            *map(str, paths or [recipes.ROOT / run_dir / "average.pt"]),
-            "--data",
-            str(recipes.ROOT / recipe.data.directory),
-        ]
-    )
+    _call(["check", *map(str, read), "--data", str(recipes.ROOT / recipe.data.directory)])
     more = ["--path", ":".join(map(str, paths))] if paths else []
     with processes.terminable(), whole_folder(output) as part:  # fairseq writes as it goes
         for step in steps(recipe, Place(), run_dir):

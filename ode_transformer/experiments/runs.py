@@ -7,6 +7,7 @@ hardware and versions of every start. Records, comparisons and the runner read i
 torch and fairseq are imported by the functions that need them.
 """
 
+import contextlib
 import functools
 import importlib.metadata
 import json
@@ -14,7 +15,7 @@ import math
 import platform
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -43,21 +44,14 @@ def hardware() -> dict[str, Any]:
     """Processor, cores that this process may take, memory in GiB, and GPUs of this machine."""
     import torch
 
-    model = re.search(r"model name\s*: (.*)", _text("/proc/cpuinfo"))
-    memory = re.search(r"MemTotal:\s*(\d+)", _text("/proc/meminfo"))
+    model = re.search(r"model name\s*: (.*)", processors.text("/proc/cpuinfo"))
+    memory = re.search(r"MemTotal:\s*(\d+)", processors.text("/proc/meminfo"))
     return {
         "processor": model[1] if model else platform.processor() or platform.machine(),
         "cores": processors.usable(),
         "memory_gib": round(int(memory[1]) / 2**20) if memory else None,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError:
-        return ""
 
 
 @functools.cache
@@ -83,16 +77,20 @@ def versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "ode_transformer": __version__}
     if commit():
         found["commit"] = commit()
-    for package in PACKAGES:
-        try:
+    return found | installed(PACKAGES)
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of those packages that are installed."""
+    found = {}
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 
-def where() -> dict[str, Any]:
-    """``hardware`` and ``versions`` of here and now."""
+def here_and_now() -> dict[str, Any]:
+    """``hardware`` and ``versions``."""
     return {"hardware": hardware(), "versions": versions()}
 
 
@@ -262,9 +260,9 @@ def parameters(config: "DictConfig") -> dict[str, int]:
     return {"all": sum(n for n, _ in counts), "trained": sum(n for n, trained in counts if trained)}
 
 
-def begin(run_dir: str | Path, run: dict[str, Any], devices: int, where_words: Sequence[str]) -> None:
+def begin(run_dir: str | Path, run: dict[str, Any], devices: int, words: Sequence[str]) -> None:
     """Note a start of the training, here and now, on so many devices, and write ``run.json``."""
-    run["places"].append({"where": list(where_words), **where()})
+    run["places"].append({"where": list(words), **here_and_now()})
     write_json(Path(run_dir) / "run.json", {**run, "devices": devices})
 
 

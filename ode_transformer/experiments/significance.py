@@ -143,7 +143,7 @@ def halved(comparison: dict[str, Any]) -> bool:
 
     Its bootstrap counts |d| - mean |d| instead of |d - mean d|.
     """
-    return comparison.get("metric", TRANSLATIONS_BY) == TRANSLATIONS_BY and comparison["test"] == "bootstrap"
+    return comparison["metric"] == TRANSLATIONS_BY and comparison["test"] == "bootstrap"
 
 
 def kind_of_p(comparison: dict[str, Any]) -> str:

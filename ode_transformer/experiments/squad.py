@@ -119,7 +119,7 @@ def predict(
     from .. import models  # noqa: F401  registers the architectures
     from ..checkpoints import CheckpointError
     from ..span_prediction import NAME, SpanPredictionConfig, SpanPredictionTask
-    from ..standalone import check_dictionaries, load, open_state, pair_form, stacks
+    from ..standalone import check_dictionaries, check_symbols, load, open_state, pair_form
 
     tree = questions(data, subset)
     check_dictionaries(checkpoint, data)
@@ -134,9 +134,7 @@ def predict(
         model = model.cuda()
     cfg = SpanPredictionConfig(data=str(data), **form, max_positions=model.max_positions(), no_shuffle=True, seed=1)
     dataset = SpanPredictionTask.setup_task(cfg).load_dataset(subset)
-    known = stacks(model)["encoder"].embed_tokens.num_embeddings
-    if len(dataset.dictionary) != known:
-        raise OdeTransformerError(f"{data}: its dictionary has {len(dataset.dictionary)} symbols, the model {known}")
+    check_symbols(data, dataset.dictionary, model)
     if len(dataset) != len(tree["windows"]):
         raise OdeTransformerError(
             f"{data}: {len(dataset)} windows of {subset}, but {len(tree['windows'])} of questions.json"

@@ -183,7 +183,7 @@ def tables(group: str, folder: Path = RESULTS, records: Optional[dict[str, list[
     records = read_records(folder) if records is None else records
     comparison = _significance(group, folder)
     precisions = comparison["precisions"]
-    compared, by = _by_system(comparison, records), comparison.get("metric", significance.TRANSLATIONS_BY)
+    compared, by = _by_system(comparison, records), comparison["metric"]
     title = groups[group].get("description", group)
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
@@ -381,7 +381,9 @@ def _blank(value: Optional[float]) -> Any:
 def _significance(group: str, folder: Path) -> dict[str, Any]:
     """The recorded comparison of a group, if there is one."""
     path = folder / SIGNIFICANCE / f"{group}.json"
-    return read_comparison(path) if path.is_file() else {"precisions": {}, "test_sets": {}}
+    if path.is_file():
+        return read_comparison(path)
+    return {"precisions": {}, "test_sets": {}, "metric": significance.TRANSLATIONS_BY}
 
 
 def read_comparison(path: Path) -> dict[str, Any]:
@@ -396,6 +398,7 @@ def read_comparison(path: Path) -> dict[str, Any]:
         raise OdeTransformerError(
             f"{path}: a comparison without precisions; write it anew with `ode-transformer compare`"
         )
+    comparison.setdefault("metric", significance.TRANSLATIONS_BY)  # older ones do not say it
     return comparison
 
 
@@ -420,7 +423,7 @@ def _by_system(
     comparison: dict[str, Any], records: dict[str, list[dict]]
 ) -> dict[str, dict[tuple[str, str], Compared]]:
     """The results of a comparison by recipe, and by test set and metric; those whose baseline there still is."""
-    by = comparison.get("metric", significance.TRANSLATIONS_BY)
+    by = comparison["metric"]
     found: dict[str, dict[tuple[str, str], Compared]] = {}
     for test_set, systems in comparison["test_sets"].items():
         level = significance.level(comparison)

@@ -19,7 +19,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, documents, glue, recipes, segmentation
+from ode_transformer.experiments import cli, documents, glue, grid, recipes, segmentation
 from ode_transformer.experiments.classify import Outputs
 from ode_transformer.experiments.datasets import squad
 from ode_transformer.experiments.metrics import glue as metric
@@ -330,7 +330,7 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         (began + workers + began + minimum, True),
     ):
         (tmp_path / "train.log").write_text(log)
-        assert glue._diverged(tmp_path) == diverged, log
+        assert grid._diverged(tmp_path) == diverged, log
 
     search = recipes.load("macaron/glue/macaron-cola"), recipes.Search({"lr": ["1"]}, [7]), [], tmp_path
     diverged = tmp_path / "lr=1" / "seed-7" / "train.log"
@@ -339,40 +339,40 @@ def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, 
         diverged.write_text(log)
         monkeypatch.setattr(cli, "call", mock.Mock(side_effect=cause))
         with pytest.raises(OdeTransformerError, match=f"seed-7: {cause}"):
-            glue.grid(*search)
+            grid.train(*search)
 
 
 def test_without_words_a_grid_is_the_search_of_the_recipe(monkeypatch, capsys):
     """24 points of the released search of Macaron Net; three seeds and other batches for large tasks."""
     spaces = []
-    monkeypatch.setattr(glue, "grid", lambda recipe, space, *_: spaces.append(space) or [])
-    monkeypatch.setattr(glue, "summary", lambda points, metrics: "")
+    monkeypatch.setattr(grid, "train", lambda recipe, space, *_: spaces.append(space) or [])
+    monkeypatch.setattr(grid, "summary", lambda points, metrics: "")
 
-    def grid(row, *words):
+    def searched(row, *words):
         assert cli.main(["glue", "grid", row, *words]) == 0
         return spaces[-1], capsys.readouterr().err
 
-    space, said = grid("macaron/glue/macaron-mrpc")
+    space, said = searched("macaron/glue/macaron-mrpc")
     assert space.values == {
         "lr": [5e-5, 3e-5], "batch-size": [16, 32], "max-epoch": [3, 4, 5], "weight-decay": [0.0, 0.01],
     } and space.seeds == [100, 200, 300, 400, 500, 600]  # fmt: skip
     assert "macaron/glue/macaron-mrpc: 24 points, 6 seeds: 144 trainings" in said
     for row in ("bert-qqp", "macaron-mnli", "bert-qnli"):
-        space, said = grid(f"macaron/glue/{row}")
+        space, said = searched(f"macaron/glue/{row}")
         assert space.values["batch-size"] == [16, 24] and space.seeds == [100, 200, 300]
         assert "24 points, 3 seeds: 72 trainings" in said
-    space, _ = grid("macaron/glue/macaron-mrpc", "--values", "lr", "1e-5", "--seeds", "7")
+    space, _ = searched("macaron/glue/macaron-mrpc", "--values", "lr", "1e-5", "--seeds", "7")
     assert space == recipes.Search({"lr": ["1e-5"]}, [7])
-    assert grid("macaron/glue/macaron-mrpc", "--seeds", "7")[0].trainings == 24
-    assert grid("glue/floater-base/floater-cola")[0] == recipes.Search({}, [1, 2, 3, 4, 5])
-    assert grid("glue/floater-base/floater-cola", "--values", "lr", "1", "2")[0].trainings == 10
+    assert searched("macaron/glue/macaron-mrpc", "--seeds", "7")[0].trainings == 24
+    assert searched("glue/floater-base/floater-cola")[0] == recipes.Search({}, [1, 2, 3, 4, 5])
+    assert searched("glue/floater-base/floater-cola", "--values", "lr", "1", "2")[0].trainings == 10
 
 
 def test_runs_of_a_grid_share_a_folder_only_with_their_like(monkeypatch):
     """A rehearsal, another precision and the real search have folders of their own; so do all points and seeds."""
     homes = []
-    monkeypatch.setattr(glue, "grid", lambda recipe, space, options, home: homes.append(home) or [])
-    monkeypatch.setattr(glue, "summary", lambda points, metrics: "")
+    monkeypatch.setattr(grid, "train", lambda recipe, space, options, home: homes.append(home) or [])
+    monkeypatch.setattr(grid, "summary", lambda points, metrics: "")
     for more in ([], ["--cpu"], ["--fp16"], ["--scale", "small", "--cpu"], ["--cpu", "--bf16"]):
         assert cli.main(["glue", "grid", "glue/floater-base/floater-cola", "--values", "lr", "1", "--", *more]) == 0
     name, grids = "glue/floater-base/floater-cola", recipes.ROOT / "runs" / "grids"
@@ -437,19 +437,19 @@ def test_the_settings_of_macarons_rows_are_of_their_search():
 def test_runs_are_compared_as_their_recipe_chooses_checkpoints():
     expected = {"cola": ("matthews",), "sts-b": ("pearson", "spearman")}
     for task in ("cola", "sst-2", "mrpc", "qqp", "sts-b"):
-        assert glue.selection(recipes.load(f"macaron/glue/macaron-{task}")) == expected.get(task, ("accuracy",))
+        assert grid.selection(recipes.load(f"macaron/glue/macaron-{task}")) == expected.get(task, ("accuracy",))
     mrpc = recipes.load("macaron/glue/macaron-mrpc")
     by_loss = replace(mrpc, train=replace(mrpc.train, flags=mrpc.train.flags | {"best-checkpoint-metric": "loss"}))
-    assert glue.selection(by_loss) == ("accuracy", "f1")
+    assert grid.selection(by_loss) == ("accuracy", "f1")
     points = [
         {"flags": {"lr": "1"}, "seeds": [1, 2], "scores": [{"pearson": 80.0, "spearman": 90.0}, {}]},
         {"flags": {"lr": "2"}, "seeds": [1, 2], "scores": [{"pearson": 84.0, "spearman": 85.0}, {"pearson": None}]},
     ]
-    lines = glue.summary(points, ("pearson", "spearman")).splitlines()
+    lines = grid.summary(points, ("pearson", "spearman")).splitlines()
     assert lines[0] == "lr=1: pearson and spearman median diverged of 85, diverged"
     assert lines[2] == "best: pearson and spearman 85 with lr=1 seed=1"
     diverged = [{"flags": {}, "seeds": [1], "scores": [{}]}]
-    assert glue.summary(diverged, ["f1"]).endswith("best: none, every run diverged")
+    assert grid.summary(diverged, ["f1"]).endswith("best: none, every run diverged")
 
 
 @pytest.mark.parametrize(
@@ -465,10 +465,10 @@ def test_runs_are_compared_as_their_recipe_chooses_checkpoints():
 )
 def test_the_schedule_follows_the_batch_and_the_epochs(chosen, expected):
     row = {"batch-size": 32, "max-epoch": 5, "total-num-update": 1000, "warmup-updates": 100}
-    assert glue.schedule(row, chosen) == expected
-    assert glue.schedule(row | {"max-epoch": None}, {"batch-size": "64"}) == {}  # so many updates, whatever the batch
+    assert grid.schedule(row, chosen) == expected
+    assert grid.schedule(row | {"max-epoch": None}, {"batch-size": "64"}) == {}  # so many updates, whatever the batch
     with pytest.raises(OdeTransformerError, match="--values batch-size x: must be a positive number"):
-        glue.schedule(row, {"batch-size": "x"})
+        grid.schedule(row, {"batch-size": "x"})
 
 
 # Plain text

@@ -211,8 +211,6 @@ def test_bad_files_are_named(tmp_path, sentences, capsys):
     (tmp_path / "text").write_text("\n")
     assert cli.main(["lab", "orders", path, *sentences]) == 1
     assert "holds no sentences" in capsys.readouterr().err
-    (tmp_path / "dict.txt").write_text("s1 1\n")  # of another model
-    (tmp_path / "text").write_text("s1\n")
     (tmp_path / "dict.txt").write_text("".join(f"s{i} 1\n" for i in range(900)))
     (tmp_path / "text").write_text("s899\n")
     assert cli.main(["lab", "orders", path, *sentences]) == 1

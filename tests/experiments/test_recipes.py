@@ -16,6 +16,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ode_transformer.experiments import cli, estimates, recipes, runner, runs
+from ode_transformer.experiments.recipe_command import show
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
@@ -303,7 +304,7 @@ def test_numbers_that_are_printed_and_reckoned_with_are_numbers(tmp_path):
     (tmp_path / "x.yaml").write_text(
         text.replace("    max-tokens: 1500\n", "    max-tokens: null\n    batch-size: 9\n")
     )
-    shown = recipes.show(recipes.load(f"{tmp_path}/x.yaml/macaron-tiny"), None, None)
+    shown = show(recipes.load(f"{tmp_path}/x.yaml/macaron-tiny"), None, None)
     assert "1 batch of up to 9 examples;" in shown
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.metrics import bleu, validation
+from ode_transformer.experiments.metrics import bleu, perplexity
 from ode_transformer.experiments.metrics import translations as scoring
 from tests.helpers import refused
 
@@ -155,12 +155,12 @@ def test_the_scores_of_a_validation(tmp_path, capsys):
     assert "68.59" in capsys.readouterr().out
     assert json.loads(output.read_text())["perplexity"]["value"] == 68.59
     with pytest.raises(OdeTransformerError, match="no entry of subset valid"):
-        validation.score(log, "valid")
+        perplexity.score(log, "valid")
     log.write_text(head + json.dumps({"test_loss": "6.1"}) + "\n")
     assert cli.main(words) == 1 and "no perplexity of subset test" in capsys.readouterr().err
     entries = ({"test_loss": loss, "test_ppl": ppl} for loss, ppl in (("6.1", "68.59"), ("5.0", "32.00")))
     log.write_text("".join(f"{head}{json.dumps(entry)}\n" for entry in entries))
-    assert validation.score(log, "test")["perplexity"]["value"] == 32.0, "of an evaluation repeated"
+    assert perplexity.score(log, "test")["perplexity"]["value"] == 32.0, "of an evaluation repeated"
 
 
 def test_french_and_english_detokenisation():

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import OdeTransformerError
+from ...files import read_text
 from .pairs import Pair
 
 SPLITS = {"train": "train", "valid": "dev", "test": "test"}
@@ -31,10 +32,7 @@ def _emails(folder: Path) -> Iterator[Pair]:
     if not paths:
         raise OdeTransformerError(f"{folder}: no such folder, or no e-mail NAME.subject in it")
     for path in paths:
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise OdeTransformerError(f"{path}: {error}") from error
+        lines = read_text(path).split("\n")
         if SUBJECT not in lines:
             raise OdeTransformerError(f"{path}: must have a line {SUBJECT} behind the body")
         end = lines.index(SUBJECT)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...errors import OdeTransformerError
+from ...files import read_text
 from .pairs import Pair
 
 SPLITS = {"train": "train", "valid": "val", "test": "test"}
@@ -31,7 +32,7 @@ def read(folders: Sequence[Path], lists: Path) -> dict[str, Iterator[Pair]]:
 
 
 def _stories(folders: Sequence[Path], addresses: Path) -> Iterator[Pair]:
-    known = _text(addresses).split()
+    known = read_text(addresses).split()
     if not known:
         raise OdeTransformerError(f"{addresses}: holds no addresses")
     for address in known:
@@ -39,7 +40,7 @@ def _stories(folders: Sequence[Path], addresses: Path) -> Iterator[Pair]:
         path = next((folder / name for folder in folders if (folder / name).is_file()), None)
         if path is None:
             raise OdeTransformerError(f"{name}, the story of {address}: not in {' or '.join(map(str, folders))}")
-        yield story(_text(path))
+        yield story(read_text(path))
 
 
 def story(text: str) -> Pair:
@@ -51,10 +52,3 @@ def story(text: str) -> Pair:
             continue
         (highlights if behind else article).append(line if line.endswith(ENDS) else f"{line} .")
     return Pair(" ".join(article), "\t".join(highlights))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OdeTransformerError(f"{path}: {error}") from error

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from ...errors import OdeTransformerError
+from ...files import read_text
 from .labelled import Example, plain
 
 LABELS = ("neg", "pos")
@@ -54,10 +55,7 @@ def _reviews(folder: Path) -> dict[int, str]:
         name = re.fullmatch(r"(\d{1,9})_\d{1,2}", path.stem)
         if not name or int(name[1]) in found:
             raise OdeTransformerError(f"{path}: must be called NUMBER_RATING.txt, with a number of its own")
-        try:
-            found[int(name[1])] = plain(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise OdeTransformerError(f"{path}: {error}") from error
+        found[int(name[1])] = plain(read_text(path))
     if not found:
         raise OdeTransformerError(f"{folder}: no such folder, or no reviews in it")
     return found

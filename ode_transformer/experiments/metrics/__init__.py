@@ -65,7 +65,9 @@ METRICS = {
         Metric("m2_recall", "M2 recall", "recall", entry="m2"),
         Metric("m2", "M2 F0.5", "f"),
         Metric("errant", "ERRANT F0.5", "f"),
-        *(Metric(name, label, "value") for name, label in (("matthews", "Matthews"), ("f1", "F1"))),
-        *(Metric(name, label, "value") for name, label in (("pearson", "Pearson"), ("spearman", "Spearman"))),
+        Metric("matthews", "Matthews", "value"),
+        Metric("f1", "F1", "value"),
+        Metric("pearson", "Pearson", "value"),
+        Metric("spearman", "Spearman", "value"),
     )
 }

@@ -32,7 +32,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
         OdeTransformerError: an option is missing, or a file has another number of lines; a program failed; corrections
             hold subword units.
     """
-    from .translations import read_generate_output, read_lines, words
+    from .translations import lines_of, read_generate_output, words
 
     if not args.source or bool(args.references) == bool(args.edits):
         raise OdeTransformerError(
@@ -47,10 +47,8 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
             f"--own-edits {args.own_edits}: would replace --edits {args.edits}; give another name"
         )
     corrections = words(read_generate_output(args.corrections).hypotheses, args.corrections, args.remove_bpe)
-    sources, *references = (read_lines(path) for path in (args.source, *(args.references or [])))
-    for path, lines in zip((args.source, *(args.references or [])), (sources, *references), strict=True):
-        if len(lines) != len(corrections):
-            raise OdeTransformerError(f"{args.corrections} has {len(corrections)} sentences, {path} {len(lines)} lines")
+    paths = (args.source, *(args.references or []))
+    sources, *references = (lines_of(path, len(corrections), args.corrections) for path in paths)
     result: dict[str, Any] = {"sentences": len(corrections)}
     result["changed"] = sum(a.split() != b.split() for a, b in zip(sources, corrections, strict=True))
     if args.references:

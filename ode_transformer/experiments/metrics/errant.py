@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import OdeTransformerError, install
-from ...files import write_lines, write_text
+from ...files import copy_file, write_lines
 from . import programs
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _compare(sources: Sequence[str], corrections: Sequence[str], gold: str, edit
         text = programs.run([PROGRAMS[2], "-hyp", paths["edits.m2"], "-ref", paths["gold.m2"], *flags])
         if edits:
             for name, path in zip(("edits.m2", "gold.m2"), files(edits), strict=True):
-                write_text(path, Path(paths[name]).read_text(encoding="utf-8"))
+                copy_file(paths[name], path)
     return text
 
 

@@ -1,15 +1,56 @@
-"""Perplexity: 2 to the mean negative log-likelihood, in bits, of a token of the dictionary."""
+"""Perplexity, 2 to the mean negative log-likelihood, in bits, of a token of the dictionary.
 
-from collections.abc import Mapping
+It is read from the log of ``fairseq-validate --log-format json``.
+"""
+
+import argparse
+from pathlib import Path
 from typing import Any
+
+from ...errors import OdeTransformerError
 
 SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; fairseq-validate, two decimals"
 
 
-def logged(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The score from what ``fairseq-validate --log-format json`` logs of a subset.
+def score(path: str | Path, subset: str) -> dict[str, Any]:
+    """The perplexity of a subset.
+
+    Args:
+        path: the log of ``fairseq-validate``; the last entry of the subset counts.
+        subset: its name, such as ``test``.
+
+    Returns:
+        ``perplexity``, its ``value`` and ``signature``, and ``loss``, in bits.
 
     Raises:
-        KeyError: the criterion logs none.
+        OdeTransformerError: there is no such file, it has no entry for the subset, or the entry lacks it.
     """
-    return {"value": float(entry["ppl"]), "signature": SIGNATURE}
+    from ..records import entries
+
+    try:
+        found = [values for _, values in entries(Path(path).read_text(encoding="utf-8", errors="replace"), subset)]
+    except OSError as error:
+        raise OdeTransformerError(f"{path}: {error.strerror}") from error
+    if not found:
+        raise OdeTransformerError(f"{path}: no entry of subset {subset}; was it cut short?")
+    try:
+        value, loss = float(found[-1]["ppl"]), float(found[-1]["loss"])
+    except KeyError as error:
+        raise OdeTransformerError(f"{path}: no perplexity of subset {subset}: the criterion does not log it") from error
+    return {"perplexity": {"value": value, "signature": SIGNATURE}, "loss": loss}
+
+
+def score_files(args: argparse.Namespace) -> dict[str, Any]:
+    """The score that ``ode-transformer score`` is asked for."""
+    return score(args.validation_log, args.subset or "test")
+
+
+def report(result: dict[str, Any]) -> str:
+    """The result of ``score`` as lines to print."""
+    return "perplexity  {value:g}   ({signature})".format(**result["perplexity"])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``ode-transformer score`` for language models."""
+    parser.add_argument("--validation-log", metavar="FILE", help="output of fairseq-validate --log-format json")
+    parser.add_argument("--subset", help="with --validation-log: the subset (default: test)")

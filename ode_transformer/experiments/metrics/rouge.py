@@ -93,27 +93,20 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         OdeTransformerError: an option is missing, or a file has another number of lines; summaries hold subword units.
     """
-    from .translations import read_generate_output, read_lines, words
+    from .translations import lines_of, read_generate_output, words
 
     if not args.ref or (args.lead and not args.source):
         raise OdeTransformerError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
     if args.lead is not None and args.lead < 1:
         raise OdeTransformerError(f"--lead {args.lead}: must be 1 or more")
     summaries = words(read_generate_output(args.summaries).hypotheses, args.summaries, args.remove_bpe)
-    references = _lines(args.ref, len(summaries), args.summaries, read_lines)
+    references = lines_of(args.ref, len(summaries), args.summaries)
     result = {"sentences": len(summaries), "rouge": take(summaries, references)}
     if args.lead:
-        sources = _lines(args.source, len(summaries), args.summaries, read_lines)
+        sources = lines_of(args.source, len(summaries), args.summaries)
         label = "first sentence" if args.lead == 1 else f"first {args.lead} sentences"
         result["source"] = {"label": label, "rouge": take([lead(text, args.lead) for text in sources], references)}
     return result
-
-
-def _lines(path: str, count: int, other: str, read: Any) -> list[str]:
-    found = read(path)
-    if len(found) != count:
-        raise OdeTransformerError(f"{other} has {count} summaries, {path} {len(found)} lines")
-    return found
 
 
 def report(result: dict[str, Any]) -> str:

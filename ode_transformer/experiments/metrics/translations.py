@@ -21,14 +21,14 @@ from ...errors import OdeTransformerError
 from ...files import write_json
 from ..text import lines as text_lines
 from ..text import moses
-from . import accuracy, chrf, corrections, rouge, validation
+from . import accuracy, chrf, corrections, perplexity, rouge
 from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_bleu
 
 LANGUAGES = sorted(moses.LANGUAGES)
 COMPOUND_LANGUAGES = ("de",)
 SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
 # The other kinds of scores, by the option that names their input.
-OTHERS = {"validation_log": validation, "predictions": accuracy, "summaries": rouge, "corrections": corrections}
+OTHERS = {"validation_log": perplexity, "predictions": accuracy, "summaries": rouge, "corrections": corrections}
 # What each kind reads besides --json and --output.
 READ = {
     "generate_output": (
@@ -172,6 +172,14 @@ def read_lines(path: str | Path) -> list[str]:
     return lines
 
 
+def lines_of(path: str, count: int, source: str) -> list[str]:
+    """As :func:`read_lines`, for a file that must have as many lines as ``source`` has sentences."""
+    found = read_lines(path)
+    if len(found) != count:
+        raise OdeTransformerError(f"{source} has {count} sentences, {path} {len(found)} lines")
+    return found
+
+
 class Generated(NamedTuple):
     """What an output of fairseq-generate holds, in the order of the test set; None for what it does not hold."""
 
@@ -307,17 +315,14 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
         hyps, refs, _ = read_generate_output(args.generate_output)
     else:
         hyps, refs = read_lines(args.hyp), None
+    source = args.generate_output or args.hyp
     if args.ref:
-        refs = read_lines(args.ref)
+        refs = lines_of(args.ref, len(hyps), source)
     if refs is None:
         raise OdeTransformerError(
             f"{args.generate_output}: no line T-<id>; give the tokenized references as --ref FILE"
         )
-    raw = read_lines(args.reference) if args.reference else None
-    source = args.generate_output or args.hyp
-    for path, lines in ((args.ref, refs), (args.reference, raw)):
-        if lines is not None and len(lines) != len(hyps):
-            raise OdeTransformerError(f"{source} has {len(hyps)} sentences, {path} {len(lines)}")
+    raw = lines_of(args.reference, len(hyps), source) if args.reference else None
     hyps, refs = words(hyps, source, args.remove_bpe), words(refs, args.ref or source, args.remove_bpe)
     if args.join_hyphens:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))

@@ -1,11 +1,5 @@
 """Language modeling, scored by the perplexity of the next token."""
 
-from .task import Task, validation
+from .task import by_perplexity
 
-TASK = Task(
-    name="language_modeling",
-    section="validate",
-    flags=lambda recipe: ["--task", "language_modeling"],
-    evaluation=validation("language_modeling"),
-    metrics=lambda recipe: ["perplexity"],
-)
+TASK = by_perplexity("language_modeling", "language_modeling")

@@ -1,11 +1,5 @@
 """Masked language modeling, fairseq's ``masked_lm``, scored by the perplexity of the masked tokens."""
 
-from .task import Task, validation
+from .task import by_perplexity
 
-TASK = Task(
-    name="masked_language_modeling",
-    section="validate",
-    flags=lambda recipe: ["--task", "masked_lm"],
-    evaluation=validation("masked_lm"),
-    metrics=lambda recipe: ["perplexity"],
-)
+TASK = by_perplexity("masked_language_modeling", "masked_lm")

@@ -154,8 +154,8 @@ def prediction(
     return steps
 
 
-def validation(fairseq_task: str) -> Callable[[Any, str, Sequence[str]], list[Step]]:
-    """The steps of a task of fairseq that ``fairseq-validate`` evaluates by perplexity, for each subset."""
+def by_perplexity(name: str, fairseq_task: str) -> Task:
+    """A task of fairseq that ``fairseq-validate`` evaluates by perplexity, for each subset."""
 
     def steps(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
         model, found = f"{run_dir}/average.pt", []
@@ -172,4 +172,4 @@ def validation(fairseq_task: str) -> Callable[[Any, str, Sequence[str]], list[St
             found.append(Step("score", command, [log], [output], subset))
         return found
 
-    return steps
+    return Task(name, "validate", lambda recipe: ["--task", fairseq_task], steps, lambda recipe: ["perplexity"])

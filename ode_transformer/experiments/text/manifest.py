@@ -2,7 +2,7 @@
 
 import argparse
 import hashlib
-import importlib.metadata
+import platform
 import re
 import sys
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...files import copy_file, read_json, sha256, write_json, write_lines
+from ..runs import installed
 from .binarised import count_tokens, numbered
 from .checksums import as_mapping
 from .lines import TextError, count_lines, read_lines
@@ -127,12 +128,7 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
     settings = versioned(as_mapping(args.settings))
     # The four special symbols are not in the file.
     symbols = {lang: count_lines(data / f"dict.{lang}.txt") + 4 for lang in args.langs}
-    versions = {"python": sys.version.split()[0]}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    versions = {"python": platform.python_version(), **installed(PACKAGES)}
     kept = _hashes(data, *NEEDED, "raw/*", "tok/*", "archives.sha256")
     return {
         "set": args.set,

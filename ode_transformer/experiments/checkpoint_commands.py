@@ -42,14 +42,13 @@ def average_main(args: argparse.Namespace) -> int:
 def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer resume``."""
     parser.add_argument("directory", help="the --save-dir of fairseq-train")
-    parser.add_argument("--look", action="store_true", help="only print, change nothing; for all machines but one")
 
 
 def resume_main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer resume``; the exit status."""
     if not Path(args.directory).is_dir():
         raise checkpoints.CheckpointError(f"{args.directory}: no such folder")
-    print(checkpoints.resume_point(args.directory, mend=not args.look))
+    print(checkpoints.resume_point(args.directory))
     return 0
 
 
