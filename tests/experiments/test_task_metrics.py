@@ -425,7 +425,7 @@ def test_scores_of_summaries(tmp_path, capsys):
     assert cli.main([*words, *more, "--remove-bpe"]) == 0
     assert json.loads((tmp_path / "s.json").read_text()) == found
     (tmp_path / "ref").write_text("one\n")
-    assert cli.main([*words, "--remove-bpe"]) == 1 and "has 2 summaries" in capsys.readouterr().err
+    assert cli.main([*words, "--remove-bpe"]) == 1 and "has 2 sentences" in capsys.readouterr().err
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):
