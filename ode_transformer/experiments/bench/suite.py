@@ -39,12 +39,11 @@ class Contest:
     of_precisions: bool = False
 
 
-def _both(*archs: str, label: str = "{}") -> dict[str, System]:
+def _both(*archs: str) -> dict[str, System]:
     """Architectures with our criterion and with the stock one."""
     found = {}
     for arch in archs:
-        found[label.format(arch)] = System(arch)
-        found[f"{label.format(arch)}, stock criterion"] = System(arch, criterion=STOCK)
+        found |= {arch: System(arch), f"{arch}, stock criterion": System(arch, criterion=STOCK)}
     return found
 
 
@@ -53,7 +52,7 @@ def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, System]]
 
     def systems() -> dict[str, System]:
         stock = stock_like(like or archs[0])
-        ours = replace(stock, criterion=System(archs[0]).criterion)
+        ours = replace(stock, criterion=System.criterion)
         return {"stock": stock, "stock, our criterion": ours, **(more or {}), **_both(*archs)}
 
     return systems
@@ -66,7 +65,7 @@ def _ours(*archs: str, like: str = "") -> Callable[[], dict[str, System]]:
 
 def _deep() -> dict[str, System]:
     stock = stock_like("rk2", ("--encoder-layers", "12"))
-    return {"stock 12-6": stock, **_both("rk2", label="{} 6-6")}
+    return {"stock 12-6": stock, "rk2 6-6": System("rk2"), "rk2 6-6, stock criterion": System("rk2", criterion=STOCK)}
 
 
 def _recomputing() -> dict[str, System]:
@@ -101,7 +100,7 @@ def _vocabularies() -> dict[str, System]:
     stock = stock_like("floater_tiny")
     return {
         f"{name} {symbols}": replace(stock, criterion=criterion, at=symbols, symbols=symbols)
-        for name, criterion in (("stock criterion", STOCK), ("in chunks", System("transformer").criterion))
+        for name, criterion in (("stock criterion", STOCK), ("in chunks", System.criterion))
         for symbols in (5_000, 10_000, 20_000, 40_000)
     }
 
@@ -138,11 +137,9 @@ def _others(size: str, *but: str) -> dict[str, str]:
     return {"floater_input": f"floater_input_{size}", **{name: name + suffix for name in systems}}
 
 
-def _in_bf16(*archs: str) -> Callable[[], dict[str, System]]:
-    """Architectures in fp32 and in bf16."""
-    return lambda: {
-        f"{arch}, {precision}": System(arch, precision=precision) for arch in archs for precision in ("fp32", "bf16")
-    }
+def _in_bf16(arch: str) -> Callable[[], dict[str, System]]:
+    """An architecture in fp32 and in bf16."""
+    return lambda: {f"{arch}, {precision}": System(arch, precision=precision) for precision in ("fp32", "bf16")}
 
 
 def _beside_another() -> dict[str, System]:
@@ -172,7 +169,7 @@ def _at_equal_layers() -> dict[str, System]:
 
 def _quick() -> dict[str, System]:
     stock = stock_like("floater_tiny")
-    ours = {"stock, our criterion": replace(stock, criterion=System("floater_tiny").criterion)}
+    ours = {"stock, our criterion": replace(stock, criterion=System.criterion)}
     more = _at_equal_layers() | peers_of(stock)
     return {"stock": stock, **ours, **_ours("floater_tiny", "macaron_tiny", "rk2_tiny")(), **more}
 
