@@ -8,9 +8,9 @@
 #                        English with a sentence per line; validation is JFLEG's development set
 #   --merges N           joint BPE merges (default: 30000; generated: 8000)
 # With --errors generated:
-#   --sentences N        of the correct English, the first N (default: all)
+#   --sentences N        use only the first N sentences of the correct English (default: all)
 #   --percent N          probability of an error at a word, of a misspelling half that (default: 30)
-#   --seed N             other errors (default: 1)
+#   --seed N             seed of the errors (default: 1)
 #
 # Where things come from:
 #   RAW_DIR              the M2 files of learners' corpora, exactly one of them NUCLE's: its name contains nucle, as in the
@@ -19,9 +19,9 @@
 #   ODE_TRANSFORMER_DATA a folder with gec/ or gec.tar.xz: jfleg/{dev,test} and conll14/official-2014.combined.m2; and
 #                        for generated errors with deen_mix/ or deen_mix.tar.xz
 #
-# All of it is tokenized already, or as the Penn Treebank is, with straight quotation marks. Training pairs whose sentence
-# is in CoNLL-2014 or JFLEG are left out. test is CoNLL-2014, test1 JFLEG's test set, test2 its development set; their
-# sentences, corrections and edits are in DIR/raw.
+# All text is tokenized already, or tokenized like the Penn Treebank, with straight quotation marks. Training pairs
+# whose sentence is in CoNLL-2014 or JFLEG are left out. test is CoNLL-2014, test1 JFLEG's test set, test2 its
+# development set; their sentences, corrections and edits are in DIR/raw.
 set -euo pipefail
 # shellcheck source=data-prep/published.sh
 source "$(dirname "${BASH_SOURCE[0]}")/published.sh"

@@ -11,14 +11,14 @@
 #   --workers N     processes that binarize (default: 2)
 #   --dry-run       print the commands only
 #
-# RAW_DIR names a folder with the published archives unpacked in it, CoLA, SST-2, MRPC and so on; or ODE_TRANSFORMER_DATA
-# one with glue/ or glue.tar.xz; without either the task's archive is downloaded from URL_GLUE, of MRPC the list of the
-# development set, and its text from URL_MRPC (default: the addresses of GLUE's own script), and compared with the SHA-256
-# in ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256). Of CoLA the authors' own archive serves as well: its
-# development sets together are GLUE's. MNLI's matched sets are valid and test, its mismatched ones valid1 and test1; test2
-# is the diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. Without a test set, none is made.
-# The models that --like prepares come from folders of their own: ROBERTA_DIR and IMDB_DIR are RAW_DIR to
-# prepare-roberta.sh and to prepare-text.sh --imdb, and TEXT_INPUT is the text of text-bert.
+# RAW_DIR names a folder with the published archives unpacked in it, CoLA, SST-2, MRPC and so on; or
+# ODE_TRANSFORMER_DATA one with glue/ or glue.tar.xz; without either, the task's archive is downloaded from URL_GLUE
+# (for MRPC, the list of the development set, and the text from URL_MRPC; default: the addresses of GLUE's own script),
+# and compared with the SHA-256 in ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256). Of CoLA the authors'
+# own archive serves as well: its development sets together are GLUE's. MNLI's matched sets are valid and test, its
+# mismatched ones valid1 and test1; test2 is the diagnostic set, MNLI/AX.tsv or diagnostic/diagnostic.tsv. Without a
+# test set, none is made. The models that --like prepares come from folders of their own: ROBERTA_DIR and IMDB_DIR are
+# passed as RAW_DIR to prepare-roberta.sh and to prepare-text.sh --imdb, and TEXT_INPUT is the text of text-bert.
 set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"

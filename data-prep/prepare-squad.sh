@@ -5,8 +5,8 @@
 #   --version 1.1|2.0      2.0 has questions without an answer (default: 1.1)
 #   --like DIR             cut text as the folder of a pretrained model says (default: data-bin/roberta.large), see
 #                          prepare-glue.sh
-#   --max-symbols N        of a question with a window, at most (default: 512)
-#   --stride N             from the beginning of a window to that of the next (default: 128)
+#   --max-symbols N        maximum symbols of a question with a window (default: 512)
+#   --stride N             symbols from the beginning of a window to the beginning of the next (default: 128)
 #   --longest-question N   symbols; longer questions are truncated (default: 64)
 #   --generated N          no SQuAD, but N generated paragraphs in its layout, for rehearsals
 #   --out DIR              default: data-bin/squad-1.1, with the name of --like appended

@@ -6,7 +6,7 @@
 #                            each (default: the variable TEXT_INPUT)
 #   --imdb                   instead of it, the training reviews of IMDB, cut into sentences
 #   --valid PATH[:PATH...]   the text for validation (default: every 200th document of the input)
-#   --split-sentences        lines are several sentences each
+#   --split-sentences        split lines, which hold several sentences each
 #   --like DIR               cut text as the folder of a pretrained model says (see prepare-roberta.sh); else subwords
 #                            are learned on the training text
 #   --size N                 symbols to learn (default: 16000)
@@ -16,7 +16,8 @@
 #   --dry-run                print the commands only
 #
 # IMDB's reviews come from RAW_DIR, a folder with aclImdb/ in it, or from ODE_TRANSFORMER_DATA, one with imdb/ or
-# imdb.tar.xz. DIR is complete once it is there; it holds what cuts text, too, so that it can be another's --like.
+# imdb.tar.xz. DIR is complete once it exists; it also holds the segmentation, so that it can be the --like of
+# another script.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

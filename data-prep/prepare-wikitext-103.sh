@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepare WikiText-103 (Merity et al. 2017) for a published RoBERTa, and that RoBERTa as a FLOATER without a flow yet.
+# Prepare WikiText-103 (Merity et al. 2017) for a published RoBERTa, and that RoBERTa as a FLOATER whose flow is zero.
 #
 # Usage: data-prep/prepare-wikitext-103.sh [options]
 #   --size base|large   of the RoBERTa (default: base)
@@ -7,11 +7,11 @@
 #   --workers N         processes that binarize (default: 2)
 #   --dry-run           print the commands only
 #
-# WIKITEXT_DIR names a folder with wiki.train.raw and wiki.valid.raw, or else RAW_DIR, which is of another set where a row
-# that starts from this one is run; without either wikitext-103-raw-v1.zip is downloaded from URL_WIKITEXT (default: its
-# author's address), and compared with the SHA-256 in ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256).
-# ROBERTA_DIR is RAW_DIR to prepare-roberta.sh. The RoBERTa goes to data-bin/roberta.base, and floater.pt beside its
-# model.pt, which `ode-transformer warm-start` makes of it.
+# WIKITEXT_DIR, or else RAW_DIR, names a folder with wiki.train.raw and wiki.valid.raw (RAW_DIR is that of another data
+# set when a row that starts from this one is run); without either, wikitext-103-raw-v1.zip is downloaded from
+# URL_WIKITEXT (default: its author's address), and compared with the SHA-256 in ARCHIVES_SHA256 (default:
+# data-prep/checksums/archives.sha256). ROBERTA_DIR is passed to prepare-roberta.sh as its RAW_DIR. The RoBERTa goes to
+# data-bin/roberta.base, and floater.pt beside its model.pt, which `ode-transformer warm-start` makes of it.
 set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"

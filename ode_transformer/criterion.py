@@ -90,10 +90,10 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
 def _tokens(symbols: int, width: int, cache: Optional[int]) -> int:
     """How many tokens are projected at a time.
 
-    On a CPU it is as many as have their scores in the last-level cache, in single precision and within limits: a large
-    cache is shared by many cores, and memory is to be saved. On a GPU it is enough to keep it busy. The number follows
-    from the machine alone, not from a measurement, so that repeating a training on it with as many threads gives the
-    same bits.
+    On a CPU it is the number of tokens whose scores fit into the last-level cache, in single precision and within
+    limits: a large cache is shared by many cores, and memory should be saved. On a GPU there are enough tokens to keep
+    it busy. The number follows from the machine alone, not from a measurement, so that repeating a training on it with
+    as many threads gives the same bits.
 
     Each chunk reads the projection, (V, C), twice and its gradient once. With C tokens or more, that is no more than is
     read and written of the chunk's scores.

@@ -1,7 +1,7 @@
 """RoBERTa in the layout of Hugging Face's library: ``model.safetensors`` with ``config.json`` beside it.
 
-The same model under other names, and the same symbols under the same numbers, so that a table of names makes it a
-checkpoint as fairseq would have written it. Nothing in such a file is code.
+It is the same model under other names, with the same numbers for the symbols, so a table of names turns it into the
+checkpoint that fairseq would have written. Such a file contains no code.
 """
 
 import json
@@ -86,7 +86,7 @@ def load(path: str | Path) -> dict[str, Any]:
     model["encoder.lm_head.weight"] = _head(path, tensors, model[embeddings], options["untie_weights_roberta"])
     bias = tensors.get("lm_head.decoder.bias")
     if bias is not None and not torch.equal(model.setdefault("encoder.lm_head.bias", bias), bias):
-        raise CheckpointError(f"{path}: lm_head.bias and lm_head.decoder.bias, which are one, are not equal")
+        raise CheckpointError(f"{path}: lm_head.bias and lm_head.decoder.bias are not equal, but stand for one bias")
     return {"model": model, "args": None, "cfg": {"model": {"_name": "roberta", **options}, "task": {}}}
 
 

@@ -68,8 +68,8 @@ class FlowAdamConfig(FairseqAdamConfig):
 class FlowAdam(FusedAdam):
     """The flow is a group of its own (paper, section 4.4: with a larger learning rate).
 
-    It stands still in updates that hold its solution (``--flow-update-interval``): its gradients are zero then, which
-    would not keep Adam's momentum from moving it.
+    It is not moved in updates that reuse its solution (``--flow-update-interval``): its gradients are zero then, but
+    Adam's momentum would still move it.
 
     Raises:
         OdeTransformerError: no parameter of a flow among those given, or a scale that is not positive.

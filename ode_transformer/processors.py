@@ -30,7 +30,7 @@ def allowed() -> int:
 
 
 def usable() -> int:
-    """How many processors' time this process may take: of those that it may run on, at most its container's quota."""
+    """How many processors this process may keep busy: those that it may run on, up to its container's quota."""
     return max(1, min(allowed(), _quota()))
 
 

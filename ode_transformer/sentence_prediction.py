@@ -92,7 +92,7 @@ class SentencePredictionOfPairs(SentencePredictionTask):
         """Load a split.
 
         Raises:
-            OdeTransformerError: ``--swap-pairs``, and the data are of single texts.
+            OdeTransformerError: ``--swap-pairs`` is given, but the data are single texts.
         """
         dataset = super().load_dataset(split, combine, **kwargs)
         if not (self.cfg.swap_pairs and split == self.cfg.train_subset):

@@ -146,7 +146,7 @@ class SpanPredictionTask(FairseqTask):
         questions, windows = parts
         if not len(questions) == len(windows) == len(spans) or spans.ndim != 2 or spans.shape[1] != 2:
             raise OdeTransformerError(
-                f"{path}: {len(spans)} spans of {len(questions)} questions and {len(windows)} windows: must be as many"
+                f"{path}: {len(spans)} spans, {len(questions)} questions, {len(windows)} windows: must be equally many"
             )
         first, last = spans.T
         within = (first >= 0) & (first <= last) & (last < np.asarray(windows.sizes) - 1)

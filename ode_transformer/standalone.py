@@ -357,7 +357,7 @@ def open_with_head(path: str | Path, data: Path, cpu: bool, criterion: str) -> t
 def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
     """Refuse dictionaries other than those that the run of a checkpoint was trained with.
 
-    Another one of the same size fits, and decodes to garbage. ``ode-transformer run`` notes the dictionaries in
+    Another dictionary of the same size fits, but decodes to garbage. ``ode-transformer run`` notes the dictionaries in
     ``run.json``, in the folder of the run; without it nothing is known, and nothing checked.
 
     Args:
@@ -381,7 +381,7 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
             raise CheckpointError(f"{file}: not there, {checkpoint} was trained with a dictionary of that name")
         digest = sha256(file)
         if digest not in trained.values() or trained.get(file.name, digest) != digest:
-            raise CheckpointError(f"{file}: is another dictionary than the one that {checkpoint} was trained with")
+            raise CheckpointError(f"{file}: is not the dictionary that {checkpoint} was trained with")
     return True
 
 

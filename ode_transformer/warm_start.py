@@ -225,7 +225,7 @@ def _target(
         ours, theirs = values[name], options.get(name, getattr(FlatTransformerConfig(), name))
         if ours != theirs:
             raise CheckpointError(
-                f"--arch {arch}: {name} is {ours}, of {source} {theirs}; take an architecture of its size, or say "
+                f"--arch {arch}: {name} is {ours}, but {theirs} in {source}; take an architecture of that size, or add "
                 f"-- --{name.replace('_', '-')} {theirs}"
             )
     kept = {k: v for k, v in options.items() if k not in explicit and not (halves and k in _INNER)}

@@ -4,7 +4,7 @@
 #
 # Usage: scripts/quickstart.sh [--run-dir DIR] [--seed N]
 #   --run-dir DIR      where the run's files go (default: runs/quickstart/macaron-tiny)
-#   --seed N           another seed of the training than 1 (default of --run-dir: with .seed-N appended)
+#   --seed N           seed of the training, if not 1 (it appends .seed-N to the default of --run-dir)
 #
 # A second call continues where the first was interrupted, or shows its result again.
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Rehearse recipes on a CPU: every step of each, from data to record, on its own architecture made narrow, on little
-# text, for thirty updates. The result says that a recipe runs, and nothing about its quality.
+# Rehearse recipes on a CPU: every step of each, from data to record, with a narrow version of its own architecture, on
+# little text, for thirty updates. The result says that a recipe runs, and nothing about its quality.
 #
 # Usage: scripts/rehearse.sh [RECIPE...] [--jobs N] [--output FILE]
 #   see `ode-transformer rehearsal --help`

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Go on from a trained Transformer with FLOATER: write its first checkpoint, which equals the Transformer, then train.
+# Continue a trained Transformer as FLOATER: write a first checkpoint that equals the Transformer, then train.
 #
 # Usage: scripts/warm-start-floater.sh CHECKPOINT DATA --save-dir DIR [--arch ARCH] [--dry-run] -- FLAGS
 #   `ode-transformer train-from --help` explains them. FLAGS are fairseq-train's: criterion, optimizer, batch, schedule;

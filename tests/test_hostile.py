@@ -263,7 +263,7 @@ def test_another_dictionary_of_the_same_size_is_refused(tmp_path, whole, capsys)
     assert len(Dictionary.load(str(data / "dict.xx.txt"))) == 50
     for argv in commands:
         assert cli.main(argv) == 1, argv[0]
-        assert "dict.xx.txt: is another dictionary than the one that" in capsys.readouterr().err
+        assert "dict.xx.txt: is not the dictionary that" in capsys.readouterr().err
 
 
 # Outputs to score, text

@@ -318,7 +318,7 @@ def add(header, body, name, shape, where=None):
         (lambda h, b: add(h, b, "lm_head.decoder.bias", [2**70, 0]), {}, UNREADABLE),
         (lambda h, b: h["lm_head.bias"].update(shape=[float("inf")]), {}, UNREADABLE),
         (lambda h, b: add(h, b, "lm_head.decoder.weight", [50, 16]), {}, "is not the embeddings, but tie_word"),
-        (lambda h, b: add(h, b, "lm_head.decoder.bias", [50]), {}, "lm_head.decoder.bias, which are one"),
+        (lambda h, b: add(h, b, "lm_head.decoder.bias", [50]), {}, "lm_head.decoder.bias are not equal"),
         (lambda h, b: None, {"tie_word_embeddings": False}, "has no lm_head.decoder.weight, but tie_word"),
         (lambda h, b: None, {"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no', must be true or false"),
         (lambda h, b: None, {"is_decoder": True}, "config.json: is_decoder is True, must be False"),

@@ -1,4 +1,4 @@
-"""``ode-transformer doctor``: what is installed on this machine, and which features miss something."""
+"""``ode-transformer doctor``: what is installed on this machine, and which features lack something."""
 
 import argparse
 import importlib.util

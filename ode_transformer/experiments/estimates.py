@@ -1,4 +1,4 @@
-"""What a run takes: the download of its data, and disk and time as a record of the same recipe has them.
+"""The cost of a run: the download of its data, and its disk space and time as a record of the same recipe gives them.
 
 Imports torch only to compare this machine with that of a record.
 """

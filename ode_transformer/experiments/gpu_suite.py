@@ -1,8 +1,8 @@
 """What needs a GPU: checks in every precision, real training, several runs at once, and then the benchmark.
 
-By default the tiny systems at full budget on Multi30k, and Table 5 of the ODE Transformer on the Penn Treebank, three
-seeds. Needs no network; needs Multi30k in the folder that ``ODE_TRANSFORMER_DATA`` names, and leaves Table 5 out where
-there is no ptb in it.
+By default it trains the tiny systems at full budget on Multi30k, and Table 5 of the ODE Transformer on the Penn
+Treebank, with three seeds. It needs no network, but Multi30k in the folder that ``ODE_TRANSFORMER_DATA`` names, and
+leaves out Table 5 if that folder has no ptb.
 """
 
 import argparse
@@ -174,7 +174,7 @@ class Suite:
         return processes.start(words, processes.environment(more), folder / "suite.log")
 
     def report(self) -> int:
-        """Say what is done and what is left; how much that is."""
+        """Print what is done and what is left; the number of those that are left."""
         left = 0
         if not self.args.cpu:
             if not self.checks.is_file():

@@ -32,7 +32,7 @@ def selection(recipe: recipes.Recipe) -> tuple[str, ...]:
 
 
 def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str]:
-    """What becomes of a row's schedule of the learning rate at a point of a grid.
+    """A row's learning rate schedule, adapted to a point of a grid.
 
     Larger batches make fewer updates of the same examples, and more epochs make more; the warm-up stays the same
     fraction of all updates. What the point gives itself is left as it is.
@@ -75,7 +75,7 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
 def chosen_space(
     recipe: recipes.Recipe, values: Mapping[str, Sequence[str]], seeds: Sequence[int] | None
 ) -> recipes.Search:
-    """The search space that is asked for; what is not said is the recipe's.
+    """The search space that the options give; what they leave out comes from the recipe.
 
     Raises:
         OdeTransformerError: nothing is said, and the recipe has neither a search nor several seeds.
@@ -241,7 +241,7 @@ def main(args: argparse.Namespace) -> None:
     options = run_options(args.recipe, args.flags)
     recipe = recipes.load(args.recipe, scale=options.scale)
     if recipe.task != "glue":
-        raise OdeTransformerError(f"{args.recipe}: is of task {recipe.task}, must be of glue")
+        raise OdeTransformerError(f"{args.recipe}: has task {recipe.task}, must have task glue")
     space = chosen_space(recipe, values, args.seeds)
     count = f"{space.trainings // len(space.seeds)} points, {len(space.seeds)} seeds: {space.trainings} trainings"
     processes.say(f"{recipe.name}: {count}, less those that are done")

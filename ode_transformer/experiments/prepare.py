@@ -301,7 +301,7 @@ class Preparation:
         if self.text.exists() and not file.is_file():
             raise TextError(f"{self.text}: is there already, and no preparation made it; take another --out")
         if file.is_file() and "hold_out" not in read_mapping(file):
-            raise TextError(f"{self.text}: is of another command that prepares text; take another --out")
+            raise TextError(f"{self.text}: belongs to another command that prepares text; take another --out")
         if file.is_file():
             try:
                 check_settings(file, settings)
@@ -328,7 +328,7 @@ class Preparation:
                     if (units := len(line.split())) > LONGEST:
                         raise TextError(
                             f"{self.text / 'raw' / split}.{lang}: line {number} has {units:,} units, must have "
-                            f"at most {LONGEST:,}, the limit of models by default"
+                            f"at most {LONGEST:,}, the default limit of models"
                         )
 
     def gather(self, part: Path) -> None:
@@ -370,7 +370,7 @@ class Preparation:
         if held:
             counts = " and ".join(f"{len(pairs):,} for {split}" for split, pairs in held.items())
             more = f" ({left_out:,} more that share a side with these are left out)" if left_out else ""
-            say(f"no --{' and no --'.join(wanted)}: of the training text, pairs are held out: {counts}{more}")
+            say(f"no --{' and no --'.join(wanted)}: pairs are held out from the training text: {counts}{more}")
             say(f"{left:,} pairs are left to train on")
         if not left:
             raise TextError(

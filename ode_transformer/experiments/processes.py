@@ -78,8 +78,8 @@ def start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> su
 def launch(words: Sequence[str], environment: Mapping[str, str], log: Optional[Path], lock: int) -> int:
     """Run a program from the top of the repository; its exit status.
 
-    It writes to its log itself, of which what matters is shown as it grows: where this process is killed, the program
-    goes on, and so does its log.
+    The program writes its log itself, and what matters in it is shown as it grows: if this process is killed, the
+    program goes on, and so does its log.
     """
     fds = (lock,) if lock >= 0 else ()
     options: dict[str, Any] = {"cwd": recipes.ROOT, "env": environment, "pass_fds": fds, "stdin": subprocess.DEVNULL}

@@ -4,9 +4,9 @@ A recipe names its task, data, training, averaging, evaluation and the numbers t
 recipe or, with ``rows``, one per row, as a table of a paper does: each row is what the file says and, key by key, what
 the row says besides. ``extends``, in a file or a row, names one or more files to start from (relative to the file);
 what is said later wins, and replaces a mapping of ``ALTERNATIVES`` as a whole. Files whose name begins with an
-underscore are only extended by others and are not recipes. ``small`` says what a rehearsal has instead, besides what
-those of its task have. ``quoted`` lists rows of the paper's tables that it took from others. ``search`` is the space
-from which the settings of a row were chosen.
+underscore are only extended by others and are not recipes. ``small`` gives the settings of the recipe's rehearsal, in
+addition to those of all rehearsals of its task. ``quoted`` lists rows of the paper's tables that it took from others.
+``search`` is the space from which the settings of a row were chosen.
 
 The schema is the dataclasses below; :mod:`.runner` makes the steps of a recipe.
 
@@ -94,7 +94,7 @@ class Average:
 
 @dataclass(frozen=True)
 class Generate:
-    """``fairseq-generate``: subsets with the test set each of them is, and flags."""
+    """``fairseq-generate``: the subsets, each with the name of its test set, and flags."""
 
     subsets: dict[str, str]
     beam: int
@@ -104,7 +104,8 @@ class Generate:
 
 @dataclass(frozen=True)
 class Validate:
-    """The evaluation of what is not decoded: subsets with the test set each of them is, and flags of the command."""
+    """The evaluation of tasks without decoding: the subsets, each with the name of its test set, and flags of the
+    command."""
 
     subsets: dict[str, str]
     flags: dict[str, Any] = field(default_factory=dict)
@@ -338,7 +339,7 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
     if start:
         other = load(start.recipe, scale=recipe.scale, seed=recipe.start_seed, _before=before)
         if other.data != recipe.data and not start.other_data:
-            raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} has other data")
+            raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} uses other data")
     for paper in recipe.paper if recipe.scale == "full" else []:
         for test_set, scores in paper.scores.items():
             if test_set not in recipe.subsets.values():

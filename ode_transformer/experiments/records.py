@@ -26,7 +26,7 @@ TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that f
 
 
 class RecordError(OdeTransformerError):
-    """A run without what a record needs; the message names the file and what it lacks."""
+    """A run lacks something that a record needs; the message names the file and what is missing."""
 
 
 def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -111,7 +111,7 @@ def check_scores(recipe: recipes.Recipe, run_dir: Path) -> None:
     """Check that the scores of a run are of the model and of the outputs that are in its folder now.
 
     Raises:
-        RecordError: a step before the scores was done again, and they were not.
+        RecordError: a step before the scores was done again, but the scores were not.
         RunError: ``steps.json`` cannot be read.
     """
     stamps = runs.read_stamps(run_dir)
@@ -133,7 +133,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
             ``scores/SUBSET.json``.
 
     Raises:
-        RecordError: a score is missing or older than what it is of, or a file cannot be read.
+        RecordError: a score is missing or older than the outputs that it scores, or a file cannot be read.
         RunError: ``run.json`` cannot be read, or is of another recipe.
         CheckpointError: the averaged checkpoint cannot be read.
     """

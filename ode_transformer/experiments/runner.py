@@ -136,7 +136,7 @@ def _train_step(recipe: recipes.Recipe, place: Place, run_dir: str, environment:
             f"take one of {recipes.divisors(recipe)}"
         )
     if precision == "bf16" and is_of_fairseq(train.arch):
-        raise RecipeError(f"bf16: with --arch {train.arch} fairseq takes it for a TPU; take fp32, fp16 or amp")
+        raise RecipeError(f"bf16: with --arch {train.arch}, fairseq assumes a TPU; take fp32, fp16 or amp")
     placed, more = _split(place.flags)
     command = [
         *("fairseq-train", recipe.data.directory, "--user-dir", "ode_transformer"),
@@ -490,7 +490,7 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
     if args.devices is not None and args.devices < 1:
         raise RunError(f"--devices {args.devices}: must be a positive number")
     if args.cpu and (args.devices or 1) > 1:
-        raise RunError(f"--devices {args.devices}: with --cpu one process trains")
+        raise RunError(f"--devices {args.devices}: must be 1 with --cpu, which trains in one process")
     devices, here = args.devices, max(gpus, 1)
     if trains and (devices or 1) > here and nodes == tasks == 1 and not args.dry_run:
         raise RunError(

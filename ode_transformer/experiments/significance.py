@@ -309,7 +309,7 @@ def _outputs(one: System, test_set: str) -> list[str]:
         return TASKS[one.recipe.task].outputs(one.recipe, one.folder, _subset(one, test_set))
     path = records.translations_beside(one.record, test_set)
     if not path.is_file():
-        raise OdeTransformerError(f"{path}: no such file; ode-transformer run {one.recipe.name} makes it anew")
+        raise OdeTransformerError(f"{path}: no such file; ode-transformer run {one.recipe.name} makes it again")
     known = read_json(one.record).get("translations", {}).get(test_set)
     if known is None:
         raise OdeTransformerError(

@@ -137,7 +137,7 @@ def predict(
     check_symbols(data, dataset.dictionary, model)
     if len(dataset) != len(tree["windows"]):
         raise OdeTransformerError(
-            f"{data}: {len(dataset)} windows of {subset}, but {len(tree['windows'])} of questions.json"
+            f"{data}: {len(dataset)} windows of {subset}, but {len(tree['windows'])} in questions.json"
         )
     sizes = [int(size) - 1 for size in dataset.windows.sizes]
     spans: list[list[tuple[int, int]]] = [[] for _ in tree["questions"]]

@@ -396,7 +396,7 @@ def read_comparison(path: Path) -> dict[str, Any]:
     comparison = read_json(path)
     if "precisions" not in comparison:
         raise OdeTransformerError(
-            f"{path}: a comparison without precisions; write it anew with `ode-transformer compare`"
+            f"{path}: a comparison without precisions; write it again with `ode-transformer compare`"
         )
     comparison.setdefault("metric", significance.TRANSLATIONS_BY)  # older ones do not say it
     return comparison

@@ -3,7 +3,7 @@
 Text is tokenized, segmented and detokenized as the manifest of the model's data says, and searched with the flags of
 the recipe, so that a test set's raw text gives the sentences that the recipe's own decoding gives, detokenized.
 
-Imports neither torch nor fairseq: exported models are translated with where there is neither.
+Imports neither torch nor fairseq: exported models translate on machines that have neither.
 """
 
 import sys

@@ -22,13 +22,14 @@ Where the released code differs:
 - It does not run: ``weight_c`` is commented out but read, and the default of one stage raises an error.
 - Gates (``enc_learnable_type gated``) weight two stages; with four stages the code falls back to the classical weights.
   With three it has one number a for the stack, whatever the options about weights are; gates ignore ``alpha_type`` and
-  ``layer_wise``. Here such a checkpoint is loaded as what the code computes.
+  ``layer_wise``. Here such a checkpoint is loaded as the model that the code computes.
 - Its third-order method is Kutta's; with norms it uses the normalized first stage in the third, which is refused here.
-- Post-norm discards the correction, which is refused here. Its drop path, whose probability is 0, is not here.
+- Post-norm discards the correction, and is refused here. The code's drop path, whose probability is 0, is not
+  implemented here.
 
 With a = 1/2, RK2 has the weights (1/4, 1/2), which do not sum to 1, in the released code and here; a is learned.
 
-The released names load checkpoints with the released layout, by the options that these store. Of some names, those in
+The released names load checkpoints with the released layout, by the options that these store. For the names in
 ``UNKNOWN_SIZES``, only a checkpoint or flags can give the sizes.
 """
 

@@ -275,8 +275,8 @@ class EvolvingAttention(nn.Module):
     ) -> Tensor:
         """Attend with the block's queries and keys to the values of this depth.
 
-        The values of the source differ from depth to depth by a norm's weights alone. These pass through the means that
-        attention takes, and are applied behind it.
+        The values of the source differ between depths only by a norm's weights. These commute with the weighted means
+        that attention takes, and are applied after it.
 
         Args:
             values: (S, B, d), normalized here; in incremental decoding those of the new position, (1, B, d). Not

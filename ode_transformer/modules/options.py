@@ -155,7 +155,7 @@ class Options:
             raise OdeTransformerError(f"--relative-positions: cannot be combined with --{side}-xformers-att-config")
 
     def _check_post_norm(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
-        instead = f"{side}, whose norms act on sums; or make it pre-norm, --{side}-normalize-before"
+        instead = f"{side}, which normalizes sums with residuals; or make it pre-norm, --{side}-normalize-before"
         if self.integrator != EULER or self.coefficients not in ("fixed", "ones"):
             raise OdeTransformerError(
                 f"{_flag(_INTEGRATOR[side])} {integrator} and --coefficients {self.coefficients}: must be euler and "
@@ -278,10 +278,10 @@ _NEEDS = (
 
 
 def idle_options(values: Mapping[str, Any]) -> set[str]:
-    """The options that have no meaning with other ones, whatever their values.
+    """The options that have no meaning with the given values of other options, whatever their own values are.
 
     Args:
-        values: by the name of the option; those that are not there count as having a meaning.
+        values: the values by the names of the options; options that need a missing one count as meaningful.
     """
     return {name for name, _, of, without in _NEEDS if str(values.get(of)) in without}
 
@@ -433,8 +433,8 @@ _FOLLOWED = {
 def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type) -> None:
     """Check the options of an encoder without a decoder, or of a decoder without an encoder.
 
-    Of the other side's options, those that choose a method are refused. fairseq's own, such as its number of layers,
-    are only warned of, since checkpoints may have been trained with them.
+    The other side's options that choose a method are refused. fairseq's own options, such as the number of layers, only
+    cause a warning, since checkpoints may have been trained with them.
 
     Args:
         cfg: the configuration.

@@ -107,8 +107,8 @@ class SplitStack(nn.Module):
         weight, own = state_dict.get(f"{name}.history.weight"), getattr(self.history, "weight", None)
         if weight is not None and own is not None and weight.shape != own.shape:
             raise OdeTransformerError(
-                f"{name}.history.weight is {tuple(weight.shape)} in the checkpoint, that of another history or number "
-                f"of layers: must be {tuple(own.shape)} for this history of {self.history.depth} layers"
+                f"{name}.history.weight has shape {tuple(weight.shape)} in the checkpoint, from another history or "
+                f"number of layers: must be {tuple(own.shape)} for this history of {self.history.depth} layers"
             )
         return super().upgrade_state_dict_named(state_dict, name)
 

@@ -234,6 +234,6 @@ def check_coefficients(name: str, stages: int) -> None:
     if (needed := COEFFICIENTS.named(name).stages) not in (None, stages):
         others = ", ".join(other for other, rule in COEFFICIENTS.items() if rule.stages in (None, stages))
         raise ValueError(
-            f"coefficients {name!r} weight {needed} stages, and the integrator has {stages}: must be one of {others}; "
-            f"or the integrator one of {needed} stages{', such as heun' if needed == 2 else ''}"
+            f"coefficients {name!r} weight {needed} stages, but the integrator has {stages}: must be one of {others}; "
+            f"or the integrator must have {needed} stages{', such as heun' if needed == 2 else ''}"
         )

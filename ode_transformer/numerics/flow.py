@@ -19,8 +19,8 @@ Nothing bounds the solution: h grows with b, so that b grows exponentially. The 
 initialization is about 1 at position 256, 5 at 512, 200 at 1,023 and 1e5 at 2,000; after 300 updates of a tiny model on
 sentences of 12 tokens (one seed) it was 4 at 12, 3e4 at 100, 1e11 at 256. The dynamics is fitted only to positions that
 occur in training, so the equation is solved up to a ``horizon`` T and no further. Beyond it b continues along its
-tangent, b(t) = b(T) + (t - T) h(T, b(T)): continuous together with its slope, different at every position, and of
-linear growth. This is a design choice: it keeps the biases moderate, but no experiment shows that it models long
+tangent, b(t) = b(T) + (t - T) h(T, b(T)), which is continuous together with its slope, differs at every position and
+grows linearly. This is a design choice: it keeps the biases moderate, but no experiment shows that it models long
 sentences better. Up to the horizon nothing changes, bit for bit.
 
 ``Recurrence`` is the paper's alternative to the flow (equation 14, Table 6): b(t_{i+1}) = RNN(b(t_i), z_i).

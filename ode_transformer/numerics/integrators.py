@@ -372,7 +372,7 @@ class Momentum:
         Args:
             f, y, h: as in ``momentum_step``.
             carried: the velocity v, of the shape of y; None for rest.
-            learned: the numbers and the norm, as its ``velocity``.
+            learned: its ``velocity`` holds the numbers and the norm.
 
         Returns:
             y' and v'.

@@ -113,8 +113,8 @@ def projected_cross_entropy(
         target: the indices of the target tokens, (N,).
         smoothing: e, at least 0 and below 1.
         padding_idx: the target of padding, which is ignored.
-        tokens: the most that are projected at a time, at least 1; but up to half as many again are one chunk, not two
-            small ones. The order in which sums are computed depends on it.
+        tokens: the maximum number projected at a time, at least 1; but up to one and a half times as many form one
+            chunk, not two small ones. The order in which sums are computed depends on it.
 
     Returns:
         The loss, which can be differentiated once, and the negative log-likelihood, which cannot; both (), in fp32 for

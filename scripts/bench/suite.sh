@@ -3,7 +3,7 @@
 #
 # Usage: scripts/bench/suite.sh [options] [CONTEST...]
 #   CONTEST            such as tiny, base-ode or decoding-base; see `ode-transformer bench suite --help` (default: all)
-#   --directory DIR    where records are and go (default: results/bench)
+#   --directory DIR    folder of the existing and the new records (default: results/bench)
 #   --device cuda      measure on a GPU (default: cpu)
 #   --precision P      fp32, fp16, bf16 or amp (default: fp32)
 #

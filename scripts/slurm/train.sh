@@ -13,9 +13,10 @@
 #   RECIPE             a name that `ode-transformer recipe list` prints
 #
 # From the top of the repository. The number of GPUs has to divide the batches of an update, which
-# `ode-transformer recipe show RECIPE` prints: sbatch --nodes 2 --gpus-per-node 8 for a recipe of 16. Data has to be
-# prepared before, on a machine with a network; so has what the recipe starts from, if it does and there are several
-# machines. A job whose time is over is submitted again, and continues where it was, on as many GPUs or on others.
+# `ode-transformer recipe show RECIPE` prints: sbatch --nodes 2 --gpus-per-node 8 for a recipe of 16. The data must
+# be prepared before, on a machine with a network; so must the model that the recipe starts from, if there is one and if
+# there are several machines. A job that ran out of time can be submitted again; it resumes where it stopped, on the
+# same or a different number of GPUs.
 set -euo pipefail
 case ${1:-} in
 -h | --help) sed -n '2,/^[^#]/{/^#SBATCH/d;s/^# \{0,1\}//;t p;b;:p;p}' "$0"; exit 0 ;;

@@ -784,7 +784,9 @@ def test_text_is_not_written_where_it_is_read(text, capsys, words):
     command = ["text", *(word.format(text) for word in words), "--output-dir"]
     for output in (text, text / "link"):
         assert cli.main([*command, str(output)]) == 1
-        assert f"--output-dir {output}: its train.en is read; must be another folder" in capsys.readouterr().err
+        assert (
+            f"--output-dir {output}: its train.en is an input file; must be another folder" in capsys.readouterr().err
+        )
     assert {path: path.read_bytes() for path in text.iterdir() if path.is_file()} == before
     assert cli.main([*command, str(text / "out")]) == 0 and (text / "out" / "train.en").stat().st_size
 

@@ -542,7 +542,10 @@ def test_on_several_nodes_the_first_stage_has_to_be_there(monkeypatch, capsys, t
         (("multi30k",), "the nearest are: "),
         (("multi30k-full/macaron-tiny", "--devices", "3", "--dry-run"), "[1, 2]"),
         (("multi30k-full/macaron-tiny", "--devices", "0"), "--devices 0: must be a positive number"),
-        (("multi30k-full/macaron-tiny", "--devices", "2", "--cpu"), "with --cpu one process trains"),
+        (
+            ("multi30k-full/macaron-tiny", "--devices", "2", "--cpu"),
+            "must be 1 with --cpu, which trains in one process",
+        ),
         (("multi30k-full/macaron-tiny", "--devices", "2"), "--devices 2: this machine has no GPUs; must be at most 1"),
         (("multi30k-full/macaron-tiny", "--until", "trian"), "--until trian: must be one of prepare, train, average"),
         (

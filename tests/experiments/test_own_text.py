@@ -176,7 +176,7 @@ def test_the_text_of_another_command_is_not_wiped(home, tmp_path, capsys):
     kept.touch()
     (tmp_path / "x.text" / "settings.json").write_text('{"text_version": "3", "tokenise": "moses"}')
     words = ["prepare", "--train", home / "raw" / "my", "--langs", *LANGS, "--out", tmp_path / "x"]
-    assert "x.text: is of another command that prepares text" in refused(capsys, *words)
+    assert "x.text: belongs to another command that prepares text" in refused(capsys, *words)
     assert kept.is_file()
     words += ["--recipe", tmp_path / "a:b.yaml"]
     assert "--recipe " in (said := refused(capsys, *words)) and "'a:b' is not" in said

@@ -90,7 +90,10 @@ def test_files_are_read_and_what_is_wrong_with_one_is_named(tmp_path, published)
     for change, message in (
         (moved(3), "x.json: question train-0-0: answer .* is not at character"),
         (lambda tree, qas: qas[1].update(id=qas[0]["id"]), "question train-0-0 is there twice"),
-        (lambda tree, qas: qas[1].update(answers=[]), "question train-0-1 has no answer, as only those of version 2.0"),
+        (
+            lambda tree, qas: qas[1].update(answers=[]),
+            "question train-0-1 has no answer, which only version 2.0 allows",
+        ),
         (lambda tree, qas: qas[1].pop("question"), "must have a str question"),
         (lambda tree, qas: qas[1].update(question="\ud800"), "surrogates not allowed"),
         (lambda tree, qas: tree.update(data=[]), "no questions"),
@@ -203,7 +206,7 @@ def test_samples_that_do_not_fit_are_named(data, tmp_path, published, own):
         dataset(data, "other")
     kept = (data / "valid.spans").read_text()
     for text, message in (
-        (kept + "1 2\n", "must be as many"),
+        (kept + "1 2\n", "must be equally many"),
         (kept.replace("-1 -1", "3 2", 1), "a span that is not in its window"),
         (kept.replace("-1 -1", "-1 2", 1), "a span that is not in its window"),
         (kept.replace("-1 -1", "3 400", 1), "a span that is not in its window"),
@@ -510,7 +513,7 @@ def test_race_is_read_as_roberta_reads_it(published, tmp_path):
     assert first.options == ["Tom ran home.", "Tom flew home.", "Tom swam home.", "Tom slept home."]
     assert second.options == ["Why? a", "Why? b", "Why? c", "Why? d"]
     for change, message in (
-        ({"answers": ["A"]}, "7.txt: has 2 questions, 2 options, 1 answers: must be as many"),
+        ({"answers": ["A"]}, "7.txt: has 2 questions, 2 options, 1 answers: the numbers must be equal"),
         ({"answers": ["A", "E"]}, "answer 2 is 'E', must be one of A, B, C, D"),
         ({"options": [["a"], ["a", "b", "c", "d"]]}, "question 1 must be a text with 4 options"),
         ({"article": None}, "must have an article"),

@@ -571,7 +571,7 @@ def test_a_recipe_may_start_from_anothers_checkpoint(tmp_path):
 def test_a_start_from_other_data_is_named(tmp_path):
     tree = sound()
     tree["train"]["start"] = {"recipe": "quickstart/transformer-tiny"}
-    with pytest.raises(RecipeError, match="'quickstart/transformer-tiny' has other data"):
+    with pytest.raises(RecipeError, match="'quickstart/transformer-tiny' uses other data"):
         load(tmp_path, tree)
 
 

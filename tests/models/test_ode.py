@@ -519,7 +519,7 @@ def test_unknown_choices_are_named_with_the_valid_ones(flag, capsys):
 def test_a_checkpoint_of_another_depth_is_named():
     shallow, deep = small("rk2_tiny"), small("rk2_tiny", **{"encoder-layers": 3})
     with pytest.raises(
-        ValueError, match=r"encoder\.history\.weight is \(3, 3\).*must be \(4, 4\) for this history of 3"
+        ValueError, match=r"encoder\.history\.weight has shape \(3, 3\).*must be \(4, 4\) for this history of 3"
     ):
         deep.load_state_dict(shallow.state_dict())
 

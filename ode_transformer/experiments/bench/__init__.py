@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", metavar="DIR", help="of quick-data: the folder of its binarized data (default: Multi30k's)"
     )
     kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
-    kind.add_argument("--list", action="store_true", help="name the contests that would be held; status 1 if any")
+    kind.add_argument("--list", action="store_true", help="list the contests that would be run; exit status 1 if any")
     kind.add_argument(
         "--precision", choices=recipes.PRECISIONS, default="fp32", help="of the arithmetic (default: %(default)s)"
     )

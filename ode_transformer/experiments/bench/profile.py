@@ -1,8 +1,8 @@
 """Where the time of a training step or of beam search goes, and how much of it is arithmetic.
 
 PyTorch's profiler says which operators the time of one turn is spent in. The number of floating-point operations in
-matrix products is counted apart, by their shapes: it depends on the model and the batch alone, and what it is for the
-baseline, divided by what it is for a system, is the speed that arithmetic alone would leave to the system.
+matrix products is counted separately, from their shapes, and depends only on the model and the batch. The baseline's
+number, divided by a system's, is the speed that arithmetic alone would leave to the system.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Sentences per second of fairseq's generator, of ``ode-transformer translate`` and of exported models, and their BLEU:
 one run, the same sentences.
 
-Every engine has its turn in every round, with as many threads, the same batches and the same beam, so that a slow
-minute slows all. A model without training is made to translate into as many symbols as its longest sentence has; a
+Every engine takes its turn in every round, with the same number of threads, batches and beam, so that a slow minute
+slows all of them. A model without training is made to translate into as many symbols as its longest sentence has; a
 trained one translates a test set. BLEU is of tokens, subword units joined, against the target of the binarized set.
 ``translate`` alone begins with raw text, and makes units of it within its time.
 """
@@ -70,7 +70,7 @@ OfRows = Callable[[Sequence[int]], list[list[str]]]
 
 
 def untrained(words: str, flags: Sequence[str], symbols: int) -> Trained:
-    """A model as it begins, of an architecture with flags behind it, and of more flags."""
+    """An untrained model of an architecture, which flags may follow, with more flags."""
     arch, *own = shlex.split(words)
     torch.manual_seed(1)
     its_task = task(symbols)

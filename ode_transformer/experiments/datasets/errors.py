@@ -2,9 +2,9 @@
 
 A sentence is tokenized as the Penn Treebank is. At each of its words one of five kinds of error is made with a small
 probability, if that kind can be made there: in an article, a preposition, the number of a noun, the form of a verb, or
-the spelling. Most words can only be misspelt, which is therefore done more rarely. What a word's other forms are is
-looked up in the words of the text itself, so that no tagger and no list of a language's words are needed: ``walks`` is
-a form of ``walk`` where both are frequent.
+the spelling. Most words can only be misspelt, which is therefore done more rarely. The other forms of a word are looked
+up among the words of the text itself, so that no tagger and no list of a language's words are needed: ``walks`` is a
+form of ``walk`` where both are frequent.
 """
 
 import random

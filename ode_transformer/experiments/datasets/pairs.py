@@ -1,4 +1,4 @@
-"""Pairs of texts, of which one is made of the other: what readers of summaries and corrections give."""
+"""Pairs of texts, one of which is made from the other: the output of the readers of summaries and corrections."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -60,7 +60,7 @@ def _choices(path: Path) -> list[Choice]:
         raise OdeTransformerError(f"{path}: must have an article and lists of questions, options and answers")
     if not len(tree["questions"]) == len(tree["options"]) == len(tree["answers"]):
         sizes = ", ".join(f"{len(tree[key])} {key}" for key in ("questions", "options", "answers"))
-        raise OdeTransformerError(f"{path}: has {sizes}: must be as many")
+        raise OdeTransformerError(f"{path}: has {sizes}: the numbers must be equal")
     article, found = _line(tree["article"]), []
     for i, (question, options, answer) in enumerate(
         zip(tree["questions"], tree["options"], tree["answers"], strict=True), 1

@@ -59,7 +59,7 @@ def read(path: Path) -> tuple[str, list[Paragraph]]:
             seen.add(name)
             answers = [_answer(path, name, text, one) for one in _field(path, item, "answers", list)]
             if not answers and version == "1.1":
-                raise OdeTransformerError(f"{path}: question {name} has no answer, as only those of version 2.0 may")
+                raise OdeTransformerError(f"{path}: question {name} has no answer, which only version 2.0 allows")
             questions.append(Question(name, _field(path, item, "question", str), answers))
         found.append(Paragraph(text, questions))
     if not seen:

@@ -29,7 +29,7 @@ class Trained:
         model: in evaluation mode, on the CPU, in single precision.
         languages: of the source and of the target.
         dictionaries: of the source and of the target.
-        files: to copy beside an exported model: dictionaries, and of ``SEGMENTATION`` what is there.
+        files: the files to copy beside an exported model: the dictionaries, and those of ``SEGMENTATION`` that exist.
         search: flags of ``fairseq-generate`` that are its own.
     """
 

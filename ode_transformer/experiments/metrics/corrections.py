@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def score_files(args: argparse.Namespace) -> dict[str, Any]:
     """The scores that ``ode-transformer score`` is asked for, of the corrections and, as ``source``, of doing nothing.
 
-    The F0.5 of programs that are not there are not taken, which is said.
+    Each F0.5 whose program is not installed is left out, with a message.
 
     Raises:
         OdeTransformerError: an option is missing, or a file has another number of lines; a program failed; corrections
@@ -60,7 +60,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
         result["m2"] = m2.take(corrections, args.edits)
         result["source"]["m2"] = m2.take(sources, args.edits)
     else:
-        print("the M2 score is not taken: M2SCORER is not set", file=sys.stderr)
+        print("the M2 score is left out: M2SCORER is not set", file=sys.stderr)
     if errant.installed():
         result["errant"] = errant.take(sources, corrections, args.edits, args.own_edits)
         result["source"]["errant"] = errant.take(sources, sources, args.edits)

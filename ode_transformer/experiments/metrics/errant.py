@@ -72,7 +72,8 @@ def files(edits: str) -> tuple[Path, Path]:
 def counts(sources: Sequence[str], corrections: Sequence[str], gold: str) -> "np.ndarray":
     """The true positives, false positives and false negatives of each sentence, (sentences, 3).
 
-    Of several annotators a sentence has the one with whom the F0.5 of all sentences so far is highest.
+    If there are several annotators, each sentence is scored against the one with whom the F0.5 of all sentences so far
+    is highest.
 
     Args:
         sources, corrections, gold: as those of :func:`take`.

@@ -12,7 +12,8 @@ TIMEOUT = 3600  # seconds; MaxMatch takes very long over a sentence with little 
 
 
 def run(words: Sequence[str]) -> str:
-    """What a program prints; whatever ends the wait for it ends it as well, with all that it has started."""
+    """The output of a program. Whatever interrupts the wait for it also ends the program and all that it has
+    started."""
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
         process = subprocess.Popen(words, encoding="utf-8", errors="replace", process_group=0, **pipes)

@@ -67,7 +67,8 @@ def compare(golds: Mapping[str, Sequence[str]], answers: Mapping[str, str], vers
 def counted(
     compared: Mapping[str, Compared], answers: Mapping[str, str], no_answer: Mapping[str, float] | None, metric: str
 ) -> tuple[dict[str, float], float | None]:
-    """What each question counts, and the no-answer score above which questions are left for the best sum.
+    """The score of each question, and the no-answer score above which questions are left unanswered to give the best
+    sum.
 
     Questions are taken in the order of their no-answer scores, those of one score in that of ``no_answer``. As in the
     official script, the threshold is 0 where it is best to leave all of them, and an answer to a question that has none

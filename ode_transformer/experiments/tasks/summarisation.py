@@ -1,4 +1,4 @@
-"""Summarisation, fairseq's task ``translation`` of texts: ROUGE, beside that of their first sentences.
+"""Summarization with fairseq's task ``translation``, scored by ROUGE, beside the ROUGE of the texts' first sentences.
 
 Beside the binarized data lie the references of a test set as they were published, ``raw/SUBSET.target``, whose
 sentences may have tabs between them, and the tokenized texts, ``tok/SUBSET.source``.

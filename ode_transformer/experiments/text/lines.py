@@ -99,7 +99,7 @@ def write_pair(files: Sequence[IO[str]], pair: Sequence[str]) -> None:
 
 
 def keep_apart(output_dir: Path, names: Iterable[str], inputs: Iterable[Path]) -> None:
-    """Check that no file is read that is to be written.
+    """Check that no file that is to be written is also read.
 
     Args:
         output_dir: the value of ``--output-dir``.
@@ -112,7 +112,7 @@ def keep_apart(output_dir: Path, names: Iterable[str], inputs: Iterable[Path]) -
     read = {path.resolve() for path in inputs}
     for name in names:
         if (output_dir / name).resolve() in read:
-            raise TextError(f"--output-dir {output_dir}: its {name} is read; must be another folder")
+            raise TextError(f"--output-dir {output_dir}: its {name} is an input file; must be another folder")
 
 
 def read_pair(prefix: Path, langs: Sequence[str], bar: str = "") -> Iterator[tuple[str, str]]:
