@@ -15,7 +15,7 @@
 # Where things come from:
 #   RAW_DIR              the M2 files of learners' corpora, exactly one of them NUCLE's: its name contains nucle, as in the
 #                        data of BEA-2019, or is conll14st-preprocessed.m2 (release 3.2) or conll13st-preprocessed.m2 (2.x).
-#                        NUCLE and Lang-8 are given to those who fill in a form; BEA-2019 has FCE and W&I+LOCNESS, too
+#                        NUCLE and Lang-8 must be requested with a form; BEA-2019 also has FCE and W&I+LOCNESS
 #   ODE_TRANSFORMER_DATA a folder with gec/ or gec.tar.xz: jfleg/{dev,test} and conll14/official-2014.combined.m2; and
 #                        for generated errors with deen_mix/ or deen_mix.tar.xz
 #

@@ -21,8 +21,8 @@
 #                             repository). The segmented files have no address that can be relied on.
 #
 # DIR, by default data-bin/multi30k-SEGMENTATION.PAIR, holds the binarized data (test: 2016 flickr, test1: 2017 flickr,
-# test2: 2017 mscoco, test3: 2018 flickr if the text has it), the BPE model, for scoring the raw text of the test sets
-# in raw/ and their tokenized references in tok/, and manifest.json, which describes how all of it was made.
+# test2: 2017 mscoco, test3: 2018 flickr if the text has it), the BPE model, and for scoring the raw text of the test
+# sets in raw/ and their tokenized references in tok/; manifest.json describes how all of it was made.
 set -euo pipefail
 # shellcheck source=data-prep/archives.sh
 source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"

@@ -12,8 +12,8 @@
 # RAW_DIR names a folder with RACE.tar.gz, or RACE/ unpacked; ODE_TRANSFORMER_DATA one with race/ or race.tar.xz, and RACE/
 # in it; without either RACE.tar.gz is downloaded from URL_RACE (default: its authors' address). Nobody published its
 # SHA-256, but a list in ARCHIVES_SHA256 may have it. The test set is test, its articles for middle schools alone are
-# test1, those for high schools test2. ROBERTA_DIR, IMDB_DIR and TEXT_INPUT are of what --like prepares, see
-# prepare-glue.sh.
+# test1, those for high schools test2. ROBERTA_DIR, IMDB_DIR and TEXT_INPUT are for the models that
+# --like prepares, see prepare-glue.sh.
 set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"

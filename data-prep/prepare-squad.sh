@@ -16,7 +16,7 @@
 # RAW_DIR names a folder with train-v1.1.json and dev-v1.1.json (or v2.0), ODE_TRANSFORMER_DATA one with squad/ or
 # squad.tar.xz; without either they are downloaded from URL_SQUAD (default: the data set's own address), and compared with
 # the SHA-256 in ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256). ROBERTA_DIR, IMDB_DIR and TEXT_INPUT are
-# of what --like prepares, see prepare-glue.sh.
+# for the models that --like prepares, see prepare-glue.sh.
 set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"

@@ -4,7 +4,7 @@
 # Usage: data-prep/prepare-text.sh [options]
 #   --input PATH[:PATH...]   files whose documents are separated by empty lines, or folders of .txt files, one document
 #                            each (default: the variable TEXT_INPUT)
-#   --imdb                   instead of it, the training reviews of IMDB, cut into sentences
+#   --imdb                   instead of --input, the training reviews of IMDB, cut into sentences
 #   --valid PATH[:PATH...]   the text for validation (default: every 200th document of the input)
 #   --split-sentences        split lines, which hold several sentences each
 #   --like DIR               cut text as the folder of a pretrained model says (see prepare-roberta.sh); else subwords

@@ -2,7 +2,7 @@
 # Prepare WikiText-103 (Merity et al. 2017) for a published RoBERTa, and that RoBERTa as a FLOATER whose flow is zero.
 #
 # Usage: data-prep/prepare-wikitext-103.sh [options]
-#   --size base|large   of the RoBERTa (default: base)
+#   --size base|large   size of the RoBERTa (default: base)
 #   --out DIR           default: data-bin/wikitext-103.roberta.base
 #   --workers N         processes that binarize (default: 2)
 #   --dry-run           print the commands only

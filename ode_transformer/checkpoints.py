@@ -141,7 +141,7 @@ def _check_archive(path: Path) -> None:
         ):
             raise DamagedError(f"{path}: not a readable checkpoint, its archive is compressed")
         if damaged := archive.testzip():
-            raise DamagedError(f"{path}: damaged, the checksum of {damaged} in it does not agree")
+            raise DamagedError(f"{path}: damaged, the checksum of {damaged} in it does not match")
 
 
 def _check_tensor(path: Path, name: Any, tensor: Any) -> None:

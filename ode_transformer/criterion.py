@@ -92,8 +92,8 @@ def _tokens(symbols: int, width: int, cache: Optional[int]) -> int:
 
     On a CPU it is the number of tokens whose scores fit into the last-level cache, in single precision and within
     limits: a large cache is shared by many cores, and memory should be saved. On a GPU there are enough tokens to keep
-    it busy. The number follows from the machine alone, not from a measurement, so that repeating a training on it with
-    as many threads gives the same bits.
+    it busy. The number follows from the machine and the model alone, not from a measurement, so that repeating a
+    training with as many threads gives the same bits.
 
     Each chunk reads the projection, (V, C), twice and its gradient once. With C tokens or more, that is no more than is
     read and written of the chunk's scores.

@@ -1,7 +1,7 @@
 """What this machine's processors offer: cores that are free beside other work, and cache.
 
 PyTorch's threads meet after every operation. If one of them shares its core with another process, all of them wait for
-it: on two cores of which one is busy, two threads train at a third of the speed of one. A training therefore begins
+it: on two cores of which one is busy, two threads train at about half of the speed of one. A training therefore begins
 with as many threads as there are free cores, and looks again after each validation, unless the user sets
 ``OMP_NUM_THREADS``. Where the processors do not say how busy they are, as outside Linux and in some containers, the
 number is PyTorch's.

@@ -313,7 +313,7 @@ def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict
         None.
 
     Raises:
-        CheckpointError: it is of another task, or has something else in their place than symbols.
+        CheckpointError: it was trained with another task, or has something other than symbols in their place.
     """
     trained = checkpoints.options(state, "task")
     name = trained.get("_name") or trained.get("task")
@@ -368,7 +368,7 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
         whether they were checked.
 
     Raises:
-        CheckpointError: a dictionary is missing or another; names it.
+        CheckpointError: a dictionary is missing or differs; the message names it.
     """
     data, run = Path(data), Path(checkpoint).parent / "run.json"
     if not run.is_file():
@@ -437,7 +437,7 @@ def stacks(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def inputs_of(model: nn.Module, texts: Sequence[Sequence[Tensor]]) -> dict[str, Tensor]:
-    """What a model is called with to read sentences, as it reads them in training.
+    """The inputs with which a model reads sentences as it does in training.
 
     An encoder-decoder reads the source, and in its decoder the target or, without one, only the beginning of a
     sentence. A language model reads the text in blocks of ``--tokens-per-sample``, as with fairseq's

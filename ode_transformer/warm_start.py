@@ -97,7 +97,7 @@ def warm_start(
         arch: one of our architectures.
         flags: flags of fairseq-train, as on its command line; those of the model take effect.
         dynamics_scale: factor of the last layer of a flow's dynamics; 0 changes nothing at first.
-        approximate: write a model that does not equal its source, too.
+        approximate: also write a model that does not equal its source.
         data: binarized data whose vocabulary sizes the checkpoint must fit; the first of several separated by colons.
 
     Raises:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From nothing to a translation system and its BLEU: generate a small German-English corpus, train a Macaron Net on
-# it, average, translate the held-out sentences, score them, and show ten translations. Some five minutes on two cores.
+# it, average, translate the held-out sentences, score them, and show ten translations (about 5 minutes on two cores).
 #
 # Usage: scripts/quickstart.sh [--run-dir DIR] [--seed N]
 #   --run-dir DIR      where the run's files go (default: runs/quickstart/macaron-tiny)

@@ -67,5 +67,5 @@ def check_main(args: argparse.Namespace) -> int:
     for path in args.checkpoints:
         standalone.model_options(checkpoints.load(path), path)
         if not standalone.check_dictionaries(path, args.data):
-            print(f"{path}: no run.json beside it says its dictionaries, which are not compared", file=sys.stderr)
+            print(f"{path}: no run.json beside it names its dictionaries, so they are not compared", file=sys.stderr)
     return 0

@@ -43,7 +43,7 @@ def outputs(
 ) -> Outputs:
     """The outputs of a trained model on a set, in the order of its examples.
 
-    Examples that are longer than the model's longest are cut, as in training.
+    Examples that are longer than the model accepts are truncated, as in training.
 
     Args:
         checkpoint: of the model.

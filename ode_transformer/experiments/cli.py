@@ -93,7 +93,8 @@ COMMANDS = {
 class Intermixed(argparse.ArgumentParser):
     """A parser to which ``MODEL --cpu FILE`` is what ``MODEL FILE --cpu`` is, as users expect.
 
-    In Python 3.11, argparse takes a list of files for empty where an option follows the model, and refuses the files.
+    In Python 3.11, argparse takes a list of files to be empty if an option follows the model, and then rejects the
+    files.
     """
 
     _intermixing = False

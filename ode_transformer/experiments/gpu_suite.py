@@ -35,7 +35,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """What the user calls it."""
+        """The name by which users refer to it."""
         seed = "" if self.recipe.seed is None else f" --seed {self.recipe.seed}"
         return f"{self.recipe.given}{seed} {self.precision}"
 
@@ -174,7 +174,7 @@ class Suite:
         return processes.start(words, processes.environment(more), folder / "suite.log")
 
     def report(self) -> int:
-        """Print what is done and what is left; the number of those that are left."""
+        """Print what is done and what is left; return how many are left."""
         left = 0
         if not self.args.cpu:
             if not self.checks.is_file():

@@ -35,7 +35,7 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
     """A row's learning rate schedule, adapted to a point of a grid.
 
     Larger batches make fewer updates of the same examples, and more epochs make more; the warm-up stays the same
-    fraction of all updates. What the point gives itself is left as it is.
+    fraction of all updates. Values that the point itself gives are kept.
 
     Args:
         row: flags of the row.
@@ -45,7 +45,7 @@ def schedule(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, str
         ``total-num-update`` and ``warmup-updates``, where they change.
 
     Raises:
-        OdeTransformerError: a number is none, or not positive.
+        OdeTransformerError: a value is not a number, or is not positive.
     """
 
     def number(flag: str) -> float:
@@ -78,7 +78,7 @@ def chosen_space(
     """The search space that the options give; what they leave out comes from the recipe.
 
     Raises:
-        OdeTransformerError: nothing is said, and the recipe has neither a search nor several seeds.
+        OdeTransformerError: no option gives a space, and the recipe has neither a search nor several seeds.
     """
     own = recipe.search or recipes.Search({})
     seeds = seeds or own.seeds or recipe.seeds
@@ -153,7 +153,7 @@ def train(recipe: recipes.Recipe, space: recipes.Search, options: Sequence[str],
         number, no scores where the training diverged.
 
     Raises:
-        OdeTransformerError: a run ended otherwise.
+        OdeTransformerError: a run failed for another reason.
     """
     points, subset = [], next(iter(recipe.subsets))
     for chosen in itertools.product(*space.values.values()):

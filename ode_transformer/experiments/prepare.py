@@ -370,7 +370,7 @@ class Preparation:
         if held:
             counts = " and ".join(f"{len(pairs):,} for {split}" for split, pairs in held.items())
             more = f" ({left_out:,} more that share a side with these are left out)" if left_out else ""
-            say(f"no --{' and no --'.join(wanted)}: pairs are held out from the training text: {counts}{more}")
+            say(f"no --{' and no --'.join(wanted)}, so pairs are held out from the training text: {counts}{more}")
             say(f"{left:,} pairs are left to train on")
         if not left:
             raise TextError(

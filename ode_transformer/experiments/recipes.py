@@ -218,7 +218,7 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     Args:
         name: its name below ``CONFIGS``, or the path of a YAML file, ``FILE.yaml`` or ``FILE.yaml/ROW``.
         scale: ``full``, or ``small``, a rehearsal: the row's own layers, narrow, on Multi30k, for few updates.
-        seed: another than the recipe's.
+        seed: a seed other than the recipe's.
 
     Raises:
         RecipeError: no such recipe, an unknown or missing key, a value of the wrong type, a contradiction.

@@ -108,7 +108,7 @@ def read_log(path: Path) -> dict[str, Any]:
 
 
 def check_scores(recipe: recipes.Recipe, run_dir: Path) -> None:
-    """Check that the scores of a run are of the model and of the outputs that are in its folder now.
+    """Check that the scores of a run belong to the model and the outputs that are in its folder now.
 
     Raises:
         RecordError: a step before the scores was done again, but the scores were not.

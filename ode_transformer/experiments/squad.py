@@ -69,7 +69,7 @@ def candidates(
         first, last: the logits of the window's symbols.
         begin: the symbol of the paragraph that the window begins with.
         spans: all windows of the question; ``window`` is this one.
-        best: so many of the best first and last symbols are combined.
+        best: how many of the best first and last symbols are combined.
         longest: symbols of a span.
     """
     firsts, lasts = (sorted(range(len(x)), key=lambda i: -x[i])[:best] for x in (first, last))
@@ -86,7 +86,7 @@ def answers(
         text: the paragraph; ``offsets`` are the characters of its symbols.
         found: candidates of all windows.
         null: the least score of no answer.
-        best: so many answers.
+        best: how many answers to return.
     """
     listed: dict[str, dict[str, Any]] = {}
     for score, first, last in sorted(found, key=lambda one: (-one.score, one.first, one.last)):
@@ -112,7 +112,7 @@ def predict(
 
     Raises:
         CheckpointError: the checkpoint cannot be opened, or has no span head.
-        OdeTransformerError: the data are not of SQuAD, or logits are not numbers.
+        OdeTransformerError: the data are not SQuAD data, or logits are not numbers.
     """
     import torch
 

@@ -1,7 +1,8 @@
 """Tables: what the papers print beside what was measured.
 
-A table is made of the recipes, which hold the papers' numbers, and of the records of finished runs below ``results``.
-What was not run is blank. Measured numbers are means over seeds, with the standard deviation where there are several.
+A table is made from the recipes, which hold the papers' numbers, and from the records of finished runs below
+``results``. What was not run is blank. Measured numbers are means over seeds, with the standard deviation where there
+are several.
 """
 
 import argparse

@@ -51,7 +51,7 @@ class Translator:
 
     Args:
         data: the folder of its dictionaries, units and manifest.
-        search: flags of ``fairseq-generate`` that are its own; those that are no flags of a search are left out.
+        search: the model's own flags of ``fairseq-generate``; flags that do not concern the search are left out.
 
     Raises:
         OdeTransformerError: the manifest or a flag cannot be used; names it.
@@ -251,7 +251,7 @@ class Translator:
 
 
 def check_sentence(name: str, sentence: str) -> None:
-    """Refuse what is no sentence.
+    """Refuse anything that is not a sentence.
 
     Raises:
         OdeTransformerError: it is too long, or no text.

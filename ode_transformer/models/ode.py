@@ -167,7 +167,7 @@ def refuse_ours(values: Mapping[str, Any], described_by: str, *more: str) -> Non
     Args:
         values: the options, by the names of their fields.
         described_by: the options of the released code that say the same.
-        more: further options that the released code's stand for.
+        more: further options of ours that the released code's options replace.
 
     Raises:
         OdeTransformerError: there is such an option.

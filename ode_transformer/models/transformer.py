@@ -274,8 +274,8 @@ class SplitTransformerModel(TransformerModelBase):
         cfg = nested(cfg, cls.config_class)
         if bool(cfg.encoder.layers_to_keep) != bool(cfg.decoder.layers_to_keep):
             raise OdeTransformerError(
-                "--encoder-layers-to-keep and --decoder-layers-to-keep: must be given together, because fairseq keeps "
-                "no layer of the other side"
+                "--encoder-layers-to-keep and --decoder-layers-to-keep: must be given together, because fairseq would "
+                "otherwise keep no layer of the other side"
             )
         widths = cfg.encoder.embed_dim, cfg.decoder.embed_dim
         if cfg.cross_self_attention and len(set(widths)) > 1:

@@ -98,7 +98,7 @@ class SplitStack(nn.Module):
         """Bring parameter names up to date.
 
         Raises:
-            OdeTransformerError: the checkpoint has another history, or that of another number of layers.
+            OdeTransformerError: the checkpoint has another history, or a history for another number of layers.
         """
         # fairseq drops the final norm of encoders before version 2 and of decoders before version 3. The released
         # pre-norm models have version 2 *and* a trained norm: stock fairseq loads them silently and decodes wrongly.

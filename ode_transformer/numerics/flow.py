@@ -190,7 +190,7 @@ class Recurrence(nn.Module):
         input: ``scalar`` or ``vector``.
 
     Raises:
-        ValueError: the input is unknown, the number of layers is another, or the width is odd.
+        ValueError: the input is unknown, the number of layers is neither 1 nor 2, or the width is odd.
     """
 
     def __init__(self, dim: int, layers: int = 1, input: str = "scalar"):
@@ -219,7 +219,7 @@ class Recurrence(nn.Module):
         """
         positions = check_positions(positions)
         if not torch.equal(positions, torch.arange(len(positions), dtype=positions.dtype)):
-            raise ValueError("positions: must be 0, 1, 2, ... for a recurrent network, which has no others")
+            raise ValueError("positions: must be 0, 1, 2, ... for a recurrent network, which supports no others")
         dtype = torch.promote_types(initial.dtype, torch.float32)
         with torch.autocast(initial.device.type, enabled=False):
             b = initial = initial.to(dtype)

@@ -66,8 +66,9 @@ class Splitting:
     def order(self) -> float:
         """The order of convergence with exact sub-flows: 2 if F comes as much before G as after it, otherwise 1.
 
-        Order 2 asks for the h^2 terms of exp(h(F + G)), which have FG and GF in equal parts; no splitting with positive
-        fractions reaches order 3. Flows that are taken together have no splitting error, and the order is infinite.
+        Order 2 requires the h^2 terms of exp(h(F + G)), in which FG and GF have equal weights; no splitting with
+        positive fractions reaches order 3. Flows that are taken together have no splitting error, and the order is
+        infinite.
         """
         if self.together:
             return math.inf

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The benchmark: every contest that has no record yet, then the tables of all records there are, and the picture.
+# The benchmark: every contest that has no record yet, then the tables of all existing records, and the picture.
 #
 # Usage: scripts/bench/suite.sh [options] [CONTEST...]
 #   CONTEST            such as tiny, base-ode or decoding-base; see `ode-transformer bench suite --help` (default: all)
@@ -8,7 +8,7 @@
 #   --precision P      fp32, fp16, bf16 or amp (default: fp32)
 #
 # DIR gets one record per contest, lengths-cpu.json, costs-cpu.png (on a GPU lengths-cuda-fp16.json and so on) and tables.md.
-# It takes two to three hours of a CPU that should be otherwise idle, and 20 GiB of memory.
+# It takes two to three hours on a CPU that should be otherwise idle, and 20 GiB of memory.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"

@@ -191,11 +191,11 @@ def test_edits_of_an_m2_file_are_made(tmp_path):
     [
         ("S a\nA 0 2|||X|||b|||R|||-|||0\n", "line 2: edit 0 2 of a sentence of 1 tokens"),
         ("S a\nA 0|||X\n", "line 2: must be A START END"),
-        ("A 0 1|||X|||b|||R|||-|||0\n", "line 1: must be S of a sentence"),
+        ("A 0 1|||X|||b|||R|||-|||0\n", "line 1: must be a line S"),
         ("S a\nA 0 1|||X|||b|||R|||0\n", "line 2: must be A START END"),
-        ("S a\nS b\n", "line 2: must be S of a sentence"),
-        ("S a\nA 0 1|||X|||b|||R|||-|||0\nSome\n", "line 3: must be S of a sentence"),
-        ("hello\n", "line 1: must be S of a sentence"),
+        ("S a\nS b\n", "line 2: must be a line S"),
+        ("S a\nA 0 1|||X|||b|||R|||-|||0\nSome\n", "line 3: must be a line S"),
+        ("hello\n", "line 1: must be a line S"),
     ],
 )
 def test_what_is_wrong_with_an_m2_file_is_named(tmp_path, text, message):

@@ -610,7 +610,7 @@ def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsy
     )
     with (other / "dict.de.txt").open("a") as file:
         file.write("another 1\n")
-    assert "dict.de.txt: is another dictionary" in refused(capsys, "translate", run, good, "--data", other, "--cpu")
+    assert "dict.de.txt: is not the dictionary" in refused(capsys, "translate", run, good, "--data", other, "--cpu")
     manifest = json.loads((other / "manifest.json").read_text())
     manifest["sha256"] |= {name: sha256(other / name) for name in ("codes", "dict.de.txt")}
     (other / "manifest.json").write_text(json.dumps(manifest))

@@ -315,7 +315,7 @@ def test_types_of_edits(tmp_path):
     )
     assert m2.types(path) == {"Nn": 1}
     path.write_text("a\n")
-    with pytest.raises(OdeTransformerError, match="line 1: must be S of a sentence"):
+    with pytest.raises(OdeTransformerError, match="line 1: must be a line S"):
         m2.types(path)
     path.write_text("\n")
     with pytest.raises(OdeTransformerError, match="must be an M2 file"):
@@ -595,7 +595,7 @@ def test_edits_by_type_as_a_picture(tmp_path, capsys):
     assert cli.main(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")]) == 0
     assert (tmp_path / "x.svg").stat().st_size > 5000
     (tmp_path / "ours.m2").write_text("no\n")
-    refused(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")], "line 1: must be S of a sentence", capsys)
+    refused(["plot", "edits", *files, "--output", str(tmp_path / "x.svg")], "line 1: must be a line S", capsys)
     refused(["plot", "edits", *files, "--types", "0", "--output", "x.svg"], "--types 0: must be 1 or more", capsys)
 
 

@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"of {', '.join(suite.SUITE)} (default: all but those that begin with quick)",
     )
     kind.add_argument(
-        "--data", metavar="DIR", help="of quick-data: the folder of its binarized data (default: Multi30k's)"
+        "--data", metavar="DIR", help="for quick-data: the folder of binarized data (default: Multi30k's)"
     )
     kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
     kind.add_argument("--list", action="store_true", help="list the contests that would be run; exit status 1 if any")
@@ -116,9 +116,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     which.add_argument("--model", nargs="+", help="checkpoints or folders of runs, on a test set, with BLEU")
     kind.add_argument(
-        "--data", metavar="DIR", help="of --model: the folder of its binarized data (default: run.json's)"
+        "--data", metavar="DIR", help="for --model: the folder of its binarized data (default: as in run.json)"
     )
-    kind.add_argument("--subset", default="test", help="of --model: which of its sets (default: %(default)s)")
+    kind.add_argument("--subset", default="test", help="for --model: which set to translate (default: %(default)s)")
     kind.add_argument(
         "--sentences", type=int, help="use the first N sentences (default: 64 with --arch, all with --model)"
     )
@@ -314,7 +314,7 @@ def _table(args: argparse.Namespace) -> int:
         try:
             record = read_json(path)
             if record["what"] == "lengths":
-                raise OdeTransformerError(f"{path}: is of `bench lengths`, which has no table; `plot costs` draws it")
+                raise OdeTransformerError(f"{path}: is from `bench lengths`, which has no table; `plot costs` draws it")
             print(rendered(path.name.split(".")[0], record), end="\n\n")
         except OdeTransformerError:
             raise

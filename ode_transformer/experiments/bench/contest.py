@@ -356,7 +356,7 @@ def answer(connection: Any, name: str, message: Any = None) -> Any:
             connection.send(message)
         found = connection.recv()
     except (EOFError, OSError) as error:
-        raise OdeTransformerError(f"{name}: its process has died; is there memory for all systems at once?") from error
+        raise OdeTransformerError(f"{name}: its process has died; is there enough memory for all at once?") from error
     if isinstance(found, Exception):
         raise OdeTransformerError(f"{name}: {found}")
     return found

@@ -43,14 +43,14 @@ BLOCK = 10_000  # pairs drawn at a time
 
 
 class Lexicon:
-    """The words of a generated language: for every number from 0 on one word, short ones first.
+    """The words of a generated language: one word for every number from 0 on, short words first.
 
     Words are syllables with an ending. Numbers that follow each other share their stem, and all words share syllables
     and endings.
 
     Args:
         onsets, vowels, codas: what syllables are made of.
-        endings: of the words behind the first hundred, which have none.
+        endings: of the words after the first hundred; those hundred have none.
         capital: every word whose number is a multiple of it is capitalized.
     """
 

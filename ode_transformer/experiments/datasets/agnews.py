@@ -1,7 +1,7 @@
 """AG's news (Zhang et al. 2015): titles and descriptions of articles of four classes, 120,000 to train on.
 
 The published layout is ``train.csv`` and ``test.csv``, with the number of the class, the title and the description;
-copies may begin with a row that says so.
+copies may begin with a header row that names these columns.
 """
 
 import csv
@@ -21,7 +21,7 @@ def read(folder: Path, held_out: int) -> dict[str, list[Example]]:
 
     Args:
         folder: of ``train.csv`` and ``test.csv``.
-        held_out: training articles for validation, about so many.
+        held_out: about how many training articles are held out for validation.
 
     Raises:
         OdeTransformerError: a file is missing or has a row that is no article, or no article or more than half of them

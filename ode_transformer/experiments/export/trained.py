@@ -30,7 +30,7 @@ class Trained:
         languages: of the source and of the target.
         dictionaries: of the source and of the target.
         files: the files to copy beside an exported model: the dictionaries, and those of ``SEGMENTATION`` that exist.
-        search: flags of ``fairseq-generate`` that are its own.
+        search: the model's own flags of ``fairseq-generate``.
     """
 
     name: str

@@ -102,7 +102,7 @@ def counted(
 
 
 def signature(version: str, questions: int, threshold: float | None) -> str:
-    """What a value is of; ``threshold`` is that of :func:`counted`."""
+    """The signature of a value; ``threshold`` is that of :func:`counted`."""
     best = "" if threshold is None else ", best threshold"
     return f"percent; SQuAD {version}, {questions} questions{best}"
 

@@ -68,5 +68,5 @@ def read(path: Path) -> Iterator[Annotated]:
             sentence = None
         else:
             raise OdeTransformerError(
-                f"{path}: line {number}: must be S of a sentence, A of an edit behind it, or empty, as in an M2 file"
+                f"{path}: line {number}: must be a line S (sentence), a line A (edit) after it, or empty, as in M2"
             )
