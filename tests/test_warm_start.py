@@ -282,7 +282,7 @@ def test_it_begins_before_the_first_update(tmp_path):
 @pytest.mark.parametrize(
     ("arch", "change", "words_"),
     [
-        ("floater_tiny", {"encoder-embed-dim": 32}, "encoder_embed_dim is 32, of .*stock.pt 16"),
+        ("floater_tiny", {"encoder-embed-dim": 32}, "encoder_embed_dim is 32, but 16 in .*stock.pt"),
         ("floater_tiny", {"encoder-layers": 3}, "encoder_layers is 3, but 2 in .*stock.pt"),
         ("floater_tiny", {"decoder-layers": 1}, "decoder_layers is 1"),
         ("floater_tiny", {"encoder-attention-heads": 4}, "encoder_attention_heads is 4"),
