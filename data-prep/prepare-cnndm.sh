@@ -23,11 +23,13 @@ options {words,merges,workers}=number -- "$@"
 begin words="$words" merges="$merges" highlights=tabs test_units="$test_units"
 lists=${RAW_DIR:+$(absolute "${RAW_DIR:-}")}
 if [[ -n $lists ]]; then
+    [[ -d $RAW_DIR ]] || die "RAW_DIR=$RAW_DIR: no such folder"
     for split in train val test; do
         [[ -f $lists/all_$split.txt || $dry_run -eq 1 ]] || die "RAW_DIR=$RAW_DIR: holds no all_$split.txt"
     done
 else
     lists=$text/download
+    if [[ $dry_run -eq 0 ]]; then mkdir -p "$lists"; fi
     url=${URL_CNNDM_LISTS:-https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists}
     for split in train val test; do
         download "$url/all_$split.txt" "$lists/all_$split.txt" ||

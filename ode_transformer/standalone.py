@@ -204,7 +204,9 @@ def _is_plain(value: Any, kind: type) -> bool:
     """Whether an option has the type of its field; choices are strings here, and numbers may lack a fraction."""
     if kind is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
-    return type(value) is (kind if kind in (bool, int) else str) and not (isinstance(value, str) and len(value) > 1000)
+    if kind in (bool, int):
+        return type(value) is kind
+    return type(value) is str and len(value) <= 1000 and "$" not in value  # with which OmegaConf would look things up
 
 
 def _called(kind: type) -> str:

@@ -125,6 +125,7 @@ def test_what_fairseq_would_read_is_what_is_looked_at(tmp_path, whole, capsys):
         ("stock", lambda s: vars(s["cfg"]["model"]).update(share_all_embeddings="--user-dir=x"), "true or false"),
         ("stock", lambda s: vars(s["cfg"]["model"]).update(min_params_to_wrap="--user-dir=x"), "a whole number"),
         ("stock", lambda s: vars(s["cfg"]["model"]).update(adaptive_softmax_factor="--user-dir=x"), "a number"),
+        ("stock", lambda s: vars(s["cfg"]["model"]).update(encoder_layers_to_keep="${env:HOME}"), "a short string"),
         ("ours", lambda s: s["cfg"]["model"].update(encoder_ffn_embed_dim=10**9), "smaller than the model"),
         ("ours", lambda s: s["cfg"]["model"].update(max_source_positions=10**9), "smaller than the model"),
         ("ours", lambda s: s["cfg"]["model"].update(flow_step=1e-12), "--flow-step 1e-12"),

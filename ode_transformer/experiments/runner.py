@@ -581,6 +581,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Words after -- are passed on to fairseq-train. Several recipes or seeds end in a table."
 
 
+def check_folder(path: str | Path) -> None:
+    """Refuse a folder whose path fairseq takes apart or interprets.
+
+    Raises:
+        RunError: it is such a one.
+    """
+    if {":", "\\", "$"} & set(str(path)):
+        raise RunError(f"{path}: a run's folder must hold no colon, backslash or $, which fairseq interprets")
+
+
 def folder_of(path: str) -> str:
     """A folder as the commands of a run name it: from the top of the repository if it lies there, else absolute."""
     absolute = Path(os.path.abspath(path))  # without .., so that it does not depend on a folder beside the way
@@ -611,8 +621,7 @@ def main(args: argparse.Namespace) -> int:
     found: list[Run] = []
     for recipe in chosen:
         run_dir = folder_of(args.run_dir) if args.run_dir else recipes.default_run_dir(recipe)
-        if {":", "\\", "$"} & set(run_dir):
-            raise RunError(f"{run_dir}: a run's folder must hold no colon, backslash or $, which fairseq interprets")
+        check_folder(run_dir)
         if run_dir in (other.run_dir for other in found):
             raise RunError(f"{recipe.given}: would share {run_dir} with another run; run it by itself, with --run-dir")
         run = Run(recipe, Place(), run_dir, record)
@@ -672,6 +681,7 @@ def generate_main(args: argparse.Namespace) -> int:
     if recipe.generate is None:
         raise RunError(f"{args.recipe}: is of task {recipe.task}, and has nothing to translate")
     run_dir = folder_of(args.run_dir) if args.run_dir else recipes.default_run_dir(recipe)
+    check_folder(run_dir)
     output = Path(args.output).absolute()
     if output.exists():
         raise RunError(f"--output {args.output}: is there already")

@@ -7,10 +7,8 @@ are several.
 
 import argparse
 import csv
-import fnmatch
 import io
 import math
-import os
 import statistics
 import sys
 from collections.abc import Sequence
@@ -115,21 +113,22 @@ class Row:
 
 def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:
     """The files below a folder, those in the fewest folders first. Links to folders are followed, each folder once."""
-    found, visited = [], set()
-    for home, folders, names in os.walk(folder, followlinks=True):
-        if (real := os.path.realpath(home)) in visited:
-            folders.clear()
-            continue
-        visited.add(real)
-        folders[:] = [name for name in folders if name[0] != "."]
-        found += [Path(home, name) for name in fnmatch.filter(names, pattern) if name[0] != "."]
-    return sorted(found, key=lambda path: (len(path.parts), path))
+    found, visited, level = [], {folder.resolve()}, [folder]
+    while level:
+        paths = [path for home in level for path in sorted(home.iterdir()) if path.name[0] != "."]
+        found += [path for path in paths if path.match(pattern) and path.is_file()]
+        level = []
+        for path in paths:
+            if path.is_dir() and (real := path.resolve()) not in visited:
+                visited.add(real)
+                level.append(path)
+    return found
 
 
 def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
     """The records of finished runs below a folder, by recipe.
 
-    JSON files that are not records, such as translations, are left out.
+    JSON files that are not records, such as translations, are left out, but not a record that is damaged.
 
     A second record of the same precision, seed and flags, such as that of a run with another ``--run-dir``, becomes a
     variant of its own, named after its file. The first is the one in the fewest folders: one in ``results/gpu`` comes
@@ -147,7 +146,7 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
         try:
             record = read_json(path)
         except OdeTransformerError as error:
-            if path.name == "record.json":
+            if b'"recipe"' in path.read_bytes():
                 raise
             print(f"left out: {error}", file=sys.stderr)
             continue

@@ -50,6 +50,7 @@ def main(args: argparse.Namespace) -> int:
     checkpoint, folder = Path(args.checkpoint).absolute(), Path(args.save_dir).absolute()
     if not checkpoint.is_file():
         raise RecipeError(f"{args.checkpoint}: no such file")
+    runner.check_folder(folder)
     data = ":".join(str(Path(part).absolute()) for part in args.data.split(":"))
     start = folder / "start.pt"
     warm_start = Step(

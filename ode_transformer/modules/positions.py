@@ -524,8 +524,9 @@ class BiasPositions(PositionEncoder):
     def _forget(self, held: bool) -> None:
         """Discard the solutions for the present weights and, if asked, that for an interval of updates."""
         for store in (self, *self._given.values()):
-            for kind in (False, *[True] * held):
-                store.solutions.pop(kind, None)
+            store.solutions.pop(False, None)
+            if held:
+                store.solutions.pop(True, None)
 
     def train(self, mode: bool = True) -> "BiasPositions":
         # fairseq calls this once per batch. Optimizers change weights without a change of their version.

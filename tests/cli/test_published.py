@@ -168,6 +168,19 @@ def test_generated_errors_and_characters(folders, env, tmp_path):
     assert len((tmp_path / "c" / "input0" / "dict.txt").read_text().split("\n")) < 40
 
 
+def test_lists_of_cnndm_are_downloaded(folders, env, tmp_path):
+    (tmp_path / "data").mkdir()
+    shutil.copytree(folders["cnndm"], tmp_path / "lists")
+    for name in ("cnn", "dailymail"):
+        unpack = ["tar", "-xzf", folders["cnndm"] / f"{name}_stories.tgz", "-C", tmp_path / "data"]
+        ask(tmp_path / name, [unpack], env)
+    (tmp_path / "data").rename(tmp_path / "cnndm")
+    variables = {"ODE_TRANSFORMER_DATA": tmp_path, "URL_CNNDM_LISTS": f"file://{tmp_path}/lists"}
+    (done,) = ask(tmp_path / "a", [command("cnndm", "--out", tmp_path / "out", **variables)], env)
+    assert done.returncode == 0, done.stderr
+    assert numbers(tmp_path / "out", COUNTS["cnndm"]) == COUNTS["cnndm"]
+
+
 def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
     cut = tmp_path / "cut"
     for name, archive in (
@@ -203,6 +216,7 @@ def test_what_is_missing_or_damaged_is_named(folders, env, tmp_path):
         "cnn_stories.tgz: could not be unpacked": command("cnndm", RAW_DIR=cut / "cnn_stories.tgz"),
         "dailymail_stories.tgz: could not be unpacked": command("cnndm", RAW_DIR=cut / "dailymail_stories.tgz"),
         "holds no all_val.txt": command("cnndm", RAW_DIR=cut / "list"),
+        "none: no such folder": command("cnndm", RAW_DIR=cut / "none"),
         "AESLC.tar.gz: could not be unpacked": command("aeslc", RAW_DIR=cut / "AESLC.tar.gz"),
         "AESLC.tar.gz: holds no enron_subject_line": command("aeslc", RAW_DIR=cut / "other"),
         "gec.tar.xz: could not be unpacked": [

@@ -172,7 +172,8 @@ A 2 3|||ArtOrDet||||||REQUIRED|||-NONE-|||0
 def test_edits_of_an_m2_file_are_made(tmp_path):
     more = "S Too long .\nA 0 1|||X|||Very|||R|||-|||1\nA 0 1|||X|||So|||R|||-|||0\nA 0 1|||X|||Very|||R|||-|||2\n"
     bars = "S a b\nA 1 2|||X|||||||REQUIRED|||-NONE-|||0\nA 0 1|||X|||c|||d|||REQUIRED|||-NONE-|||0\n"
-    (tmp_path / "x.m2").write_text(f"{M2}\n{more}{bars}S Good .\n")
+    unknown = "S Good .\nA 7 9|||UNK|||?|||R|||-|||0\n"
+    (tmp_path / "x.m2").write_text(f"{M2}\n{more}{bars}{unknown}")
     found = {" ".join(sentence.tokens): gec.corrected(sentence) for sentence in m2.read(tmp_path / "x.m2")}
     assert found == {
         "This are a test .": ["This is only a test !", "This was a test ."],

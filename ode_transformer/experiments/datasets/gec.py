@@ -38,8 +38,8 @@ def plain(line: str) -> str:
 def corrected(sentence: m2.Annotated) -> list[str]:
     """The distinct corrections of a sentence, in the order of the annotators.
 
-    A sentence that nobody annotated is its own correction. Edits that an annotator could not tell (``UNK``, ``Um``)
-    are not made. Insertions at one place stay in their order.
+    A sentence that nobody annotated is its own correction. Edits of a type in ``NO_CORRECTION`` are not made.
+    Insertions at one place stay in their order.
     """
     versions = [sentence.edits[annotator] for annotator in sorted(sentence.edits)] or [[]]
     return list(dict.fromkeys(" ".join(_edited(sentence.tokens, edits)) for edits in versions))
@@ -50,7 +50,7 @@ def _edited(tokens: list[str], edits: list[m2.Edit]) -> list[str]:
     out: list[str] = []
     done = 0
     for start, end, kind, text in sorted(edits, key=lambda edit: edit[:2]):
-        if start < 0 or kind in ("noop", "UNK", "Um"):
+        if kind in m2.NO_CORRECTION:
             continue
         new = [] if text == "-NONE-" else ALTERNATIVES.split(text)[0].split()
         out += tokens[done:start] + new

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from ...errors import OdeTransformerError
 from .lines import read_lines
 
+NO_CORRECTION = ("noop", "UNK", "Um")
+"""The types of edits without one: there is no error, or the annotator could not tell the correction."""
+
 
 class Edit(NamedTuple):
     """What an annotator put in place of some tokens.
@@ -57,7 +60,7 @@ def read(path: Path) -> Iterator[Annotated]:
                 raise OdeTransformerError(
                     f"{path}: line {number}: must be A START END|||TYPE|||...|||ANNOTATOR"
                 ) from error
-            if start >= 0 and not start <= end <= len(sentence.tokens):
+            if kind not in NO_CORRECTION and not 0 <= start <= end <= len(sentence.tokens):
                 raise OdeTransformerError(
                     f"{path}: line {number}: edit {start} {end} of a sentence of {len(sentence.tokens)} tokens"
                 )
