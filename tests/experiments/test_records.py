@@ -115,7 +115,7 @@ def test_a_run_of_another_recipe_is_not_recorded(tmp_path, monkeypatch, run, mes
         records.record(recipes.load("quickstart/macaron-tiny"), tmp_path)
 
 
-PICTURES = ("coefficients", "costs", "edits", "orders", "perplexity", "positions")
+PICTURES = ("coefficients", "confusion", "costs", "edits", "orders", "perplexity", "positions")
 OTHERS = {"lab", "bench", tables.SIGNIFICANCE, "rehearsal.json"}
 FILES = sorted((ROOT / "results").rglob("*.json"))
 RECORDS = [path for path in FILES if not OTHERS & set(path.relative_to(ROOT / "results").parts)]
