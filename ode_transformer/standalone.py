@@ -391,7 +391,7 @@ def check_symbols(data: str | Path, dictionary: Dictionary, model: nn.Module) ->
     """Refuse a dictionary of data with another number of symbols than a model's encoder has.
 
     Raises:
-        OdeTransformerError: it is such a one.
+        OdeTransformerError: the numbers differ.
     """
     known = stacks(model)["encoder"].embed_tokens.num_embeddings
     if len(dictionary) != known:

@@ -585,7 +585,7 @@ def check_folder(path: str | Path) -> None:
     """Refuse a folder whose path fairseq takes apart or interprets.
 
     Raises:
-        RunError: it is such a one.
+        RunError: the path holds such a character.
     """
     if {":", "\\", "$"} & set(str(path)):
         raise RunError(f"{path}: a run's folder must hold no colon, backslash or $, which fairseq interprets")

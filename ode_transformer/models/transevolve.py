@@ -273,15 +273,7 @@ class TransEvolveDecoder(_Evolving, TransformerDecoderBase):
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return self._block(cfg, "decoder")
 
-    def extract_features_scriptable(
-        self,
-        prev_output_tokens: Tensor,
-        encoder_out: Optional[dict[str, list]],
-        incremental_state: Optional[dict] = None,
-        full_context_alignment: bool = False,
-        alignment_layer: Optional[int] = None,
-        alignment_heads: Optional[int] = None,
-    ) -> tuple[Tensor, dict[str, list]]:
+    def extract_features(self, *args: Any, full_context_alignment: bool = False, **more: Any) -> tuple[Tensor, dict]:
         """As in fairseq.
 
         Raises:
@@ -289,9 +281,7 @@ class TransEvolveDecoder(_Evolving, TransformerDecoderBase):
         """
         if full_context_alignment:
             raise OdeTransformerError("full_context_alignment: must be false, TransEvolve's decoder is always causal")
-        return super().extract_features_scriptable(
-            prev_output_tokens, encoder_out, incremental_state, False, alignment_layer, alignment_heads
-        )
+        return super().extract_features(*args, **more)
 
     def buffered_future_mask(self, tensor: Tensor) -> None:
         """None, because the kernel is causal without a mask, which would be a (T, T) matrix."""
