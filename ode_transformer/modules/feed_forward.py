@@ -87,7 +87,7 @@ class RandomProjection(nn.Module):
     def make_generation_fast_(self, **_: Any) -> None:
         """Fold U S V into one matrix; fairseq's commands call this before generation.
 
-        Training mode and loading discard it; weights must not be changed in place before.
+        Training mode and loading discard this matrix. Until then, changes of the weights in place have no effect.
         """
         whole = (self.left.float() * self.singular_values.float()) @ self.right.float()
         self.folded = whole.t().contiguous().type_as(self.bias)

@@ -405,7 +405,7 @@ class BiasPositions(PositionEncoder):
             return tables
         held = self.training and self.updates % self.interval != 0
         if torch.is_grad_enabled() and not held:
-            self._forget(held=self.training)  # an update may follow, of a fused optimizer, which changes no version
+            self._forget(held=self.training)  # a fused optimizer's update may follow, which changes no version
             return self._solve(torch.arange(length) if given is None else given.grid)
         solutions, versions = (self if given is None else given).solutions, None if held else self._versions()
         kept = solutions.get(held)

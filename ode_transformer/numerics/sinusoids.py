@@ -13,7 +13,7 @@ def sinusoids(positions: Tensor, dim: int) -> Tensor:
 
     Args:
         positions: t, (...).
-        dim: the number of channels; an odd one is rounded down.
+        dim: the number of channels, which must be even.
 
     Returns:
         (..., dim).
