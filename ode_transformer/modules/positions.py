@@ -14,38 +14,21 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional
 
 import torch
-from fairseq.incremental_decoding_utils import with_incremental_state
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules import PositionalEmbedding
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import OdeTransformerError
-from ..numerics.flow import RECURRENT_INPUTS, Flow, Recurrence, check_positions
+from ..numerics.flow import RECURRENT_INPUTS, Flow, Recurrence
 from ..numerics.table import Table
+from .token_positions import GivenPositions, Index, Solution, Tables, TokenIndices, TokenPositions
 
 POSITION_BLOCKS = ("all", "input")
 FLOW_SHARING = ("all", "stack")
-
-
-Index = Union[slice, Tensor]
-"""The rows of a table that the tokens take: the first rows, one per column, or a row number for each token, (T, B)."""
-
-
-def token_index(padding: Optional[Tensor], columns: slice) -> Index:
-    """The positions of the tokens in some columns.
-
-    Args:
-        padding: (B, T), true where there is no token; None if there is one everywhere.
-        columns: the columns that are wanted.
-    """
-    # With padding before a token, columns are not positions.
-    if padding is None or not (padding[:, :-1] & ~padding[:, 1:]).any():
-        return columns
-    return ((~padding).cumsum(1) - 1).clamp(min=0)[:, columns].t()
 
 
 def _look_up(table: Tensor, index: Index) -> Tensor:
@@ -240,14 +223,10 @@ class Layout:
         return places
 
 
-Tables = Mapping[str, Sequence[Tensor]]
-"""The solution b(t) - b(0) at N positions: for each solver its pieces, each (N, 1 or 2, C)."""
+_PASS: ContextVar[Mapping[TokenPositions, Solution]] = ContextVar("pass", default=MappingProxyType({}))
+"""What ``one_pass`` shares, for each thread by itself."""
 
-
-_PASS: ContextVar[tuple[Any, int, Tables]] = ContextVar("pass", default=(None, 0, {}))
-"""Whose pass it is, for how many positions, and the tables: what ``one_pass`` shares, for each thread by itself."""
-
-_GIVEN: ContextVar[Mapping[int, Mapping[str, "GivenPositions"]]] = ContextVar("given", default=MappingProxyType({}))
+_GIVEN: ContextVar[Mapping[int, Mapping[str, GivenPositions]]] = ContextVar("given", default=MappingProxyType({}))
 """The explicit positions of each side, by the ``id`` of the position encoder: what ``at`` says, for each thread."""
 
 
@@ -258,53 +237,6 @@ class Located(NamedTuple):
     index: Index
 
 
-class Solution(NamedTuple):
-    """Tables without gradients for ``length`` positions, and the versions of the weights that they were solved with."""
-
-    length: int
-    versions: Any
-    tables: Tables
-
-
-class GivenPositions:
-    """Explicit positions of the tokens of one side.
-
-    Args:
-        side: source or target, for error messages.
-        positions: (T,) for all sentences or (B, T), increasing from the left.
-
-    Raises:
-        ValueError: the positions do not increase.
-    """
-
-    def __init__(self, side: str, positions: Tensor):
-        for row in positions.reshape(-1, positions.size(-1)):
-            check_positions(row)
-        self.side = side
-        self.grid, index = torch.unique(positions.to("cpu", torch.float64), return_inverse=True)  # (N,), sorted
-        self.index = index.view(-1, index.size(-1))  # (1 or B, T), where each position is in the grid
-        self.solutions: dict[bool, Solution] = {}  # as in BiasPositions
-
-    def rows(self, hypotheses: int) -> Tensor:
-        """The row that each hypothesis takes at first; a search reorders them and drops sentences that have ended."""
-        given = len(self.index)
-        return torch.arange(given).repeat_interleave(max(hypotheses // given, 1))
-
-    def look_up(self, rows: Tensor, padding: Tensor, columns: slice) -> Tensor:
-        """Where the tokens of some columns are in the grid, (T, B).
-
-        Raises:
-            ValueError: the positions do not fit tokens with this padding, (B, T).
-        """
-        index, length = self.index[rows], padding.size(1)
-        fits = index.size(1) == length if self.side == "source" else index.size(1) >= length
-        if not fits or len(index) not in (1, len(padding)):
-            shape = (len(index), index.size(1))
-            raise ValueError(f"{self.side} positions of shape {shape}: do not fit tokens of {tuple(padding.shape)}")
-        return index[:, columns].t().to(padding.device)
-
-
-@with_incremental_state
 class BiasPositions(PositionEncoder):
     """Biases of queries, keys and values that move with the position, q_i = W_q x_i + b_q(t_i) (FLOATER, equation 13).
 
@@ -312,12 +244,11 @@ class BiasPositions(PositionEncoder):
     are those of a FLOATER, and with zero dynamics the two compute the same. Queries, keys and values move with their
     own positions; in cross-attention those of keys and values are the source's.
 
-    All rows, three per attention, are solved at once: in training once per pass, or with explicit positions once for
-    each side that reads them; without gradients once per set of
-    weights, and again when a longer sentence comes. The solution is not saved in checkpoints. It is discarded when
-    weights change in place or are loaded, and between training and evaluation. Code that writes to ``parameter.data``
-    must call ``forget``, and so must code that makes passes without gradients between a backward pass and the update of
-    a fused optimizer, which PyTorch does not count as a change.
+    All rows, three per attention, are solved at once, for each grid of positions: in training once per pass; without
+    gradients once per set of weights, and again when a longer sentence comes. The solution is not saved in checkpoints.
+    It is discarded when weights change in place or are loaded, and between training and evaluation. Code that writes to
+    ``parameter.data`` must call ``forget``, and so must code that makes passes without gradients between a backward
+    pass and the update of a fused optimizer, which PyTorch does not count as a change.
 
     With an update interval of n, the dynamics receives gradients only at every n-th update of the optimizer, and the
     solution computed after that is held until the next (paper, section 4.4), unless a longer sentence comes or the
@@ -350,7 +281,7 @@ class BiasPositions(PositionEncoder):
         self.solvers = nn.ModuleDict({name: build(width) for name, width in self.layout.widths().items()})
         for p in self.solvers.parameters():
             p.param_group = "flow"  # for an optimizer that treats the flow separately
-        self.solutions: dict[bool, Solution] = {}  # without gradients: for an interval of updates, or for the weights
+        self.indices = TokenIndices()
 
     def source_places(self, tokens: Tensor, padding: Tensor) -> list[Place]:
         source = self._place("source", padding, slice(0, tokens.size(1)))
@@ -369,49 +300,37 @@ class BiasPositions(PositionEncoder):
         return self.layout.places("decoder", target, source)
 
     def _place(self, side: str, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None) -> Located:
-        given = self._given.get(side)
-        if given is None:
-            return Located(self._tables(padding.size(1)), token_index(padding, columns))
-        index = given.look_up(self._rows(given, len(padding), incremental_state), padding, columns)
-        return Located(self._tables(len(given.grid), given), index)
-
-    def _rows(self, given: GivenPositions, hypotheses: int, incremental_state: Optional[dict]) -> Tensor:
-        if len(given.index) == 1:
-            return torch.zeros(1, dtype=torch.long)
-        if incremental_state is None:
-            return given.rows(hypotheses)
-        kept = self.get_incremental_state(incremental_state, given.side)
-        if kept is None:
-            kept = {"rows": given.rows(hypotheses)}
-            self.set_incremental_state(incremental_state, given.side, kept)
-        return kept["rows"]
+        where = self._where(side)
+        index = where.index(padding, columns, incremental_state)
+        return Located(self._tables(where, padding.size(1)), index)
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Follow the hypotheses of a beam."""
-        for side in self._given:
-            if (kept := self.get_incremental_state(incremental_state, side)) is not None:
-                rows = kept["rows"][new_order.to("cpu")]
-                self.set_incremental_state(incremental_state, side, {"rows": rows})
+        for where in self._given.values():
+            where.reorder_incremental_state(incremental_state, new_order)
 
     @property
-    def _given(self) -> Mapping[str, "GivenPositions"]:
+    def _given(self) -> Mapping[str, GivenPositions]:
         """By side, the explicit positions of the context that this is called in."""
         return _GIVEN.get().get(id(self), {})
 
-    def _tables(self, length: int, given: Optional["GivenPositions"] = None) -> Tables:
-        """The tables of the positions 0 to ``length`` - 1, or of more positions; or of ``length`` given positions."""
-        owner, known, tables = _PASS.get()
-        if given is None and owner is self and known >= length:
-            return tables
+    def _where(self, side: str) -> TokenPositions:
+        return self._given.get(side, self.indices)
+
+    def _tables(self, where: TokenPositions, length: int) -> Tables:
+        """The tables of a grid for ``length`` tokens, or for more."""
+        grid = where.grid(length)
+        shared = _PASS.get().get(where)
+        if shared is not None and shared.length >= len(grid):
+            return shared.tables
         held = self.training and self.updates % self.interval != 0
         if torch.is_grad_enabled() and not held:
             self._forget(held=self.training)  # a fused optimizer's update may follow, which changes no version
-            return self._solve(torch.arange(length) if given is None else given.grid)
-        solutions, versions = (self if given is None else given).solutions, None if held else self._versions()
-        kept = solutions.get(held)
-        if kept is None or kept.length < length or kept.versions != versions:
-            positions = torch.arange(max(64, 2 ** (length - 1).bit_length())) if given is None else given.grid
-            kept = solutions[held] = self._remembered(positions, length, versions)
+            return self._solve(grid)
+        versions = None if held else self._versions()
+        kept = where.solutions.get(held)
+        if kept is None or kept.length < len(grid) or kept.versions != versions:
+            kept = where.solutions[held] = self._remembered(where.grid(length, spare=True), len(grid), versions)
         if not torch.is_grad_enabled():
             return kept.tables
         # Gradients are zero rather than None, because distributed training waits for those of all parameters.
@@ -432,16 +351,16 @@ class BiasPositions(PositionEncoder):
         return [self._kind(), *((p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters)]
 
     @torch.no_grad()
-    def _remembered(self, positions: Tensor, length: int, versions: Any) -> Solution:
-        tables = self._solve(positions)
+    def _remembered(self, grid: Tensor, length: int, versions: Any) -> Solution:
+        tables = self._solve(grid)
         reach, kind = self._reach(tables), self._kind()
         if reach < length:
             raise OdeTransformerError(
-                f"the position biases are too large for attention in {kind} from position {positions[reach]:g} on. "
+                f"the position biases are too large for attention in {kind} from position {grid[reach]:g} on. "
                 "Set --flow-horizon to the length of the longest training sentence"
                 + ("" if kind == torch.float32 else ", or use float32")
             )
-        return Solution(reach, versions, tables)
+        return Solution(reach, tables, versions)
 
     @torch.no_grad()
     def reach(self, length: int) -> int:
@@ -481,11 +400,11 @@ class BiasPositions(PositionEncoder):
 
     @contextmanager
     def one_pass(self, length: int) -> Iterator[None]:
-        """As in ``PositionEncoder``: both sides use one solution."""
-        if self._given:
-            yield
-            return
-        before = _PASS.set((self, length, self._tables(length)))
+        """As in ``PositionEncoder``: both sides use one solution, or one each if they have grids of their own."""
+        shared = dict(_PASS.get())
+        for where in {self._where("source"), self._where("target")}:
+            shared[where] = Solution(len(where.grid(length)), self._tables(where, length))
+        before = _PASS.set(shared)
         try:
             yield
         finally:
@@ -523,10 +442,10 @@ class BiasPositions(PositionEncoder):
 
     def _forget(self, held: bool) -> None:
         """Discard the solutions for the present weights and, if asked, that for an interval of updates."""
-        for store in (self, *self._given.values()):
-            store.solutions.pop(False, None)
+        for where in (self.indices, *self._given.values()):
+            where.solutions.pop(False, None)
             if held:
-                store.solutions.pop(True, None)
+                where.solutions.pop(True, None)
 
     def train(self, mode: bool = True) -> "BiasPositions":
         # fairseq calls this once per batch. Optimizers change weights without a change of their version.

@@ -12,7 +12,8 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
 from ode_transformer.modules import positions
-from ode_transformer.modules.positions import BiasPositions, BlockPositions, token_index
+from ode_transformer.modules.positions import BiasPositions, BlockPositions
+from ode_transformer.modules.token_positions import TokenIndices
 from tests.helpers import Ends, Kernels, batch, configure, model, small, task
 
 EVERYWHERE = slice(0, 5)
@@ -58,12 +59,11 @@ def loss_of(m, seed=0):
     ],
 )
 def test_index(rows, expected):
-    index = token_index(torch.tensor(rows, dtype=torch.bool), EVERYWHERE)
+    index = TokenIndices().index(torch.tensor(rows, dtype=torch.bool), EVERYWHERE)
     if expected is None:
         assert index is EVERYWHERE
     else:
         assert index.t().tolist() == expected
-    assert token_index(None, EVERYWHERE) is EVERYWHERE
 
 
 @pytest.mark.parametrize("variant", ["floater_tiny", "rnn-scalar-1", "sinusoidal-blocks", "learned-blocks"])
@@ -368,7 +368,7 @@ def test_interval(solved):
             m.train()
             loss_of(m, part).backward()
         norms.append(float(sum(p.grad.norm() for p in flow)))
-        held = m.position_encoder.solutions.get(True)
+        held = m.position_encoder.indices.solutions.get(True)
         tables.append(held and held.tables["all"][0])
         for p in flow:
             p.data.add_(0.01)  # as an optimizer does
@@ -455,6 +455,18 @@ def test_positions_of_ones_own_in_a_beam(m, solved):
             hypotheses.append([h["tokens"].tolist() for hs in generator.generate([m], sample) for h in hs])
     assert hypotheses[0] == hypotheses[1]
     assert solved.count(13) <= 2  # 7 positions and 6 others
+
+
+def test_positions_of_ones_own_are_solved_once_per_pass_of_a_training(m, solved):
+    """As indices are: encoder and decoder share the solution of each grid, and its gradients."""
+    src, lengths, prev = batch(sizes=(6, 6))
+    m.train()
+    with m.position_encoder.at(source=torch.arange(7.0) * 3):
+        m(src, lengths, prev)[0].sum().backward()
+        assert sorted(solved) == [7, 7]  # the grid of the source, and the indices of the target
+        with m.position_encoder.at(target=torch.arange(9.0) * 5):
+            m(src, lengths, prev)
+    assert sorted(solved[2:]) == [7, 9]
 
 
 @pytest.mark.parametrize("beam", [2, 3])
