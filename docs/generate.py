@@ -429,23 +429,25 @@ CONTROLS = {
 """The systems of the comparison that have controls other than its baseline."""
 
 
-def comparison(path: str, group: str, precision: str) -> str:
-    """The systems of a contest and their controls: what the recipes' rows of their names score, and the cost of a
+def comparison(group: str, precision: str, *paths: str) -> str:
+    """The systems of contests and their controls: what the recipes' rows of their names score, and the cost of a
     training step.
 
     Args:
-        path: of the contest's record below ``results/bench``; a control that it lacks is without a cost.
         group: of recipes, whose rows have the systems' names with ``-tiny``; without a score if they were not trained.
         precision: of the trainings.
+        paths: of the contests' records below ``results/bench``, which have one baseline; the costs of a system are
+            relative to that baseline in the contest of its own.
     """
     from ode_transformer.experiments.bench import suite
     from ode_transformer.experiments.bench.contest import median_and_quartiles
 
-    record = _results(f"bench/{path}")
-    baseline, systems, comparisons = record["baseline"], record["systems"], tables.comparisons()
+    contests = [_results(f"bench/{path}") for path in paths]
+    costs_of = {system: contest["systems"] for contest in reversed(contests) for system in contest["systems"]}
+    baseline, comparisons = contests[0]["baseline"], tables.comparisons()
     rows = _rows(group, precision)
     test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values()
-    compared = {*systems, *CONTROLS, *itertools.chain(*CONTROLS.values())}
+    compared = {*costs_of, *CONTROLS, *itertools.chain(*CONTROLS.values())}
     found, signed = [], set()
     names = (name.removeprefix(f"{group}/").removesuffix("-tiny") for name in recipes.names())
     for system in (name for name in names if name in compared):
@@ -458,7 +460,8 @@ def comparison(path: str, group: str, precision: str) -> str:
             for control in controls:
                 controls[control] = ", " + _p_values(row, comparisons.get(f"{group}/{control}", {}), test_sets)
         costs = "", "", ""
-        if cost := systems.get(system):
+        if systems := costs_of.get(system):
+            cost = systems[system]
             speed = "1" if system == baseline else median_and_quartiles(cost["speed"])
             memory = f"{cost['step_mib']:,.0f} ({cost['step_mib'] / systems[baseline]['step_mib']:.2f})"
             costs = f"{cost['seconds']:.2f} ({speed})", memory, f"{cost['parameters']:,}"
@@ -471,8 +474,9 @@ def comparison(path: str, group: str, precision: str) -> str:
         f"sacreBLEU, seed by seed, {signatures}.",
         "p on the test sets in their order, by sacreBLEU's paired bootstrap resampling, whose p is about half of the",
         r"two-sided one; \* marks p < .025, which is significant at 5 percent in a two-sided test.",
-        f"In parentheses, speed and memory relative to `{baseline}-tiny`. Costs and parameters are of this contest:",
-        f"{suite.described(path.rpartition('/')[2], record)}.",
+        f"In parentheses, speed and memory relative to `{baseline}-tiny` in the same contest. Costs and parameters:",
+        "; ".join(dict.fromkeys(suite.described(p.rpartition("/")[2], c) for p, c in zip(paths, contests, strict=True)))
+        + ".",
     ]
     return f"{table(head, found)}\n\n{' '.join(notes)}"
 
