@@ -227,7 +227,7 @@ class Run:
         return recipes.ROOT / self.run_dir
 
     def steps(self) -> list[Step]:
-        """The steps as of now: scoring uses references where the preparation has left them."""
+        """The steps, in order."""
         found = steps(self.recipe, self.place, self.run_dir)
         if self.record:
             command = [*found[-1].command[:-1], self.record]
@@ -274,9 +274,7 @@ class Run:
                 keys = [step.key for step in self.steps() if step.name in chosen and step.name != "train"]
                 stamps = {key: stamp for key, stamp in stamps.items() if key not in keys}
                 write_json(self.folder / "steps.json", stamps)
-            for key in [step.key for step in self.steps()]:
-                # Anew for each step: scoring uses references where the preparation has left them.
-                step = next(step for step in self.steps() if step.key == key)
+            for step in self.steps():
                 if step.name not in chosen or (not self.place.alone and step.name != "train"):
                     continue
                 if step.name == "train":

@@ -323,11 +323,12 @@ def _outputs(one: System, test_set: str) -> list[str]:
 def _references(one: System, test_set: str, count: int) -> list[str]:
     """The references of translations: raw where they exist, otherwise the tokenized ones, as for the score."""
     recipe, subset = one.recipe, _subset(one, test_set)
-    data, name = recipes.ROOT / recipe.data.directory, f"{subset}.{recipe.data.target}"
-    if (data / "raw" / name).is_file():
-        found = translations.read_lines(data / "raw" / name)
-    elif (data / "tok" / name).is_file():
-        found = plain_text(recipe, translations.read_lines(data / "tok" / name))
+    data = recipes.ROOT / recipe.data.directory
+    beside = translations.references_in(data, subset, recipe.data.target)
+    if "raw" in beside:
+        found = translations.read_lines(beside["raw"])
+    elif "tok" in beside:
+        found = plain_text(recipe, translations.read_lines(beside["tok"]))
     elif one.record:
         raise OdeTransformerError(f"{data}: must have the references of {test_set}; made by: {recipe.data.prepare}")
     else:

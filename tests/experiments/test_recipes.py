@@ -387,13 +387,9 @@ def test_rows_that_no_table_prints():
     assert prepare[-1] == "data-prep/prepare-wmt14-en-de.sh --validation held-out"
 
 
-def test_translations_are_made_and_scored_as_the_recipe_says(tmp_path, monkeypatch):
+def test_translations_are_made_and_scored_as_the_recipe_says():
     recipe = recipes.load("macaron/wmt14-en-de/macaron-base")
-    monkeypatch.setattr(recipes, "ROOT", tmp_path)
     data, run = recipe.data.directory, "runs/macaron/wmt14-en-de/macaron-base"
-    for kind in ("tok", "raw"):
-        (tmp_path / data / kind).mkdir(parents=True)
-        (tmp_path / data / kind / "test.de").touch()
     (words,) = commands(recipe, "generate")
     assert shlex.join(words) == (
         f"fairseq-generate {data} --user-dir ode_transformer --task translation --source-lang en --target-lang de "
@@ -402,11 +398,12 @@ def test_translations_are_made_and_scored_as_the_recipe_says(tmp_path, monkeypat
         "--log-format simple --log-interval 1"
     )
     (words,) = commands(recipe, "score")
-    score = f"python -m ode_transformer score --generate-output {run}/generate/generate-test.txt --target-lang de"
-    references = f"--ref {data}/tok/test.de --reference {data}/raw/test.de --output {run}/scores/test.json"
-    assert shlex.join(words) == f"{score} --compound-split --join-hyphens {references}"
+    score = f"python -m ode_transformer score --generate-output {run}/generate/generate-test.txt "
+    score += f"--data {data} --subset test --target-lang de"
+    output = f"--output {run}/scores/test.json"
+    assert shlex.join(words) == f"{score} --compound-split --join-hyphens {output}"
     (words,) = commands(replace(recipe, score=recipes.Score(lowercase=True)), "score")
-    assert shlex.join(words) == f"{score} --lowercase {references}"
+    assert shlex.join(words) == f"{score} --lowercase {output}"
 
 
 def test_the_update_frequency_follows_from_the_devices():

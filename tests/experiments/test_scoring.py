@@ -338,6 +338,25 @@ def test_references_given_win_over_those_with_unknown_words(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["tokenised"]["precisions"][0] == 100
 
 
+def test_references_beside_binarised_data_win_too(tmp_path, capsys):
+    """As far as they are there; a file that is given wins over them."""
+    output, data = write(tmp_path / "o", generated()), tmp_path / "data"
+    command = ["--generate-output", output, "--data", str(data), "--target-lang", "de", "--json"]
+
+    def found(*more):
+        assert main(*command, *more) == 0
+        result = json.loads(capsys.readouterr().out)
+        return result["tokenised"]["precisions"][0], result["reference"]
+
+    assert found() == (80, "detokenised")
+    for kind, text in (("tok", "ein hund .\n\nzwei katzen\n"), ("raw", "Ein Hund.\n\nZwei Katzen\n")):
+        (data / kind).mkdir(parents=True)
+        write(data / kind / "test1.de", text)
+    assert found() == (80, "detokenised")
+    assert found("--subset", "test1") == (100, "raw")
+    assert found("--subset", "test1", "--ref", write(tmp_path / "r", "ein hund .\n\neine katze\n")) == (60, "raw")
+
+
 def test_lower_case_against_a_cased_reference_is_noticed(tmp_path, capsys):
     hyp, raw = write(tmp_path / "h", "ein haus\n"), write(tmp_path / "raw", "Ein Haus\n")
     assert main("--hyp", hyp, "--ref", hyp, "--reference", raw, "--target-lang", "de") == 0
@@ -360,7 +379,7 @@ def test_plain_text_has_no_tokenized_score(tmp_path, capsys):
         (["--generate-output", "g.txt", "--references", "raw.de"], "--references: is not read with --generate-output"),
         (["--predictions", "p.tsv", "--generate-output", "g.txt"], "--generate-output: is not read with --predictions"),
         (["--summaries", "g.txt", "--lowercase"], "--lowercase: is not read with --summaries"),
-        (["--hyp", "h.de", "--ref", "r.de", "--subset", "test"], "--subset: is not read with --hyp"),
+        (["--hyp", "h.de", "--ref", "r.de", "--subset", "test"], "--subset: is not read without --data"),
         (["--predictions", "p.tsv", "--lead", "0"], "--lead: is not read with --predictions"),
     ],
 )

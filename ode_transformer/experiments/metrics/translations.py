@@ -32,7 +32,7 @@ OTHERS = {"validation_log": perplexity, "predictions": accuracy, "summaries": ro
 # What each kind reads besides --json and --output.
 READ = {
     "generate_output": (
-        *("generate_output", "hyp", "ref", "target_lang", "reference"),
+        *("generate_output", "hyp", "ref", "target_lang", "reference", "data", "subset"),
         *("lowercase", "compound_split", "join_hyphens", "plain", "remove_bpe"),
     ),
     "validation_log": ("validation_log", "subset"),
@@ -180,6 +180,21 @@ def lines_of(path: str, count: int, source: str) -> list[str]:
     return found
 
 
+def references_in(data: str | Path, subset: str, lang: str) -> dict[str, str]:
+    """The files of references that a preparation left beside binarized data, by kind: ``tok`` (tokenized), ``raw``.
+
+    fairseq's own references have ``<<unk>>`` in place of words that the dictionary lacks. Some preparations leave one
+    kind only, or none.
+
+    Args:
+        data: the folder of the binarized data.
+        subset: such as ``test``.
+        lang: the target language.
+    """
+    files = {kind: Path(data, kind, f"{subset}.{lang}") for kind in ("tok", "raw")}
+    return {kind: str(path) for kind, path in files.items() if path.is_file()}
+
+
 class Generated(NamedTuple):
     """What an output of fairseq-generate holds, in the order of the test set; None for what it does not hold."""
 
@@ -268,6 +283,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ref", metavar="FILE", help="tokenized references; override those in --generate-output")
     parser.add_argument("--target-lang", metavar="LANG", help="target language such as de; needed for translations")
     parser.add_argument("--reference", metavar="FILE", help="raw references, for sacreBLEU and chrF")
+    parser.add_argument(
+        "--data", metavar="DIR", help="binarized data; take both references of --subset from it, as far as it has them"
+    )
     parser.add_argument("--lowercase", action="store_true", help="sacreBLEU and chrF ignore case")
     parser.add_argument("--compound-split", action="store_true", help="add BLEU after compound splitting (de only)")
     parser.add_argument(
@@ -309,21 +327,25 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
         raise OdeTransformerError("--plain: excludes --compound-split and --join-hyphens, which need tokenized text")
     if bool(args.generate_output) == bool(args.hyp) or (args.hyp and not args.ref):
         raise OdeTransformerError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
+    if args.subset and not args.data:
+        raise OdeTransformerError("--subset: is not read without --data, whose references it names")
     if args.target_lang is None:
         raise OdeTransformerError(f"--target-lang is needed: one of {', '.join(LANGUAGES)}, or any with --plain")
+    beside = references_in(args.data, args.subset or "test", args.target_lang) if args.data else {}
+    ref, reference = args.ref or beside.get("tok"), args.reference or beside.get("raw")
     if args.generate_output:
         hyps, refs, _ = read_generate_output(args.generate_output)
     else:
         hyps, refs = read_lines(args.hyp), None
     source = args.generate_output or args.hyp
-    if args.ref:
-        refs = lines_of(args.ref, len(hyps), source)
+    if ref:
+        refs = lines_of(ref, len(hyps), source)
     if refs is None:
         raise OdeTransformerError(
             f"{args.generate_output}: no line T-<id>; give the tokenized references as --ref FILE"
         )
-    raw = lines_of(args.reference, len(hyps), source) if args.reference else None
-    hyps, refs = words(hyps, source, args.remove_bpe), words(refs, args.ref or source, args.remove_bpe)
+    raw = lines_of(reference, len(hyps), source) if reference else None
+    hyps, refs = words(hyps, source, args.remove_bpe), words(refs, ref or source, args.remove_bpe)
     if args.join_hyphens:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
     if unknown := sum("<<unk>>" in line for line in refs):
@@ -333,7 +355,7 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
             file=sys.stderr,
         )
     if raw and not args.lowercase and "".join(hyps).islower() and not "".join(raw).islower():
-        print("warning: the translations hold no capital letter, --reference does: --lowercase?", file=sys.stderr)
+        print("warning: the translations hold no capital letter, the raw references do: --lowercase?", file=sys.stderr)
     return score(
         hyps,
         refs,

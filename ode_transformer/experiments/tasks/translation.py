@@ -44,14 +44,12 @@ def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) ->
     found = generation(recipe, run_dir, where)
     for subset in recipe.subsets:
         words = [
-            *("--generate-output", translations(run_dir, subset)),
+            *("--generate-output", translations(run_dir, subset), "--data", recipe.data.directory, "--subset", subset),
             *("--target-lang", recipe.data.target),
             *(["--lowercase"] if recipe.score.lowercase else []),
             *(["--compound-split"] if recipe.score.compound_split else []),
             *(["--join-hyphens"] if recipe.score.join_hyphens else []),
             *(["--plain"] if recipe.score.plain else []),
-            *_reference("--ref", recipe, "tok", subset),
-            *_reference("--reference", recipe, "raw", subset),
         ]
         found.append(scoring(recipe, run_dir, subset, words))
     return found
@@ -74,12 +72,6 @@ def plain_text(recipe: "recipes.Recipe", lines: Sequence[str]) -> list[str]:
     from ..metrics.translations import detokenise
 
     return list(lines) if recipe.score.plain else detokenise(lines, recipe.data.target)
-
-
-def _reference(option: str, recipe: "recipes.Recipe", kind: str, subset: str) -> list[str]:
-    # Left beside the binarized data by its preparation: fairseq's own references have <<unk>> for unknown words.
-    path = f"{recipe.data.directory}/{kind}/{subset}.{recipe.data.target}"
-    return [option, path] if (recipes.ROOT / path).is_file() else []
 
 
 def _metrics(recipe: "recipes.Recipe") -> list[str]:
