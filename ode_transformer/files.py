@@ -1,5 +1,6 @@
 """Files and folders that are written whole or not at all; JSON; hashes."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -7,14 +8,13 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from .errors import OdeTransformerError
 
 
-@contextmanager
+@contextlib.contextmanager
 def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
     """Open a file for writing that takes its name only when it is complete.
 
@@ -27,7 +27,7 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
         mode: ``w`` for UTF-8 text with line feeds as they are, ``wb`` for bytes.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file cannot be written; the error has its name, and not that of the temporary file.
     """
     path = Path(path)
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -35,22 +35,28 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
         with path.open(mode, **text) as file:
             yield file
         return
-    path = Path(os.path.realpath(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _beside(path)
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _beside(target)
     try:
         with temporary.open(mode.replace("w", "x"), **text) as file:
-            if path.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+            if target.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        temporary.replace(target)
+    except OSError as error:
+        # An error in what is written here has no name or a name that the user does not know.
+        if error.filename is None or str(error.filename) == str(temporary):
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it is not there, or the error above says what is wrong
+            temporary.unlink()
 
 
-@contextmanager
+@contextlib.contextmanager
 def whole_folder(path: str | Path) -> Iterator[Path]:
     """Make a folder that takes its name only when it is complete.
 

@@ -182,10 +182,10 @@ class MaskedLMPairsTask(MaskedLMTask):
             raise FileNotFoundError(f"Dataset not found: {split} ({path})")
         longest = (self.cfg.tokens_per_sample - _SPECIAL) // 2
         blocks = TokenBlockDataset(text, text.sizes, longest, d.pad(), d.eos(), "complete_doc")
+        first, _, last = np.asarray([blocks.block_to_dataset_index[i] for i in range(len(blocks))]).T
         # An empty line holds one symbol, the end of a sentence.
-        documents = np.cumsum(np.asarray(text.sizes) == 1)[
-            [blocks.block_to_dataset_index[i][0] for i in range(len(blocks))]
-        ]
+        documents = np.cumsum(np.asarray(text.sizes) == 1)[first]
+        sizes = np.asarray(blocks.sizes) - (last - first + 1)  # without those ends
         sources, targets = MaskTokensDataset.apply_mask(
             _Words(blocks, d.eos()),
             d,
@@ -197,9 +197,7 @@ class MaskedLMPairsTask(MaskedLMTask):
             random_token_prob=self.cfg.random_token_prob,
             freq_weighted_replacement=self.cfg.freq_weighted_replacement,
         )
-        self.datasets[split] = SentencePairs(
-            sources, targets, np.asarray(blocks.sizes), documents, longest, d, self.cfg.seed
-        )
+        self.datasets[split] = SentencePairs(sources, targets, sizes, documents, longest, d, self.cfg.seed)
 
 
 @register_criterion(NAME, dataclass=FairseqDataclass)

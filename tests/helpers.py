@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ode_transformer.models  # noqa: F401  registers the architectures
 from ode_transformer import config
-from ode_transformer.experiments import cli
+from ode_transformer.experiments import cli, records
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
@@ -394,6 +395,13 @@ def refused(words: Sequence[str], message: str, capsys: pytest.CaptureFixture) -
     assert cli.main(words) == 1
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and re.search(message, errors[0]), errors
+
+
+def run_record(**content: Any) -> dict[str, Any]:
+    """A record of a run that has nothing to say but this."""
+    training = {"curve": [{"epoch": 1, "num_updates": 30}], "seconds": 2.4, "parameters": 9, "trained_parameters": 9}
+    empty = {key: kind() for key, kind in records.KEYS.items()}
+    return {**empty, "scale": "full", "precision": "fp32", "seeds": [1], "training": training, **content}
 
 
 def batch(symbols: int = 50, sizes=(5, 3, 6), seed: int = 0, pad: int = 1, eos: int = 2):

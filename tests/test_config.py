@@ -130,7 +130,7 @@ def test_the_command_writes_over_no_file_of_others(tmp_path, capsys):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert cli.main(["hydra", str(tmp_path / "file")]) == 1
-    assert f"error: {tmp_path / 'file'}: Not a directory" in capsys.readouterr().err
+    assert f"error: {tmp_path / 'file' / 'model'}: Not a directory" in capsys.readouterr().err
 
 
 ONE_OF_EVERY_MODEL = {model: arch for arch, (model, _, _) in config.PRESETS.items()}.values()

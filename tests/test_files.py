@@ -16,6 +16,24 @@ def test_what_goes_wrong_leaves_the_older_file(tmp_path):
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
+def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path, monkeypatch):
+    long = tmp_path / ("x" * 250)  # too long for a temporary name beside it
+    with pytest.raises(OSError, match="File name too long") as error:
+        write_text(long, "new")
+    assert error.value.filename == str(long)
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        write_text(tmp_path / "y", "new")
+    assert error.value.filename == str(tmp_path / "y") and not list(tmp_path.iterdir())
+    with pytest.raises(OSError, match="No such file") as error, whole(tmp_path / "y") as file:
+        file.write((tmp_path / "other").read_text())
+    assert error.value.filename == str(tmp_path / "other")
+
+
 def test_a_pipe_stays_a_pipe(tmp_path):
     """As a device does."""
     path = tmp_path / "pipe"

@@ -382,7 +382,7 @@ def test_chains_have_an_end(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("[1]", "is not what ode-transformer run writes"), ('{"seed": 1}', "it lacks command"), ("{", "Expecting")],
+    [("[1]", "is not what ode-transformer run writes"), ('{"seed": 1}', "it lacks recipe, given"), ("{", "Expecting")],
 )
 def test_a_record_of_a_damaged_run_is_named(tmp_path, content, message):
     (tmp_path / "scores").mkdir()
@@ -403,7 +403,7 @@ def test_a_curve_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypa
 
     monkeypatch.setattr(os, "fsync", full)
     assert cli.main(["curve", str(tmp_path), "--output", str(output)]) == 1
-    assert capsys.readouterr().err == f"error: {output}: cannot be written: No space left on device\n"
+    assert capsys.readouterr().err == f"error: {output}: No space left on device\n"
     assert output.read_text() == "the old one" and [p.name for p in tmp_path.iterdir()] == ["curve.json"]
 
 

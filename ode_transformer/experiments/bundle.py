@@ -10,7 +10,7 @@ from typing import Any, Optional
 from .. import bundles
 from ..files import read_json, sha256
 from ..version import __version__
-from . import markdown, translate
+from . import markdown, records, translate
 from .metrics import METRICS
 from .pipeline import MODELS
 from .trained_translator import Origin, TrainedTranslator, find
@@ -122,13 +122,10 @@ def _record(origin: Origin) -> Optional[dict[str, Any]]:
     path = origin.run and origin.run / "record.json"
     if not path or not path.is_file():
         return None
-    record = read_json(path, bundles.BundleError)
-    try:
-        if record["sha256"]["average.pt"] != sha256(origin.model):
-            return None
-        return {key: record[key] for key in RECORD if key in record}
-    except (KeyError, TypeError) as error:
-        raise bundles.BundleError(f"{path}: is not a record of a run ({error!r})") from error
+    record = records.read_record(path)
+    if record.get("sha256", {}).get("average.pt") != sha256(origin.model):
+        return None
+    return {key: record[key] for key in RECORD}
 
 
 def _card(translator: TrainedTranslator, record: Optional[dict[str, Any]], half: bool) -> str:
@@ -157,7 +154,7 @@ def _scores(record: dict[str, Any], half: bool) -> str:
         if (value := metric.value(scores)) is not None
     ]
     seeds, weights = " and ".join(map(str, record["seeds"])), "; these are scores of its fp32 weights" if half else ""
-    flags = f", with {shlex.join(record['flags'])}" if record.get("flags") else ""
-    kind = "One training" if record.get("scale", "full") == "full" else "A rehearsal (`--scale small`)"
+    flags = f", with {shlex.join(record['flags'])}" if record["flags"] else ""
+    kind = "One training" if record["scale"] == "full" else "A rehearsal (`--scale small`)"
     trained = f"{kind}, with seed {seeds}, in {record['precision']}{flags}{weights}."
     return f"{trained}\n\n{markdown.table(('test set', 'metric', 'value', 'signature'), rows)}"

@@ -8,7 +8,6 @@ leaves out Table 5 if that folder has no ptb.
 import argparse
 import contextlib
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -19,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import processors
-from . import cli, plain_yaml, processes, recipes, runner
+from . import cli, processes, recipes, runner
+from .arguments import at_least
 from .runs import RunError
 from .tasks.task import OURS
 
@@ -59,17 +59,13 @@ class Job:
 
 
 def jobs_of(args: argparse.Namespace) -> list[Job]:
-    """The runs to make, in order."""
+    """The runs to make."""
     names = args.systems
     if names is None:
-        full = [n for n in recipes.names() if n.startswith("multi30k-full/") and not re.search("-warm-|-longer-", n)]
-        later = set(plain_yaml.read(recipes.CONFIGS / "_beyond.yaml")["rows"])
-        later -= set(plain_yaml.read(recipes.CONFIGS / "_tiny.yaml")["rows"])
-        names = [n for n in full if n.partition("/")[2] not in later]
         data = Path(os.environ.get("ODE_TRANSFORMER_DATA") or os.devnull)
-        if any(path.exists() for path in (recipes.ROOT / "data-bin" / "ptb", data / "ptb", data / "ptb.tar.xz")):
-            names += [n for n in recipes.names() if n.startswith("ptb/")]
-        names += [n for n in full if n not in names]  # what came after the four papers
+        treebank = any(path.exists() for path in (recipes.ROOT / "data-bin" / "ptb", data / "ptb", data / "ptb.tar.xz"))
+        groups = ("multi30k-full", "ptb") if treebank else ("multi30k-full",)
+        names = [n for n in recipes.names() if n.partition("/")[0] in groups and recipes.load(n).train.start is None]
     found = []
     for precision in args.precisions:
         for name in names:
@@ -196,8 +192,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer gpu-suite``."""
     precisions = recipes.PRECISIONS
     add = parser.add_argument
-    add("--minutes", type=int, default=9, metavar="N", help="stop after N minutes; call again to continue (default: 9)")
-    add("--jobs", type=int, default=4, metavar="N", help="number of systems to train at the same time (default: 4)")
+    help_ = "stop after N minutes; call again to continue (default: %(default)s)"
+    add("--minutes", type=at_least(1), default=9, metavar="N", help=help_)
+    help_ = "number of systems to train at the same time (default: %(default)s)"
+    add("--jobs", type=at_least(1), default=4, metavar="N", help=help_)
     add("--runs", help="where checkpoints go (default: runs/gpu)")
     add("--out", help="where the small result files go (default: results/gpu, apart from records of runs on CPUs)")
     add(
@@ -219,9 +217,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer gpu-suite``; the exit status is 1 if something failed."""
-    for option in ("minutes", "jobs"):
-        if getattr(args, option) < 1:
-            raise RunError(f"--{option} {getattr(args, option)}: must be a positive number")
     if (args.flags or (args.cpu and not args.dry_run)) and not (args.runs and args.out):
         raise RunError("--cpu and flags after -- need --runs and --out: a rehearsal is not a result")
     args.runs, args.out = args.runs or recipes.ROOT / "runs" / "gpu", args.out or recipes.ROOT / "results" / "gpu"

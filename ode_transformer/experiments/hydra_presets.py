@@ -20,20 +20,17 @@ def write(directory: Path) -> list[Path]:
 
     Raises:
         OdeTransformerError: one of the files exists and was not written by this function, in which case nothing is
-            written; or a file cannot be read or written.
+            written.
     """
     files = {directory / "model" / f"{name}.yaml": text for name, text in hydra_presets().items()}
-    try:
-        others = [path for path in files if path.exists() and not path.read_bytes().startswith(GENERATED.encode())]
-        if others:
-            raise OdeTransformerError(
-                f"{', '.join(map(str, others))}: not written by `ode-transformer hydra`; move it away, or write the "
-                f"presets to another folder"
-            )
-        for path, text in files.items():
-            write_text(path, text)
-    except OSError as error:
-        raise OdeTransformerError(f"{directory}: {error.strerror or error}") from error
+    others = [path for path in files if path.exists() and not path.read_bytes().startswith(GENERATED.encode())]
+    if others:
+        raise OdeTransformerError(
+            f"{', '.join(map(str, others))}: not written by `ode-transformer hydra`; move it away, or write the "
+            "presets to another folder"
+        )
+    for path, text in files.items():
+        write_text(path, text)
     return list(files)
 
 

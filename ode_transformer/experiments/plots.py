@@ -64,10 +64,9 @@ def save(figure: Any, output: str | Path) -> None:
     pyplot.close(figure)
 
 
-def _check_set(path: str | Path, record: Any, of: str | None) -> None:
-    scores = record.get("scores") if isinstance(record, dict) else None
-    if of is not None and isinstance(scores, dict) and of not in scores:
-        raise records.RecordError(f"{path}: --of {of}: must be one of {', '.join(scores)}")
+def _check_set(path: str | Path, record: dict[str, Any], of: str | None) -> None:
+    if of is not None and of not in record["scores"]:
+        raise records.RecordError(f"{path}: --of {of}: must be one of {', '.join(record['scores'])}")
 
 
 @torch.no_grad()
@@ -306,7 +305,7 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
     pyplot = pyplot_for(output)
     points: dict[str, dict[tuple[int, float], dict[tuple[int, ...], float]]] = {}  # by line, sizes and seed
     for path in map(Path, paths):
-        record = read_json(path)
+        record = records.read_record(path)
         _check_set(path, record, of)
         try:
             of = of or next(iter(record["scores"]))
@@ -316,7 +315,7 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
         except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
             of_set = f" with a score of {of}" if of else ""
             raise records.RecordError(f"{path}: is not the record of a translation run{of_set}") from error
-        if record.get("scale", "full") != "full":
+        if record["scale"] != "full":
             raise records.RecordError(f"{path}: is the record of a rehearsal, whose scores say nothing")
         points.setdefault(label, {}).setdefault(size, {})[tuple(record["seeds"])] = bleu
     seeds = sorted({len(values) for sizes in points.values() for values in sizes.values()})
@@ -451,7 +450,7 @@ def confusion(path: str, of: str | None, output: str | Path) -> None:
         RecordError: it is not a record of a classifier.
         OdeTransformerError: it cannot be read, or an unknown format.
     """
-    record = read_json(path)
+    record = records.read_record(Path(path))
     _check_set(path, record, of)
     try:
         scores = record["scores"]

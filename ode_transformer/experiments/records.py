@@ -22,6 +22,14 @@ from . import recipes, runs
 from .tasks import TASKS
 
 FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
+KEYS = {
+    **dict.fromkeys(("recipe", "task", "scale", "description", "precision", "command"), str),
+    **dict.fromkeys(("seeds", "flags", "paper", "averaged"), list),
+    **dict.fromkeys(("scores", "training", "hardware", "versions"), dict),
+    "devices": int,
+}
+"""What every record of a run has. Those of runs before 0.1.0 lack the rest."""
+
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that fairseq logs
 
 
@@ -174,7 +182,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         "description": recipe.description,
         "seeds": [run["seed"]],
         "precision": run["precision"],
-        "flags": run.get("flags", []),
+        "flags": run["flags"],
         "devices": run["devices"],
         "scores": scores,
         "paper": [vars(paper) for paper in recipe.paper],
@@ -198,6 +206,30 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         "data": read_json(manifest) if manifest.is_file() else None,
         **runs.here_and_now(),
     }
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record that :func:`record` made.
+
+    Raises:
+        RecordError: it cannot be read, or lacks what such a record has.
+    """
+    return check_record(read_json(path, RecordError), path)
+
+
+def check_record(found: Any, path: Path) -> dict[str, Any]:
+    """The content of a file, if it is that of a record.
+
+    Raises:
+        RecordError: it lacks what a record of a run has.
+    """
+    lacking = [key for key, kind in KEYS.items() if not isinstance(found, dict) or not isinstance(found.get(key), kind)]
+    if not lacking:
+        lacking += [f"training.{key}" for key in ("curve", "seconds", "parameters") if key not in found["training"]]
+        lacking += [f"scores.{name}" for name, score in found["scores"].items() if not isinstance(score, dict)]
+    if lacking:
+        raise RecordError(f"{path}: is not what ode-transformer record writes, it lacks {', '.join(lacking)}")
+    return found
 
 
 def curve(run_dir: Path) -> dict[str, Any]:
@@ -267,13 +299,6 @@ def curve_main(args: argparse.Namespace) -> int:
 
 
 def write(output: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file whole or not at all, and print where it is.
-
-    Raises:
-        RecordError: it cannot be written, for instance on a full disk; an older file is as it was.
-    """
-    try:
-        write_json(output, content)
-    except OSError as error:
-        raise RecordError(f"{output}: cannot be written: {error.strerror or error}") from error
+    """Write a JSON file whole or not at all, and print where it is."""
+    write_json(output, content)
     print(output)

@@ -56,7 +56,7 @@ def outcome(names: Sequence[str]) -> dict[str, Any]:
         if not path.is_file():
             missing.append(name)
             continue
-        found = read_json(path)
+        found = records.read_record(path)
         rehearsed[name] = {
             "updates": found["training"]["curve"][-1]["num_updates"],
             "parameters": found["training"]["parameters"],

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
-from ..files import read_json, write_text
+from ..files import write_text
 from . import recipes, runs, significance, tables
 from .metrics import METRICS
 from .metrics.translations import read_generate_output
-from .records import check_scores, curve_points
+from .records import check_scores, curve_points, read_record
 
 GENERATED = "<!-- written by ode-transformer report, which writes over it -->"
 CURVES = {
@@ -63,8 +63,8 @@ class Translated(NamedTuple):
 
     def system(self) -> significance.System:
         """The run as it is compared; a recipe in a file of the user's is found where ``run.json`` says."""
-        run = runs.read(self.folder) or {}
-        return significance.System(recipes.load(run.get("given", self.recipe), seed=self.seed), self.folder)
+        run = runs.read(self.folder)
+        return significance.System(recipes.load(run["given"] if run else self.recipe, seed=self.seed), self.folder)
 
 
 def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] = ()) -> str:
@@ -126,7 +126,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: bool = T
 def _scores(by_recipe: dict[str, list[dict]]) -> str:
     """A row per recipe and precision, a column per test set and metric, below it the signatures."""
     records = [record for group in by_recipe.values() for record in group]
-    papers = [paper for record in records for paper in record.get("paper") or []]
+    papers = [paper for record in records for paper in record["paper"]]
     printed = {metric for paper in papers for scores in paper["scores"].values() for metric in scores}
     columns = [
         (test_set, metric)
@@ -156,7 +156,7 @@ def _scores(by_recipe: dict[str, list[dict]]) -> str:
 def _cell(records: Sequence[dict], test_set: str, metric: str) -> str:
     """Mean and deviation of a metric over seeds, and the paper's value below it."""
     text = tables.mean(METRICS[metric].values(records, test_set), len(records))
-    papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0].get("paper") or []} - {None}
+    papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0].get("paper", [])} - {None}
     return text + "".join(f'<br><span class="soft">paper {value:g}</span>' for value in sorted(papers))
 
 
@@ -321,8 +321,8 @@ def _translated(folder: Path) -> list[Translated]:
     """Runs that left translations beside their records: the first of each recipe, variant and seed."""
     found: dict[tuple, Translated] = {}
     for path in tables.json_files(folder, "record.json"):
-        record = read_json(path)
-        if record.get("scale", "full") == "full" and any((path.parent / "generate").glob("generate-*.txt")):
+        record = read_record(path)
+        if record["scale"] == "full" and any((path.parent / "generate").glob("generate-*.txt")):
             run = Translated(record["recipe"], tables.variant(record), record["seeds"][0], path.parent)
             found.setdefault(run[:-1], run)
     return list(found.values())
@@ -394,16 +394,16 @@ def _run(record: dict[str, Any]) -> str:
     """What was run, where, with which versions and by which commands."""
     seeds, training = ", ".join(map(str, record["seeds"])), record["training"]
     places = [_machine(place["hardware"]) for place in training.get("trained_on") or [record]]
-    where = f"{'; '.join(places)}; {record['precision']}, {_count(record.get('devices', 1), 'device')}"
+    where = f"{'; '.join(places)}; {record['precision']}, {_count(record['devices'], 'device')}"
     rows = [
-        ["description", escape(str(record.get("description", "")))],
+        ["description", escape(record["description"])],
         ["trained on", escape(where)],
-        ["time of training", f"{training.get('seconds', 0) / 60:,.0f} minutes"],
-        ["averaged", escape(", ".join(map(str, record.get("averaged", []))))],
+        ["time of training", f"{training['seconds'] / 60:,.0f} minutes"],
+        ["averaged", escape(", ".join(map(str, record["averaged"])))],
         ["versions", escape(", ".join(f"{name} {version}" for name, version in record["versions"].items()))],
     ]
-    commands = [record.get("command", ""), *(step["command"] for step in record.get("commands", []))]
-    shown = "\n".join(escape(command) for command in commands if command)
+    commands = [record["command"], *(step["command"] for step in record.get("commands", []))]
+    shown = "\n".join(map(escape, commands))
     return (
         f"<details><summary>{escape(record['recipe'])}, seed {escape(seeds)}</summary>"
         f"{_table(['', ''], rows, numbers=False)}<pre>{shown}</pre></details>"
@@ -445,16 +445,6 @@ def main(args: argparse.Namespace) -> int:
     output = args.output or args.directory / "report.html"
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
         raise OdeTransformerError(f"--output {output}: was not written by ode-transformer report; must be another file")
-    try:
-        text = page(args.directory, args.baseline, args.sentences)
-    except OdeTransformerError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        what = "a file there is not what ode-transformer record or compare writes"
-        raise OdeTransformerError(f"{args.directory}: {what} ({type(error).__name__}: {error})") from error
-    try:
-        write_text(output, text)
-    except OSError as error:
-        raise OdeTransformerError(f"{output}: cannot be written: {error.strerror or error}") from error
+    write_text(output, page(args.directory, args.baseline, args.sentences))
     print(output)
     return 0

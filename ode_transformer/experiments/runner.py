@@ -294,8 +294,7 @@ class Run:
             return True
         stamp = stamps.get(step.key)
         there = all((recipes.ROOT / path).exists() for path in step.outputs)
-        # A stamp of an older version does not say which test set it is of.
-        return stamp is not None and there and all(stamp.get(k, v) == v for k, v in self._identity(step).items())
+        return stamp is not None and there and all(stamp.get(k) == v for k, v in self._identity(step).items())
 
     def _identity(self, step: Step) -> dict[str, Any]:
         """What a step does: its command, without the name of the folder, and hashes of the test set that it reads."""

@@ -28,7 +28,10 @@ from . import recipes
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-KEYS = ("command", "seed", "precision", "devices", "start", "dictionaries", "parameters", "model", "places")
+KEYS = (
+    *("recipe", "given", "task", "scale", "seed", "precision", "command", "start", "data", "flags", "generate"),
+    *("dictionaries", "parameters", "model", "places", "devices"),
+)
 PACKAGES = ("torch", "fairseq-fixed", "numpy", "sacrebleu", "sacremoses", "subword-nmt", "sentencepiece")
 
 
@@ -130,7 +133,7 @@ def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Reci
         return f"{name} --scale small" if scale == "small" else name
 
     asked = named(recipe.name, recipe.scale)
-    trained = named(run.get("recipe", recipe.name), run.get("scale", recipe.scale))  # older runs do not say
+    trained = named(run["recipe"], run["scale"])
     if trained != asked:
         raise OtherRunError(
             f"{run_dir} holds a run of {trained}, not of {asked}; name the former, or take another --run-dir"
@@ -201,7 +204,7 @@ def search(recipe: "recipes.Recipe") -> Optional[dict[str, Any]]:
 def note_search(run_dir: str | Path, recipe: "recipes.Recipe") -> None:
     """Note in ``run.json`` the search that made the translations, if the recipe's has changed since training."""
     run = read(run_dir)
-    if run is not None and run.get("generate") != search(recipe):
+    if run is not None and run["generate"] != search(recipe):
         write_json(Path(run_dir) / "run.json", {**run, "generate": search(recipe)})
 
 

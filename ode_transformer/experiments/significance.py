@@ -48,7 +48,7 @@ def system(recipe: recipes.Recipe, precision: Optional[str] = None) -> System:
         return System(recipe, folder)
     plain = record.with_name(f"{record.name}.json")
     others = (record.with_name(f"{record.name}.{kind}.json") for kind in recipes.PRECISIONS)
-    found = {read_json(path)["precision"]: path for path in (*others, plain) if path.is_file()}
+    found = {records.read_record(path)["precision"]: path for path in (*others, plain) if path.is_file()}
     if precision is not None:
         if precision not in found:
             raise OdeTransformerError(f"{recipe.name}: has no run or record in {precision}, --precision")
@@ -243,7 +243,10 @@ def _scored(metric: str, systems: Sequence[System], test: str, samples: int) -> 
 def _recorded(one: System, test_set: str, metric: str, signature: str, otherwise: float) -> float:
     """The value that the run reports with this signature, as GLEU's, which is drawn at random; or ``otherwise``."""
     path = one.folder / "scores" / f"{_subset(one, test_set)}.json"
-    scores = read_json(one.record)["scores"][test_set] if one.record else read_json(path) if path.is_file() else {}
+    if one.record:
+        scores = records.read_record(one.record)["scores"][test_set]
+    else:
+        scores = read_json(path) if path.is_file() else {}
     value = METRICS[metric].value(scores)
     return value if value is not None and METRICS[metric].signature(scores) == signature else otherwise
 
@@ -292,7 +295,7 @@ def _same_references(systems: Sequence[System], references: Sequence[Any], test_
 
 def _precision(one: System) -> str:
     """The precision of a run, from its ``run.json`` or its record."""
-    run = read_json(one.record) if one.record else runs.read(one.folder)
+    run = records.read_record(one.record) if one.record else runs.read(one.folder)
     if run is None:
         raise OdeTransformerError(f"{one.folder}: must hold a run; ode-transformer run {one.recipe.given} makes it")
     return run["precision"]
@@ -310,7 +313,7 @@ def _outputs(one: System, test_set: str) -> list[str]:
     path = records.translations_beside(one.record, test_set)
     if not path.is_file():
         raise OdeTransformerError(f"{path}: no such file; ode-transformer run {one.recipe.name} makes it again")
-    known = read_json(one.record).get("translations", {}).get(test_set)
+    known = records.read_record(one.record).get("translations", {}).get(test_set)
     if known is None:
         raise OdeTransformerError(
             f"{one.record}: has no SHA-256 of {path.name}; ode-transformer record --translations writes both"

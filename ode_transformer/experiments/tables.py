@@ -20,6 +20,7 @@ from ..errors import OdeTransformerError
 from ..files import read_json
 from . import markdown, recipes, significance
 from .metrics import METRICS
+from .records import check_record, read_record
 from .tasks import TASKS
 
 RESULTS = recipes.ROOT / "results"
@@ -150,11 +151,7 @@ def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
                 raise
             print(f"left out: {error}", file=sys.stderr)
             continue
-        if isinstance(record, dict) and "recipe" in record and record.get("scale", "full") == "full":
-            if missing := [
-                key for key in ("scores", "training", "seeds", "precision", "versions") if key not in record
-            ]:
-                raise OdeTransformerError(f"{path}: a record without {missing[0]}")
+        if isinstance(record, dict) and "recipe" in record and check_record(record, path)["scale"] == "full":
             runs = found.setdefault(record["recipe"], {})
             if (*record["seeds"], *variant(record)) in runs:
                 record["file"] = str(path.relative_to(folder))
@@ -229,7 +226,7 @@ def _source_row(rows: Sequence[Row]) -> list[Row]:
 
 def variant(record: dict[str, Any]) -> tuple[str, ...]:
     """What tells runs of one recipe and seed apart: the precision and the flags that the user added to the recipe's."""
-    return (record["precision"], *record.get("flags", []), *([f"in {record['file']}"] if "file" in record else []))
+    return (record["precision"], *record["flags"], *([f"in {record['file']}"] if "file" in record else []))
 
 
 def by_variant(records: Sequence[dict]) -> dict[tuple[str, ...], list[dict]]:
@@ -343,9 +340,9 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
     rows: dict[str, Row] = {}
     systems: dict[str, dict[int, significance.System]] = {}
     for recipe, folder in runs:
-        record = read_json(folder / "record.json")
+        record = read_record(folder / "record.json")
         name, papers = recipe.name, recipe.paper
-        if record.get("scale", "full") != "full":  # which a paper's number must not stand beside
+        if record["scale"] != "full":  # which a paper's number must not stand beside
             name, papers = f"{name}, rehearsal", []
         row = Row(variant_label(name, variant(record)), recipe.name, {}, papers[0] if papers else None)
         row = rows.setdefault(recipe.name, row)
@@ -398,7 +395,6 @@ def read_comparison(path: Path) -> dict[str, Any]:
         raise OdeTransformerError(
             f"{path}: a comparison without precisions; write it again with `ode-transformer compare`"
         )
-    comparison.setdefault("metric", significance.TRANSLATIONS_BY)  # older ones do not say it
     return comparison
 
 

@@ -40,8 +40,6 @@ def _differing(path: Path, this: dict[str, Any]) -> list[str]:
     trained = read_json(path, RecipeError)
     if not isinstance(trained, dict):
         raise RecipeError(f"{path}: must be a mapping")
-    if "flags" in trained:  # older files have those of the length
-        trained["flags"] = runner.same_training(trained["flags"], of_any_length=True)
     return [key for key, value in this.items() if trained.get(key) != value]
 
 

@@ -111,7 +111,7 @@ def find(model: str | Path, data: str | Path | None = None) -> Origin:
             )
     if data is None and run is not None:
         with standalone.named(f"{folder / 'run.json'}: does not say where its data are"):
-            data = recipes.ROOT / (run.get("data") or run["command"][1])
+            data = recipes.ROOT / run["data"]
     elif data is None:
         data = folder
     if not Path(data).is_dir():

@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from ..config import add_flags, option, register_architectures
 from ..errors import OdeTransformerError
-from ..modules.options import check_alone
 from ..modules.stacks import Encoder
-from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested
+from .transformer import KeepsLayers, SplitTransformerConfig, add_positions_and_freeze, nested
 
 LONGEST = "longest sentence in tokens, for the task as well"
 
@@ -115,7 +114,7 @@ class TransformerClassifierConfig(SplitTransformerConfig):
 
 
 @register_model("transformer_encoder", dataclass=TransformerClassifierConfig)
-class TransformerClassifier(EncoderClassifier):
+class TransformerClassifier(KeepsLayers, EncoderClassifier):
     """A Transformer encoder with classification heads (``--arch transformer_small``)."""
 
     config_class = TransformerClassifierConfig
@@ -131,9 +130,7 @@ class TransformerClassifier(EncoderClassifier):
         Raises:
             OdeTransformerError: an option is unknown or missing, its value is invalid, or it has no meaning here.
         """
-        flat, cfg = cfg, nested(cfg, cls.config_class)
-        check_alone(cfg, "encoder", flat, cls.config_class)
-        return cfg
+        return nested(cfg, cls.config_class, alone="encoder")
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, dictionary: Any, embedding: nn.Embedding) -> Encoder:

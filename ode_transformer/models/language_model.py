@@ -21,10 +21,10 @@ from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import TransformerConfig
 
 from ..config import add_flags, option, register_architectures
-from ..modules.options import check_alone
 from ..modules.stacks import Decoder
 from .transformer import (
     HistoryName,
+    KeepsLayers,
     RelativePositionsName,
     SplitTransformerConfig,
     SplitTransformerModel,
@@ -50,7 +50,7 @@ class LanguageModelConfig(SplitTransformerConfig):
 
 
 @register_model("ode_transformer_lm", dataclass=LanguageModelConfig)
-class OdeLanguageModel(FairseqLanguageModel):
+class OdeLanguageModel(KeepsLayers, FairseqLanguageModel):
     """A language model (``--arch ode_transformer_lm`` and others)."""
 
     config_class = LanguageModelConfig
@@ -72,8 +72,7 @@ class OdeLanguageModel(FairseqLanguageModel):
             OdeTransformerError: an option is unknown or missing, its value is invalid, it cannot be combined with
                 another, or it is an option of encoders.
         """
-        flat, cfg = cfg, nested(cfg, cls.config_class)
-        check_alone(cfg, "decoder", flat, cls.config_class)
+        cfg = nested(cfg, cls.config_class, alone="decoder")
         cfg.max_target_positions = max(cfg.tokens_per_sample, cfg.max_target_positions)
         embedding = SplitTransformerModel.build_embedding(
             cfg, task.source_dictionary, cfg.decoder.input_dim, cfg.decoder.embed_path

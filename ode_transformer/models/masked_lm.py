@@ -29,6 +29,7 @@ of Li et al. 2022 (``models/ode.py``).
 """
 
 import argparse
+import logging
 from dataclasses import dataclass, fields
 from typing import Any, Optional
 
@@ -41,10 +42,11 @@ from torch import Tensor, nn
 
 from ..config import add_flags, option, plain, register_architectures
 from ..errors import OdeTransformerError
-from ..modules.options import check_alone
 from ..modules.positions import BlockPositions
 from ..modules.stacks import Encoder
-from .transformer import SplitTransformerConfig, add_positions_and_freeze, nested, row
+from .transformer import KeepsLayers, SplitTransformerConfig, add_positions_and_freeze, nested, row
+
+logger = logging.getLogger(__name__)
 
 ActivationName = ChoiceEnum(utils.get_available_activation_fns())
 
@@ -124,7 +126,7 @@ def _draw(module: nn.Module) -> None:
 
 
 @register_model("ode_masked_lm", dataclass=MaskedLanguageModelConfig)
-class MaskedLanguageModel(RobertaModel):
+class MaskedLanguageModel(KeepsLayers, RobertaModel):
     """A masked language model (``--arch floater_roberta_base`` and others)."""
 
     config_class = MaskedLanguageModelConfig
@@ -158,8 +160,7 @@ class MaskedLanguageModel(RobertaModel):
             args.max_positions = longest if isinstance(longest, int) else 512
         if args.max_positions < 1:
             raise OdeTransformerError(f"--max-positions {args.max_positions}: must be 1 or more")
-        flat, cfg = cfg, nested(cfg, cls.config_class)
-        check_alone(cfg, "encoder", flat, cls.config_class)
+        cfg = nested(cfg, cls.config_class, alone="encoder")
         if cfg.encoder.embed_path:
             raise OdeTransformerError(
                 f"--encoder-embed-path {cfg.encoder.embed_path}: a masked language model learns its own embeddings"
@@ -187,14 +188,17 @@ class MaskedLanguageModel(RobertaModel):
         """
         super().upgrade_state_dict_named(state_dict, name)
         prefix = f"{name}." * bool(name)
-        heads = [f"{prefix}span_head.{part}" for part in ("weight", "bias")]
-        if self.span_head is None and heads[0] in state_dict and self.args.load_checkpoint_heads:
+        stored = f"{prefix}span_head.weight" in state_dict
+        if self.span_head is None and stored and self.args.load_checkpoint_heads:
             self.register_span_head()
-        for head, part in zip(heads, ("weight", "bias"), strict=True):
+        if self.span_head is None and stored:
+            logger.warning(f"deleting {prefix}span_head of the checkpoint, which the model does not have")
+        for part in ("weight", "bias"):
+            key = f"{prefix}span_head.{part}"
             if self.span_head is None:
-                state_dict.pop(head, None)
+                state_dict.pop(key, None)
             else:  # a new one stays as it is
-                state_dict.setdefault(head, getattr(self.span_head, part))
+                state_dict.setdefault(key, getattr(self.span_head, part))
         key = f"{prefix}encoder.sentence_encoder.embed_positions.weight"
         own = getattr(self.encoder.sentence_encoder.embed_positions, "weight", None)
         if own is not None and key in state_dict and len(state_dict[key]) != len(own):

@@ -71,13 +71,12 @@ _UNUSED = {
     "encoder_layers_to_keep": None, "decoder_layers_to_keep": None, "attention_dropout": 0.0,
     "encoder_normalize_before": False, "decoder_normalize_before": False, "no_decoder_final_norm": False,
     "encoder_learned_pos": False, "decoder_learned_pos": False,
-    "encoder_xformers_att_config": None, "decoder_xformers_att_config": None,
     "cross_self_attention": False, "no_cross_attention": False, "quant_noise_pq": 0.0, "offload_activations": False,
 }  # fmt: skip
 
 
-def _nested(flat: Any, config_class: type) -> TransformerConfig:
-    """The configuration that fairseq's Transformer is built from; a block takes the place of a layer.
+def _nested(flat: Any, config_class: type, alone: Optional[str] = None) -> TransformerConfig:
+    """As ``transformer.nested``; a block takes the place of a layer.
 
     Raises:
         OdeTransformerError: an option has no meaning here, or its value is invalid.
@@ -112,6 +111,8 @@ def _nested(flat: Any, config_class: type) -> TransformerConfig:
     cfg = to_transformer_config(flat, config_class)
     check_stock(cfg)
     cfg.encoder.layers = cfg.decoder.layers = values["evolution_blocks"]
+    if alone:
+        check_alone(cfg, alone, flat, config_class)
     return cfg
 
 
@@ -187,7 +188,9 @@ class Block(nn.Module):
         if self.form == "paper" and x.size(0) > 1:
             state, source = (None if s is None else s.fitted() for s in (state, source))
         for i in range(len(self.feed_forward)):
-            x = recompute(self.checkpointed, self._layer, i, x, state, source, incremental_state)
+            # With a cache there is nothing to recompute: a second pass would append to the cache again.
+            recomputed = self.checkpointed and incremental_state is None
+            x = recompute(recomputed, self._layer, i, x, state, source, incremental_state)
         x = self.layer_norm(x)
         return (x, None, None) if decoder else x
 
@@ -227,9 +230,12 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("dtype_of", torch.empty(0), persistent=False)  # follows the model's precision
 
     def forward(self, tokens: Tensor, incremental_state: Optional[Any] = None) -> Tensor:
-        """(B, T) tokens -> (B, T, C); in incremental decoding too, where the caller takes the last position."""
+        """(B, T) tokens -> (B, T, C); in incremental decoding (B, 1, C), for the last token."""
         real = tokens.ne(self.padding_idx)
-        return (sinusoids(real.cumsum(1) - 1, self.dim) * real.unsqueeze(-1)).type_as(self.dtype_of)
+        index = real.cumsum(1) - 1
+        if incremental_state is not None:
+            real, index = real[:, -1:], index[:, -1:]
+        return (sinusoids(index, self.dim) * real.unsqueeze(-1)).type_as(self.dtype_of)
 
 
 class _Evolving:
@@ -336,7 +342,7 @@ class TransEvolveModel(_Counted, TransformerModelBase):
 
 @dataclass
 class TransEvolveClassifierConfig(TransEvolveConfig):
-    """The options of an encoder; those of decoders have no effect, but must be valid."""
+    """The options of an encoder; those of decoders are refused, or a warning names them."""
 
     max_positions: int = option(512, LONGEST)
 
@@ -349,9 +355,7 @@ class TransEvolveClassifier(_Counted, EncoderClassifier):
 
     @classmethod
     def nested(cls, cfg: Any) -> TransformerConfig:
-        flat, cfg = cfg, _nested(cfg, cls.config_class)
-        check_alone(cfg, "encoder", flat, cls.config_class)
-        return cfg
+        return _nested(cfg, cls.config_class, alone="encoder")
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, dictionary: Any, embedding: nn.Embedding) -> TransEvolveEncoder:

@@ -6,7 +6,8 @@ and FLOATER share every option below; TransEvolve has blocks of another kind, an
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -18,7 +19,7 @@ from ..config import FlatTransformerConfig, add_flags, option, to_transformer_co
 from ..errors import OdeTransformerError
 from ..modules.attention import RELATIVE_POSITIONS
 from ..modules.history import HISTORIES
-from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_model
+from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_alone, check_model
 from ..modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS, build_position_encoder
 from ..modules.stacks import Decoder, Encoder, SplitStack
 from ..numerics.coefficients import COEFFICIENTS
@@ -159,15 +160,19 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
 
 
-def nested(cfg: Any, config_class: type) -> TransformerConfig:
-    """The nested configuration that fairseq's Transformer is built from, made of the flat one or of fairseq's or
-    hydra's version of it.
+def nested(flat: Any, config_class: type, alone: Optional[str] = None) -> TransformerConfig:
+    """The nested configuration that fairseq's Transformer is built from.
+
+    Args:
+        flat: the flat configuration, or fairseq's or hydra's version of it.
+        config_class: its class.
+        alone: the only side of the model, ``encoder`` or ``decoder``; None if it has both.
 
     Raises:
-        OdeTransformerError: a field is unknown or missing, its value is invalid, or it cannot be combined with
-            another.
+        OdeTransformerError: a field is unknown or missing, its value is invalid, it cannot be combined with another, or
+            it chooses a method for a side that is not there.
     """
-    cfg = to_transformer_config(cfg, config_class)
+    cfg = to_transformer_config(flat, config_class)
     for name, side in (("encoder", cfg.encoder), ("decoder", cfg.decoder)):
         if side.layers < 0:
             raise OdeTransformerError(f"--{name}-layers {side.layers}: must be 0 or more")
@@ -176,6 +181,8 @@ def nested(cfg: Any, config_class: type) -> TransformerConfig:
     if str(cfg.position_encoder) == "learned":
         cfg.encoder.learned_pos = cfg.decoder.learned_pos = True
     check_model(cfg)
+    if alone:
+        check_alone(cfg, alone, flat, config_class)
     return cfg
 
 
@@ -191,6 +198,33 @@ def _kept(cfg: TransformerConfig, name: str, side: Any) -> int:
             f"{flag}: must not be given with --position-encoder {encoder}, whose parameters fairseq cannot prune"
         )
     return len(numbers)
+
+
+class KeepsLayers:
+    """What ``--encoder-layers-to-keep`` and ``--decoder-layers-to-keep`` do when a checkpoint is loaded."""
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
+        """As in fairseq, which drops the layers of a checkpoint that are not to be kept. A checkpoint that was trained
+        without them stays whole, and the configuration that the next checkpoint stores has the layers that are left.
+        """
+        keep = [f"{side}_layers_to_keep" for side in ("encoder", "decoder")]
+        if model_cfg is None or not any(getattr(model_cfg, name, None) for name in keep):
+            return super().load_state_dict(state_dict, strict, model_cfg, args)
+        own, theirs = _depths(self.state_dict()), _depths(state_dict)
+        if own == theirs:
+            model_cfg.encoder_layers_to_keep = model_cfg.decoder_layers_to_keep = None
+        found = super().load_state_dict(state_dict, strict, model_cfg, args)
+        for side, depth in own.items():
+            setattr(model_cfg, f"{side}_layers", depth)
+        return found
+
+
+def _depths(names: Iterable[str]) -> dict[str, int]:
+    """The number of layers of each side among names of parameters."""
+    found = {match.groups() for name in names if (match := re.match(r"(encoder|decoder)\..*?layers\.(\d+)\.", name))}
+    return Counter(side for side, _ in found)
 
 
 def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, sides: Mapping[str, SplitStack]) -> None:
@@ -228,7 +262,7 @@ def freeze(model: nn.Module, pattern: Optional[str]) -> None:
         p.requires_grad_(False)
 
 
-class SplitTransformerModel(TransformerModelBase):
+class SplitTransformerModel(KeepsLayers, TransformerModelBase):
     """A Transformer with our layers; a family registers a subclass with its configuration."""
 
     config_class: type = SplitTransformerConfig

@@ -61,16 +61,6 @@ class StagedAttention(MultiheadAttention):
         Returns:
             The output (T, B, C); the weights (B, T, S), or (H, B, T, S) for separate heads, or None.
         """
-        if self.use_xformers and incremental_state is None and not static_kv:
-            return super().forward(
-                query,
-                key,
-                value,
-                key_padding_mask=key_padding_mask,
-                need_weights=need_weights,
-                attn_mask=attn_mask,
-                need_head_weights=need_head_weights,
-            )
         length = query.size(0)
         q, k, v, key_padding_mask = self._queries_keys_values(
             query, key, value, key_padding_mask, incremental_state, static_kv, biases, stage
@@ -137,9 +127,10 @@ class StagedAttention(MultiheadAttention):
         """
         linears = (self.q_proj, self.k_proj, self.v_proj)
         together = 0  # how many of them, from the end
-        # Without gradients, concatenating the weights costs more than it saves. Quantized maps cannot be concatenated.
-        # The concatenated weight is kept for the backward pass, 3 C^2 numbers per evaluation.
-        plain = all(type(linear) is nn.Linear and not linear._forward_pre_hooks for linear in linears)
+        # Without gradients, concatenating the weights costs more than it saves. Quantized maps cannot be concatenated,
+        # and hooks would not be called. The concatenated weight is kept for the backward pass, 3 C^2 numbers per
+        # evaluation.
+        plain = all(type(m) is nn.Linear and not m._forward_pre_hooks and not m._forward_hooks for m in linears)
         if torch.is_grad_enabled() and key is value and plain:
             together = 3 if query is key else 2
         projected = [linear(x) for linear, x in zip(linears[: 3 - together], (query, key, value), strict=False)]

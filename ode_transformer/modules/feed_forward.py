@@ -124,7 +124,10 @@ class FeedForward(nn.Module):
         activation_fn: str,
         dropout: float,
         activation_dropout: float,
-        **where: Any,
+        depth_index: int,
+        depth: int,
+        form: str,
+        seed: int,
     ):
         super().__init__()
         if kind not in FEED_FORWARDS:
@@ -137,9 +140,9 @@ class FeedForward(nn.Module):
                 nn.init.xavier_uniform_(linear.weight)
                 nn.init.zeros_(linear.bias)
         else:
-            seed = where.pop("seed")
-            self.fc1 = RandomProjection(embed_dim, ffn_embed_dim, seed=2 * seed, **where)
-            self.fc2 = RandomProjection(ffn_embed_dim, embed_dim, seed=2 * seed + 1, **where)
+            where = (depth_index, depth, form)
+            self.fc1 = RandomProjection(embed_dim, ffn_embed_dim, *where, seed=2 * seed)
+            self.fc2 = RandomProjection(ffn_embed_dim, embed_dim, *where, seed=2 * seed + 1)
         self.activation_dropout_module = Dropout(activation_dropout, module_name=self.__class__.__name__)
         self.dropout_module = Dropout(dropout, module_name=self.__class__.__name__)
 

@@ -70,9 +70,9 @@ class Connection(nn.Module):
         return y
 
     def corrector(self, past: list) -> Optional[Callable[[Tensor], Tensor]]:
-        """A function for the next layer: the result of its step (T, B, C) -> the state (T, B, C) from which it finally
-        takes an Euler step; None for no correction. The function keeps its own copy of ``past``, so that recomputation
-        in the backward pass can call it again.
+        """A function that turns the result of the next layer's step, (T, B, C), into the state, (T, B, C), from which
+        that layer then takes an Euler step; None for no correction. The function keeps its own copy of ``past``, so
+        that recomputation in the backward pass can call it again.
         """
         return None
 
@@ -174,11 +174,9 @@ class Residual(NormedHistory):
     """x_l = x_{l-1} + z_l."""
 
     def follow(self, past: list, y: Tensor) -> Tensor:
-        past[-1] = x = super().follow(past, y)  # in a post-norm stack the sum continues from the normalized state
-        return x
-
-    def mix(self, past: list, z: Tensor) -> Tensor:
-        past.append(past[-1] + z)
+        norm = self.layer_norms[len(past) - 1]
+        # In a post-norm stack the sum continues from the normalized state.
+        past.append(past[-1] + norm(y) if self.pre_norm else norm(past[-1] + y))
         return past[-1]
 
 

@@ -23,8 +23,8 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
-from ..numerics.coefficients import Coefficients, weighted_sum
-from ..numerics.integrators import EULER, Learned, Norm
+from ..numerics.coefficients import Coefficients, Velocity, weighted_sum
+from ..numerics.integrators import EULER, Learned, Momentum, Norm
 from .attention import RelativeAttention, StagedAttention
 from .options import Options
 from .positions import Biases
@@ -42,8 +42,8 @@ class Context:
         step_size: h; 1 in a network, other values for studies of the equation.
         carried: what the integrator carries from layer to layer besides the state, a velocity (T, B, C); None at first.
         norms: the norms of the state and of each stage of a Runge-Kutta step, which layers share; None for no norms.
-        correct: the result of the step (T, B, C) -> the state from which the layer finally takes an Euler step; None
-            for no correction.
+        correct: a function that turns the result of the layer's step, (T, B, C), into the state, (T, B, C), from which
+            the layer then takes an Euler step; None for no correction.
     """
 
     padding_mask: Optional[Tensor] = None
@@ -132,14 +132,11 @@ class SplitLayer(nn.Module):
             self.macaron_attn_layer_norm = LayerNorm(size, export=cfg.export)
         self._reset_parameters()
         self.coefficients = self.options.build_coefficients("per-layer", size)
-
-    def _build_velocities(self) -> None:
-        """Build what an integrator with a velocity learns, once for each field that it integrates."""
-        fields = [rows for rows, integrated in self._fields(self.sublayers) if integrated]
-        velocities = {_name(rows): self.options.build_velocity(self.embed_dim) for rows in fields}
-        self.velocities = nn.ModuleDict(
-            {name: velocity for name, velocity in velocities.items() if velocity is not None}
-        )
+        self.sublayers = self._table()
+        self.velocities = nn.ModuleDict()  # of each field that is integrated, if the integrator has a velocity
+        for rows, integrated in self._fields(self.sublayers):
+            if integrated and isinstance(self.options.integrator, Momentum):
+                self.velocities[_name(rows)] = Velocity(size, self.options.integrator.learns_nu)
 
     def _table(self) -> tuple[Sublayer, ...]:
         """The sub-layers in the order of the splitting."""
@@ -159,7 +156,6 @@ class SplitLayer(nn.Module):
             "dropout": cfg.attention_dropout,
             "q_noise": self.quant_noise,
             "qn_block_size": self.quant_noise_block_size,
-            "xformers_att_config": getattr(cfg, side).xformers_att_config,
         }
         relative = self.options.relative_positions
         if relative == "none" or "encoder_decoder_attention" in more:
@@ -275,8 +271,6 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         self.options = Options.of(cfg, "encoder")
         super().__init__(cfg)
         self._build_sublayers(cfg, "encoder")
-        self.sublayers = self._table()
-        self._build_velocities()
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
         return self._build_attention(cfg, "encoder", self_attention=True)
@@ -319,12 +313,13 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         super().__init__(cfg, no_encoder_attn)
         # The released Macaron code takes the encoder's feed-forward dimension here, which is wrong if the two differ.
         self._build_sublayers(cfg, "decoder")
-        self.sublayers = self._table()
-        if self.encoder_attn is not None:
-            after = self.options.splitting.flows.rindex("F") + 1
-            cross = Sublayer("C", ("encoder_attn",), "encoder_attn_layer_norm", 1.0)
-            self.sublayers = (*self.sublayers[:after], cross, *self.sublayers[after:])
-        self._build_velocities()
+
+    def _table(self) -> tuple[Sublayer, ...]:
+        rows = super()._table()
+        if self.encoder_attn is None:
+            return rows
+        after = self.options.splitting.flows.rindex("F") + 1
+        return (*rows[:after], Sublayer("C", ("encoder_attn",), "encoder_attn_layer_norm", 1.0), *rows[after:])
 
     def build_self_attention(
         self, embed_dim: int, cfg: TransformerConfig, add_bias_kv: bool = False, add_zero_attn: bool = False
@@ -347,7 +342,9 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             (B, T, S), or (H, B, T, S) for separate heads, or None; what the integrator carries besides the state, or
             None. With several evaluations the weights are those of the last one.
         """
-        return recompute(self.recomputed, self._step, x, context, offload=self.offloaded)
+        # With a cache there is nothing to recompute: a second pass would append to the cache again.
+        recomputed = self.recomputed and context.incremental_state is None
+        return recompute(recomputed, self._step, x, context, offload=self.offloaded)
 
     def _step(self, x: Tensor, context: DecoderContext) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         # The source's keys and values are the same for every stage, so they are computed once and cached, even if

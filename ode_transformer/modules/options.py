@@ -15,7 +15,7 @@ from torch import nn
 
 from ..config import plain
 from ..errors import OdeTransformerError
-from ..numerics.coefficients import COEFFICIENTS, Coefficients, Velocity, check_coefficients
+from ..numerics.coefficients import COEFFICIENTS, Coefficients, check_coefficients
 from ..numerics.integrators import (
     EULER,
     HEUN,
@@ -89,7 +89,7 @@ class Options:
             splitting=SPLITTINGS.named(str(cfg.splitting)),
             ffn_hidden_layers=cfg.ffn_hidden_layers,
             integrator=integrator,
-            integrated_flows=ODE_FUNCTIONS[str(cfg.ode_function)],
+            integrated_flows=None if isinstance(integrator, Multistep) else ODE_FUNCTIONS[str(cfg.ode_function)],
             # A step of one unweighted stage is the layer itself in both forms.
             released=str(cfg.ode_residual) == "released"
             and takes_coefficients
@@ -123,8 +123,6 @@ class Options:
                 f"--ode-function {function}: must be both with --splitting {cfg.splitting}, which takes the sub-layers "
                 "together"
             )
-        if isinstance(self.integrator, Multistep) and function != "both":
-            raise OdeTransformerError(f"--ode-function {function}: must be both with the integrator {integrator}")
         if self.integrator == EULER and self.coefficients not in ("fixed", "ones", "scalars"):
             raise OdeTransformerError(
                 f"--coefficients {self.coefficients}: must be fixed, ones or scalars with {_flag(_INTEGRATOR[side])} "
@@ -151,8 +149,6 @@ class Options:
             raise OdeTransformerError(f"--max-relative-length {self.max_relative_length}: must be 1 or more")
         if side == "decoder" and cfg.cross_self_attention:
             raise OdeTransformerError("--relative-positions: cannot be combined with --cross-self-attention")
-        if getattr(cfg, side).xformers_att_config is not None:
-            raise OdeTransformerError(f"--relative-positions: cannot be combined with --{side}-xformers-att-config")
 
     def _check_post_norm(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
         instead = f"{side}, which normalizes sums with residuals; or make it pre-norm, --{side}-normalize-before"
@@ -214,10 +210,6 @@ class Options:
         weights = self.integrator.b if self.coefficients == "fixed" else [1.0] * self.integrator.stages
         return nn.ModuleList(LayerNorm(embed_dim) if weight else nn.Identity() for weight in (1.0, *weights))
 
-    def build_velocity(self, embed_dim: int) -> Optional[Velocity]:
-        """What a field with momentum learns; None for an integrator without momentum."""
-        return Velocity(embed_dim, self.integrator.learns_nu) if isinstance(self.integrator, Momentum) else None
-
 
 def relative_positions(cfg: TransformerConfig) -> dict[str, str]:
     """The relative positions of each side."""
@@ -257,12 +249,21 @@ def _check_takes_coefficients(cfg: TransformerConfig, sides: Sequence[str] = ("e
             raise OdeTransformerError(f"{_flag(field)} {value}: must be {only} with {given}")
 
 
+def _takes_function(cfg: TransformerConfig, side: str) -> bool:
+    """Whether ``--ode-function`` makes a difference on a side: multistep schemes take the increments of whole layers,
+    and Euler steps of fixed weight are taken by each sub-layer in any case.
+    """
+    integrator = INTEGRATORS.named(str(getattr(cfg, _INTEGRATOR[side])))
+    plain = integrator == EULER and (str(cfg.coefficients) in ("fixed", "ones") or not _takes_coefficients(cfg, side))
+    return not plain and not isinstance(integrator, Multistep)
+
+
 def _has_norms(integrator: Integrator) -> bool:
     return isinstance(integrator, ButcherTableau) and integrator.stages > 1
 
 
-# An option, its values without an effect (-1 in released checkpoints), another option, and the values of that one with
-# which all other values of the first have no meaning.
+# An option, its idle values, another option, and values of that one: with one of these, the first option must have an
+# idle value.
 _NO_BIASES = ("none", "sinusoidal", "learned")
 _NO_FLOW = tuple(name for name in POSITION_ENCODERS if name != "floater")
 _NEEDS = (
@@ -306,6 +307,9 @@ def check_model(cfg: TransformerConfig) -> None:
             "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
             "--decoder-integrator"
         )
+    if str(cfg.ode_function) != "both" and not any(_takes_function(cfg, side) for side in _INTEGRATOR):
+        given = " and ".join(f"{_flag(field)} {getattr(cfg, field)}" for field in _INTEGRATOR.values())
+        raise OdeTransformerError(f"--ode-function {cfg.ode_function}: has no meaning with {given}")
     if cfg.velocity_embedding:
         _check_velocity_embedding(cfg)
     if cfg.no_cross_attention and not cfg.cross_self_attention:
@@ -322,13 +326,8 @@ def check_model(cfg: TransformerConfig) -> None:
             f"--position-encoder {positions}: has no meaning with --no-token-positional-embeddings"
         )
     if positions not in _NO_BIASES:
-        for option, given in (
-            ("cross-self-attention", cfg.cross_self_attention),
-            ("encoder-xformers-att-config", cfg.encoder.xformers_att_config),
-            ("decoder-xformers-att-config", cfg.decoder.xformers_att_config),
-        ):
-            if given:
-                raise OdeTransformerError(f"--position-encoder {positions}: cannot be combined with --{option}")
+        if cfg.cross_self_attention:
+            raise OdeTransformerError(f"--position-encoder {positions}: cannot be combined with --cross-self-attention")
         if cfg.flow_update_interval < 1:
             raise OdeTransformerError(f"--flow-update-interval {cfg.flow_update_interval}: must be 1 or more")
     if not 0 <= cfg.word_dropout < 1:
@@ -336,6 +335,17 @@ def check_model(cfg: TransformerConfig) -> None:
     check_stock(cfg)
     _check_quantisation(cfg)
 
+
+_ABSENT = {
+    "adaptive_input": False,
+    "tie_adaptive_weights": False,
+    "tie_adaptive_proj": False,
+    "base_layers": 0,
+    # fairseq would attend with another pattern in training than in decoding.
+    "encoder_xformers_att_config": None,
+    "decoder_xformers_att_config": None,
+}
+"""Options of fairseq's that our models do not have, with the value that turns each off."""
 
 _DROPOUTS = ("dropout", "attention_dropout", "activation_dropout", "adaptive_softmax_dropout", "pooler_dropout")
 
@@ -356,8 +366,8 @@ def check_stock(cfg: TransformerConfig) -> None:
     for name in (*sizes, "max_source_positions", "max_target_positions"):
         if (value := getattr(cfg, name)) < 1:
             raise OdeTransformerError(f"{_flag(name)} {value}: must be 1 or more")
-    for name in ("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj", "base_layers"):
-        if value := getattr(cfg, name):
+    for name, off in _ABSENT.items():
+        if (value := getattr(cfg, name)) != off:
             raise OdeTransformerError(f"{_flag(name)} {value}: is an option of fairseq's that our models do not have")
     again = [_flag(name) for name in ("checkpoint_activations", "offload_activations") if getattr(cfg, name)]
     for kind, why in _NOISE.items():
@@ -384,6 +394,11 @@ def _check_quantisation(cfg: TransformerConfig) -> None:
     corrected = [f"--{side}-history corrector" for side, name in histories.items() if name == "corrector"]
     if pq > 0 and (found := [*several, *corrected]):
         raise OdeTransformerError(f"--quant-noise-pq {pq}: cannot be combined with {found[0]}: {_NOISE['pq']}")
+    if scalar > 0 and str(cfg.coefficients) == "second-order":
+        raise OdeTransformerError(
+            f"--quant-noise-scalar {scalar}: cannot be combined with --coefficients second-order, whose gate is "
+            "evaluated twice per step and must not change in between"
+        )
     positions = str(cfg.position_encoder)
     moved = [f"--position-encoder {positions}"] if positions == "learned" or positions not in _NO_BIASES else []
     learned = [
@@ -449,7 +464,7 @@ def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type
     absent = "a decoder" if side == "encoder" else "an encoder"
     values, usual = plain(flat), plain(config_class())
     own = {name: ours for name, ours in _OWN_OPTION[other].items() if name in usual}
-    for name in (*own, *(name for name in usual if name.startswith(f"{other}_") and name not in own)):
+    for name in (*own, *(name for name in usual if f"{other}_" in name and name not in own)):
         value = values.get(name, usual[name])
         if value == usual[name] or (name in _FOLLOWED and value == values.get(_FOLLOWED[name])):
             continue

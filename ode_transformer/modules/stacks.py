@@ -88,11 +88,11 @@ class SplitStack(nn.Module):
 
     def _layers(self, places: Optional[Iterable[Place]]) -> list[tuple[nn.Module, Place]]:
         """The layers of this pass, each with its place; LayerDrop leaves some out in training."""
-        places = places or [Place()] * len(self.layers)
-        if not self.training:
-            return list(zip(self.layers, places, strict=True))
-        told = dict(zip(nn.ModuleList.__iter__(self.layers), places, strict=True))
-        return [(layer, told[layer]) for layer in self.layers]
+        layers, places = list(self.layers), places or [Place()] * len(self.layers)
+        if len(layers) < len(places):  # layers may be dropped, or be the same module, but not both
+            told = dict(zip(nn.ModuleList.__iter__(self.layers), places, strict=True))
+            places = [told[layer] for layer in layers]
+        return list(zip(layers, places, strict=True))
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         """Bring parameter names up to date.
@@ -155,7 +155,7 @@ class Encoder(SplitStack, TransformerEncoderBase):
         """
         padding = src_tokens.eq(self.padding_idx)
         # Asked once: on a GPU the host waits for the answer.
-        padded = src_tokens.device.type == "xla" or bool(padding.any())
+        padded = bool(padding.any())
         places = None if self.position_encoder is None else self.position_encoder.source_places(src_tokens, padding)
 
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)

@@ -19,6 +19,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 # Gradients of scores are at most 1 and mostly near 1 / V, and are multiplied by this in fp16. The gradient of W, a sum
 # over tokens, is not scaled: for a frequent symbol it would exceed fp16's range at any loss scale.
@@ -85,6 +86,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad_loss: Tensor, _):
         grad_x, grad_weight = ctx.saved_tensors
         if grad_x is not None:

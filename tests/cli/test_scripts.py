@@ -648,7 +648,7 @@ BAD_INPUT = [
     (("quickstart.sh", "--seeds", "1"), "--seeds"),
     (("bench/suite.sh", "--quick"), "unknown option --quick"),
     (("gpu-suite.sh", "--precisions", "fp8"), "'fp32', 'fp16', 'bf16', 'amp'"),
-    (("gpu-suite.sh", "--minutes", "0"), "--minutes 0"),
+    (("gpu-suite.sh", "--minutes", "0"), "--minutes: 0: must be a whole number, 1 or more"),
     (("gpu-suite.sh", "--", "--max-update", "1"), "need --runs and --out"),
     (("gpu-suite.sh", "--cpu"), "need --runs and --out"),
 ]

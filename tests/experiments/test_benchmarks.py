@@ -69,11 +69,6 @@ def test_memory_is_seen():
     assert long > short + 4000 * 64 * 4
 
 
-@pytest.mark.parametrize("option", ["--width", "--rounds", "--lengths"])
-def test_numbers_below_1_are_named(option, capsys):
-    refused(["bench", "lengths", option, "0"], f"{option} 0: must be 1 or more", capsys)
-
-
 # Contests
 
 
@@ -396,9 +391,7 @@ def test_every_system_decodes_as_many_steps():
     ("words", "message"),
     [
         (["training", "--arch", "floater_huge"], "floater_huge: must be transformer or one of"),
-        (["decoding", "--arch", "floater_tiny", "--beam", "0"], "--beam 0"),
-        (["training", "--arch", "floater_tiny", "--shortest", "99"], "--shortest 99: must be from 0 to --tokens, 32"),
-        (["decoding", "--arch", "floater_tiny", "--symbols", "4"], "--symbols 4: must be 5 or more"),
+        (["training", "--arch", "floater_tiny", "--shortest", "99"], "--shortest 99: must be at most --tokens, 32"),
         (["training", "--arch", "floater_tiny", "--precision", "fp16"], "--precision fp16: needs --device cuda"),
         (
             ["decoding", "--arch", "rk4_tiny", "--", "--coefficients", "sigmoid"],
@@ -408,12 +401,9 @@ def test_every_system_decodes_as_many_steps():
             ["suite", "tiny", "--", "--dropout", "0"],
             "-- --dropout 0: flags of models go with training, ",
         ),
-        (["--quick", "suite"], "--quick: must not be given with suite"),
-        (["--quick", "--data", "nowhere"], "--data nowhere: no such folder"),
-        (["--quick", "--", "--dropout", "0"], "-- --dropout 0: flags of models go with training, "),
-        (["--data", "x", "suite"], "--data x: goes with --quick; suite, training and serving take it after their name"),
-        ([], "bench: needs --quick or one of suite, table, "),
-        (["suite", "tiny", "--data", str(Path(__file__).parent)], ": goes with quick-data, `bench --quick`"),
+        (["quick", "--data", "nowhere"], "--data nowhere: no such folder"),
+        (["quick", "--", "--dropout", "0"], "-- --dropout 0: flags of models go with training, "),
+        (["suite", "tiny", "--data", str(Path(__file__).parent)], ": goes with quick-data, `bench quick`"),
         (["training", "--arch", "floater_tiny", "--data", "nowhere"], "--data nowhere: "),
         (["suite", "huge"], "huge: must be one of quick, "),
         (["table", "nowhere.json"], "nowhere.json: cannot be read"),
@@ -423,6 +413,24 @@ def test_every_system_decodes_as_many_steps():
 )
 def test_bad_contests_are_named(words, message, capsys):
     refused(["bench", *words], message, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["lengths", "--width", "0"], "argument --width: 0: must be a whole number, 1 or more"),
+        (["lengths", "--lengths", "8", "0"], "argument --lengths: 0: must be a whole number, 1 or more"),
+        (["suite", "--rounds", "x"], "argument --rounds: x: must be a whole number, 1 or more"),
+        (["serving", "--shortest", "0"], "argument --shortest: 0: must be a whole number, 1 or more"),
+        (["training", "--shortest", "-1"], "argument --shortest: -1: must be a whole number, 0 or more"),
+        (["decoding", "--symbols", "4"], "argument --symbols: 4: must be a whole number, 5 or more"),
+        (["preparation", "--pairs", "9"], "argument --pairs: 9: must be a whole number, 100 or more"),
+    ],
+)
+def test_numbers_that_are_too_small_are_named(words, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["bench", *words])
+    assert ended.value.code == 2 and message in capsys.readouterr().err
 
 
 # The suite
@@ -470,7 +478,7 @@ def test_quick_holds_the_quick_contests(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(bench, "_measure", measured)
     monkeypatch.setattr(suite, "table", lambda name, record: f"table of {name}")
     monkeypatch.setattr(bench, "MULTI30K", tmp_path / "nothing")
-    assert cli.main(["bench", "--quick"]) == 0
+    assert cli.main(["bench", "quick"]) == 0
     assert "no data for quick-data" in (shown := capsys.readouterr().out)
     assert [line for line in shown.splitlines() if line.startswith("table")] == [
         "table of quick",
@@ -478,10 +486,20 @@ def test_quick_holds_the_quick_contests(monkeypatch, tmp_path, capsys):
     ]
     assert all(count > 3 and not setting.data and not memory for count, setting, memory in held)
     held.clear()
-    assert cli.main(["bench", "--quick", "--data", str(tmp_path)]) == 0
+    assert cli.main(["bench", "quick", "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split("\n\n")[:-1] == [f"table of {name}" for name in suite.QUICK]
     assert [setting.data for _, setting, _ in held] == ["", str(tmp_path), ""]
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_row_has_of_its_own_is_in_its_contest(monkeypatch):
+    """If the value is another than the one that the rows share."""
+    shared = recipes.groups()["multi30k-short"]["train"]["flags"]
+    assert all("--clip-norm" not in system.flags for system in contests()["tiny-beyond"].values())
+    changed = {"multi30k-short": {"train": {"flags": shared | {"clip-norm": 9.0}}}}
+    monkeypatch.setattr(recipes, "groups", lambda: changed)
+    for system in suite.SUITE["tiny-beyond"].systems().values():
+        assert system.flags[system.flags.index("--clip-norm") + 1] == str(shared["clip-norm"])
 
 
 def test_contests_with_bars_come_first():

@@ -646,8 +646,7 @@ def test_what_is_measured_where_nothing_is_named(monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--arch", "macaron_tiny", "--batch", "0"], "--batch 0: must be 1 or more"),
-        (["--arch", "macaron_tiny", "--shortest", "0"], "--shortest 0: must be from 1 to --tokens, 24"),
+        (["--arch", "macaron_tiny", "--shortest", "25"], "--shortest 25: must be at most --tokens, 24"),
         (["--arch", "macaron_huge"], "macaron_huge: must be transformer or one of"),
     ],
 )

@@ -195,7 +195,7 @@ def test_every_row_of_the_recipe_is_sound(home):
         recipe = recipes.load(f"{home}/mine.yaml/{row}")
         assert (recipe.data.source, recipe.data.target) == LANGS and recipe.subsets == {"test": "held-out"}
         (step,) = (step for step in runner.steps(recipe, runner.Place()) if step.name == "score")
-        assert f"{home}/mine/raw/test.en" in step.command, "the reference is raw text"
+        assert ["--data", f"{home}/mine", "--subset", "test"] == step.command[6:10], "where raw references are"
 
 
 def divided(out: Path, *words) -> Path:

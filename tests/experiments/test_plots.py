@@ -13,7 +13,7 @@ from ode_transformer.experiments import cli, plots, records
 from ode_transformer.experiments.plots import position_vectors
 from ode_transformer.files import read_json
 from ode_transformer.modules.layers import DecoderContext
-from tests.helpers import SMALL, VARIANTS, batch, dictionary, parse, refused, small, task
+from tests.helpers import SMALL, VARIANTS, batch, dictionary, parse, refused, run_record, small, task
 
 LANGUAGE_MODEL = {
     "arch": "ode_transformer_lm_ptb_1l",
@@ -168,23 +168,20 @@ def test_a_record_without_costs_is_named(tmp_path, content, capsys):
 # Training, scores, coefficients
 
 
-def run_record(arch, bleu, **more):
+def scored(arch, bleu, **more):
     curve = [{"epoch": 1, "train_ppl": 9.0, "valid_ppl": 8.0, "train_gnorm": 1.0, "num_updates": 5}]
-    return {
+    content = {
         "scores": {"valid": {"tokenised": {"bleu": bleu}}},
         "recipe": f"x/{arch.replace('_', '-')}",
-        "precision": "fp32",
-        "seeds": [1],
         "command": f"fairseq-train data --arch {arch}",
-        "training": {"parameters": 10**6, "curve": curve},
-    } | more
+        "training": {"parameters": 10**6, "curve": curve, "seconds": 1.0},
+    }
+    return run_record(**content | more)
 
 
 def test_a_line_is_a_variant_and_a_point_the_mean_of_its_seeds(tmp_path, monkeypatch):
     found = [(27.0, {}), (29.0, {"seeds": [2]}), (20.0, {"precision": "bf16"})]
-    paths = [
-        record(tmp_path / f"{i}.json", **run_record("rk2_tiny", bleu, **more)) for i, (bleu, more) in enumerate(found)
-    ]
+    paths = [record(tmp_path / f"{i}.json", **scored("rk2_tiny", bleu, **more)) for i, (bleu, more) in enumerate(found)]
     drawn, labels = {}, set()
 
     def plot(axis, x, y, label, **style):
@@ -196,7 +193,7 @@ def test_a_line_is_a_variant_and_a_point_the_mean_of_its_seeds(tmp_path, monkeyp
     plots.scores(paths, None, tmp_path / "x.svg")
     assert drawn == {"rk2": (1.0, 28.0), "rk2, bf16": (1.0, 20.0)}  # of the second picture, against parameters
     assert labels == {"tokenized BLEU, valid, mean of 1 to 2 seeds"}
-    small = record(tmp_path / "small.json", **run_record("rk2_tiny", 1.0, scale="small"))
+    small = record(tmp_path / "small.json", **scored("rk2_tiny", 1.0, scale="small"))
     with pytest.raises(records.RecordError, match=r"small\.json: is the record of a rehearsal"):
         plots.scores([*paths, small], None, tmp_path / "x.svg")
 
@@ -232,7 +229,7 @@ def test_the_system_of_a_recipe(recipe, system):
 
 def test_pictures_of_scores_and_training(tmp_path):
     paths = [
-        record(tmp_path / f"{i}.json", **run_record(arch, 30.0 + i))
+        record(tmp_path / f"{i}.json", **scored(arch, 30.0 + i))
         for i, arch in enumerate(("rk2_tiny", "rk2_deep", "macaron_tiny"))
     ]
     log = tmp_path / "run" / "train.log"

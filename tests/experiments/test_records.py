@@ -16,7 +16,7 @@ from ode_transformer.experiments.records import RecordError
 from ode_transformer.experiments.runs import OtherRunError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.files import sha256
-from tests.helpers import ROOT
+from tests.helpers import ROOT, run_record
 
 HEAD = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | task: TranslationTask\n"
 # The first line of a process.
@@ -105,7 +105,10 @@ def test_a_run_without_its_scores_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        ({"recipe": "quickstart/rk2-tiny"}, "a run of quickstart/rk2-tiny, not of quickstart/macaron-tiny; name the"),
+        (
+            {"recipe": "quickstart/rk2-tiny", "scale": "full"},
+            "a run of quickstart/rk2-tiny, not of quickstart/mac",
+        ),
         ({"recipe": "quickstart/macaron-tiny", "scale": "small"}, "quickstart/macaron-tiny --scale small, not of "),
     ],
 )
@@ -216,10 +219,8 @@ def test_of_rehearsals_that_are_done_nothing_is_done_again(tmp_path, monkeypatch
     monkeypatch.setattr(rehearsal, "rehearse", lambda names, jobs: rehearsed.extend(names))
     monkeypatch.setattr(rehearsal, "folder", lambda name: tmp_path / name)
     done, left = "imdb/transformer", "ode/wmt14-en-de/rk2"
-    training = {"curve": [{"num_updates": 30}], "parameters": 9, "seconds": 2.4}
-    record = {"training": training, "scores": {"test": {}}, "versions": {}}
     (tmp_path / done).mkdir(parents=True)
-    (tmp_path / done / "record.json").write_text(json.dumps(record))
+    (tmp_path / done / "record.json").write_text(json.dumps(run_record()))
     assert cli.main(["rehearsal", done, left, "--output", str(tmp_path / "outcome.json")]) == 1
     assert (prepared, rehearsed) == ([recipes.load(left, scale="small").data.prepare], [left])
     outcome = json.loads((tmp_path / "outcome.json").read_text(encoding="utf-8"))

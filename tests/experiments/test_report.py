@@ -59,7 +59,8 @@ def folder(tmp_path, monkeypatch):
             lines += [f"S-{i}\tquelle {i}", f"T-{i}\t{reference}", f"H-{i}\t-1\t{' '.join(words)}"]
         lines.append("Generate test with beam=5: BLEU4 = 1.00")
         (place / "generate" / "generate-test.txt").write_text("\n".join(lines) + "\n")
-        (place / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp32"}))
+        run = dict.fromkeys(KEYS) | {"precision": "fp32", "given": f"quickstart/{name}"}
+        (place / "run.json").write_text(json.dumps(run))
         record = json.loads((ROOT / "results" / "quickstart" / f"{name}.json").read_text())
         record |= {"seeds": [seed], "description": "<script>alert(1)</script>"}
         record["scores"]["generated"]["tokenised"]["bleu"] += seed
@@ -83,6 +84,7 @@ def test_a_comparison_of_a_run_that_was_trained_anew_is_not_shown(folder, capsys
         systems["quickstart/rk2-tiny"] = {"bleu": value, "p_value": 0.0123}
         comparison = {"baseline": "quickstart/transformer-tiny", "seed": 1, "test": "bootstrap", "samples": 1000}
         comparison |= {
+            "metric": "sacrebleu",
             "signature": "x",
             "precisions": dict.fromkeys(scores, "fp32"),
             "test_sets": {"generated": systems},
@@ -160,12 +162,21 @@ def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
         assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("damage", [{"training": {}}, {"scores": [1]}, {"versions": 1}])
-def test_a_damaged_record_is_an_error_and_leaves_nothing(folder, capsys, damage):
+@pytest.mark.parametrize(
+    ("damage", "lacking"),
+    [
+        ({"training": {}}, "training.curve, training.seconds"),
+        ({"scores": [1]}, "scores"),
+        ({"scores": {"test": 1}}, "scores.test"),
+        ({"versions": 1}, "versions"),
+    ],
+)
+def test_a_damaged_record_is_an_error_and_leaves_nothing(folder, capsys, damage, lacking):
     path = next(folder.rglob("record.json"))
     path.write_text(json.dumps(json.loads(path.read_text()) | damage))
     assert cli.main(["report", str(folder)]) == 1
-    assert "is not what ode-transformer record or compare writes" in capsys.readouterr().err
+    message = f"{path}: is not what ode-transformer record writes, it lacks {lacking}"
+    assert message in capsys.readouterr().err
     assert not (folder / "report.html").exists()
 
 

@@ -18,7 +18,7 @@ from ode_transformer.experiments import cli, recipes, records, significance, tab
 from ode_transformer.experiments.metrics import translations
 from ode_transformer.experiments.runs import KEYS
 from ode_transformer.files import sha256
-from tests.helpers import ROOT
+from tests.helpers import ROOT, run_record
 
 
 @pytest.fixture()
@@ -118,7 +118,10 @@ def test_only_what_was_run(folder, capsys):
     ("damage", "message"),
     [
         (lambda r: json.dumps(r)[:200], r"x\.json: cannot be read"),
-        (lambda r: json.dumps({k: v for k, v in r.items() if k != "seeds"}), r"a record without seeds"),
+        (
+            lambda r: json.dumps({k: v for k, v in r.items() if k != "seeds"}),
+            r"x\.json: is not what .* writes, it lacks seeds",
+        ),
     ],
 )
 def test_what_is_no_record_is_named(folder, damage, message):
@@ -294,7 +297,7 @@ def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
         record.parent.mkdir(parents=True, exist_ok=True)
         beside = records.translations_beside(record, "generated")
         beside.write_text("".join(f"{line}\n" for line in translations.detokenise(hyps, "en")))
-        record.write_text(json.dumps({"precision": "fp32", "translations": {"generated": sha256(beside)}}))
+        record.write_text(json.dumps(run_record(translations={"generated": sha256(beside)})))
         shutil.rmtree(one.folder)
     baseline, *others = load("transformer", "rk2", "rk4")
     tok = runs / "data-bin/quickstart.de-en/tok"
@@ -304,7 +307,7 @@ def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
     beside.write_text(beside.read_text() + "one more\n")
     with pytest.raises(OdeTransformerError, match=r"generated\.txt: must have the SHA-256 in rk4-tiny\.json"):
         significance.compare(baseline, others)
-    record.write_text(json.dumps({"precision": "fp32"}))
+    record.write_text(json.dumps(run_record()))
     with pytest.raises(
         OdeTransformerError, match=r"rk4-tiny\.json: has no SHA-256 of rk4-tiny\.generated\.txt; ode-tr"
     ):

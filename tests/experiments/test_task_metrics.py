@@ -28,7 +28,7 @@ from ode_transformer.experiments.runs import KEYS
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import Scored
 from ode_transformer.files import sha256, write_lines, write_text
-from tests.helpers import FIXTURES, configure, refused, unpack
+from tests.helpers import FIXTURES, configure, refused, run_record, unpack
 
 SOURCES = ["He go to school .", "They has a dog", "It is fine .", "a b c d e f"]
 REFERENCES = [
@@ -519,7 +519,7 @@ def test_classification_from_a_checkpoint_to_a_picture(trained, tmp_path, capsys
     assert cli.main(words) == 0
     assert cli.main(["score", "--predictions", str(predictions), "--output", str(scores)]) == 0
     assert "precision" in capsys.readouterr().out
-    record = {"scores": {"imdb_test": json.loads(scores.read_text())}}
+    record = run_record(scores={"imdb_test": json.loads(scores.read_text())})
     (tmp_path / "record.json").write_text(json.dumps(record))
     picture = tmp_path / "confusion.svg"
     assert cli.main(["plot", "confusion", str(tmp_path / "record.json"), "--output", str(picture)]) == 0
@@ -752,7 +752,7 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     systems = [significance.system(recipe) for recipe in loaded.values()]
     found = significance.compare(systems[0], systems[1:], samples=50)
     assert found["test_sets"], "some test set is compared"
-    monkeypatch.setattr(records, "record", lambda recipe, folder: {"precision": "fp32", "scores": scores[recipe.name]})
+    monkeypatch.setattr(records, "record", lambda recipe, folder: run_record(scores=scores[recipe.name]))
     key, scores = METRICS[found["metric"]].key, {}
     entry = METRICS[found["metric"]].entry or found["metric"]
     for one, kind in zip(systems, ("", ".bf16"), strict=True):
@@ -765,11 +765,11 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     systems = [significance.system(recipe) for recipe in loaded.values()]
     assert significance.compare(systems[0], systems[1:], samples=50) == found
     recipe, name = systems[1].recipe, record.name.removesuffix(".bf16.json")
-    record.with_name(f"{name}.amp.json").write_text(json.dumps({"precision": "amp"}))
+    record.with_name(f"{name}.amp.json").write_text(json.dumps(run_record(precision="amp")))
     with pytest.raises(OdeTransformerError, match="has records in fp32 and amp; choose one with --precision"):
         significance.system(recipe)
     plain = record.with_name(f"{name}.json")
-    plain.write_text(json.dumps({"precision": "fp16"}))
+    plain.write_text(json.dumps(run_record(precision="fp16")))
     assert significance.system(recipe).record == plain
     assert significance.system(recipe, "fp32") == systems[1]
     (tmp_path / "runs" / recipe.name).mkdir(parents=True)

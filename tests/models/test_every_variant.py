@@ -92,6 +92,30 @@ def test_decoding_step_by_step_equals_decoding_at_once(m):
     torch.testing.assert_close(torch.cat(steps, 1), at_once, atol=1e-5, rtol=0)
 
 
+RECOMPUTING = ["macaron", "decoder-rk2-learnable", "evolution-random-released"]
+
+
+@pytest.mark.parametrize("variant", RECOMPUTING)
+def test_gradients_step_by_step_are_those_at_once_with_recomputation(variant):
+    """As training on a model's own translations needs them: the cache must not take a step twice."""
+    m = small(variant, **{"checkpoint-activations": True}).train()
+    src, lengths, prev = batch(sizes=(6, 6, 6))
+    gradients = []
+    for cached in (False, True):
+        encoder_out, state = m.encoder(src, lengths), {}
+        if cached:
+            steps = [m.decoder(prev[:, : t + 1], encoder_out, incremental_state=state)[0] for t in range(prev.size(1))]
+            found = torch.cat(steps, 1)
+        else:
+            found = m.decoder(prev, encoder_out)[0]
+        m.zero_grad()
+        found.log_softmax(-1)[..., 7].sum().backward()
+        gradients.append({name: p.grad.clone() for name, p in m.named_parameters() if p.grad is not None})
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, expected in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], expected, atol=1e-4, rtol=1e-4, msg=name)
+
+
 def test_beam_search_with_the_cache_equals_beam_search_without(m):
     src, lengths, _ = batch(sizes=(4, 6, 5))
     sentences = {"net_input": {"src_tokens": src, "src_lengths": lengths}}

@@ -12,7 +12,7 @@ from torch.nn import functional
 from ode_transformer.experiments import recipes
 from ode_transformer.models.macaron import ARCHITECTURES, RELEASED, MacaronConfig, MacaronModel
 from ode_transformer.modules import dropout
-from tests.helpers import POST_NORM, SMALL, VARIANTS, batch, model, small, task
+from tests.helpers import POST_NORM, SMALL, VARIANTS, batch, configure, model, small, task
 from tests.models.released import as_written, assert_logits, assert_same, load, sizes
 
 SHARED = {"share-all-embeddings": True}
@@ -171,6 +171,19 @@ def test_layers_can_be_pruned_at_loading():
     assert (len(pruned.encoder.layers), len(pruned.decoder.layers)) == (2, 1)
     assert torch.equal(pruned.encoder.layers[1].macaron_fc1.weight, full.encoder.layers[2].macaron_fc1.weight)
     assert torch.equal(pruned.decoder.layers[0].macaron_fc1.weight, full.decoder.layers[1].macaron_fc1.weight)
+
+
+def test_a_model_that_was_trained_without_some_layers_is_loaded_whole():
+    """Its checkpoint names the layers to keep, which are all it has; what it is trained from may have more."""
+    keep = {"encoder-layers-to-keep": "0,2", "decoder-layers-to-keep": "1"}
+    full, pruned = small("macaron", **{"encoder-layers": 4}), small("macaron", **{"encoder-layers": 4}, **keep)
+    for source, moved in ((full, 2), (pruned, 1)):
+        stored = configure("macaron_tiny", SMALL | {"encoder-layers": 4} | keep)
+        loaded = small("macaron", **{"encoder-layers": 4}, **keep)
+        loaded.load_state_dict(source.state_dict(), model_cfg=stored)
+        assert torch.equal(loaded.encoder.layers[1].fc1.weight, source.encoder.layers[moved].fc1.weight)
+        assert (stored.encoder_layers, stored.decoder_layers) == (2, 1), "what the next checkpoint says"
+        assert stored.encoder_layers_to_keep is stored.decoder_layers_to_keep is None
 
 
 def test_layers_of_one_side_alone_are_not_pruned():

@@ -343,7 +343,7 @@ def test_half_of_the_pairs_follow_and_none_crosses_a_document(pairs, text):
             source = torch.where(sample["target"] == d.pad(), sample["source"], sample["target"])  # unmasked
             words = d.string(source, bpe_symbol=None).split()
             assert sample["source"][0] == d.bos() and (sample["source"] == d.eos()).sum() == 2
-            assert len(source) == dataset.size(i) - 2  # the blocks' own ends are counted in sizes
+            assert len(source) == dataset.size(i)
             a, b = (source == d.eos()).nonzero().flatten().tolist()
             letters = [d[int(s)] for s in source]
             assert b == len(source) - 1 and len(words) >= 4

@@ -438,6 +438,26 @@ def test_the_released_form_without_its_history_leaves_the_range_of_half_precisio
         ("rk2_tiny", {"decoder-integrator": "dlcl"}, r"--decoder-history learnable_dense: must be none.*dlcl"),
         ("rk2_tiny", {"encoder-layerdrop": 0.1}, r"--encoder-layerdrop 0\.1: must be 0"),
         (
+            "ode_residual_tiny",
+            {"ode-function": "san"},
+            r"san: has no meaning with --integrator euler and --decoder-inte",
+        ),
+        (
+            "rk2_tiny",
+            {"integrator": "leapfrog", "encoder-history": "none", "ode-function": "ffn"},
+            r"--ode-function ffn: has no meaning with --integrator leapfrog",
+        ),
+        (
+            "rk2_second_order_tiny",
+            {"quant-noise-scalar": 0.1},
+            r"--quant-noise-scalar 0\.1: .* second-order, whose gate",
+        ),
+        (
+            "rk2_tiny",
+            {"encoder-xformers-att-config": "{}"},
+            r"--encoder-xformers-att-config \{\}: is an option of fairseq",
+        ),
+        (
             "pcformer_tiny",
             {"ode-function": "san"},
             r"--ode-function san: must be both with --encoder-history corrector",

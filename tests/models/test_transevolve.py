@@ -103,11 +103,12 @@ def test_options_without_an_effect_are_named(caplog):
     classifier("transevolve_small_randomff_2")
     model("transevolve_fullff_1_tiny")
     assert "has no meaning" not in caplog.text
-    classifier("transformer_small", **{"decoder-layers": 3, "decoder-embed-dim": 64})
+    classifier("transformer_small", **{"decoder-layers": 3, "decoder-embed-dim": 64, "no-decoder-final-norm": True})
     model("transevolve_fullff_1_tiny", {"evolution-seed": 7})
     for said in (
         "--decoder-layers 3: has no meaning in a model without a decoder",
         "--decoder-embed-dim 64: has no meaning in a model without a decoder",
+        "--no-decoder-final-norm True: has no meaning in a model without a decoder",
         "--evolution-seed 7: has no meaning with --evolution-feed-forward full",
     ):
         assert said in caplog.text

@@ -228,13 +228,15 @@ def test_repeated_sentences_are_no_hypotheses_of_one():
         source, query, left = source[:, left], query[:, left], torch.tensor([1, 3])
 
 
-def test_a_pattern_of_xformers_is_not_for_the_source(monkeypatch):
-    attention = StagedAttention(16, 4, kdim=16, vdim=16, encoder_decoder_attention=True).eval()
-    attention.use_xformers = True
-    monkeypatch.setattr(attention, "_xformers_attn_forward", lambda *_: ("a pattern", None))
-    query, source = torch.randn(3, 2, 16), torch.randn(5, 2, 16)
-    assert attention(query, source, source, static_kv=True)[0].shape == query.shape
-    assert attention(query, query, query)[0] == "a pattern"
+def test_hooks_of_projections_are_called_in_training_too():
+    attention, x, called = StagedAttention(16, 4, self_attention=True), torch.randn(3, 2, 16), []
+    for name in ("q_proj", "k_proj", "v_proj"):
+        attention.get_submodule(name).register_forward_hook(lambda *_, name=name: called.append(name))
+    for training in (True, False):
+        attention.train(training)
+        called.clear()
+        attention(x, x, x)
+        assert called == ["q_proj", "k_proj", "v_proj"]
 
 
 def test_rows_that_are_no_hypotheses_of_a_sentence_keep_their_own():

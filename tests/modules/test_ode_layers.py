@@ -355,12 +355,7 @@ def test_a_layer_with_momentum(name, function, splitting, data):
         ({"integrator": "rk5"}, r"'rk5'.*heun.*rk4"),
         ({"coefficients": "sigmoid", "integrator": "rk4"}, r"'sigmoid'.*has 4.*scalars"),
         ({"coefficients": "sigmoid", "integrator": "euler"}, r"sigmoid: must be fixed, ones or scalars with"),
-        ({"ode_function": "san", "integrator": "leapfrog"}, r"--ode-function san: must be both.*leapfrog"),
         ({"relative_positions": "keys", "max_relative_length": 0}, r"--max-relative-length 0: must be 1 or more"),
-        (
-            {"relative_positions": "keys", "encoder_xformers_att_config": "{}"},
-            r"--relative-positions: cannot be combined with --encoder-xformers-att-config",
-        ),
         ({"coefficients": "second-order", "rk_norm": True}, r"second-order: cannot be combined with --rk-norm"),
         (
             {"splitting": "parallel", "ode_function": "san"},

@@ -576,6 +576,14 @@ def test_blocks_are_told_what_the_input_is_told():
     assert plain.position_encoder is None
 
 
+def test_layers_that_are_one_module_have_places_of_their_own():
+    """In training as in evaluation."""
+    m = small("learned-blocks", **{"encoder-layers": 3})
+    m.encoder.layers[1] = m.encoder.layers[2] = m.encoder.layers[0]
+    expected = logits(m.eval())
+    torch.testing.assert_close(logits(m.train()), expected, atol=1e-5, rtol=0)
+
+
 def test_learned_tables():
     m = small("learned-blocks")
     assert isinstance(m.position_encoder, BlockPositions)

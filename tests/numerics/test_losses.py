@@ -87,6 +87,15 @@ def test_a_symbol_of_every_sentence_does_not_overflow_in_fp16():
         torch.testing.assert_close(a.float(), b, rtol=0.01, atol=0.01 * float(b.abs().max()))
 
 
+def test_a_second_derivative_is_refused():
+    x, weight, target = data(6, 7, 3)
+    loss, _ = projected_cross_entropy(x, weight, target, 0.1, PAD, 4)
+    scale = torch.ones((), dtype=loss.dtype, requires_grad=True)
+    (gradient,) = torch.autograd.grad(loss * scale, x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
 def test_only_what_is_needed_is_computed():
     x, weight, target = data(9, 11, 4)
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """``ode-transformer bench``: speed and memory of several systems in one run, and the ratios between them.
 
-``--quick`` runs a few small contests without a record; ``suite`` runs the contests in ``suite.py``; ``training`` and
+``quick`` runs a few small contests without a record; ``suite`` runs the contests in ``suite.py``; ``training`` and
 ``decoding`` compare one architecture with the stock Transformer of its shape; ``lengths`` measures encoders against
 sentence length; ``serving`` compares exported models with fairseq's generator; ``preparation`` prepares generated text;
 ``table`` renders the records of contests.
@@ -8,6 +8,7 @@ sentence length; ``serving`` compares exported models with fairseq's generator; 
 
 import argparse
 import re
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -19,35 +20,29 @@ from ... import processors
 from ...errors import OdeTransformerError
 from ...files import read_json
 from .. import processes, recipes, records, runs
+from ..arguments import at_least
 from . import contest, lengths, preparation, profile, suite
 from .contest import STOCK, Setting, System
 
 MULTI30K = recipes.ROOT / "data-bin" / "multi30k-own.en-de"
 
-_POSITIVE = ("width", "heads", "depth", "rounds", "sentences", "tokens", "beam", "batch", "workers")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer bench``."""
-    parser.usage = "%(prog)s --quick [--data DIR] | %(prog)s WHAT [options]"
-    parser.add_argument(
-        "--quick", action="store_true", help="a few tiny systems: two to three minutes on a CPU, no record"
-    )
-    parser.add_argument(
-        "--data",
-        dest="quick_data",
-        metavar="DIR",
-        help="with --quick: also take batches from this folder of binarized data (default: Multi30k, if prepared)",
-    )
-    kinds = parser.add_subparsers(dest="what", metavar="WHAT", prog=parser.prog)
+    parser.set_defaults(device="cpu", list=False)  # of what has no such option
+    kinds = parser.add_subparsers(dest="what", required=True)
 
-    def add(name: str, help_: str, usage: str = "%(prog)s [options]") -> argparse.ArgumentParser:
+    def add(
+        name: str, go: Callable[[argparse.Namespace], int], help_: str, usage: str = "%(prog)s [options]"
+    ) -> argparse.ArgumentParser:
         kind = kinds.add_parser(name, help=help_, description=help_, usage=usage)
-        if name not in ("table", "preparation", "serving"):
-            kind.add_argument(
-                "--device", choices=["cpu", "cuda"], default="cpu", help="where to measure (default: %(default)s)"
-            )
+        kind.set_defaults(go=go)
         return kind
+
+    def add_device(kind: argparse.ArgumentParser) -> None:
+        kind.add_argument(
+            "--device", choices=["cpu", "cuda"], default="cpu", help="where to measure (default: %(default)s)"
+        )
 
     def add_profile(kind: argparse.ArgumentParser) -> None:
         kind.add_argument(
@@ -56,13 +51,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help="instead of measuring, say where the time of a turn goes and how much of it is arithmetic (CPU)",
         )
 
-    kind = add("suite", "run contests, and write one record per contest", "%(prog)s [CONTEST...] [options]")
+    kind = add("quick", _quick, "a few tiny systems: two to three minutes on a CPU, no record")
+    kind.add_argument(
+        "--data",
+        metavar="DIR",
+        help="also take batches from this folder of binarized data (default: Multi30k, if prepared)",
+    )
+
+    kind = add("suite", _suite, "run contests, and write one record per contest", "%(prog)s [CONTEST...] [options]")
     kind.add_argument(
         "contests",
         nargs="*",
         metavar="CONTEST",
         help=f"of {', '.join(suite.SUITE)} (default: all but those that begin with quick)",
     )
+    add_device(kind)
     kind.add_argument(
         "--data", metavar="DIR", help="for quick-data: the folder of binarized data (default: Multi30k's)"
     )
@@ -71,25 +74,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument(
         "--precision", choices=recipes.PRECISIONS, default="fp32", help="of the arithmetic (default: %(default)s)"
     )
-    kind.add_argument("--rounds", type=int, help="timed rounds (default: the contest's)")
+    kind.add_argument("--rounds", type=at_least(1), help="timed rounds (default: the contest's)")
     kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
     add_profile(kind)
     kind.add_argument(
-        "--directory", default="results/bench", metavar="DIR", help="where the records go (default: %(default)s)"
+        "--directory",
+        type=Path,
+        default=recipes.ROOT / "results" / "bench",
+        metavar="DIR",
+        help="where the records go (default: results/bench of the clone)",
     )
 
-    kind = add("table", "render records as tables", "%(prog)s RECORD...")
+    kind = add("table", _table, "render records as tables", "%(prog)s RECORD...")
     kind.add_argument("records", nargs="+", metavar="RECORD", help="the JSON file of a contest")
 
-    kind = add("lengths", "a training step of encoders against sentence length")
+    kind = add("lengths", _lengths, "a training step of encoders against sentence length")
+    add_device(kind)
     kind.add_argument(
-        "--lengths", type=int, nargs="+", default=[512, 1024, 2048, 4096, 8192, 16384], metavar="N",
+        "--lengths", type=at_least(1), nargs="+", default=[512, 1024, 2048, 4096, 8192, 16384], metavar="N",
         help="tokens of a sentence (default: 512 1024 2048 4096 8192 16384)",
     )  # fmt: skip
-    kind.add_argument("--width", type=int, default=256, help="channels (default: %(default)s)")
-    kind.add_argument("--heads", type=int, default=8, help="attention heads (default: %(default)s)")
-    kind.add_argument("--depth", type=int, default=6, help="layers (default: %(default)s)")
-    kind.add_argument("--rounds", type=int, default=3, help="timed steps of every system (default: %(default)s)")
+    kind.add_argument("--width", type=at_least(1), default=256, help="channels (default: %(default)s)")
+    kind.add_argument("--heads", type=at_least(1), default=8, help="attention heads (default: %(default)s)")
+    kind.add_argument("--depth", type=at_least(1), default=6, help="layers (default: %(default)s)")
+    kind.add_argument(
+        "--rounds", type=at_least(1), default=3, help="timed steps of every system (default: %(default)s)"
+    )
     kind.add_argument(
         "--materialised-up-to", type=int, default=4096, metavar="N",
         help="longest sentence for the systems that hold attention matrices (default: %(default)s)",
@@ -99,15 +109,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     kind.add_argument("--output", help="JSON file for the results")
 
-    kind = add("preparation", "the preparation of generated parallel text, step by step")
-    kind.add_argument("--pairs", type=int, nargs="+", default=[10_000, 100_000], metavar="N", help="sizes of the text; "
-        "the largest two are extrapolated from (default: 10000 100000)")  # fmt: skip
-    kind.add_argument("--workers", type=int, default=processors.usable(), metavar="N",
-        help="processes (default: one per processor)")  # fmt: skip
+    kind = add("preparation", _preparation, "the preparation of generated parallel text, step by step")
+    kind.add_argument(
+        "--pairs", type=at_least(preparation.FEWEST), nargs="+", default=[10_000, 100_000], metavar="N",
+        help="sizes of the text; the largest two are extrapolated from (default: 10000 100000)",
+    )  # fmt: skip
+    kind.add_argument(
+        "--workers", type=at_least(1), default=processors.usable(), metavar="N",
+        help="processes (default: one per processor)",
+    )  # fmt: skip
     kind.add_argument("--output", help="JSON file for the results; the text is in a folder beside it for a while")
 
     usage = "%(prog)s [--arch ARCH... | --model PATH...] [options] [-- model flags of fairseq-train]"
-    kind = add("serving", "translation by fairseq, CTranslate2 and ONNX", usage)
+    kind = add("serving", _serving, "translation by fairseq, CTranslate2 and ONNX", usage)
     which = kind.add_mutually_exclusive_group()
     which.add_argument(
         "--arch", nargs="+", metavar="ARCH",
@@ -119,16 +133,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", metavar="DIR", help="for --model: the folder of its binarized data (default: as in run.json)"
     )
     kind.add_argument("--subset", default="test", help="for --model: which set to translate (default: %(default)s)")
-    kind.add_argument(
-        "--sentences", type=int, help="use the first N sentences (default: 64 with --arch, all with --model)"
-    )
-    kind.add_argument("--tokens", type=int, default=24, help="with --arch: longest sentence (default: %(default)s)")
-    kind.add_argument("--shortest", type=int, default=8, help="with --arch: shortest sentence (default: %(default)s)")
-    kind.add_argument("--symbols", type=int, default=10_000, help="with --arch: vocabulary size (default: %(default)s)")
-    kind.add_argument("--batch", type=int, default=64, help="sentences of a batch (default: %(default)s)")
-    kind.add_argument("--beam", type=int, default=4, help="beam size (default: %(default)s)")
+    for option, least, default, help_ in (
+        ("sentences", 1, None, "use the first N sentences (default: 64 with --arch, all with --model)"),
+        ("tokens", 1, 24, "with --arch: longest sentence (default: %(default)s)"),
+        ("shortest", 1, 8, "with --arch: shortest sentence (default: %(default)s)"),
+        ("symbols", 5, 10_000, "with --arch: vocabulary size, of which four are special (default: %(default)s)"),
+        ("batch", 1, 64, "sentences of a batch (default: %(default)s)"),
+        ("beam", 1, 4, "beam size (default: %(default)s)"),
+        ("rounds", 1, 3, "timed rounds (default: %(default)s)"),
+    ):
+        kind.add_argument(f"--{option}", type=at_least(least), default=default, metavar="N", help=help_)
     kind.add_argument("--lenpen", type=float, default=1.0, help="length penalty (default: %(default)s)")
-    kind.add_argument("--rounds", type=int, default=3, help="timed rounds (default: %(default)s)")
     kind.add_argument("--output", help="write the results there, as JSON")
 
     for name, help_ in (
@@ -139,17 +154,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
         ("decoding", "compare the beam search of an architecture with the stock Transformer of its shape"),
     ):
-        kind = add(name, help_, "%(prog)s --arch ARCH [options] [-- model flags of fairseq-train]")
+        kind = add(name, _compare, help_, "%(prog)s --arch ARCH [options] [-- model flags of fairseq-train]")
+        add_device(kind)
         kind.add_argument("--arch", required=True, help="one of our architectures")
-        for field, type_, help_ in (
-            ("sentences", int, "sentences per batch"),
-            ("tokens", int, "tokens of the longest sentence"),
-            ("shortest", int, "tokens of the shortest sentence; 0 for those of the longest"),
-            ("symbols", int, "vocabulary size"), ("beam", int, "beam size in decoding"),
-            ("rounds", int, "timed rounds"),
-        ):  # fmt: skip
-            default = getattr(Setting, field)
-            kind.add_argument(f"--{field}", type=type_, default=default, help=f"{help_} (default: %(default)s)")
+        for field, least, help_ in (
+            ("sentences", 1, "sentences per batch"),
+            ("tokens", 1, "tokens of the longest sentence"),
+            ("shortest", 0, "tokens of the shortest sentence; 0 for those of the longest"),
+            ("symbols", 5, "vocabulary size, of which four are special"),
+            ("beam", 1, "beam size in decoding"),
+            ("rounds", 1, "timed rounds"),
+        ):
+            default, help_ = getattr(Setting, field), f"{help_} (default: %(default)s)"
+            kind.add_argument(f"--{field}", type=at_least(least), default=default, metavar="N", help=help_)
         kind.add_argument(
             "--precision", choices=recipes.PRECISIONS, default="fp32", help="of the arithmetic (default: %(default)s)"
         )
@@ -157,15 +174,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_profile(kind)
         kind.add_argument("--before", metavar="DIR", help="also measure ARCH in the version of this package in a clone")
         kind.add_argument("--output", help="write the results there, as JSON")
+        kind.set_defaults(data="", compile=False)
         if name == "training":
             kind.add_argument(
                 "--data",
-                default="",
                 metavar="DIR",
                 help="take the batches from this folder of binarized data instead of random ones",
             )
             kind.add_argument("--compile", action="store_true", help="also run both with torch.compile (takes minutes)")
-    parser.set_defaults(kinds=tuple(kinds.choices))
 
 
 def _arithmetic() -> dict[str, str]:
@@ -182,6 +198,16 @@ def _arithmetic() -> dict[str, str]:
 def _record(what: str, measured: dict[str, Any]) -> dict[str, Any]:
     hardware = {**runs.hardware(), "threads": torch.get_num_threads(), **_arithmetic()}
     return {"what": what, "hardware": hardware, "versions": runs.versions(), **measured}
+
+
+def _write(args: argparse.Namespace, record: dict[str, Any]) -> None:
+    if args.output:
+        records.write(Path(args.output), record)
+
+
+def _check_shortest(args: argparse.Namespace) -> None:
+    if args.shortest > args.tokens:
+        raise OdeTransformerError(f"--shortest {args.shortest}: must be at most --tokens, {args.tokens}")
 
 
 def _check(setting: Setting) -> None:
@@ -218,7 +244,7 @@ def _profile(systems: dict[str, System], setting: Setting) -> dict[str, Any]:
 
 
 def _quick(args: argparse.Namespace) -> int:
-    data, names = _data(args.quick_data), suite.QUICK
+    data, names = _data(args.data), suite.QUICK
     if not data:
         print(f"no data for quick-data: {MULTI30K} is not there, and --data names no other")
         names = tuple(name for name in names if name != "quick-data")
@@ -241,7 +267,7 @@ def _suite(args: argparse.Namespace) -> int:
         raise OdeTransformerError(f"{unknown[0]}: must be one of {', '.join(suite.SUITE)}")
     data = _data(args.data)
     if args.data and "quick-data" not in names:
-        raise OdeTransformerError(f"--data {args.data}: goes with quick-data, `bench --quick` and `bench training`")
+        raise OdeTransformerError(f"--data {args.data}: goes with quick-data, `bench quick` and `bench training`")
     if not data and "quick-data" in names:
         raise OdeTransformerError(f"quick-data: needs --data; {MULTI30K} is not there")
     left = 0
@@ -252,7 +278,7 @@ def _suite(args: argparse.Namespace) -> int:
         if args.precision != "fp32" and suite.SUITE[name].of_precisions and not args.contests:
             continue  # held with fp32
         suffix = "" if (args.device, args.precision) == ("cpu", "fp32") else f".{args.device}-{args.precision}"
-        output = Path(args.directory) / f"{name}{'.profile' * args.profile}{suffix}.json"
+        output = args.directory / f"{name}{'.profile' * args.profile}{suffix}.json"
         if args.missing and output.exists():
             continue
         if args.list:
@@ -274,6 +300,8 @@ def _serving(args: argparse.Namespace) -> int:
     from ..trained_translator import find
     from . import serving
 
+    if not args.model:
+        _check_shortest(args)
     setting = {name: getattr(args, name) for name in ("batch", "beam", "lenpen", "rounds")}
     systems, count, subset = {}, args.sentences, args.subset if args.model else ""
     architectures = {words: words for words in args.arch} if args.arch else serving.SYSTEMS
@@ -295,8 +323,7 @@ def _serving(args: argparse.Namespace) -> int:
             raw = partial(serving.of_raw_text, name, args.data, args.subset, search, args.batch)
         systems[name] = serving.measure(trained, sources, search, args.batch, args.rounds, references, raw)
         record = _record("serving", {"setting": {**setting, "sentences": count, "subset": subset}, "systems": systems})
-        if args.output:  # as far as it goes: exporting ten models takes long
-            records.write(Path(args.output), record)
+        _write(args, record)  # as far as it goes: exporting ten models takes long
     print(serving.table(record))
     return 0
 
@@ -325,82 +352,53 @@ def _table(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_sentences(args: argparse.Namespace, least: int) -> None:
-    """Refuse random sentences that cannot be drawn; ``least`` is the least value of ``--shortest``.
+def _lengths(args: argparse.Namespace) -> int:
+    if args.width % 2:  # of TransEvolve
+        raise OdeTransformerError(f"--width {args.width}: must be even")
+    if args.width % args.heads:
+        raise OdeTransformerError(f"--heads {args.heads}: must divide --width, {args.width}")
+    _write(args, _record("lengths", lengths.measure(args)))
+    return 0
 
-    Raises:
-        OdeTransformerError: names the option, its value and the valid ones.
-    """
-    if args.symbols < 5:
-        raise OdeTransformerError(f"--symbols {args.symbols}: must be 5 or more, as four are special")
-    if not least <= args.shortest <= args.tokens:
-        raise OdeTransformerError(f"--shortest {args.shortest}: must be from {least} to --tokens, {args.tokens}")
+
+def _preparation(args: argparse.Namespace) -> int:
+    for measured in preparation.measure(args):
+        record = _record("preparation", measured)
+        _write(args, record)  # as far as it goes: millions of pairs take long
+    print(preparation.table(record))
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    """``training`` and ``decoding``."""
+    _check_shortest(args)
+    if args.profile and (args.before or args.compile):
+        other = f"--before {args.before}" if args.before else "--compile"
+        raise OdeTransformerError(f"--profile: cannot be combined with {other}")
+    fields = ("sentences", "tokens", "shortest", "symbols", "beam", "rounds", "device", "precision", "data")
+    setting = Setting(args.what, **{name: getattr(args, name) for name in fields})
+    flags = tuple(args.flags)
+    ours, stock = System(args.arch, flags), contest.stock_like(args.arch, flags)
+    systems = {"stock": stock, args.arch: ours}
+    if args.what == "training":
+        systems[f"{args.arch}, stock criterion"] = replace(ours, criterion=STOCK)
+        systems |= contest.peers_of(stock)
+    if args.compile:
+        systems |= suite.compiled({"stock": stock, args.arch: ours})
+    if args.before:
+        systems |= contest.before({args.arch: ours}, args.before)
+    record = _profile(systems, setting) if args.profile else _measure(systems, setting, args.memory)
+    print(profile.table(record) if args.profile else suite.table("-", record))
+    _write(args, record)
+    return 0
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer bench``; the exit status. Rows are printed at once, the record is written at the end."""
+    """Run ``ode-transformer bench``; the exit status."""
     if args.flags and not (args.what in ("training", "decoding") or (args.what == "serving" and not args.model)):
         raise OdeTransformerError(
             f"-- {' '.join(args.flags)}: flags of models go with training, decoding and serving, without --model"
         )
-    if args.quick:
-        if args.what:
-            raise OdeTransformerError(f"--quick: must not be given with {args.what}")
-        return _quick(args)
-    if args.quick_data:
-        raise OdeTransformerError(
-            f"--data {args.quick_data}: goes with --quick; suite, training and serving take it after their name"
-        )
-    if not args.what:
-        raise OdeTransformerError(f"bench: needs --quick or one of {', '.join(args.kinds)}")
-    for name in _POSITIVE:
-        if getattr(args, name, None) is not None and getattr(args, name) < 1:
-            raise OdeTransformerError(f"--{name} {getattr(args, name)}: must be 1 or more")
-    if getattr(args, "device", "cpu") == "cuda" and not getattr(args, "list", False) and not torch.cuda.is_available():
+    if args.device == "cuda" and not args.list and not torch.cuda.is_available():
         raise OdeTransformerError("--device cuda: needs a GPU")
-    if args.what in ("suite", "table"):
-        return _suite(args) if args.what == "suite" else _table(args)
-    if args.what == "lengths":
-        if min(args.lengths) < 1:
-            raise OdeTransformerError(f"--lengths {min(args.lengths)}: must be 1 or more")
-        if args.width % 2:  # of TransEvolve
-            raise OdeTransformerError(f"--width {args.width}: must be even")
-        if args.width % args.heads:
-            raise OdeTransformerError(f"--heads {args.heads}: must divide --width, {args.width}")
-        record = _record("lengths", lengths.measure(args))
-    elif args.what == "preparation":
-        if min(args.pairs) < preparation.FEWEST:
-            raise OdeTransformerError(f"--pairs {min(args.pairs)}: must be {preparation.FEWEST} or more")
-        for measured in preparation.measure(args):
-            record = _record("preparation", measured)
-            if args.output:  # as far as it goes: millions of pairs take long
-                records.write(Path(args.output), record)
-        print(preparation.table(record))
-        return 0
-    elif args.what == "serving":
-        if not args.model:
-            _check_sentences(args, 1)
-        return _serving(args)
-    else:
-        _check_sentences(args, 0)
-        fields = ("sentences", "tokens", "shortest", "symbols", "beam", "rounds", "device", "precision")
-        fields += ("data",) if args.what == "training" else ()
-        setting = Setting(args.what, **{name: getattr(args, name) for name in fields})
-        flags = tuple(args.flags)
-        ours, stock = System(args.arch, flags), contest.stock_like(args.arch, flags)
-        systems = {"stock": stock, args.arch: ours}
-        if args.what == "training":
-            systems[f"{args.arch}, stock criterion"] = replace(ours, criterion=STOCK)
-            systems |= contest.peers_of(stock)
-            if args.compile:
-                systems |= suite.compiled({"stock": stock, args.arch: ours})
-        if args.profile and (args.before or getattr(args, "compile", False)):
-            other = f"--before {args.before}" if args.before else "--compile"
-            raise OdeTransformerError(f"--profile: cannot be combined with {other}")
-        if args.before:
-            systems |= contest.before({args.arch: ours}, args.before)
-        record = _profile(systems, setting) if args.profile else _measure(systems, setting, args.memory)
-        print(profile.table(record) if args.profile else suite.table("-", record))
-    if args.output:
-        records.write(Path(args.output), record)
-    return 0
+    return args.go(args)

@@ -162,7 +162,7 @@ def _beyond(connected: bool) -> dict[str, System]:
     found = {}
     for i, name in enumerate(plain_yaml.read(recipes.CONFIGS / "_beyond.yaml")["rows"]):
         train = recipes.load(f"{group}/{name}").train
-        own = {flag: value for flag, value in train.flags.items() if flag not in shared}
+        own = {flag: value for flag, value in train.flags.items() if shared.get(flag) != value}
         if i == 0 or connected == ("encoder-history" not in own):
             unshared = not train.flags["share-all-embeddings"]
             found[name.removesuffix("-tiny")] = System(train.arch, tuple(flags(own)), unshared=unshared)
