@@ -23,21 +23,16 @@ held_only=(--straight-quotes) # and for all other
 
 # The options that all of them have.
 more_help() {
+    shared_help
     cat <<END
-
-Options of all corpora:
-  --out DIR          where the data go; the text goes to DIR.text beside it
   --merges N         BPE merges (default: $merges)
   --tokeniser sacremoses|moses   moses: the perl programs themselves (default: TOKENISER, or sacremoses)
-  --workers N        processes (default: one for each processor that may be used)
-  --dry-run          print the commands only
 
-  ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
+$archives_help
   MOSES_DIR, URL_MOSES   Moses' folder scripts, or where one commit of Moses is (default: a pinned one)
-
-DIR is complete if it exists; a second run does nothing, and a run that was stopped is resumed.
 END
 }
+archives_help='  ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)'
 
 # corpus_options NAME=KIND... -- "$@": read the options of the script, and those that all have.
 corpus_options() { options 'tokeniser=sacremoses|moses' merges=number workers=number "$@"; }
@@ -60,26 +55,16 @@ corpus() {
 # unpack NAME FILE URL MEMBER...: set $unpacked to a folder with the members of an archive: $RAW_DIR/FILE, or a
 # download, from $URL_NAME if that is set.
 unpack() {
-    local variable=URL_$1 file=$2 url=$3 archive
-    unpacked=$text/unpacked/$file
-    shift 3
+    local variable=URL_$1 archive
+    unpacked=$text/unpacked/$2
     if [[ -e $unpacked ]]; then return; fi
-    if [[ -n ${RAW_DIR:-} ]]; then
-        archive=$(absolute "$RAW_DIR")/$file
-        [[ -f $archive || $dry_run -eq 1 ]] || die "RAW_DIR=$RAW_DIR: holds no $file, which $url has"
-    else
-        archive=$text/download/$file
-        download "${!variable:-$url}" "$archive" ||
-            die "$file: RAW_DIR is not set, and the download from ${!variable:-$url} failed; what was" \
-                "downloaded is kept, and resumed next time. $variable names another address"
-    fi
-    known_archive "$archive"
+    fetch "$variable" "$2" "${!variable:-$3}"
     if [[ -e $unpacked.part ]]; then run rm -r "$unpacked.part"; fi
     run mkdir -p "$unpacked.part"
-    if [[ $file == *.zip ]]; then
+    if [[ $2 == *.zip ]]; then
         run python -m zipfile -e "$archive" "$unpacked.part"
     else
-        run tar -xf "$archive" -C "$unpacked.part" "$@"
+        run tar -xf "$archive" -C "$unpacked.part" "${@:4}"
     fi || die "$archive: could not be unpacked. If the disk is not full, it is cut off or damaged: remove it and start again"
     run mv "$unpacked.part" "$unpacked"
 }

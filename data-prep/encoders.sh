@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # variables are set by the scripts that source this
 # Shared by the preparation of what encoders read, text in the symbols of a pretrained model. To be sourced.
-# shellcheck source=data-prep/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-needs+=(fairseq-preprocess sha256sum)
+# shellcheck source=data-prep/published.sh
+source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
+needs+=(sha256sum)
 
 # other VARIABLE SCRIPT ARGUMENT...: call another script of this folder. Its RAW_DIR is the value of VARIABLE, or none of an empty name:
 # ours names a folder of another set.
@@ -33,17 +33,14 @@ begin_like() {
         sum=$("${text_tool[@]}" setting "$out/manifest.json" dictionary)
     fi
     begin "$@" like="$(basename "$like")" dictionary="$sum"
+    dictionary=(--dictionary "$like/dict.txt")
 }
 
-# binarise_inputs train valid [TEST...]: make $out.part of every input of $text/symbols, with the dictionary of $like.
+# binarise_inputs SPLIT...: make $out.part of every input of $text/symbols, with the dictionary of $like.
 binarise_inputs() {
-    local part=0 prefix=$text/symbols words tests test
-    while [[ -f $prefix/train.input$part || ($dry_run -eq 1 && $part -lt 2) ]]; do
-        words=(--trainpref "$prefix/train.input$part" --validpref "$prefix/valid.input$part") tests=''
-        for test in "${@:3}"; do tests+=,$prefix/$test.input$part; done
-        if [[ -n $tests ]]; then words+=(--testpref "${tests#,}"); fi
-        run fairseq-preprocess --only-source --srcdict "$like/dict.txt" "${words[@]}" --destdir "$out.part/input$part" \
-            --workers "$workers"
+    local part=0
+    while [[ -f $text/symbols/train.input$part || ($dry_run -eq 1 && $part -lt 2) ]]; do
+        binarise_part "input$part" "$text/symbols" "$@"
         part=$((part + 1))
     done
 }

@@ -10,10 +10,39 @@ out='' settings=() needs=(python)
 joined=yes dictionary=() # more flags of binarise
 tokenised=() # --tokenise=FLAGS, if the tokenization of the text is known, for the manifest
 
+# The options that all scripts have.
+shared_help() {
+    cat <<END
+
+DIR is complete if it exists: a second run does nothing, and refuses other settings; a run that was stopped is resumed.
+
+Further options:
+  --out DIR          where the data go; the text goes to DIR.text beside it
+${workers+  --workers N        processes (default: ${workers:-one for each processor that may be used})
+}  --dry-run          print the commands only
+  --downloads        print only the names of the files that would be downloaded, one per line
+END
+}
+
+# Scripts may replace it.
+more_help() { shared_help; }
+
 # Print the plain commands from here on and run none.
 print_only() {
     dry_run=1
     run() { printf '%q ' "$@"; echo; }
+}
+
+# Print the names of the files that would be downloaded from here on, and run nothing but other scripts of this folder,
+# which do likewise.
+print_downloads() {
+    dry_run=1 workers=1 # without a look at the processors
+    download() { if [[ ! -e $2 ]]; then echo "${2##*/}"; fi; }
+    run() {
+        local asked=()
+        if [[ $1 == env && $2 == RAW_DIR=* ]]; then asked=("$1" "$2") && shift 2; fi
+        if [[ ${1%/*} == "$root/data-prep" ]]; then "${asked[@]}" "$1" --downloads "${@:2}"; fi
+    }
 }
 
 # The text work that is not another program's: sub-commands that check, tokenize and so on.
@@ -32,7 +61,7 @@ choice() {
 # A positive number, or an error that names the option: positive --name VALUE
 positive() { [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 $2: must be a positive number"; }
 
-# options NAME=KIND... -- "$@": read a script's options, --out and --dry-run besides, into variables of their names. KIND
+# options NAME=KIND... -- "$@": read a script's options, and those that all have, into variables of their names. KIND
 # is text, number, switch (which sets yes), or the valid values with | between them; NAME=word is not an option but the one
 # word that the script takes.
 options() {
@@ -47,6 +76,7 @@ options() {
         case $1 in
         -h | --help) usage; exit 0 ;;
         --dry-run) print_only; shift; continue ;;
+        --downloads) print_downloads; shift; continue ;;
         esac
         [[ -n $1 ]] || die "an empty argument; see --help"
         _name=$1 _kind=${kinds[$1]:-} _value=yes
@@ -76,7 +106,7 @@ options() {
 begin() {
     out=${out:-$root/data-bin/$name}
     text=$out.text settings=("$@")
-    [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates files for fairseq-preprocess"
+    [[ $text != *,* ]] || die "--out $out: must hold no comma, which separates values for fairseq-hydra-train"
     alone "$out"
     if [[ -e $out ]]; then
         if [[ $# -gt 0 ]]; then "${text_tool[@]}" settings "$out/manifest.json" "$@" --required; fi
@@ -175,6 +205,21 @@ known_archive() {
     if ! grep -qsx "$sum  $file" "$text/archives.sha256"; then echo "$sum  $file" >>"$text/archives.sha256"; fi
 }
 
+# fetch VARIABLE FILE URL: set $archive to $RAW_DIR/FILE, or to FILE as downloaded from URL, which VARIABLE says.
+fetch() {
+    if [[ -n ${RAW_DIR:-} ]]; then
+        archive=$(absolute "$RAW_DIR")/$2
+        [[ -f $archive || $dry_run -eq 1 ]] || die "RAW_DIR=$RAW_DIR: holds no $2, which $3 has"
+    else
+        archive=$text/download/$2
+        if [[ $dry_run -eq 0 ]]; then mkdir -p "${archive%/*}"; fi
+        download "$3" "$archive" ||
+            die "$2: RAW_DIR is not set, and the download from $3 failed; what was downloaded is kept, and resumed next" \
+                "time. $1 names another address"
+    fi
+    known_archive "$archive"
+}
+
 # alone PATH: wait until no other process, this script's killed predecessor's included, works on PATH.
 alone() {
     if [[ $dry_run -eq 1 ]]; then return; fi
@@ -193,6 +238,18 @@ need() {
     for program in "$@"; do
         command -v "$program" >/dev/null || die "$program is needed and not installed"
     done
+}
+
+# binarise_one FOLDER SPLIT=FILE...: binarize text of one language, with the dictionary of $dictionary if that is set.
+binarise_one() {
+    run "${text_tool[@]}" binarise-monolingual "${@:2}" --data-dir "$1" --workers "${workers:-1}" "${dictionary[@]}"
+}
+
+# binarise_part PART FOLDER SPLIT...: make $out.part/PART of the files FOLDER/SPLIT.PART.
+binarise_part() {
+    local split texts=()
+    for split in "${@:3}"; do texts+=("$split=$2/$split.$1"); done
+    binarise_one "$out.part/$1" "${texts[@]}"
 }
 
 # beside FOLDER: put further files into the folder of binarized data; scripts may replace it.

@@ -13,7 +13,6 @@
 set -euo pipefail
 # shellcheck source=data-prep/published.sh
 source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
-needs+=(fairseq-preprocess)
 
 level=subword size=16000 valid=5000
 options 'level=subword|characters' {size,valid,workers}=number -- "$@"
@@ -22,6 +21,6 @@ begin level="$level" size="$size" valid="$valid"
 published agnews ag_news_csv AGNEWS ag_news_csv.tgz https://s3.amazonaws.com/fast-ai-nlp/ag_news_csv.tgz
 once "$text/$level" python -m ode_transformer dataset agnews "$folder/ag_news_csv" --valid "$valid" --level "$level" \
     --size "$size" --workers "$workers" --output-dir "$text/$level.part"
-compare "training articles" "$text/$level/train.label" $((120000 - valid))
+compare "training and validation articles" <(cat "$text/$level"/{train,valid}.label 2>/dev/null) 120000
 compare "test articles" "$text/$level/test.label" 7600
 binarise_labelled "$text/$level"

@@ -29,13 +29,8 @@ if [[ -n $lists ]]; then
     done
 else
     lists=$text/download
-    if [[ $dry_run -eq 0 ]]; then mkdir -p "$lists"; fi
     url=${URL_CNNDM_LISTS:-https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists}
-    for split in train val test; do
-        download "$url/all_$split.txt" "$lists/all_$split.txt" ||
-            die "all_$split.txt: RAW_DIR is not set, and the download failed; URL_CNNDM_LISTS names another address"
-        known_archive "$lists/all_$split.txt"
-    done
+    for file in all_{train,val,test}.txt; do fetch URL_CNNDM_LISTS "$file" "$url/$file"; done
 fi
 drive='https://drive.google.com/uc?export=download&id='
 published cnndm cnn/stories CNN cnn_stories.tgz "${drive}0BwmD_VLjROrfTHk4NFg2SndKcjQ"

@@ -15,15 +15,14 @@
 set -euo pipefail
 # shellcheck source=data-prep/published.sh
 source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
-needs+=(fairseq-preprocess)
 
 level=subword size=16000 valid=2500
 options 'level=subword|characters' {size,valid,workers}=number -- "$@"
 out=${out:-$root/data-bin/imdb-$level}
 begin level="$level" size="$size" valid="$valid"
-published imdb aclImdb IMDB aclImdb_v1.tar.gz https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz
+published_imdb
 once "$text/$level" python -m ode_transformer dataset imdb "$folder/aclImdb" --valid "$valid" --level "$level" \
     --size "$size" --workers "$workers" --output-dir "$text/$level.part"
-compare "training reviews" "$text/$level/train.label" $((25000 - valid))
+compare "training and validation reviews" <(cat "$text/$level"/{train,valid}.label 2>/dev/null) 25000
 compare "test reviews" "$text/$level/test.label" 25000
 binarise_labelled "$text/$level"

@@ -2,20 +2,16 @@
 # Prepare the Penn Treebank as Mikolov et al. (2011) processed it, for fairseq's task language_modeling.
 #
 # Usage: data-prep/prepare-ptb.sh [options]
-#   --out DIR      default: data-bin/ptb
-#   --workers N    processes that binarize (default: 2)
-#   --dry-run      print the commands only
 #
 # 42,068 sentences for training, 3,370 for validation, 3,761 for testing. The ODE Transformer paper says 88K for training,
 # from an unknown source.
 #
 # The corpus may not be redistributed, so it is not downloaded: RAW_DIR names a folder with ptb.train.txt, ptb.valid.txt
-# and ptb.test.txt, one sentence per line, or ODE_TRANSFORMER_DATA a folder with ptb/ or ptb.tar.xz in it. DIR is complete
-# if it exists; a second run does nothing.
+# and ptb.test.txt, one sentence per line, or ODE_TRANSFORMER_DATA a folder with ptb/ or ptb.tar.xz in it. DIR is by
+# default data-bin/ptb.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-needs+=(fairseq-preprocess)
 
 name=ptb workers=2
 options workers=number -- "$@"
@@ -36,6 +32,5 @@ if [[ $dry_run -eq 0 ]]; then
 fi
 run "${text_tool[@]}" verify --warn --checksums "$checksums/ptb.sha256" "$folder" \
     ptb.train.txt=ptb.train.txt ptb.valid.txt=ptb.valid.txt ptb.test.txt=ptb.test.txt
-run fairseq-preprocess --only-source --trainpref "$folder/ptb.train.txt" --validpref "$folder/ptb.valid.txt" \
-    --testpref "$folder/ptb.test.txt" --destdir "$out.part" --workers "$workers"
+binarise_one "$out.part" train="$folder/ptb.train.txt" valid="$folder/ptb.valid.txt" test="$folder/ptb.test.txt"
 run mv "$out.part" "$out"

@@ -6,15 +6,12 @@
 #   PREPARED           a folder that another prepare-*.sh made, with its text in PREPARED.text beside it
 #   --prepared-by COMMAND   makes PREPARED if it does not exist, with --out PREPARED; a script of this
 #                      repository, named from its top, or any other program; words with blanks are quoted
-#   --out DIR          default: PREPARED.short-to-long; the text goes to DIR.text beside it
 #   --source L, --target L   its languages (default: en, de)
 #   --limit N          train on sources of fewer than N subword units (default: 80)
 #   --bins "N N ..."   the shortest length of each bin; the last has no upper limit (default: "80 100 120 140")
-#   --workers N        processes that binarize (default: 2)
-#   --dry-run          print the commands only
 #
 # Lengths are those of the source, in subword units. Long pairs come from PREPARED's training text, and the dictionary is
-# PREPARED's. DIR is complete if it exists; a second run does nothing, and refuses other settings.
+# PREPARED's. DIR is by default PREPARED.short-to-long.
 set -euo pipefail
 # shellcheck source=data-prep/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -9,19 +9,17 @@
 #   --stride N             symbols from the beginning of a window to the beginning of the next (default: 128)
 #   --longest-question N   symbols; longer questions are truncated (default: 64)
 #   --generated N          no SQuAD, but N generated paragraphs in its layout, for rehearsals
-#   --out DIR              default: data-bin/squad-1.1, with the name of --like appended
-#   --workers N            processes that binarize (default: 2)
-#   --dry-run              print the commands only
 #
 # RAW_DIR names a folder with train-v1.1.json and dev-v1.1.json (or v2.0), ODE_TRANSFORMER_DATA one with squad/ or
 # squad.tar.xz; without either they are downloaded from URL_SQUAD (default: the data set's own address), and compared with
 # the SHA-256 in ARCHIVES_SHA256 (default: data-prep/checksums/archives.sha256). ROBERTA_DIR, IMDB_DIR and TEXT_INPUT are
-# for the models that --like prepares, see prepare-glue.sh.
+# for the models that --like prepares, see prepare-glue.sh. DIR is by default data-bin/squad-1.1, with the name of --like
+# appended.
 set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
 
-version=1.1 like='' max_symbols=512 stride=128 longest_question=64 generated='' workers=2
+version=1.1 like='' max_symbols=512 stride=128 longest_question=64 generated=''
 options 'version=1.1|2.0' like=text {max-symbols,stride,longest-question,generated,workers}=number -- "$@"
 like=$(absolute "${like:-$root/data-bin/roberta.large}")
 name=squad-$version${generated:+.generated}.$(basename "$like")
@@ -34,14 +32,8 @@ if [[ -n $generated ]]; then
 else
     find_set squad "$text/squad"
     if [[ -z $folder ]]; then
-        folder=$text/download
-        if [[ $dry_run -eq 0 ]]; then mkdir -p "$folder"; fi
-        for file in train dev; do
-            file=$file-v$version.json
-            download "${URL_SQUAD:-https://rajpurkar.github.io/SQuAD-explorer/dataset}/$file" "$folder/$file" ||
-                die "$file: $tried, and the download failed; URL_SQUAD names another address"
-            known_archive "$folder/$file"
-        done
+        folder=$text/download url=${URL_SQUAD:-https://rajpurkar.github.io/SQuAD-explorer/dataset}
+        for file in {train,dev}-v"$version".json; do fetch URL_SQUAD "$file" "$url/$file"; done
     fi
 fi
 once "$text/symbols" python -m ode_transformer dataset squad "$folder/train-v$version.json" \

@@ -10,18 +10,13 @@
 #   --like DIR               cut text as the folder of a pretrained model says (see prepare-roberta.sh); else subwords
 #                            are learned on the training text
 #   --size N                 symbols to learn (default: 16000)
-#   --out DIR                default: data-bin/text, with --imdb data-bin/text-imdb; without any text, one that was made
-#                            before with the same options will do
-#   --workers N              processes that binarize (default: 2)
-#   --dry-run                print the commands only
 #
-# IMDB's reviews come from RAW_DIR, a folder with aclImdb/ in it, or from ODE_TRANSFORMER_DATA, one with imdb/ or
-# imdb.tar.xz. DIR is complete once it exists; it also holds the segmentation, so that it can be the --like of
-# another script.
+# DIR is by default data-bin/text, with --imdb data-bin/text-imdb; without any text, one that was made before with the same
+# options will do. It also holds the segmentation, so that it can be the --like of another script. IMDB's reviews come from
+# where prepare-imdb.sh finds them, or downloads them from.
 set -euo pipefail
-# shellcheck source=data-prep/lib.sh
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-needs+=(fairseq-preprocess)
+# shellcheck source=data-prep/published.sh
+source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
 
 input='' imdb='' valid='' split_sentences='' like='' size=16000 workers=2
 options {input,valid,like}=text {imdb,split-sentences}=switch {size,workers}=number -- "$@"
@@ -44,11 +39,7 @@ inputs=() valids=()
 if [[ -n $input ]]; then
     IFS=: read -ra inputs <<<"$input"
 else
-    find_set imdb "$text/imdb"
-    if [[ -z $folder ]]; then
-        [[ $dry_run -eq 1 ]] || die "IMDB's reviews are not there ($tried); or say --input, see --help"
-        folder=RAW_DIR
-    fi
+    published_imdb
     inputs=("$folder/aclImdb/train")
     if [[ -d $folder/aclImdb/val ]]; then inputs+=("$folder/aclImdb/val"); fi
 fi
@@ -60,11 +51,10 @@ fi
 if [[ -n $split_sentences ]]; then more+=(--split-sentences); fi
 how=$text/symbols
 if [[ -n $like ]]; then
-    how=$like more+=(--like "$like") dictionary=(--srcdict "$like/dict.txt")
+    how=$like more+=(--like "$like") dictionary=(--dictionary "$like/dict.txt")
 fi
 once "$text/symbols" python -m ode_transformer documents "${inputs[@]}" "${more[@]}" --output-dir "$text/symbols.part"
-run fairseq-preprocess --only-source "${dictionary[@]}" --trainpref "$text/symbols/train" \
-    --validpref "$text/symbols/valid" --destdir "$out.part" --workers "$workers"
+binarise_one "$out.part" train="$text/symbols/train" valid="$text/symbols/valid"
 for file in sentencepiece.model encoder.json vocab.bpe; do
     if [[ -f $how/$file ]]; then run cp "$how/$file" "$out.part"; fi
 done

@@ -3,15 +3,13 @@
 #
 # Usage: data-prep/prepare-wikitext-103.sh [options]
 #   --size base|large   size of the RoBERTa (default: base)
-#   --out DIR           default: data-bin/wikitext-103.roberta.base
-#   --workers N         processes that binarize (default: 2)
-#   --dry-run           print the commands only
 #
 # WIKITEXT_DIR, or else RAW_DIR, names a folder with wiki.train.raw and wiki.valid.raw (RAW_DIR is that of another data
 # set when a row that starts from this one is run); without either, wikitext-103-raw-v1.zip is downloaded from
 # URL_WIKITEXT (default: its author's address), and compared with the SHA-256 in ARCHIVES_SHA256 (default:
 # data-prep/checksums/archives.sha256). ROBERTA_DIR is passed to prepare-roberta.sh as its RAW_DIR. The RoBERTa goes to
-# data-bin/roberta.base, and floater.pt beside its model.pt, which `ode-transformer warm-start` makes of it.
+# data-bin/roberta.base, and floater.pt beside its model.pt, which `ode-transformer warm-start` makes of it. DIR is by
+# default data-bin/wikitext-103.roberta.base.
 set -euo pipefail
 # shellcheck source=data-prep/encoders.sh
 source "$(dirname "${BASH_SOURCE[0]}")/encoders.sh"
@@ -21,31 +19,26 @@ options 'size=base|large' workers=number -- "$@"
 out=${out:-$root/data-bin/wikitext-103.roberta.$size}
 roberta=$root/data-bin/roberta.$size
 if [[ -e $out ]]; then
-    held=$("${text_tool[@]}" setting "$out/manifest.json" like)
-    [[ ${held##*/} == "${roberta##*/}" ]] || die "--size $size: $out is for ${held##*/}; take another --out, or remove it"
+    like=$("${text_tool[@]}" setting "$out/manifest.json" like)
+    [[ ${like##*/} == "${roberta##*/}" ]] || die "--size $size: $out is for ${like##*/}; take another --out, or remove it"
 fi
 if [[ -e $out && -f $roberta/floater.pt ]]; then
     echo "$out is complete" >&2
     exit
 fi
-raw=${WIKITEXT_DIR:-${RAW_DIR:-}}
-if [[ -z $raw ]]; then
-    text=$out.text archive=$out.text/download/wikitext-103-raw-v1.zip raw=$out.text/unpacked/wikitext-103-raw
-    if [[ ! -d $text/unpacked ]]; then
-        alone "$archive"
-        download "${URL_WIKITEXT:-https://wikitext.smerity.com/wikitext-103-raw-v1.zip}" "$archive" ||
-            die "WIKITEXT_DIR is not set, and the download failed; URL_WIKITEXT names another address"
-        known_archive "$archive"
-        once "$text/unpacked" python -m zipfile -e "$archive" "$text/unpacked.part" ||
-            die "$archive: could not be unpacked, it is cut off or damaged; remove it and start again"
-    fi
+from=${WIKITEXT_DIR:-${RAW_DIR:-}}
+if [[ -z $from ]]; then
+    text=$out.text
+    alone "$text/unpacked"
+    unpack WIKITEXT wikitext-103-raw-v1.zip https://wikitext.smerity.com/wikitext-103-raw-v1.zip
+    from=$unpacked/wikitext-103-raw
 fi
 for split in train valid; do
-    [[ $dry_run -eq 1 || -e $raw/wiki.$split.raw ]] ||
-        die "$raw: has no wiki.$split.raw; WIKITEXT_DIR names the folder of WikiText-103"
+    [[ $dry_run -eq 1 || -e $from/wiki.$split.raw ]] ||
+        die "$from: has no wiki.$split.raw; WIKITEXT_DIR names the folder of WikiText-103"
 done
 pretrained "$roberta"
 once "$roberta/floater.pt" python -m ode_transformer warm-start "$roberta/model.pt" --arch "floater_roberta_$size" \
     --output "$roberta/floater.pt.part"
-other '' prepare-text.sh --input "$raw/wiki.train.raw" --valid "$raw/wiki.valid.raw" --like "$roberta" --out "$out" \
+other '' prepare-text.sh --input "$from/wiki.train.raw" --valid "$from/wiki.valid.raw" --like "$roberta" --out "$out" \
     --workers "$workers"

@@ -4,20 +4,7 @@
 # shellcheck source=data-prep/archives.sh
 source "$(dirname "${BASH_SOURCE[0]}")/archives.sh"
 
-# The options that all of them have.
-more_help() {
-    cat <<END
-
-Options of all of them:
-  --out DIR          where the data go; the text goes to DIR.text beside it
-  --workers N        processes (default: one for each processor that may be used)
-  --dry-run          print the commands only
-
-  ARCHIVES_SHA256    a list of SHA-256 sums to check archives with (default: data-prep/checksums/archives.sha256)
-
-DIR is complete if it exists; a second run does nothing, and a run that was stopped is resumed.
-END
-}
+more_help() { shared_help && echo && echo "$archives_help"; }
 
 # published SET MEMBER NAME FILE URL: set $folder to where a set lies: in RAW_DIR or ODE_TRANSFORMER_DATA, if MEMBER is
 # in it; else in the archive FILE, of RAW_DIR or downloaded from URL, which URL_NAME replaces.
@@ -26,7 +13,6 @@ published() {
     find_set "$1" "$text/unpacked/$1"
     if [[ -n $folder && ($dry_run -eq 1 || -e $folder/$2) ]]; then return; fi
     [[ -z $folder || -n ${RAW_DIR:-} ]] || die "$folder: holds no $2"
-    if [[ $dry_run -eq 0 ]]; then mkdir -p "$text/download" "$text/unpacked"; fi
     unpack "$3" "$4" "$5"
     folder=$unpacked
     if [[ ! -e $folder/$2 ]]; then # an archive of a repository has a folder around all
@@ -34,16 +20,18 @@ published() {
             if [[ -e $inner$2 ]]; then folder=${inner%/} && break; fi
         done
     fi
-    [[ $dry_run -eq 1 || -e $folder/$2 ]] || die "$4: holds no $2"
+    [[ $dry_run -eq 1 || -e $folder/$2 ]] || die "$4: holds no $2; remove $unpacked before another is tried"
+}
+
+# The reviews of IMDB, in $folder/aclImdb.
+published_imdb() {
+    published imdb aclImdb IMDB aclImdb_v1.tar.gz https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz
 }
 
 # binarise_labelled TEXT: make $out of the files of TEXT: symbols with a dictionary, classes with one of their own.
 binarise_labelled() {
     local part
-    for part in input0 label; do
-        run fairseq-preprocess --only-source --trainpref "$1/train.$part" --validpref "$1/valid.$part" \
-            --testpref "$1/test.$part" --destdir "$out.part/$part" --workers "$workers"
-    done
+    for part in input0 label; do binarise_part "$part" "$1" train valid test; done
     if [[ $dry_run -eq 1 || -e $1/sentencepiece.model ]]; then run cp "$1/sentencepiece.model" "$out.part"; fi
     finish
 }

@@ -391,9 +391,14 @@ def small(variant: str, symbols: int = 50, **more):
 
 
 def refused(words: Sequence[str], message: str, capsys: pytest.CaptureFixture) -> None:
-    """Check that a command of ours ends with an error of one line, which matches."""
-    assert cli.main(words) == 1
-    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    """Check that a command of ours ends with an error of one line, of its own or of argparse's, which matches."""
+    try:
+        assert cli.main(words) == 1
+    except SystemExit as usage:
+        assert usage.code == 2
+    errors = [
+        line for line in capsys.readouterr().err.splitlines() if re.match(r"(ode-transformer .*: )?error: ", line)
+    ]
     assert len(errors) == 1 and re.search(message, errors[0]), errors
 
 

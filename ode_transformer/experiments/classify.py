@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import OdeTransformerError
 from ..files import write_lines
+from .arguments import at_least
 from .metrics import accuracy
 
 if TYPE_CHECKING:
@@ -130,7 +131,9 @@ def add_model_arguments(parser: argparse.ArgumentParser, examples: str = "exampl
     """The flags of a command that reads binarized data with a trained model; ``examples`` is what they are called."""
     parser.add_argument("checkpoint", type=Path, help="the checkpoint of the trained model")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
-    parser.add_argument("--batch-size", type=int, default=32, help=f"{examples} per batch (default: %(default)s)")
+    parser.add_argument(
+        "--batch-size", type=at_least(1), default=32, help=f"{examples} per batch (default: %(default)s)"
+    )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
 
 
@@ -165,21 +168,10 @@ def write_predictions(
     Raises:
         OdeTransformerError: ``--batch-size`` is less than 1.
     """
-    check_batch_size(args)
     found = predict(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
     write_lines(args.output, map("\t".join, found))
     print(f"{len(found)} {examples} -> {args.output}")
     return 0
-
-
-def check_batch_size(args: argparse.Namespace) -> None:
-    """Check ``--batch-size``.
-
-    Raises:
-        OdeTransformerError: it is less than 1.
-    """
-    if args.batch_size < 1:
-        raise OdeTransformerError(f"--batch-size {args.batch_size}: must be 1 or more")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

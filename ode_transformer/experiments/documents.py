@@ -14,6 +14,7 @@ from pathlib import Path
 from ..errors import OdeTransformerError
 from ..files import whole
 from . import segmentation
+from .arguments import at_least
 from .text.lines import keep_apart, read_lines
 
 # A sentence ends after a full stop and closing quotes, before a capital letter or a digit: as much as a rule can tell.
@@ -77,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--like", type=Path, metavar="DIR", help="segment text as this folder of a pretrained model says"
     )
     parser.add_argument("--size", type=int, default=16000, metavar="N", help="vocabulary size (default: %(default)s)")
-    parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: %(default)s)")
+    parser.add_argument("--workers", type=at_least(1), default=2, metavar="N", help="threads (default: %(default)s)")
     parser.add_argument("--output-dir", type=Path, required=True, help="folder for train, valid and the subword model")
 
 

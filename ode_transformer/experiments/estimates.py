@@ -3,7 +3,6 @@
 Imports torch only to compare this machine with that of a record.
 """
 
-import itertools
 import json
 import shlex
 import subprocess
@@ -47,35 +46,20 @@ def _download(recipe: "recipes.Recipe") -> Optional[str]:
     return f"# download: {'; '.join(parts)}"
 
 
-def _fetched(words: Sequence[str], variables: Sequence[str] = ()) -> list[str]:
-    """The files that a script of ours, and those that it calls, would download here and now, by their ``--dry-run``; of
-    other commands, which may be a stranger's, none.
-
-    Args:
-        words: the command.
-        variables: ``env RAW_DIR=...``, as a script of ours calls another.
+def _fetched(words: Sequence[str]) -> list[str]:
+    """The files that a script of ours, and those that it calls, would download here and now; of other commands, which
+    may be a stranger's, none.
     """
-    scripts, found = (recipes.ROOT / SCRIPTS).resolve(), []
     try:
         script = (recipes.ROOT / words[0]).resolve()
-        if script.parent != scripts or not script.is_file():
+        if script.parent != (recipes.ROOT / SCRIPTS).resolve() or not script.is_file():
             return []
-        # --dry-run comes first, so that no other option takes it for its value.
-        command = [*variables, str(script), "--dry-run", *words[1:]]
+        # --downloads comes first, so that no other option takes it for its value.
+        command = [str(script), "--downloads", *words[1:]]
         done = subprocess.run(command, cwd=recipes.ROOT, capture_output=True, text=True, timeout=60)
-        for line in done.stdout.splitlines():
-            if line.startswith("env RAW_DIR="):  # no other variable: a stranger's could make bash run code
-                env, variable, *called = shlex.split(line)
-                found += _fetched(called, [env, variable])
-            elif line.startswith(f"{scripts}/"):
-                found += _fetched(shlex.split(line))
-            elif line.startswith(("curl ", "wget ")):
-                given = dict(itertools.pairwise(shlex.split(line)))
-                path = given.get("--output") or given.get("--output-document", "")
-                found.append(path.rpartition("/")[2].removesuffix(".part"))
-    except (OSError, ValueError, LookupError, subprocess.TimeoutExpired):  # no path, or what bash alone can read
+        return done.stdout.splitlines()
+    except (OSError, ValueError, subprocess.TimeoutExpired):  # no path, or what bash alone can read
         return []
-    return found
 
 
 def _sizes() -> dict[str, int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..errors import OdeTransformerError
 from ..files import write_json, write_lines, write_text
 from . import grid, segmentation
-from .classify import add_model_arguments, add_prediction_arguments, check_batch_size, outputs, write_predictions
+from .classify import add_model_arguments, add_prediction_arguments, outputs, write_predictions
 from .metrics import accuracy
 from .metrics.glue import LOGGED, read, score
 from .text.lines import read_lines
@@ -265,7 +265,6 @@ def main(args: argparse.Namespace) -> int:
         write_lines(args.output_dir / "WNLI.tsv", ["index\tprediction", *(f"{i}\t0" for i in range(WNLI))])
         print(args.output_dir / "WNLI.tsv")
     elif args.action == "predict":
-        check_batch_size(args)
         for subset, server in GLUE[args.task].server.items():
             if subset != "test" and not (args.data / "input0" / f"{subset}.idx").is_file():
                 print(f"{args.data}: has no {subset}, {server}.tsv is not written", file=sys.stderr)

@@ -19,11 +19,12 @@ from pathlib import Path
 
 from ..errors import OdeTransformerError
 from ..files import write_lines
+from .arguments import at_least
 
 VALUE_PROBABILITY = 0.75
 MAX_ELEMENTS = 10
 MAX_DEPTH = 10
-TRIES = 100_000  # expressions drawn for a new one before giving up
+TRIES = 100_000  # expressions drawn for a new one before giving upfrom .arguments import at_least
 
 
 def _median(values: Sequence[int]) -> int:
@@ -88,24 +89,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer listops``."""
     parser.add_argument("directory", help="folder for train, valid and test, with the endings .input0 and .label")
     parser.add_argument(
-        "--train", type=int, default=96000, metavar="N", help="training expressions (default: %(default)s)"
+        "--train", type=at_least(1), default=96000, metavar="N", help="training expressions (default: %(default)s)"
     )
     parser.add_argument(
-        "--valid", type=int, default=2000, metavar="N", help="validation expressions (default: %(default)s)"
+        "--valid", type=at_least(1), default=2000, metavar="N", help="validation expressions (default: %(default)s)"
     )
-    parser.add_argument("--test", type=int, default=2000, metavar="N", help="test expressions (default: %(default)s)")
-    parser.add_argument("--shortest", type=int, default=500, metavar="N", help="least symbols (default: %(default)s)")
+    parser.add_argument(
+        "--test", type=at_least(1), default=2000, metavar="N", help="test expressions (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--shortest", type=at_least(1), default=500, metavar="N", help="least symbols (default: %(default)s)"
+    )
     parser.add_argument("--longest", type=int, default=2000, metavar="N", help="most symbols (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the generator (default: %(default)s)")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer listops``; the exit status. Each file appears when it is complete."""
-    for name in ("train", "valid", "test"):
-        if getattr(args, name) < 1:
-            raise OdeTransformerError(f"--{name} {getattr(args, name)}: must be 1 or more")
-    if not 1 <= args.shortest <= args.longest:
-        raise OdeTransformerError(f"--shortest {args.shortest}: must be from 1 to --longest, {args.longest}")
+    if args.shortest > args.longest:
+        raise OdeTransformerError(f"--shortest {args.shortest}: must be at most --longest, {args.longest}")
     directory = Path(args.directory)
     expressions = generate(args.seed, args.shortest, args.longest)
     for split in ("test", "valid", "train"):

@@ -28,6 +28,7 @@ from ..modules.positions import BiasPositions
 from ..numerics.coefficients import Coefficients
 from ..standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts, stacks
 from . import markdown, records, runs, tables
+from .arguments import at_least
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -488,8 +489,6 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
     """
     from .metrics.m2 import types
 
-    if most < 1:
-        raise OdeTransformerError(f"--types {most}: must be 1 or more")
     if len(paths) > len(COLOURS):
         raise OdeTransformerError(f"{len(paths)} files: at most {len(COLOURS)} can be told apart")
     found = [types(Path(path)) for path in paths]
@@ -522,7 +521,9 @@ def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -
         help="for encoder-decoders: the translations, prepared, and their dictionary; without them only the encoder is "
         "observed",
     )  # fmt: skip
-    parser.add_argument("--sentences", type=int, default=64, help="number of sentences to read (default: %(default)s)")
+    parser.add_argument(
+        "--sentences", type=at_least(1), default=64, help="number of sentences to read (default: %(default)s)"
+    )
 
 
 def texts_of(args: argparse.Namespace) -> list[tuple[str, str]]:
@@ -531,8 +532,6 @@ def texts_of(args: argparse.Namespace) -> list[tuple[str, str]]:
     Raises:
         OdeTransformerError: ``--sentences`` is less than 1.
     """
-    if args.sentences < 1:
-        raise OdeTransformerError(f"--sentences {args.sentences}: must be 1 or more")
     return [(args.text, args.dictionary), *([tuple(args.target)] if args.target else [])]
 
 
@@ -546,7 +545,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True)
     drawn = kinds.add_parser("positions", help="what positions look like to a model, position x dimension as colors")
     drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
-    drawn.add_argument("--length", type=int, default=100, help="positions (default: %(default)s)")
+    drawn.add_argument("--length", type=at_least(1), default=100, help="positions (default: %(default)s)")
     drawn.add_argument(
         "--of", metavar="NAME",
         help="such as encoder.input, encoder.0.self_attn.q or decoder.2.encoder_attn.k (default: the encoder's first "
@@ -578,7 +577,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn.set_defaults(draw=lambda args: confusion(args.record, args.of, args.output))
     drawn = kinds.add_parser("edits", help="corrections by type: people's and those of systems")
     drawn.add_argument("files", nargs="+", metavar="M2", help="the human edits, then one file per system")
-    drawn.add_argument("--types", type=int, default=15, metavar="N", help="the first file's top N types (default: 15)")
+    drawn.add_argument(
+        "--types", type=at_least(1), default=15, metavar="N", help="the first file's top N types (default: 15)"
+    )
     drawn.set_defaults(draw=lambda args: edits(args.files, args.types, args.output))
     for drawn in kinds.choices.values():
         drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")

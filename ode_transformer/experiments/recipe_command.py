@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Optional
 
 from . import estimates, recipes, runner
+from .arguments import at_least
 
 
 def show(recipe: recipes.Recipe, devices: Optional[int], precision: Optional[str], run_dir: str = "") -> str:
@@ -23,8 +24,6 @@ def show(recipe: recipes.Recipe, devices: Optional[int], precision: Optional[str
 
 def _place(recipe: recipes.Recipe, devices: Optional[int], precision: Optional[str]) -> runner.Place:
     """On the paper's GPUs, unless others are asked for."""
-    if devices is not None and devices < 1:
-        raise recipes.RecipeError(f"--devices {devices}: must be a positive number")
     devices = devices or (recipe.devices if recipe.scale == "full" else None) or 1
     return runner.Place(devices=devices, precision=precision or recipe.train.precision)
 
@@ -66,12 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = actions.add_parser("show", help="print what a recipe is and the commands of its steps")
     command = actions.add_parser("command", help="print the commands of one step, one per line")
     for sub in (shown, command):
-        sub.add_argument("name")
+        sub.add_argument("name", metavar="RECIPE", help="its name, or a file of recipes of your own: FILE.yaml/ROW")
         if sub is command:
-            sub.add_argument("step")
+            sub.add_argument("step", metavar="STEP", help="prepare, start, train, average, generate or validate, score")
         recipes.add_variant(sub)
         sub.add_argument("--run-dir", default="", help="where the run's files go (default: runs/<recipe>)")
-        sub.add_argument("--devices", type=int, help="devices that train together (default: as many as the paper's)")
+        sub.add_argument(
+            "--devices", type=at_least(1), help="devices that train together (default: as many as the paper's)"
+        )
         sub.add_argument("--precision", choices=recipes.PRECISIONS, help="(default: the paper's)")
 
 

@@ -244,7 +244,7 @@ def curve(run_dir: Path) -> dict[str, Any]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer record``."""
-    parser.add_argument("recipe")
+    parser.add_argument("recipe", help="the recipe of a finished run")
     recipes.add_variant(parser)
     parser.add_argument("--run-dir", help="the run's folder (default: runs/<recipe>)")
     parser.add_argument("--output", required=True, help="the JSON file to write")

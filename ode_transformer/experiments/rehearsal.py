@@ -14,6 +14,7 @@ from typing import Any
 from .. import processors
 from ..files import read_json
 from . import processes, recipes, records, runner, runs
+from .arguments import at_least
 
 
 def folder(name: str) -> Path:
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", nargs="*", help=help_)
     jobs = (processors.usable() + 1) // 2
     help_ = "how many recipes are rehearsed at the same time (default: %(default)s)"
-    parser.add_argument("--jobs", type=int, default=jobs, metavar="N", help=help_)
+    parser.add_argument("--jobs", type=at_least(1), default=jobs, metavar="N", help=help_)
     help_ = "the JSON file; entries of other recipes are kept (default: results/rehearsal.json of the clone)"
     parser.add_argument("--output", default=str(recipes.ROOT / "results" / "rehearsal.json"), help=help_)
 
@@ -87,8 +88,6 @@ def _held(output: Path) -> dict[str, Any]:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer rehearsal``; the exit status is 1 if a recipe was not rehearsed to its end."""
-    if args.jobs < 1:
-        raise runs.RunError(f"--jobs {args.jobs}: must be a positive number")
     names = list(dict.fromkeys(recipes.load(name, scale="small").given for name in args.recipe or by_default()))
     output = Path(args.output).absolute()
     _held(output)  # fails now if it cannot be read, not at the end

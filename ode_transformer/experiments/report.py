@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Optional
 from ..errors import OdeTransformerError
 from ..files import write_text
 from . import recipes, runs, significance, tables
+from .arguments import at_least
 from .metrics import METRICS
 from .metrics.translations import read_generate_output
 from .records import check_scores, curve_points, read_record
@@ -430,7 +431,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sentences",
         nargs="+",
-        type=int,
+        type=at_least(0),
         default=[],
         metavar="N",
         help="the numbers, from 0, of the sentences that are shown of each test set with every system's translation, "
@@ -440,8 +441,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer report``; the exit status."""
-    if args.sentences and min(args.sentences) < 0:
-        raise OdeTransformerError(f"--sentences {min(args.sentences)}: must be 0 or more")
     output = args.output or args.directory / "report.html"
     if output.exists() and GENERATED not in output.read_text(encoding="utf-8", errors="replace")[:200]:
         raise OdeTransformerError(f"--output {output}: was not written by ode-transformer report; must be another file")

@@ -21,6 +21,7 @@ from typing import Any, Optional
 from .. import processors
 from ..files import sha256, whole_folder, write_json
 from . import processes, recipes, runs
+from .arguments import at_least
 from .recipes import RecipeError
 from .runs import OtherRunError, RunError
 from .tasks import TASKS
@@ -484,8 +485,6 @@ def place_of(args: argparse.Namespace, recipe: recipes.Recipe, trains: bool) -> 
             processes.say("warning: NO GPU IS HERE: training on the CPU, as with --cpu")
     if args.torchrun and not gpus:
         raise RunError("--torchrun: needs GPUs, because fairseq divides by their number")
-    if args.devices is not None and args.devices < 1:
-        raise RunError(f"--devices {args.devices}: must be a positive number")
     if args.cpu and (args.devices or 1) > 1:
         raise RunError(f"--devices {args.devices}: must be 1 with --cpu, which trains in one process")
     devices, here = args.devices, max(gpus, 1)
@@ -555,7 +554,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--record", help="where the record of a single run goes (default: record.json in its folder)")
     parser.add_argument(
         "--devices",
-        type=int,
+        type=at_least(1),
         metavar="N",
         help="GPUs that train together; the update frequency follows from it, so that an update sees as much text on "
         "any number of GPUs (default: as many of this machine's as divide the batches; under Slurm or with NNODES all "
@@ -669,6 +668,7 @@ def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run-dir", help="where average.pt is (default: runs/RECIPE)")
     parser.add_argument("--checkpoint", help="another checkpoint, or an ensemble a.pt:b.pt")
     parser.add_argument("--output", required=True, help="the folder for the translations; it must not exist yet")
+    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
     parser.epilog = "Words after -- are passed on to fairseq-generate."
 
 
@@ -690,13 +690,15 @@ def generate_main(args: argparse.Namespace) -> int:
     # Checkpoints have to be intact, of a known architecture, and trained with these dictionaries.
     _call(["check", *map(str, read), "--data", str(recipes.ROOT / recipe.data.directory)])
     more = ["--path", ":".join(map(str, paths))] if paths else []
+    cpu = args.cpu or not gpu_count()
     with processes.terminable(), whole_folder(output) as part:  # fairseq writes as it goes
-        for step in steps(recipe, Place(), run_dir):
+        for step in steps(recipe, Place(cpu=cpu), run_dir):
             if step.name == "generate":
                 where = [*step.where, *more, "--results-path", str(part), *args.flags]
                 log = part / "generate.log"
+                step = replace(step, where=where, inputs=[], outputs=[], moves=[], log=str(log))
                 try:
-                    execute(replace(step, where=where, inputs=[], outputs=[], moves=[], log=str(log)))
+                    execute(on_free_cores(step) if cpu else step)
                 except RunError as error:  # the folder goes, and the log with it
                     said = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
                     raise RunError(f"fairseq-generate failed: {said[-1]}" if said else str(error)) from error

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Optional
 from ..errors import OdeTransformerError
 from ..files import read_json, sha256
 from . import recipes, records, runs
+from .arguments import at_least
 from .metrics import METRICS, bleu, translations
 from .tasks import TASKS
 from .tasks.task import Scored
@@ -354,7 +355,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric", help="the task's metric to compare by (default: its main one; translations: sacrebleu)"
     )
-    parser.add_argument("--samples", type=int, default=1000, help="resamplings, or trials (default: 1000)")
+    parser.add_argument("--samples", type=at_least(1), default=1000, help="resamplings, or trials (default: 1000)")
     parser.add_argument("--output", type=Path, help="JSON file to write, such as results/significance/GROUP.json")
     parser.add_argument(
         "--precision", choices=recipes.PRECISIONS, help="of all trainings (default: that of the run, or of its record)"
@@ -364,8 +365,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer compare``; the exit status."""
-    if args.samples < 1:
-        raise OdeTransformerError(f"--samples {args.samples}: must be 1 or more")
     loaded = [recipes.load(name, scale=args.scale, seed=args.seed) for name in (args.baseline, *args.system)]
     named = [system(recipe, args.precision) for recipe in loaded]
     content = compare(named[0], named[1:], args.test, args.samples, args.metric)

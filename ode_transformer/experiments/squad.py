@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ..errors import OdeTransformerError
 from ..files import read_json, write_json
+from .arguments import at_least
 from .metrics import squad as metric
 
 PARTS = ("predictions", "no_answer", "nbest")
@@ -202,15 +203,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     sub = actions.add_parser("predict", help="answer the questions of a data set")
     sub.add_argument("checkpoint", type=Path, help="the checkpoint of the trained model")
-    sub.add_argument("--batch-size", type=int, default=32, help="windows at a time (default: %(default)s)")
+    sub.add_argument("--batch-size", type=at_least(1), default=32, help="windows at a time (default: %(default)s)")
     sub.add_argument(
         "--best",
-        type=int,
+        type=at_least(1),
         default=20,
         metavar="N",
         help="start and end positions tried per window, and answers kept per question (default: %(default)s)",
     )
-    sub.add_argument("--longest", type=int, default=30, metavar="N", help="symbols of an answer (default: %(default)s)")
+    sub.add_argument(
+        "--longest", type=at_least(1), default=30, metavar="N", help="symbols of an answer (default: %(default)s)"
+    )
     sub.add_argument(
         "--threshold", type=float, metavar="X",
         help="leave answers empty where the no-answer score is above X, as for SQuAD 2.0's server (default: none are)",
@@ -235,9 +238,6 @@ def main(args: argparse.Namespace) -> int:
         for name in ("exact_match", "f1"):
             print(f"{name:<12}{scores[name]['value']:.2f}   ({scores[name]['signature']})")
         return 0
-    for option in ("batch_size", "best", "longest"):
-        if getattr(args, option) < 1:
-            raise OdeTransformerError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")
     found = predict(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu, args.best, args.longest)
     if args.threshold is not None:
         scores = found["no_answer"]

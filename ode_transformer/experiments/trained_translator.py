@@ -1,5 +1,6 @@
 """Models that PyTorch computes, and ensembles of them, which translate raw text: runs, checkpoints and bundles."""
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
@@ -290,8 +291,7 @@ class TrainedTranslator(Translator):
         for name in chosen.values():
             if name not in INTEGRATORS:
                 raise OdeTransformerError(f"integrator {name!r}: must be one of {', '.join(INTEGRATORS)}")
-        found = object.__new__(TrainedTranslator)
-        found.__dict__ |= self.__dict__
+        found = copy.copy(self)
         found.opened = [
             self._stepping(one, origin, chosen) for one, origin in zip(self.opened, self.origins, strict=True)
         ]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
+from .arguments import at_least
 from .export import is_exported
 from .text.lines import decode_lines, read_lines
 from .translator import Hypothesis, Translator, check_sentence, located
@@ -91,10 +92,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scores", action="store_true", help="print a score in base 2 and a tab before each translation"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per line, with source, texts and scores")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="sentences per batch (default: the recipe's)")
+    parser.add_argument(
+        "--batch-size", type=at_least(1), metavar="N", help="sentences per batch (default: the recipe's)"
+    )
     parser.add_argument(
         "--buffer",
-        type=int,
+        type=at_least(1),
         metavar="N",
         help=f"lines to read before translating them (default: {BUFFER:,}; 1 at a prompt)",
     )
@@ -113,9 +116,6 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _translate(args: argparse.Namespace) -> None:
-    for name in ("batch_size", "buffer"):
-        if (value := getattr(args, name)) is not None and value < 1:
-            raise OdeTransformerError(f"--{name.replace('_', '-')} {value}: must be a positive number")
     files = args.files or [STANDARD_INPUT]
     for file in files:
         if file != STANDARD_INPUT and not Path(file).exists():

@@ -309,7 +309,8 @@ def check_model(cfg: TransformerConfig) -> None:
         )
     if str(cfg.ode_function) != "both" and not any(_takes_function(cfg, side) for side in _INTEGRATOR):
         given = " and ".join(f"{_flag(field)} {getattr(cfg, field)}" for field in _INTEGRATOR.values())
-        raise OdeTransformerError(f"--ode-function {cfg.ode_function}: has no meaning with {given}")
+        # Not refused, because architectures have it, whose integrator is exchanged.
+        logger.warning(f"--ode-function {cfg.ode_function}: has no meaning with {given}")
     if cfg.velocity_embedding:
         _check_velocity_embedding(cfg)
     if cfg.no_cross_attention and not cfg.cross_self_attention:

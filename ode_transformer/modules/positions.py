@@ -319,18 +319,17 @@ class BiasPositions(PositionEncoder):
 
     def _tables(self, where: TokenPositions, length: int) -> Tables:
         """The tables of a grid for ``length`` tokens, or for more."""
-        grid = where.grid(length)
-        shared = _PASS.get().get(where)
-        if shared is not None and shared.length >= len(grid):
+        shared, least = _PASS.get().get(where), where.least(length)
+        if shared is not None and shared.length >= least:
             return shared.tables
         held = self.training and self.updates % self.interval != 0
         if torch.is_grad_enabled() and not held:
             self._forget(held=self.training)  # a fused optimizer's update may follow, which changes no version
-            return self._solve(grid)
+            return self._solve(where.grid(length))
         versions = None if held else self._versions()
         kept = where.solutions.get(held)
-        if kept is None or kept.length < len(grid) or kept.versions != versions:
-            kept = where.solutions[held] = self._remembered(where.grid(length, spare=True), len(grid), versions)
+        if kept is None or kept.length < least or kept.versions != versions:
+            kept = where.solutions[held] = self._remembered(where.grid(length, spare=True), least, versions)
         if not torch.is_grad_enabled():
             return kept.tables
         # Gradients are zero rather than None, because distributed training waits for those of all parameters.
@@ -403,7 +402,7 @@ class BiasPositions(PositionEncoder):
         """As in ``PositionEncoder``: both sides use one solution, or one each if they have grids of their own."""
         shared = dict(_PASS.get())
         for where in {self._where("source"), self._where("target")}:
-            shared[where] = Solution(len(where.grid(length)), self._tables(where, length))
+            shared[where] = Solution(where.least(length), self._tables(where, length))
         before = _PASS.set(shared)
         try:
             yield

@@ -46,6 +46,10 @@ class TokenPositions:
         """
         raise NotImplementedError
 
+    def least(self, length: int) -> int:
+        """The number of positions of the grid, from the first on, that sentences of ``length`` tokens need."""
+        return length
+
     def index(self, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None) -> Index:
         """The rows of the grid at which the tokens of some columns are.
 
@@ -93,6 +97,9 @@ class GivenPositions(FairseqIncrementalState, TokenPositions):
 
     def grid(self, length: int, spare: bool = False) -> Tensor:
         return self.values
+
+    def least(self, length: int) -> int:
+        return len(self.values)
 
     def index(self, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None) -> Index:
         """As in ``TokenPositions``; the result is always a tensor.

@@ -230,9 +230,8 @@ def test_the_text_of_delight(archives, tmp_path):
     for split, count in (("train", 12), ("valid", 3), ("test", 4)):
         for lang in ("en", "ro"):
             (tmp_path / f"{split}.{lang}").write_bytes(joined([f"{line} x@@ y" for line in side(lang, count)]))
-    words = ["--source-lang", "en", "--target-lang", "ro", "--destdir", published]
-    prefixes = [f"--{name}pref={tmp_path}/{name}" for name in ("train", "valid", "test")]
-    subprocess.run([Path(__file__).parent / "bin" / "fairseq-preprocess", *words, *prefixes], check=True)
+    words = ["--langs", "en", "ro", "--splits", "train", "valid", "test", "--text-dir", str(tmp_path)]
+    assert cli.main(["text", "binarise", *words, "--data-dir", str(published)]) == 0
     done = run("wmt16-en-ro", "--delight", published, "--out", out)
     assert done.returncode == 0, done.stderr
     for path in published.iterdir():
@@ -619,22 +618,6 @@ def test_a_process_does_not_remember_all_words(tmp_path, monkeypatch):
     codes = tmp_path / "codes"
     assert len(subwords._bpe(codes, sha256(codes)).cache) > 3
     assert subwords._units(codes, ["ab"]) == ["a@@ b"] and len(subwords._bpe(codes, sha256(codes)).cache) == 1
-
-
-@pytest.mark.full
-def test_the_stand_in_writes_what_fairseq_preprocess_writes(tmp_path):
-    """Dictionaries, and binarised text to the byte."""
-    for split, count in (("train", 40), ("valid", 5), ("test", 9), ("more", 3)):
-        for lang in ("en", "de"):
-            (tmp_path / f"{split}.{lang}").write_bytes(joined(side(lang, count)))
-    prefixes = [f"--{name}pref={tmp_path}/{name}" for name in ("train", "valid")]
-    words = ["--source-lang", "en", "--target-lang", "de", *prefixes, f"--testpref={tmp_path}/test,{tmp_path}/more"]
-    for kind, options in {"joined": ["--joined-dictionary"], "two": ["--nwordssrc", "12", "--nwordstgt", "12"]}.items():
-        for name, folder in (("real", Path(sys.executable).parent), ("stand-in", Path(__file__).parent / "bin")):
-            destination = ["--destdir", str(tmp_path / kind / name)]
-            subprocess.run([str(folder / "fairseq-preprocess"), *words, *options, *destination], check=True)
-        for path in (tmp_path / kind / "stand-in").iterdir():
-            assert path.read_bytes() == (tmp_path / kind / "real" / path.name).read_bytes(), path.name
 
 
 def count(path: Path, tokeniser: Tokeniser) -> tuple[int, int, int]:

@@ -68,12 +68,6 @@ def write_raw(
     return folder
 
 
-def search_path() -> str:
-    """Where scripts find programs: fairseq-preprocess is a stand-in of the same output, which starts at once."""
-    places = [Path(__file__).parent / "bin", Path(sys.executable).parent, os.environ["PATH"]]
-    return os.pathsep.join(map(str, places))
-
-
 SETTINGS = {"ARCHIVES_SHA256", "CLEAN", "IMDB_DIR", "MOSES_DIR", "ODE_TRANSFORMER_DATA", "RAW_DIR", "ROBERTA_DIR"}
 SETTINGS |= {"TEXT_INPUT", "TOKENISER", "WIKITEXT_DIR"}
 
@@ -85,7 +79,8 @@ def clean(**more) -> dict[str, str]:
     # The archive of Scaling NMT has no address: one that is named is taken for a wish for it.
     nowhere = dict.fromkeys(re.findall(r"\bURL_(?!SCALING_NMT)\w+", scripts), "file:///nonexistent")
     more = {k: str(v) for k, v in more.items()}
-    return {**kept, "PATH": search_path(), "OMP_NUM_THREADS": "1", **nowhere, **more}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {**kept, "PATH": path, "OMP_NUM_THREADS": "1", **nowhere, **more}
 
 
 def command(*arguments, **variables) -> list:
@@ -497,6 +492,29 @@ def test_binarised_text_is_that_of_fairseq(tmp_path, monkeypatch, ours, theirs):
     assert cli.main([word.replace("{}", str(tmp_path)) for word in words]) == 0
     found = {path.name: path.read_bytes() for path in (tmp_path / "ours").iterdir()}
     assert found == {path.name: path.read_bytes() for path in (tmp_path / "theirs").iterdir()} and len(found) == 18
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch, capsys, given):
+    """As ``fairseq-preprocess --only-source`` writes it, with several chunks and an empty file."""
+    monkeypatch.setattr(parallel, "CHUNK", 7)
+    texts = {"train": sentences("en", 40), "valid": sentences("fr", 9), "valid1": ["<unk> a\u00a0b", ""], "test": []}
+    for split, found in texts.items():
+        write_lines(tmp_path / f"x.{split}", found)
+    write_lines(tmp_path / "given", ["park. 9", "a 1"])
+    words = ["--only-source", "--destdir", f"{tmp_path}/theirs", "--workers", "1"]
+    for name, splits in (("train", ["train"]), ("valid", ["valid", "valid1"]), ("test", ["test"])):
+        words += [f"--{name}pref", ",".join(f"{tmp_path}/x.{split}" for split in splits)]
+    words += ["--srcdict", f"{tmp_path}/given"] * given
+    preprocess.main(options.get_preprocessing_parser().parse_args(words))
+    (tmp_path / "theirs" / "preprocess.log").unlink()
+    words = [f"{split}={tmp_path}/x.{split}" for split in texts] + ["--data-dir", f"{tmp_path}/ours"]
+    command = ["text", "binarise-monolingual"]
+    assert cli.main([*command, *words, *["--dictionary", f"{tmp_path}/given"] * given]) == 0
+    found = {path.name: path.read_bytes() for path in (tmp_path / "ours").iterdir()}
+    assert found == {path.name: path.read_bytes() for path in (tmp_path / "theirs").iterdir()} and len(found) == 9
+    assert cli.main([*command, f"train={tmp_path}/x.none", "--data-dir", f"{tmp_path}/none"]) == 1
+    assert "x.none: No such file" in capsys.readouterr().err
 
 
 def test_an_index_beyond_two_gibibytes(tmp_path):

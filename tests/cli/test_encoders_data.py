@@ -164,9 +164,9 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
     (tmp_path / "odd" / "train-v1.1.json").write_text("{}")
     tar(tmp_path / "odd" / "RACE.tar.gz", {"else/x": b"x"})
     asked = {
-        "could not be unpacked, it is cut off or damaged": ["race", tmp_path / "cut"],
-        "has neither RACE nor RACE.tar.gz": ["race", tmp_path / "empty"],
-        "holds no folder RACE": ["race", tmp_path / "odd"],
+        "cut/RACE.tar.gz: could not be unpacked. If the disk is not full, it is cut off": ["race", tmp_path / "cut"],
+        "holds no RACE.tar.gz": ["race", tmp_path / "empty"],
+        "RACE.tar.gz: holds no RACE; remove ": ["race", tmp_path / "odd"],
         "RACE.tar.gz: RAW_DIR is not set": ["race", ""],
         "train-v1.1.json: RAW_DIR is not set": ["squad", ""],
         "must be a file of SQuAD": ["squad", tmp_path / "odd"],
@@ -189,7 +189,8 @@ def test_what_is_missing_or_damaged_is_named(folders, tmp_path):
     out = tmp_path / "out" / "99"  # what was downloaded stays, and would be taken again
     done = script("race", "--like", tmp_path / "like", "--out", out, URL_RACE=f"file://{tmp_path}/cut/RACE.tar.gz")
     assert done.returncode == 1
-    assert f"cut off or damaged; delete {out}.text/download/RACE.tar.gz to download it again" in done.stderr
+    assert f"{out}.text/download/RACE.tar.gz: could not be unpacked" in done.stderr
+    assert "cut off or damaged: remove it and start again" in done.stderr
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.isdecimal()]
 
 
@@ -221,7 +222,7 @@ def test_glue_is_downloaded_compared_with_its_sum_and_unpacked(tmp_path):
         assert done.returncode == 0, done.stderr
         assert numbers(tmp_path / task, counts) == counts
     done = script("wikitext-103", "--out", tmp_path / "wiki", **addresses)
-    assert "unpacked/wikitext-103-raw: has no wiki.valid.raw" in done.stderr  # it was fetched, and lacks a file
+    assert "/wikitext-103-raw: has no wiki.valid.raw" in done.stderr  # it was fetched, and lacks a file
     (tmp_path / "sums").write_text(f"{'0' * 64}  RTE.zip\n")
     done = script("glue", "rte", "--like", like, "--out", tmp_path / "other", **addresses)
     assert done.returncode == 1 and f"has SHA-256 {known['RTE.zip']}, the published RTE.zip {'0' * 64}" in done.stderr

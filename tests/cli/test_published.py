@@ -132,6 +132,9 @@ def test_end_to_end_and_again(folders, env, tmp_path, name):
         assert times(tmp_path / folder) == times(tmp_path / "first" / folder)
     assert other.returncode == 1 and re.search("(size|merges) 40|60 there, 41 now", other.stderr)
     assert "published" in done.stderr, "how many examples are published is said"
+    if name in ("imdb", "agnews"):  # what is held out counts, however many that are
+        total = COUNTS[name]["train"] + COUNTS[name]["valid"]
+        assert re.search(f"training and validation .*: {total} lines, published", done.stderr)
     assert json.loads((out / "manifest.json").read_text())
     if name == "aeslc":
         assert (
@@ -166,6 +169,19 @@ def test_generated_errors_and_characters(folders, env, tmp_path):
     assert numbers(folder / "g1", COUNTS["gec"]) == {**COUNTS["gec"], "train": 50, "valid": 12}
     assert lines(folder / "g1" / "raw" / "test.source")[1] == "Fine ."
     assert len((tmp_path / "c" / "input0" / "dict.txt").read_text().split("\n")) < 40
+
+
+def test_the_text_of_imdb_is_downloaded(folders, env, tmp_path):
+    words = [ROOT / "data-prep" / "prepare-text.sh", "--imdb", "--size", 60, "--out", tmp_path / "out"]
+    words += ["--valid", folders["tests"] / "deen_mix" / "train.en"]
+    words = ["env", f"URL_IMDB=file://{folders['imdb']}/aclImdb_v1.tar.gz", *words]
+    named, done, again = ask(tmp_path / "a", [[*words, "--downloads"], words, words], env)
+    assert named.returncode == 0 and named.stdout == "aclImdb_v1.tar.gz\n"
+    assert done.returncode == 0, done.stderr
+    assert {f"{split}.{kind}" for split in ("train", "valid") for kind in ("bin", "idx")} | {
+        "dict.txt", "manifest.json", "sentencepiece.model"
+    } == {path.name for path in (tmp_path / "out").iterdir()}  # fmt: skip
+    assert again.returncode == 0 and "is complete" in again.stderr
 
 
 def test_lists_of_cnndm_are_downloaded(folders, env, tmp_path):

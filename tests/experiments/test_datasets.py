@@ -1,6 +1,5 @@
 """Published data sets are read from miniatures of their real layouts, and what is wrong with one is named."""
 
-import argparse
 import hashlib
 import itertools
 import random
@@ -237,8 +236,6 @@ def test_learners_corpora(tmp_path, capsys):
     with pytest.raises(OdeTransformerError, match=r"official-preprocessed\.m2 is of a development or test set"):
         gec.published(tmp_path)
     (tmp_path / "official-preprocessed.m2").unlink()
-    with pytest.raises(OdeTransformerError, match="--sentences 0: must be 1 or more"):
-        gec.write(argparse.Namespace(m2=None, clean=tmp_path, rate=0.1, sentences=0))
     with pytest.raises(OdeTransformerError, match=r"no M2 file of NUCLE; there are: lang8\.m2; .* nucle, conll14st-"):
         gec.published(tmp_path)
 

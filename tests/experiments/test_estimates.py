@@ -73,25 +73,20 @@ def test_what_is_no_record_tells_nothing(tmp_path, monkeypatch):
     assert estimates.lines(recipe) == []
 
 
-CURL = "curl --fail --continue-at - --output '/a b/download/{0}.part' https://example.org/{0}\nmv x y\n"
-WGET = "wget --tries 3 --continue --output-document /a/download/{0}.part https://example.org/{0}\n"
-
-
 @pytest.mark.parametrize(
-    ("printed", "said"),
+    ("names", "said"),
     [
-        ("", []),
-        ("mkdir -p /a/download\n", []),
-        (CURL.format("known.tgz"), ["# download: about 3 MiB in 1 file"]),
+        ([], []),
+        (["known.tgz"], ["# download: about 3 MiB in 1 file"]),
         (
-            CURL.format("known.tgz") + WGET.format("known.tar") + CURL.format("x.zip"),
+            ["known.tgz", "known.tar", "x.zip"],
             ["# download: about 5 MiB in 2 files; the size of x.zip is unknown"],
         ),
-        ("".join(CURL.format(f"{i}.gz") for i in range(6)), ["# download: the size of 6 files is unknown"]),
-        (WGET.format("x.zip") + CURL.format("summed.tgz"), ["# download: the size of x.zip, summed.tgz is unknown"]),
+        ([f"{i}.gz" for i in range(6)], ["# download: the size of 6 files is unknown"]),
+        (["x.zip", "summed.tgz"], ["# download: the size of x.zip, summed.tgz is unknown"]),
     ],
 )
-def test_a_download_is_what_the_script_would_fetch(tmp_path, monkeypatch, printed, said):
+def test_a_download_is_what_the_script_would_fetch(tmp_path, monkeypatch, names, said):
     recipe = recipes.load("ode/wmt14-en-de/rk2")
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
     script = tmp_path / recipe.data.prepare.split()[0]
@@ -103,32 +98,33 @@ def test_a_download_is_what_the_script_would_fetch(tmp_path, monkeypatch, printe
 
     def run(words, **options):
         asked.append(words)
-        return subprocess.CompletedProcess(words, 0, printed, "")
+        return subprocess.CompletedProcess(words, 0, "".join(f"{name}\n" for name in names), "")
 
     monkeypatch.setattr(estimates.subprocess, "run", run)
     assert estimates.lines(recipe) == said
-    assert asked == [[str(script), "--dry-run", *recipe.data.prepare.split()[1:]]]
+    assert asked == [[str(script), "--downloads", *recipe.data.prepare.split()[1:]]]
 
 
 def test_scripts_that_a_script_calls_are_asked_as_well(tmp_path, monkeypatch):
-    monkeypatch.setattr(recipes, "ROOT", tmp_path)
-    (tmp_path / "data-prep").mkdir()
-    inner, outer = (tmp_path / "data-prep" / name for name in ("inner.sh", "outer.sh"))
-    inner.touch(), outer.touch()
-    printed = {
-        str(inner): CURL.format("model.tgz"),
-        str(outer): f"env RAW_DIR= {inner} --size large\n{CURL.format('text.tgz')}",
-        "a stranger's": f"env BASH_ENV=x {inner}\nenv RAW_DIR= BASH_ENV=x {inner}\nenv RAW_DIR=\n",
-    }
-
-    def run(words, **options):
-        (script,) = (word for word in words if word in printed)
-        return subprocess.CompletedProcess(words, 0, printed[script], "")
-
-    monkeypatch.setattr(estimates.subprocess, "run", run)
-    assert estimates._fetched(["data-prep/outer.sh", "--x", "y"]) == ["model.tgz", "text.tgz"]
-    printed[str(outer)] = printed["a stranger's"]
-    assert estimates._fetched(["data-prep/outer.sh"]) == []
+    """But no programs of others; and nothing is written."""
+    for name in ("RAW_DIR", "ODE_TRANSFORMER_DATA", "ROBERTA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    mine = tmp_path / "mine.sh"
+    mine.write_text("#!/bin/sh\necho mine\n")
+    mine.chmod(0o755)
+    before = sorted((recipes.ROOT / "data-bin").glob("*"))
+    roberta = ["roberta.base.tar.gz", "encoder.json", "vocab.bpe"]
+    long = ["data-prep/prepare-short-to-long.sh", str(tmp_path / "x"), "--prepared-by"]
+    for words, names in (
+        (["data-prep/prepare-glue.sh", "rte", "--like", str(tmp_path / "roberta.base")], [*roberta, "RTE.zip"]),
+        ([*long, "data-prep/prepare-iwslt14-de-en.sh"], ["de-en.tgz"]),
+        ([*long, str(mine)], []),
+        ([*long, f"env BASH_ENV={mine} {recipes.ROOT}/data-prep/prepare-iwslt14-de-en.sh"], []),
+    ):
+        assert estimates._fetched([*words, "--out", str(tmp_path / "out")]) == names
+    assert sorted(tmp_path.iterdir()) == [mine] and sorted((recipes.ROOT / "data-bin").glob("*")) == before
+    monkeypatch.setenv("RAW_DIR", str(tmp_path))
+    assert estimates._fetched(["data-prep/prepare-iwslt14-de-en.sh", "--out", str(tmp_path / "out")]) == []
 
 
 @pytest.mark.parametrize(

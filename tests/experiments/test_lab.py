@@ -196,7 +196,7 @@ def test_decoders_are_measured_where_they_read_text(tmp_path, sentences, capsys)
         (["x.pt"], "checkpoints need --text and --dictionary"),
         (["--text", "x"], "--text: is what models read; a checkpoint must be named, too"),
         (["--target", "x", "y"], "--target: is what models read; a checkpoint must be named, too"),
-        (["--sentences", "0"], "--sentences 0: must be 1 or more"),
+        (["--sentences", "0"], "--sentences: 0: must be a whole number, 1 or more"),
         (["--picture", "x.gif"], "--picture x.gif: must end in one of .png"),
     ],
 )

@@ -581,7 +581,6 @@ def test_what_cannot_be_translated(run, home, tmp_path, capsys):
         ([tmp_path, good], "must be a run or a bundle"),
         ([run, tmp_path / "nofile"], "nofile: no such file"),
         ([run, good, "--beam", "0"], "--beam 0: must be from 1 to 1000"),
-        ([run, good, "--buffer", "0"], "--buffer 0: must be a positive number"),
         ([run, good, "--data", tmp_path / "none"], "none: no such folder; name the folder of the data of"),
         ([run, good, "--data", tmp_path], "was trained with a dictionary of that name"),
         ([good, good], "manifest.json: no such file; it describes how the data of the model were prepared"),

@@ -438,16 +438,6 @@ def test_the_released_form_without_its_history_leaves_the_range_of_half_precisio
         ("rk2_tiny", {"decoder-integrator": "dlcl"}, r"--decoder-history learnable_dense: must be none.*dlcl"),
         ("rk2_tiny", {"encoder-layerdrop": 0.1}, r"--encoder-layerdrop 0\.1: must be 0"),
         (
-            "ode_residual_tiny",
-            {"ode-function": "san"},
-            r"san: has no meaning with --integrator euler and --decoder-inte",
-        ),
-        (
-            "rk2_tiny",
-            {"integrator": "leapfrog", "encoder-history": "none", "ode-function": "ffn"},
-            r"--ode-function ffn: has no meaning with --integrator leapfrog",
-        ),
-        (
             "rk2_second_order_tiny",
             {"quant-noise-scalar": 0.1},
             r"--quant-noise-scalar 0\.1: .* second-order, whose gate",
@@ -511,6 +501,24 @@ def test_coefficients_and_residual_are_of_the_side_that_weights_stages(side, oth
             expected = replace(expected, coefficients="ema", released=True)
         assert options == expected
     assert m(*batch())[0].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("arch", "more"),
+    [
+        ("ode_residual_tiny", {"ode-function": "san"}),
+        ("rk2_tiny", {"ode-function": "ffn", "integrator": "leapfrog", "encoder-history": "none"}),
+        ("macaron_rk2_tiny", {"integrator": "euler"}),
+    ],
+)
+def test_a_function_that_nothing_integrates_is_named(arch, more, caplog):
+    """Euler steps are taken by each sub-layer in any case, multistep schemes take the increments of whole layers."""
+    small(arch, **more)
+    assert "has no meaning with --integrator" in caplog.text
+    caplog.clear()
+    small("rk2_tiny", **{"ode-function": "san"})
+    small("rk2_tiny", **{"ode-function": "san", "decoder-integrator": "leapfrog", "decoder-history": "none"})
+    assert "has no meaning" not in caplog.text
 
 
 def test_a_gate_in_the_decoder_alone():

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ...errors import OdeTransformerError
 from .. import segmentation
+from ..arguments import at_least
 from ..glue import GLUE
 from . import aeslc, agnews, cnndm, gec, imdb, labelled, pairs, race, reading, squad
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_to("--valid", type=int, required=True, metavar="N", help="training examples held out for validation")
         add_to("--level", choices=labelled.LEVELS, required=True, help="split text into subwords or characters")
         add_to("--size", type=int, default=16000, help="vocabulary size of the subwords (default: %(default)s)")
-        add_to("--workers", type=int, default=1, help="threads (default: 1)")
+        add_to("--workers", type=at_least(1), default=1, help="threads (default: 1)")
     add_to = add("aeslc", aeslc, lambda args: _report(pairs.write(aeslc.read(args.folder), args.output_dir)))
     add_to("folder", type=Path, help="enron_subject_line")
     add_to = add(
@@ -43,12 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to = add("squad", squad, _squad)
     add_to("train", type=Path, help="train-v1.1.json or train-v2.0.json")
     add_to("valid", type=Path, help="dev-v1.1.json or dev-v2.0.json")
-    add_to("--max-symbols", type=int, default=512, metavar="N", help="symbols of a sample (default: %(default)s)")
     add_to(
-        "--stride", type=int, default=128, metavar="N",
+        "--max-symbols", type=at_least(1), default=512, metavar="N", help="symbols of a sample (default: %(default)s)"
+    )
+    add_to(
+        "--stride", type=at_least(1), default=128, metavar="N",
         help="symbols from the beginning of a window to that of the next (default: %(default)s)",
     )  # fmt: skip
-    add_to("--longest-question", type=int, default=64, metavar="N", help="symbols (default: %(default)s)")
+    add_to("--longest-question", type=at_least(1), default=64, metavar="N", help="symbols (default: %(default)s)")
     _like(add_to)
     add_to = add("race", race, _race)
     add_to("folder", type=Path, help="RACE")
@@ -56,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to = add("reading", reading, _reading)
     add_to("like", choices=("squad-1.1", "squad-2.0", "race", *(f"glue-{name}" for name in GLUE)), help="whose layout")
     add_to(
-        "--articles", type=int, default=40, metavar="N",
+        "--articles", type=at_least(1), default=40, metavar="N",
         help="paragraphs, articles or GLUE's examples to train on (default: %(default)s)",
     )  # fmt: skip
     add_to("--seed", type=int, default=1, help="(default: %(default)s)")
@@ -71,9 +73,6 @@ def _like(add_to: Callable) -> None:
 def _squad(args: argparse.Namespace) -> None:
     files = {"train": args.train, "valid": args.valid}
     sizes = (args.max_symbols, args.stride, args.longest_question)
-    for option, size in zip(("--max-symbols", "--stride", "--longest-question"), sizes, strict=True):
-        if size < 1:
-            raise OdeTransformerError(f"{option} {size}: must be 1 or more")
     for split, (questions, windows) in squad.write(files, args.like, *sizes, args.output_dir).items():
         print(f"{split}: {questions:,} questions, {windows:,} windows", file=sys.stderr)
 
@@ -83,8 +82,6 @@ def _race(args: argparse.Namespace) -> None:
 
 
 def _reading(args: argparse.Namespace) -> None:
-    if args.articles < 1:
-        raise OdeTransformerError(f"--articles {args.articles}: must be 1 or more")
     if args.like == "race":
         reading.write_race(args.output_dir, args.articles, args.seed)
     elif args.like.startswith("glue-"):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ...errors import OdeTransformerError
 from ...files import copy_file, write_lines
+from ..arguments import at_least
 from ..text import m2
 from ..text.lines import read_lines
 from . import errors, pairs
@@ -158,7 +159,7 @@ def add_arguments(add_to: Callable) -> None:
     """The arguments of ``ode-transformer dataset gec``."""
     add_to("--m2", type=Path, metavar="DIR", help="a folder of M2 files to train on; or")
     add_to("--clean", type=Path, metavar="FILE", help="correct English to make errors in, one sentence per line")
-    add_to("--sentences", type=int, metavar="N", help="with --clean: use the first N sentences (default: all)")
+    add_to("--sentences", type=at_least(1), metavar="N", help="with --clean: use the first N sentences (default: all)")
     add_to("--seed", type=int, default=1, help="seed of the generated errors (default: %(default)s)")
     add_to("--rate", type=float, default=0.3, help="probability of an error at a word (default: %(default)s)")
     add_to("--jfleg", type=Path, required=True, metavar="DIR", help="with dev and test")
@@ -179,8 +180,6 @@ def write(args: argparse.Namespace) -> dict[str, int]:
         raise OdeTransformerError("one of --m2 DIR and --clean FILE is needed")
     if not 0 < args.rate < 1:
         raise OdeTransformerError(f"--rate {args.rate}: must be a probability, above 0 and below 1")
-    if args.sentences is not None and args.sentences < 1:
-        raise OdeTransformerError(f"--sentences {args.sentences}: must be 1 or more")
     tests = {name: jfleg(args.jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
     conll14 = [Pair(" ".join(each.tokens), corrected(each)[0]) for each in m2.read(args.conll14)]
     held_out = {plain(pair.source) for pair in conll14}.union(*(sources for sources, _ in tests.values()))

@@ -31,7 +31,7 @@ LENGTHS = ((1, 9), (5, 3), (12, 20), (30, 1), (7, 7))
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer export``."""
     parser.add_argument("model", metavar="MODEL", help="a checkpoint, a bundle, or the folder of a run")
-    parser.add_argument("--format", required=True, choices=list(FORMATS))
+    parser.add_argument("--format", required=True, choices=list(FORMATS), help="the library that will translate")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; must not exist")
     parser.add_argument(
         "--quantization", choices=QUANTISATIONS, help="quantize the weights (default: single precision)"

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.data.data_utils import collate_tokens
 from torch import Tensor, nn
 
 from ... import bundles, checkpoints, models, standalone  # noqa: F401  registers the architectures
@@ -77,12 +78,9 @@ class Trained:
         return [row[: len(symbols) + 1].tolist() for row, symbols in zip(log_probs, target, strict=True)]
 
 
-def padded(rows: list[list[int]], padding: int, left: bool = False) -> Tensor:
+def padded(rows: Sequence[Sequence[int]], padding: int, left: bool = False) -> Tensor:
     """Rows of different lengths as a tensor (B, T), with padding on their right or left."""
-    tokens = torch.full((len(rows), max(map(len, rows))), padding)
-    for place, row in zip(tokens, rows, strict=True):
-        place[len(place) - len(row) if left else 0 :][: len(row)] = torch.tensor(row)
-    return tokens
+    return collate_tokens(list(map(torch.tensor, rows)), padding, left_pad=left)
 
 
 def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained:

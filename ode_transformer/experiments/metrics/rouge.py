@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import OdeTransformerError, install
+from ..arguments import at_least
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer score`` for summaries."""
     parser.add_argument("--summaries", metavar="FILE", help="output of fairseq-generate; with --ref, the references")
     parser.add_argument("--source", metavar="FILE", help="what was summarized, for --lead; or corrected")
-    parser.add_argument("--lead", type=int, metavar="N", help="score the first N sentences as well")
+    parser.add_argument("--lead", type=at_least(1), metavar="N", help="score the first N sentences as well")
 
 
 def score_files(args: argparse.Namespace) -> dict[str, Any]:
@@ -97,8 +98,6 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 
     if not args.ref or (args.lead and not args.source):
         raise OdeTransformerError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")
-    if args.lead is not None and args.lead < 1:
-        raise OdeTransformerError(f"--lead {args.lead}: must be 1 or more")
     summaries = words(read_generate_output(args.summaries).hypotheses, args.summaries, args.remove_bpe)
     references = lines_of(args.ref, len(summaries), args.summaries)
     result = {"sentences": len(summaries), "rouge": take(summaries, references)}

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ...files import copy_file, sha256, whole, write_lines
+from .checksums import as_mapping
 from .lines import TextError, read_lines
 from .parallel import in_chunks, in_parallel
 
@@ -57,17 +58,40 @@ def binarise(args: argparse.Namespace) -> None:
         elif side and args.joined_dictionary:
             copy_file(data / f"dict.{args.langs[0]}.txt", dictionary)
         else:
-            counts: Counter[str] = Counter()
-            for file in files.values() if args.joined_dictionary else [files[lang]]:
-                chunks = in_chunks(read_lines(file, bar=f"count symbols of {file.name}"))
-                for found in in_parallel(_count_symbols, chunks, args.workers):
-                    counts.update(found)
-            write_lines(dictionary, _dictionary(counts, args.symbols))
+            counted = list(files.values()) if args.joined_dictionary else [files[lang]]
+            _write_dictionary(dictionary, counted, args.symbols, args.workers)
         for split, name in splits.items():
-            source = args.text_dir / f"{name}.{lang}"
-            chunks = in_chunks(read_lines(source, bar=f"binarise {source.name}"))
-            prefix, code = data / f"{split}.{'-'.join(args.langs)}.{lang}", _code(len(symbols_of(dictionary)))
-            _write_binarised(prefix, code, in_parallel(partial(_numbers_of, dictionary, code), chunks, args.workers))
+            prefix = data / f"{split}.{'-'.join(args.langs)}.{lang}"
+            _binarise_file(args.text_dir / f"{name}.{lang}", prefix, dictionary, args.workers)
+
+
+def binarise_monolingual(args: argparse.Namespace) -> None:
+    """Write a dictionary and the binarized text of one language, the same files as fairseq-preprocess --only-source.
+
+    fairseq-preprocess writes a wrong index for more than 2 GiB of text, if several processes share the work.
+    """
+    dictionary, texts = args.data_dir / "dict.txt", as_mapping(args.texts)
+    args.data_dir.mkdir(parents=True, exist_ok=True)
+    if args.dictionary:
+        copy_file(args.dictionary, dictionary)
+    else:
+        _write_dictionary(dictionary, [Path(texts["train"])], None, args.workers)
+    for split, file in texts.items():
+        _binarise_file(Path(file), args.data_dir / split, dictionary, args.workers)
+
+
+def _write_dictionary(dictionary: Path, files: Iterable[Path], size: int | None, workers: int) -> None:
+    counts: Counter[str] = Counter()
+    for file in files:
+        chunks = in_chunks(read_lines(file, bar=f"count symbols of {file.name}"))
+        for found in in_parallel(_count_symbols, chunks, workers):
+            counts.update(found)
+    write_lines(dictionary, _dictionary(counts, size))
+
+
+def _binarise_file(file: Path, prefix: Path, dictionary: Path, workers: int) -> None:
+    chunks, code = in_chunks(read_lines(file, bar=f"binarise {file.name}")), _code(len(symbols_of(dictionary)))
+    _write_binarised(prefix, code, in_parallel(partial(_numbers_of, dictionary, code), chunks, workers))
 
 
 def _count_symbols(lines: list[str]) -> Counter[str]:

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
+from ..arguments import at_least
 from . import binarised, checksums, manifest, pairs, subwords, tokenisation
-from .lines import TextError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_langs(add_to)
 
     def add_workers(add_to):
-        add_to("--workers", type=int, default=1, help="processes (default: 1)")
+        add_to("--workers", type=at_least(1), default=1, help="processes (default: 1)")
 
     def add_output(add_to, older="are replaced"):
         add_to("--output-dir", type=Path, required=True, help=f"the folder for SPLIT.LANGUAGE; older files {older}")
@@ -110,7 +110,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_to("names", nargs="+", metavar="FILE=NAME", help="a file of the folder, and its name in the list")
         add_to("--checksums", type=Path, required=True, metavar="FILE", help="the list, as sha256sum writes it")
         add_to("--warn", action="store_true", help="warn of other files, and accept them")
-    add_to("--output-dir", type=Path, required=True, help="the folder for copies, named FILE")
+        if step is checksums.copy:
+            add_to("--output-dir", type=Path, required=True, help="the folder for copies, named FILE")
+    add_to = add("binarise-monolingual", binarised.binarise_monolingual)
+    add_to("texts", nargs="+", metavar="SPLIT=FILE", help="a file, and its name in the data: train, valid, test, test1")
+    add_to("--data-dir", type=Path, required=True, help="the folder of binarized data")
+    add_to("--dictionary", type=Path, metavar="FILE", help="an existing one, instead of that of train")
+    add_workers(add_to)
     add_to = add("unbinarise", binarised.unbinarise)
     add_files(add_to)
     add_output(add_to)
@@ -142,15 +148,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             add_to("--dictionaries", type=Path, nargs=2, metavar="FILE", help="existing ones, instead of the text's")
             add_to("--symbols", type=int, metavar="N", help="the most symbols of a dictionary (default: all)")
             add_workers(add_to)
-    add_to("--set", required=True, help="the name of the data set")
-    add_to("--source", required=True, help="where the text came from, in words")
-    add_to("--settings", nargs="+", required=True, metavar="KEY=VALUE", help="all that the data depend on")
-    add_to("--tokenise", metavar="FLAGS", help="the flags that the test sets were tokenized with, as one argument")
+        if step is manifest.write_manifest:
+            add_to("--set", required=True, help="the name of the data set")
+            add_to("--source", required=True, help="where the text came from, in words")
+            add_to("--settings", nargs="+", required=True, metavar="KEY=VALUE", help="all that the data depend on")
+            add_to("--tokenise", metavar="FLAGS", help="the flags that test sets were tokenized with, as one argument")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer text``; the exit status."""
-    if getattr(args, "workers", 1) < 1:
-        raise TextError(f"--workers {args.workers}: must be 1 or more")
     args.step(args)
     return 0
