@@ -47,8 +47,8 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
             os.fsync(file.fileno())
         temporary.replace(target)
     except OSError as error:
-        # An error in what is written here has no name or a name that the user does not know.
-        if error.filename is None or str(error.filename) == str(temporary):
+        # A system's error about the file has no name, or one that the user does not know.
+        if error.errno and (error.filename is None or str(error.filename) == str(temporary)):
             error.filename, error.filename2 = str(path), None
         raise
     finally:

@@ -190,7 +190,7 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
             raise CheckpointError(f"{path}: its option {name} is {_short(value)}, must be {_called(kind)}")
         if isinstance(value, (int, float)) and re.search("(layers|blocks|depth)$", name) and not value <= most:
             raise CheckpointError(f"{path}: its option {name} is {value}, more than its {most} tensors")
-    layers = (options.get("evolution_blocks") or 1) * (options.get("evolution_depth") or 1)
+    layers = (options.get("evolution_blocks") or 0) * (options.get("evolution_depth") or 0)
     if layers > most:
         raise CheckpointError(f"{path}: its evolution_blocks times evolution_depth are {layers} of {most} tensors")
     with named(str(path)):

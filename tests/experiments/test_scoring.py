@@ -380,7 +380,7 @@ def test_plain_text_has_no_tokenized_score(tmp_path, capsys):
         (["--predictions", "p.tsv", "--generate-output", "g.txt"], "--generate-output: is not read with --predictions"),
         (["--summaries", "g.txt", "--lowercase"], "--lowercase: is not read with --summaries"),
         (["--hyp", "h.de", "--ref", "r.de", "--subset", "test"], "--subset: is not read without --data"),
-        (["--predictions", "p.tsv", "--lead", "0"], "--lead: is not read with --predictions"),
+        (["--predictions", "p.tsv", "--lead", "1"], "--lead: is not read with --predictions"),
     ],
 )
 def test_options_of_another_kind_of_score_are_refused(words, message, capsys):

@@ -92,13 +92,13 @@ def test_decoding_step_by_step_equals_decoding_at_once(m):
     torch.testing.assert_close(torch.cat(steps, 1), at_once, atol=1e-5, rtol=0)
 
 
-RECOMPUTING = ["macaron", "decoder-rk2-learnable", "evolution-random-released"]
+RECOMPUTING = ["macaron", "decoder-rk2-learnable", "transevolve_randomff_1_tiny"]
 
 
 @pytest.mark.parametrize("variant", RECOMPUTING)
 def test_gradients_step_by_step_are_those_at_once_with_recomputation(variant):
     """As training on a model's own translations needs them: the cache must not take a step twice."""
-    m = small(variant, **{"checkpoint-activations": True}).train()
+    m = small(variant, **{"checkpoint-activations": True}).double().train()
     src, lengths, prev = batch(sizes=(6, 6, 6))
     gradients = []
     for cached in (False, True):
@@ -113,7 +113,7 @@ def test_gradients_step_by_step_are_those_at_once_with_recomputation(variant):
         gradients.append({name: p.grad.clone() for name, p in m.named_parameters() if p.grad is not None})
     assert gradients[0].keys() == gradients[1].keys()
     for name, expected in gradients[0].items():
-        torch.testing.assert_close(gradients[1][name], expected, atol=1e-4, rtol=1e-4, msg=name)
+        torch.testing.assert_close(gradients[1][name], expected, msg=name)
 
 
 def test_beam_search_with_the_cache_equals_beam_search_without(m):
