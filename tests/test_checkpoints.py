@@ -1,6 +1,7 @@
 """Averaging, selection and safe loading; what cannot be used is named and nothing of the user's is lost."""
 
 import argparse
+import errno
 import os
 import pickle
 import resource
@@ -347,3 +348,36 @@ def test_numpys_numbers_are_read_as_pythons(tmp_path, kind):
         torch.save(state | {"extra_state": {"best": other}}, tmp_path / "m.pt")
         with pytest.raises(checkpoints.CheckpointError, match=r"m\.pt: (refused|not a readable checkpoint)"):
             checkpoints.load(tmp_path / "m.pt")
+
+
+def test_double_precision_is_averaged_in_double_precision(tmp_path):
+    values = (torch.tensor([1 + i * 2.0**-40], dtype=torch.float64) for i in (0, 2))
+    paths = [write(tmp_path / f"{i}.pt", {"w": value}) for i, value in enumerate(values)]
+    checkpoints.average(paths, tmp_path / "average.pt")
+    mean = checkpoints.load(tmp_path / "average.pt")["model"]["w"]
+    assert mean.dtype is torch.float64 and mean == 1 + 2.0**-40
+
+
+@pytest.mark.parametrize("then", [lambda p: write(p, {"w": torch.full((3,), 2.0)}), lambda p: p.unlink()])
+def test_another_file_of_the_same_size_or_none_in_its_place(tmp_path, monkeypatch, then):
+    path, real = write(tmp_path / "checkpoint_best.pt"), torch.load
+    monkeypatch.setattr(torch, "load", lambda *args, **more: (real(*args, **more), then(path))[0])
+    with pytest.raises(CheckpointError, match=r"was (written to|removed) while it was read"):
+        checkpoints.load(path)
+
+
+def test_a_damaged_offset_is_damage(tmp_path, monkeypatch):
+    path = write(tmp_path / "x.pt")
+    monkeypatch.setattr(checkpoints.torch, "load", Mock(side_effect=OSError(errno.EINVAL, "Invalid argument")))
+    with pytest.raises(checkpoints.DamagedError):
+        checkpoints.load(path)
+
+
+def test_a_tensor_and_its_transpose_are_averaged_apart(tmp_path):
+    paths = []
+    for i in (1.0, 3.0):
+        w = i * torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+        paths.append(write(tmp_path / f"{i}.pt", {"w": w, "t": w.t()}))
+    checkpoints.average(paths, tmp_path / "average.pt")
+    mean = checkpoints.load(tmp_path / "average.pt")["model"]
+    assert torch.equal(mean["t"], mean["w"].t()) and not torch.equal(mean["t"], mean["w"])

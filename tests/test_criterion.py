@@ -10,6 +10,7 @@ from torch import nn
 
 from ode_transformer import processors
 from ode_transformer.criterion import NAME, _tokens
+from ode_transformer.numerics.losses import projected_cross_entropy
 from tests.helpers import Kernels, batch, model, small, task
 
 VARIANTS = ["macaron", "rk2_learnable_tiny", "floater_tiny", "transevolve_fullff_2_tiny"]
@@ -167,3 +168,35 @@ def test_training_goes_on_after_a_validation_with_as_many_threads_as_cores_are_f
 def test_the_size_of_a_chunk(symbols, width, cache, tokens):
     """What the cache holds, but not too few rows for a product, and so many that W is not read more than the scores."""
     assert _tokens(symbols, width, cache) == tokens
+
+
+def test_in_autocast_the_loss_is_that_of_halves():
+    m, its = small("macaron"), sample()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, features = criterion(NAME)(m, its)[0], m(**its["net_input"], features_only=True)[0]
+    halves = (t.bfloat16() for t in (features.flatten(0, 1), m.decoder.output_projection.weight))
+    expected = projected_cross_entropy(*halves, its["target"].flatten(), 0.1, 1, 512)[0]
+    torch.testing.assert_close(loss, expected, rtol=1e-6, atol=0)
+
+
+def test_several_processes_keep_their_threads(monkeypatch):
+    monkeypatch.setattr(processors, "free", lambda: pytest.fail("looked"))
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    for name, value in processors.LOOK_AGAIN.items():
+        monkeypatch.setenv(name, value)
+    found = criterion(NAME)
+    found.eval()
+    found.train()
+
+
+@pytest.mark.parametrize("projection", [nn.Linear(16, 50), nn.Sequential(nn.Linear(16, 50, bias=False))])
+def test_a_projection_that_is_more_than_a_matrix_is_named(projection):
+    m = small("macaron")
+    m.decoder.output_projection = projection
+    with pytest.raises(ValueError, match=f"output_projection without bias, got {type(projection).__name__}"):
+        criterion(NAME)(m, sample())
+
+
+def test_a_loss_per_token_is_named():
+    with pytest.raises(ValueError, match="cannot compute a loss per token"):
+        criterion(NAME)(small("macaron"), sample(), reduce=False)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ode_transformer.files import whole, write_text
+from ode_transformer.files import whole, whole_folder, write_text
 
 
 def test_what_goes_wrong_leaves_the_older_file(tmp_path):
@@ -62,3 +62,14 @@ def test_a_file_keeps_its_mode_and_a_new_one_has_that_of_the_umask(tmp_path):
             assert (tmp_path / name).stat().st_mode & 0o777 == mode
     finally:
         os.umask(before)
+
+
+def test_a_folder_takes_its_name_when_it_is_complete_and_otherwise_leaves_nothing(tmp_path):
+    with pytest.raises(RuntimeError), whole_folder(tmp_path / "x") as part:
+        (part / "a").touch()
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+    with whole_folder(tmp_path / "x") as part:
+        (part / "a").touch()
+        assert not (tmp_path / "x").exists()
+    assert [p.name for p in tmp_path.rglob("*")] == ["x", "a"]

@@ -133,6 +133,7 @@ def test_samples_are_as_long_as_the_tasks():
     assert cfg.model.tokens_per_sample == cfg.task.tokens_per_sample
     assert language_model(**TINY).max_positions() >= 32
     assert language_model(**TINY | {"tokens-per-sample": 3000}).max_positions() == 3000
+    assert language_model(**TINY | {"max-target-positions": 4000}).max_positions() == 4000
 
 
 @pytest.mark.parametrize("layers", [1, 2])

@@ -608,3 +608,34 @@ def test_a_checkpoint_of_another_depth_is_named():
 def test_options_that_would_do_nothing_or_harm_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         small("rk2_tiny", **options)
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_the_initial_velocity_is_dropped_as_the_embedding_is(side):
+    v = getattr(small("nesterov", dropout=0.5).train(), side)._velocity(torch.full((40, 50), 7))
+    assert 0.45 < (v == 0).float().mean() < 0.55
+
+
+@pytest.mark.parametrize("flags", [{}, {"quant-noise-pq": 0.1}, {"layernorm-embedding": True}])
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"alignment_layer": 0}, {"alignment_layer": 0, "alignment_heads": 1}, {"full_context_alignment": True}],
+)
+def test_what_is_asked_of_the_decoder_is_stock_fairseqs(flags, asked):
+    norms = {"encoder-normalize-before": True, "decoder-normalize-before": True}
+    ours = model("ode_residual_tiny", {**SMALL, **SHARED, **norms, **PLAIN, **flags}).eval()
+    sizes = {"decoder-embed-dim": 16, "decoder-ffn-embed-dim": 24}
+    stock = model("transformer", {**SMALL, **SHARED, **norms, **sizes, **flags}).eval()
+    stock.load_state_dict(ours.state_dict())
+    src, lengths, prev = batch()
+    (a, more_a), (b, more_b) = (m.decoder(prev, m.encoder(src, lengths), **asked) for m in (ours, stock))
+    torch.testing.assert_close((a, more_a["attn"][0]), (b, more_b["attn"][0]))
+
+
+def test_inner_states_are_what_the_layers_read():
+    m, read = small("rk2_tiny"), []
+    for layer in torch.nn.ModuleList.__iter__(m.decoder.layers):
+        layer.register_forward_pre_hook(lambda _, args: read.append(args[0]))
+    src, lengths, prev = batch()
+    states = m.decoder(prev, m.encoder(src, lengths))[1]["inner_states"]
+    assert all(map(torch.equal, states[1:], read[1:]))

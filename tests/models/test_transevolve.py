@@ -406,3 +406,7 @@ def test_a_checkpoint_of_the_other_form_is_refused(ours, theirs):
     b = small("transevolve_fullff_1_tiny", **{"transevolve-form": theirs})
     with pytest.raises(ValueError, match=rf"--transevolve-form {ours}: must be {theirs}"):
         a.load_state_dict(b.state_dict())
+
+
+def test_padding_has_no_sinusoid():
+    assert not SinusoidalPositions(8, 1)(torch.tensor([[1, 1, 5, 6]]))[0, :2].any()

@@ -8,6 +8,7 @@ import torch
 from fairseq.modules import MultiheadAttention
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -228,15 +229,39 @@ def test_repeated_sentences_are_no_hypotheses_of_one():
         source, query, left = source[:, left], query[:, left], torch.tensor([1, 3])
 
 
-def test_hooks_of_projections_are_called_in_training_too():
-    attention, x, called = StagedAttention(16, 4, self_attention=True), torch.randn(3, 2, 16), []
-    for name in ("q_proj", "k_proj", "v_proj"):
-        attention.get_submodule(name).register_forward_hook(lambda *_, name=name: called.append(name))
-    for training in (True, False):
-        attention.train(training)
-        called.clear()
-        attention(x, x, x)
-        assert called == ["q_proj", "k_proj", "v_proj"]
+PROJECTIONS = ("q_proj", "k_proj", "v_proj")
+
+
+@pytest.mark.parametrize("kind", ["register_forward_hook", "register_forward_pre_hook"])
+@pytest.mark.parametrize("training", [True, False])
+def test_hooks_of_projections_are_called(training, kind):
+    attention, x, called = StagedAttention(16, 4, self_attention=True).train(training), torch.randn(3, 2, 16), []
+    for name in PROJECTIONS:
+        getattr(attention.get_submodule(name), kind)(lambda *_, name=name: called.append(name))
+    attention(x, x, x)
+    assert called == list(PROJECTIONS)
+
+
+class Twice(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def test_projections_of_another_class_compute_what_it_says():
+    attention, x = StagedAttention(16, 4, self_attention=True).eval(), torch.randn(6, 2, 16)
+    for name in PROJECTIONS:
+        twice = Twice(16, 16)
+        twice.load_state_dict(getattr(attention, name).state_dict())
+        setattr(attention, name, twice)
+    found = attention(x, x, x)[0]
+    with torch.no_grad():  # where nothing is put together
+        torch.testing.assert_close(found, attention(x, x, x)[0])
+
+
+def test_weights_are_dropped_in_decoding_if_asked():
+    attention, x = StagedAttention(16, 4, self_attention=True, dropout=0.5).eval(), torch.randn(6, 2, 16)
+    attention.dropout_module.apply_during_inference = True
+    assert not torch.equal(*(attention(x, x, x, need_weights=False)[0] for _ in range(2)))
 
 
 def test_rows_that_are_no_hypotheses_of_a_sentence_keep_their_own():

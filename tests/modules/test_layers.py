@@ -207,3 +207,17 @@ def test_quantisation_noise_reaches_the_extra_sublayers():
     before = layer.macaron_fc1.weight.clone()
     layer(torch.randn(4, 2, 16), Context())
     assert (layer.macaron_fc1.weight == 0).sum() > (before == 0).sum()
+
+
+@pytest.mark.parametrize(
+    ("splitting", "hidden", "within"),
+    [("lie-trotter", 1, 1), ("lie-trotter", 2, 2), ("strang", 1, 2), ("strang-swapped", 1, 1)],
+)
+@pytest.mark.parametrize("cls", [EncoderLayer, DecoderLayer])
+def test_every_sublayer_drops_its_output_and_every_hidden_layer_too(cls, splitting, hidden, within):
+    layer, calls, x = cls(config(splitting, hidden=hidden)), [], torch.randn(5, 3, 16)
+    for name in ("dropout_module", "activation_dropout_module"):
+        getattr(layer, name).register_forward_hook(lambda *_, name=name: calls.append(name))
+    layer(x, Context() if cls is EncoderLayer else DecoderContext(source=x))
+    assert calls.count("dropout_module") == len(layer.sublayers)
+    assert calls.count("activation_dropout_module") == within

@@ -384,3 +384,12 @@ def test_a_new_tableau_is_a_layer_at_once(data):
     built.options = replace(built.options, integrator=replace(RK4, b=(0.0, 0.0, 1.0, 0.0)))
     expected = rk_step(lambda x: field(sub_layers(built, mask), x), y, built.options.integrator)
     torch.testing.assert_close(built(y, Context(mask))[0], expected)
+
+
+@pytest.mark.parametrize("residual", ["paper", "released"])
+def test_an_euler_step_with_a_learned_scalar(residual, data):
+    y, mask = data
+    built = layer(integrator="euler", coefficients="scalars", gate_sharing="per-layer", ode_residual=residual)
+    f, (gamma,) = field(sub_layers(built, mask), y), built.coefficients.weight
+    expected = y + gamma * (f if residual == "paper" else y + f)
+    torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-12, rtol=1e-12)

@@ -284,6 +284,15 @@ def test_half_precision_ends_with_an_error_before_attention_does(m):
         assert max(b.abs().max() for b in biases.values()) < 65504, "which alone would be no reason to stop"
 
 
+def test_the_reach_is_where_a_score_of_two_biases_leaves_the_range(m):
+    with torch.no_grad():
+        m.position_encoder.solvers["all"].weight1.mul_(20)
+        reach = m.half().eval().position_encoder.reach(200)
+        moved = [b - b[0] for b in m.float().position_encoder.biases(200).values()]
+        scores = torch.stack([b.unflatten(1, (2, 8)).square().sum(-1).amax(1) / 8**0.5 for b in moved]).amax(0)
+    assert reach == int((scores < 65504).sum()) < 200
+
+
 def test_so_does_mixed_precision(m):
     tokens, flow = torch.full((1, 200), 4), m.position_encoder
     with torch.no_grad():
@@ -574,6 +583,13 @@ def test_blocks_are_told_what_the_input_is_told():
     assert not list(m.position_encoder.parameters())
     plain = small("floater_tiny", **{"position-encoder": "sinusoidal", "position-blocks": "input"})
     assert plain.position_encoder is None
+
+
+def test_tables_of_blocks_are_as_long_as_that_of_the_input():
+    m = small("learned-blocks", **{"max-source-positions": 40, "max-target-positions": 20})
+    for side in ("encoder", "decoder"):
+        for table in m.position_encoder.learned[side]:
+            assert table.num_embeddings == getattr(m, side).embed_positions.num_embeddings
 
 
 def test_layers_that_are_one_module_have_places_of_their_own():

@@ -148,7 +148,10 @@ def test_adjoint_gradients_are_those_of_back_propagation(method):
         assert (adjoint - direct).norm() < 1e-4 * direct.norm()
 
 
-@pytest.mark.parametrize("build", [lambda: flow(6, step=3.0), lambda: Recurrence(6, 2, "vector").double()])
+@pytest.mark.parametrize(
+    "build",
+    [lambda: flow(6, step=3.0), lambda: flow(6, step=3.0, horizon=5), lambda: Recurrence(6, 2, "vector").double()],
+)
 def test_gradients(build):
     built, positions = build(), torch.arange(9)
     b = rows(2, 6).requires_grad_()
@@ -160,12 +163,13 @@ def test_gradients(build):
     assert torch.autograd.gradcheck(f, (b, *(p.detach().clone().requires_grad_() for p in built.parameters())))
 
 
+@pytest.mark.parametrize("build", [Flow, Recurrence])
 @pytest.mark.parametrize("dtype", [torch.half, torch.bfloat16])
-def test_single_precision_within_half(dtype):
-    built, b = Flow(16).to(dtype), rows().to(dtype)
+def test_single_precision_within_half(build, dtype):
+    built, b = build(16).to(dtype), rows().to(dtype)
     moved = built(b, torch.arange(100))
     assert moved.dtype == torch.float32
-    reference = Flow(16)
+    reference = build(16)
     reference.load_state_dict(built.state_dict())
     torch.testing.assert_close(moved, reference(b.float(), torch.arange(100)), atol=1e-6, rtol=0)
     with torch.autocast("cpu", torch.bfloat16):

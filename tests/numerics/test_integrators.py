@@ -21,6 +21,7 @@ from ode_transformer.numerics.integrators import (
     TRIPLE,
     ButcherTableau,
     Learned,
+    Momentum,
     Multistep,
     Polynomial,
     momentum_step,
@@ -357,3 +358,14 @@ def test_polynet_with_coefficients():
     y, weights = torch.randn(5), (0.3, 0.7)
     found, _ = POLYNET.step(logistic, y, learned=Learned(combine=Scalars(torch.tensor(weights))))
     torch.testing.assert_close(found, y + 0.3 * logistic(y) + 0.7 * logistic(logistic(y)))
+
+
+@pytest.mark.parametrize("name", INTEGRATORS)
+def test_a_step_of_size_h_is_a_whole_step_of_h_times_the_field(name):
+    torch.manual_seed(0)
+    method, h, (y, v) = INTEGRATORS[name], 0.3, torch.randn(2, 4, 5, dtype=torch.float64)
+    learned = Learned()
+    if isinstance(method, Momentum):
+        learned = Learned(velocity=Velocity(5, method.learns_nu).double())
+    found = method.step(torch.tanh, y, h, v, learned)
+    torch.testing.assert_close(found, method.step(lambda x: h * torch.tanh(x), y, 1.0, v, learned))

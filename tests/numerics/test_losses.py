@@ -114,3 +114,10 @@ def test_no_tensor_of_all_tokens_and_symbols():
         with Kernels() as made:
             projected_cross_entropy(x, weight, target, 0.1, PAD, tokens=200)[0].backward()
         assert made.numel == largest * weight.size(0)
+
+
+def test_without_gradients_there_is_one_product_per_chunk():
+    x, weight, _ = data(9, 11, 4)
+    with torch.no_grad(), Kernels() as kernels:
+        projected_cross_entropy(x, weight, torch.arange(9) + 2, 0.0, PAD, 512)
+    assert kernels.calls["mm"] == 1 and not kernels.calls["addmm_"]
