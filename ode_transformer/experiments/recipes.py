@@ -194,22 +194,25 @@ class Recipe:
         return None if self.train.start is not None and self.train.start.other_data else self.seed
 
 
-def groups() -> dict[str, dict]:
-    """The files of recipes by name, e.g. ``multi30k-short``, with what they hold."""
+def groups() -> list[str]:
+    """The names of the files of recipes, e.g. ``multi30k-short``."""
     paths = sorted(p for p in CONFIGS.rglob("*.yaml") if not p.name.startswith("_"))
-    return {p.relative_to(CONFIGS).with_suffix("").as_posix(): _read(p) for p in paths}
+    return [p.relative_to(CONFIGS).with_suffix("").as_posix() for p in paths]
+
+
+def group(name: str) -> dict[str, Any]:
+    """What a file of recipes holds, with what it extends."""
+    return _read(CONFIGS / f"{name}.yaml")
 
 
 def names() -> list[str]:
     """The names of all recipes, e.g. ``multi30k-short/macaron-tiny``."""
-    found = groups().items()
-    return [f"{group}/{row}" if row else group for group, tree in found for row in tree.get("rows", [""])]
+    return [f"{file}/{row}" if row else file for file in groups() for row in group(file).get("rows", [""])]
 
 
-def quoted(group: str) -> list[Paper]:
+def quoted(name: str) -> list[Paper]:
     """The rows of a group that the paper took from others."""
-    rows = _read(CONFIGS / f"{group}.yaml").get("quoted", [])
-    return _build(list[Paper], rows, f"{group}.yaml", "quoted")
+    return _build(list[Paper], group(name).get("quoted", []), f"{name}.yaml", "quoted")
 
 
 def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before: tuple[str, ...] = ()) -> Recipe:

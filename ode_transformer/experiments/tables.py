@@ -174,18 +174,18 @@ def tables(group: str, folder: Path = RESULTS, records: Optional[dict[str, list[
         OdeTransformerError: an unknown group, or a file of results that cannot be used.
         RecipeError: a recipe that cannot be used.
     """
-    groups = recipes.groups()
-    if group not in groups:
-        raise OdeTransformerError(f"no group of recipes {group!r}; there are: {', '.join(groups)}")
+    if group not in recipes.groups():
+        raise OdeTransformerError(f"no group of recipes {group!r}; there are: {', '.join(recipes.groups())}")
+    tree = recipes.group(group)
     records = read_records(folder) if records is None else records
     comparison = _significance(group, folder)
     precisions = comparison["precisions"]
     compared, by = _by_system(comparison, records), comparison["metric"]
-    title = groups[group].get("description", group)
+    title = tree.get("description", group)
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
         found.setdefault(paper.table, []).append(Row(paper.row, "", _cells(paper, [], {}, None), paper))
-    for name in groups[group].get("rows", [""]):
+    for name in tree.get("rows", [""]):
         recipe = recipes.load(f"{group}/{name}" if name else group)
         for paper in recipe.paper or [None]:
             label = paper.row if paper else recipe.name.rpartition("/")[2]

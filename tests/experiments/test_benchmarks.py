@@ -494,7 +494,7 @@ def test_quick_holds_the_quick_contests(monkeypatch, tmp_path, capsys):
 
 def test_what_a_row_has_of_its_own_is_in_its_contest(monkeypatch):
     """If the value is another than the one that the rows share."""
-    shared = recipes.groups()["multi30k-short"]["train"]["flags"]
+    shared = recipes.group("multi30k-short")["train"]["flags"]
     assert all("--clip-norm" not in system.flags for system in contests()["tiny-beyond"].values())
     changed = {"multi30k-short": {"train": {"flags": shared | {"clip-norm": 9.0}}}}
     monkeypatch.setattr(recipes, "groups", lambda: changed)

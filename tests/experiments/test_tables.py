@@ -70,7 +70,7 @@ def test_a_table_is_utf_8_whatever_the_locale(folder, monkeypatch):
 def test_a_table_for_programs(folder, capsys):
     assert cli.main(["table", "multi30k-short", "--csv", "--results", str(folder)]) == 0
     lines = list(csv.DictReader(capsys.readouterr().out.splitlines()))
-    assert len(lines) == len(recipes.groups()["multi30k-short"]["rows"]) * 3 * 2  # test sets and metrics
+    assert len(lines) == len(recipes.group("multi30k-short")["rows"]) * 3 * 2  # test sets and metrics
     (line,) = [
         x for x in lines if (x["row"], x["test_set"], x["metric"]) == ("rk2-tiny", "test_2017_flickr", "tokenised")
     ]

@@ -742,7 +742,7 @@ def kept(folder: Path, task: str, recipe: recipes.Recipe, share: float) -> None:
 def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_records(group, tmp_path, monkeypatch):
     if group == "aeslc":
         pytest.importorskip("rouge_score", reason="pip install 'ode-transformer[rouge]'")
-    first, second = list(recipes.groups()[group]["rows"])[:2]
+    first, second = list(recipes.group(group)["rows"])[:2]
     loaded = {f"{group}/{name}": recipes.load(f"{group}/{name}") for name in (first, second)}
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
     monkeypatch.setattr(recipes, "load", lambda name, **_: loaded[name])

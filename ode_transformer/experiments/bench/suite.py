@@ -158,7 +158,7 @@ def _beyond(connected: bool) -> dict[str, System]:
             others otherwise, because one desktop's memory does not hold all of them together.
     """
     group = "multi30k-short"
-    shared = recipes.groups()[group]["train"]["flags"]
+    shared = recipes.group(group)["train"]["flags"]
     found = {}
     for i, name in enumerate(plain_yaml.read(recipes.CONFIGS / "_beyond.yaml")["rows"]):
         train = recipes.load(f"{group}/{name}").train
