@@ -212,7 +212,7 @@ fetch() {
         [[ -f $archive || $dry_run -eq 1 ]] || die "RAW_DIR=$RAW_DIR: holds no $2, which $3 has"
     else
         archive=$text/download/$2
-        if [[ $dry_run -eq 0 ]]; then mkdir -p "${archive%/*}"; fi
+        run mkdir -p "${archive%/*}"
         download "$3" "$archive" ||
             die "$2: RAW_DIR is not set, and the download from $3 failed; what was downloaded is kept, and resumed next" \
                 "time. $1 names another address"

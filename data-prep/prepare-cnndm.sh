@@ -21,17 +21,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/published.sh"
 name=cnndm words=500 merges=30000 max_tokens=100000 test_units=1000
 options {words,merges,workers}=number -- "$@"
 begin words="$words" merges="$merges" highlights=tabs test_units="$test_units"
-lists=${RAW_DIR:+$(absolute "${RAW_DIR:-}")}
-if [[ -n $lists ]]; then
-    [[ -d $RAW_DIR ]] || die "RAW_DIR=$RAW_DIR: no such folder"
-    for split in train val test; do
-        [[ -f $lists/all_$split.txt || $dry_run -eq 1 ]] || die "RAW_DIR=$RAW_DIR: holds no all_$split.txt"
-    done
-else
-    lists=$text/download
-    url=${URL_CNNDM_LISTS:-https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists}
-    for file in all_{train,val,test}.txt; do fetch URL_CNNDM_LISTS "$file" "$url/$file"; done
-fi
+url=${URL_CNNDM_LISTS:-https://raw.githubusercontent.com/abisee/cnn-dailymail/master/url_lists}
+for file in all_{train,val,test}.txt; do fetch URL_CNNDM_LISTS "$file" "$url/$file"; done
+lists=${archive%/*}
 drive='https://drive.google.com/uc?export=download&id='
 published cnndm cnn/stories CNN cnn_stories.tgz "${drive}0BwmD_VLjROrfTHk4NFg2SndKcjQ"
 cnn=$folder/cnn/stories

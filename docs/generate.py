@@ -443,6 +443,8 @@ def comparison(group: str, precision: str, *paths: str) -> str:
     from ode_transformer.experiments.bench.contest import median_and_quartiles
 
     contests = [_results(f"bench/{path}") for path in paths]
+    if len({contest["baseline"] for contest in contests}) > 1:
+        raise ValueError(f"{', '.join(paths)}: must have one baseline")
     costs_of = {system: contest["systems"] for contest in reversed(contests) for system in contest["systems"]}
     baseline, comparisons = contests[0]["baseline"], tables.comparisons()
     rows = _rows(group, precision)

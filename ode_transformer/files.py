@@ -1,6 +1,7 @@
 """Files and folders that are written whole or not at all; JSON; hashes."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -32,28 +33,36 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
     path = Path(path)
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     if path.exists() and not path.is_file():
-        with path.open(mode, **text) as file:
+        with _naming(path, path), path.open(mode, **text) as file:
             yield file
         return
     target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(target)
     try:
-        with temporary.open(mode.replace("w", "x"), **text) as file:
-            if target.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except OSError as error:
-        # A system's error about the file has no name, or one that the user does not know.
-        if error.errno and (error.filename is None or str(error.filename) == str(temporary)):
-            error.filename, error.filename2 = str(path), None
-        raise
+        with _naming(path, temporary):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open(mode.replace("w", "x"), **text) as file:
+                if target.exists():
+                    os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
     finally:
         with contextlib.suppress(OSError):  # it is not there, or the error above says what is wrong
             temporary.unlink()
+
+
+@contextlib.contextmanager
+def _naming(path: Path, temporary: Path) -> Iterator[None]:
+    """A context in which errors about the temporary file, and those of a full disk, name this file."""
+    try:
+        yield
+    except OSError as error:
+        full = error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+        if full or str(error.filename) == str(temporary):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
 
 
 @contextlib.contextmanager

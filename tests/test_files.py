@@ -20,7 +20,7 @@ def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path, monkeypatch
     long = tmp_path / ("x" * 250)  # too long for a temporary name beside it
     with pytest.raises(OSError, match="File name too long") as error:
         write_text(long, "new")
-    assert error.value.filename == str(long)
+    assert str(error.value).endswith(f"File name too long: '{long}'")
 
     def full(descriptor):
         raise OSError(28, "No space left on device")
@@ -29,6 +29,11 @@ def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path, monkeypatch
     with pytest.raises(OSError, match="No space left") as error:
         write_text(tmp_path / "y", "new")
     assert error.value.filename == str(tmp_path / "y") and not list(tmp_path.iterdir())
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        write_text("/dev/full", "new")
+    with pytest.raises(ConnectionResetError) as error, whole(tmp_path / "y"):
+        raise ConnectionResetError(104, "Connection reset by peer")
+    assert error.value.filename is None, "which is not about the file"
     with pytest.raises(OSError, match="No such file") as error, whole(tmp_path / "y") as file:
         file.write((tmp_path / "other").read_text())
     assert error.value.filename == str(tmp_path / "other")

@@ -164,9 +164,6 @@ def write_predictions(
         args: the flags.
         predict: (checkpoint, folder of data, subset, examples per batch, no GPU) -> the columns of each example.
         examples: what they are called.
-
-    Raises:
-        OdeTransformerError: ``--batch-size`` is less than 1.
     """
     found = predict(args.checkpoint, args.data, args.subset, args.batch_size, args.cpu)
     write_lines(args.output, map("\t".join, found))

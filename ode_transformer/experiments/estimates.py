@@ -3,13 +3,13 @@
 Imports torch only to compare this machine with that of a record.
 """
 
-import json
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from . import recipes, runs
+from .records import RecordError, read_record
 
 SAME = ("processor", "cores", "gpus")  # what two machines have in common whose speeds are compared
 KEPT: dict[str, Callable[[Mapping[str, Any]], bool]] = {
@@ -75,22 +75,23 @@ def _records(recipe: "recipes.Recipe") -> Iterator[tuple[str, dict[str, Any]]]:
     others = sorted((recipes.ROOT / "results" / group).glob(f"{row}.*.json"))  # of other seeds and precisions
     for path in (own, recipes.ROOT / "results" / group / f"{row}.json", *others):
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            training = record["training"]
-            updates, seconds = training["curve"][-1]["num_updates"], training["seconds"]
-            places = [place["hardware"] for place in training.get("trained_on", [])] or [record["hardware"]]
-            on_cpu = "--cpu" in record.get("command", "").split()
-            if record.get("scale", "full") == recipe.scale and seconds > 0:
-                about = {"updates": updates, "seconds": seconds, "parameters": training["parameters"]}
-                about |= {
-                    "places": places,
-                    "cpu": on_cpu,
+            record = read_record(path)
+        except RecordError:  # there is none, or it was made by hand
+            continue
+        training = record["training"]
+        if record["scale"] == recipe.scale and training["seconds"] > 0:
+            yield (
+                path.relative_to(recipes.ROOT).as_posix(),
+                {
+                    "updates": max(entry.get("num_updates", 0) for entry in training["curve"]),
+                    "seconds": training["seconds"],
+                    "parameters": training["parameters"],
+                    "places": [place["hardware"] for place in training.get("trained_on", [])] or [record["hardware"]],
+                    "cpu": "--cpu" in record["command"].split(),
                     "precision": record["precision"],
                     "devices": record["devices"],
-                }
-                yield path.relative_to(recipes.ROOT).as_posix(), about
-        except (OSError, ValueError, LookupError, TypeError):  # there is none, or it was made by hand
-            continue
+                },
+            )
 
 
 def _disk(recipe: "recipes.Recipe", path: str, about: dict[str, Any]) -> Optional[str]:

@@ -24,7 +24,7 @@ from .arguments import at_least
 VALUE_PROBABILITY = 0.75
 MAX_ELEMENTS = 10
 MAX_DEPTH = 10
-TRIES = 100_000  # expressions drawn for a new one before giving upfrom .arguments import at_least
+TRIES = 100_000  # expressions drawn for a new one before giving up
 
 
 def _median(values: Sequence[int]) -> int:

@@ -527,11 +527,7 @@ def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -
 
 
 def texts_of(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """The texts that the models read, each with its dictionary.
-
-    Raises:
-        OdeTransformerError: ``--sentences`` is less than 1.
-    """
+    """The texts that the models read, each with its dictionary."""
     return [(args.text, args.dictionary), *([tuple(args.target)] if args.target else [])]
 
 

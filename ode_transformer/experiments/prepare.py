@@ -23,6 +23,7 @@ import yaml
 from .. import processors
 from ..files import sha256, write_json, write_text
 from . import plain_yaml, recipes
+from .arguments import at_least
 from .metrics.bleu import check_language
 from .pipeline import MODELS
 from .processes import alone_in, say
@@ -52,22 +53,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--langs", nargs=2, required=True, metavar=("SOURCE", "TARGET"), help="the endings of the files, such as de en")
     add("--out", required=True, metavar="DIR", help="the folder for the data; the text goes to DIR.text beside it")
     add("--recipe", metavar="FILE", help="the recipe to write unless it exists (default: DIR.yaml)")
-    add("--hold-out", type=int, metavar="N", help=f"pairs of each set that is not given (default: 1 in {PART}, at most "
-        f"{HELD_OUT:,})")  # fmt: skip
+    add("--hold-out", type=at_least(1), metavar="N", help="pairs of each set that is not given (default: "
+        f"1 in {PART}, at most {HELD_OUT:,})")  # fmt: skip
     add("--tokeniser", choices=TOKENISERS, default="sacremoses", help="tokenizer; none is for any language, "
         "with --bpe sentencepiece (default: sacremoses)")  # fmt: skip
     add("--normalise", action="store_true", help="normalize punctuation before tokenization")
     add("--lowercase", action="store_true", help="lower-case the text (default: keep it as it is)")
     add("--bpe", choices=MODELS, help="how words are segmented (default: subword-nmt; sentencepiece without a "
         "tokenizer)")  # fmt: skip
-    add("--size", type=int, metavar="N", help="merges of BPE, or vocabulary size of SentencePiece (default: "
+    add("--size", type=at_least(1), metavar="N", help="merges of BPE, or vocabulary size of SentencePiece (default: "
         + ", ".join(f"{size:,}" for _, size in SIZES) + ", by the size of the text)")  # fmt: skip
     add("--separate-dictionaries", action="store_true", help="one dictionary per language (default: one for both)")
-    add("--max-tokens", type=int, default=250, metavar="N", help="drop training pairs with more words on a side "
-        "(without a tokenizer, subword units; default: 250)")  # fmt: skip
+    add("--max-tokens", type=at_least(1), default=250, metavar="N", help="drop training pairs with more words on a "
+        "side (without a tokenizer, subword units; default: 250)")  # fmt: skip
     add("--max-ratio", type=float, metavar="R", help="drop training pairs with a side more than R times as long as the "
         "other")  # fmt: skip
-    add("--workers", type=int, metavar="N", help="processes (default: as many as there are processors, here "
+    add("--workers", type=at_least(1), metavar="N", help="processes (default: as many as there are processors, here "
         f"{processors.usable()})")  # fmt: skip
 
 
@@ -146,10 +147,7 @@ class Preparation:
                 raise TextError(f"{option}: its name must be letters, digits, blanks and .=+-_, {name!r} is not")
         if self.recipe.suffix != ".yaml":
             raise TextError(f"--recipe {args.recipe}: must end in .yaml")
-        for option in ("hold_out", "size", "max_tokens", "max_ratio", "workers"):
-            if (value := getattr(args, option)) is not None and not value > 0:
-                raise TextError(f"--{option.replace('_', '-')} {value}: must be a positive number")
-        if args.max_ratio is not None and args.max_ratio < 1:
+        if args.max_ratio is not None and not args.max_ratio >= 1:
             raise TextError(f"--max-ratio {args.max_ratio}: must be 1 or more, the longer side divided by the shorter")
         if args.langs[0] == args.langs[1]:
             raise TextError(

@@ -28,7 +28,7 @@ KEYS = {
     **dict.fromkeys(("scores", "training", "hardware", "versions"), dict),
     "devices": int,
 }
-"""What every record of a run has. Those of runs before 0.1.0 lack the rest."""
+"""The keys, with their types, that every record has. Records of the first versions lack others, such as ``model``."""
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that fairseq logs
 
@@ -223,13 +223,31 @@ def check_record(found: Any, path: Path) -> dict[str, Any]:
     Raises:
         RecordError: it lacks what a record of a run has.
     """
-    lacking = [key for key, kind in KEYS.items() if not isinstance(found, dict) or not isinstance(found.get(key), kind)]
+    if not isinstance(found, dict):
+        found = {}
+    lacking = [f"a {kind.__name__} of {key}" for key, kind in KEYS.items() if not isinstance(found.get(key), kind)]
     if not lacking:
-        lacking += [f"training.{key}" for key in ("curve", "seconds", "parameters") if key not in found["training"]]
-        lacking += [f"scores.{name}" for name, score in found["scores"].items() if not isinstance(score, dict)]
+        training = found["training"]
+        if not _is_curve(training.get("curve")):
+            lacking.append("a training.curve with a number of updates")
+        lacking += [f"a number of training.{k}" for k in ("seconds", "parameters") if not _is_number(training.get(k))]
+        lacking += [
+            f"a dict of scores.{name}" for name, score in found["scores"].items() if not isinstance(score, dict)
+        ]
+        lacking += ["strings in flags"] * (not all(isinstance(flag, str) for flag in found["flags"]))
+        lacking += ["scores in paper"] * (not all(isinstance(row, dict) and "scores" in row for row in found["paper"]))
     if lacking:
         raise RecordError(f"{path}: is not what ode-transformer record writes, it lacks {', '.join(lacking)}")
     return found
+
+
+def _is_curve(value: Any) -> bool:
+    entries = value if isinstance(value, list) else []
+    return all(isinstance(entry, dict) for entry in entries) and any("num_updates" in entry for entry in entries)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def curve(run_dir: Path) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def _scores(by_recipe: dict[str, list[dict]]) -> str:
             rows.append([label, *cells, *sizes])
     label, scores = tables.of_source(records)
     if label:
-        cells = [_cell([{"scores": scores}], test_set, metric.name) for test_set, metric in columns]
+        cells = [_cell([{"scores": scores, "paper": []}], test_set, metric.name) for test_set, metric in columns]
         rows.append([escape(label), *cells, "", "", ""])
     head = ["system", *(f"{escape(test_set)}<br>{escape(metric.label)}" for test_set, metric in columns)]
     signed = {(metric.label, text) for test_set, metric in columns for text in metric.signatures(records, test_set)}
@@ -157,7 +157,7 @@ def _scores(by_recipe: dict[str, list[dict]]) -> str:
 def _cell(records: Sequence[dict], test_set: str, metric: str) -> str:
     """Mean and deviation of a metric over seeds, and the paper's value below it."""
     text = tables.mean(METRICS[metric].values(records, test_set), len(records))
-    papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0].get("paper", [])} - {None}
+    papers = {paper["scores"].get(test_set, {}).get(metric) for paper in records[0]["paper"]} - {None}
     return text + "".join(f'<br><span class="soft">paper {value:g}</span>' for value in sorted(papers))
 
 

@@ -387,14 +387,12 @@ def read_comparison(path: Path) -> dict[str, Any]:
     """A comparison that ``ode-transformer compare`` wrote.
 
     Raises:
-        OdeTransformerError: it is of an earlier version, which did not say in which precisions the systems were
-            trained.
+        OdeTransformerError: it lacks something, as those of earlier versions do.
     """
     comparison = read_json(path)
-    if "precisions" not in comparison:
-        raise OdeTransformerError(
-            f"{path}: a comparison without precisions; write it again with `ode-transformer compare`"
-        )
+    for key in ("baseline", "seed", "precisions", "test", "metric", "signature", "test_sets"):
+        if not isinstance(comparison, dict) or key not in comparison:
+            raise OdeTransformerError(f"{path}: a comparison without {key}; ode-transformer compare writes it again")
     return comparison
 
 

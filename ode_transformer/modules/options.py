@@ -254,8 +254,8 @@ def _takes_function(cfg: TransformerConfig, side: str) -> bool:
     and Euler steps of fixed weight are taken by each sub-layer in any case.
     """
     integrator = INTEGRATORS.named(str(getattr(cfg, _INTEGRATOR[side])))
-    plain = integrator == EULER and (str(cfg.coefficients) in ("fixed", "ones") or not _takes_coefficients(cfg, side))
-    return not plain and not isinstance(integrator, Multistep)
+    fixed = str(cfg.coefficients) in ("fixed", "ones") or not _takes_coefficients(cfg, side)
+    return not (integrator == EULER and fixed) and not isinstance(integrator, Multistep)
 
 
 def _has_norms(integrator: Integrator) -> bool:

@@ -4,7 +4,7 @@ There is one interface, ``PositionEncoder``. For a pass through a stack of layer
 addition to the layer's input (``BlockPositions``, the tables and sinusoids of FLOATER's equation 7), or to the queries,
 keys and values of its attentions (``BiasPositions``, FLOATER's equation 13: a flow, or a recurrent network).
 
-The position of a token is its index, not counting padding.
+Where the tokens are, at their indices or at explicit positions, is in ``token_positions.py``.
 """
 
 import math
@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 import torch
+from fairseq.incremental_decoding_utils import with_incremental_state
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules import PositionalEmbedding
 from torch import Tensor, nn
@@ -223,8 +224,8 @@ class Layout:
         return places
 
 
-_PASS: ContextVar[Mapping[TokenPositions, Solution]] = ContextVar("pass", default=MappingProxyType({}))
-"""What ``one_pass`` shares, for each thread by itself."""
+_PASS: ContextVar[tuple[Any, dict[TokenPositions, Solution]]] = ContextVar("pass", default=(None, {}))
+"""Whose pass it is, and the solutions that it shares: what ``one_pass`` sets, for each thread by itself."""
 
 _GIVEN: ContextVar[Mapping[int, Mapping[str, GivenPositions]]] = ContextVar("given", default=MappingProxyType({}))
 """The explicit positions of each side, by the ``id`` of the position encoder: what ``at`` says, for each thread."""
@@ -237,6 +238,7 @@ class Located(NamedTuple):
     index: Index
 
 
+@with_incremental_state
 class BiasPositions(PositionEncoder):
     """Biases of queries, keys and values that move with the position, q_i = W_q x_i + b_q(t_i) (FLOATER, equation 13).
 
@@ -300,28 +302,47 @@ class BiasPositions(PositionEncoder):
         return self.layout.places("decoder", target, source)
 
     def _place(self, side: str, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None) -> Located:
-        where = self._where(side)
-        index = where.index(padding, columns, incremental_state)
+        where = self._given.get(side, self.indices)
+        index = where.index(padding, columns, self._sentences(side, where, len(padding), incremental_state))
         return Located(self._tables(where, padding.size(1)), index)
+
+    def _sentences(
+        self, side: str, where: TokenPositions, hypotheses: int, incremental_state: Optional[dict]
+    ) -> Optional[Tensor]:
+        """The sentence that each hypothesis belongs to: a search reorders them, and drops sentences that have ended."""
+        first = where.sentences(hypotheses)
+        if first is None or incremental_state is None:
+            return first
+        kept = self.get_incremental_state(incremental_state, side)
+        if kept is None:
+            kept = {"sentences": first}
+            self.set_incremental_state(incremental_state, side, kept)
+        return kept["sentences"]
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Follow the hypotheses of a beam."""
-        for where in self._given.values():
-            where.reorder_incremental_state(incremental_state, new_order)
+        for side in self._given:
+            if (kept := self.get_incremental_state(incremental_state, side)) is not None:
+                sentences = kept["sentences"][new_order.to("cpu")]
+                self.set_incremental_state(incremental_state, side, {"sentences": sentences})
 
     @property
     def _given(self) -> Mapping[str, GivenPositions]:
         """By side, the explicit positions of the context that this is called in."""
         return _GIVEN.get().get(id(self), {})
 
-    def _where(self, side: str) -> TokenPositions:
-        return self._given.get(side, self.indices)
-
     def _tables(self, where: TokenPositions, length: int) -> Tables:
-        """The tables of a grid for ``length`` tokens, or for more."""
-        shared, least = _PASS.get().get(where), where.least(length)
-        if shared is not None and shared.length >= least:
-            return shared.tables
+        """The tables of a grid for ``length`` tokens, or for more: those of this pass, if they are long enough."""
+        (owner, shared), least = _PASS.get(), where.least(length)
+        if owner is not self:
+            return self._solved(where, length)
+        if where not in shared or shared[where].length < least:
+            shared[where] = Solution(least, self._solved(where, length))
+        return shared[where].tables
+
+    def _solved(self, where: TokenPositions, length: int) -> Tables:
+        """As ``_tables``, whatever the pass: solved now, or remembered if it needs no gradients."""
+        least = where.least(length)
         held = self.training and self.updates % self.interval != 0
         if torch.is_grad_enabled() and not held:
             self._forget(held=self.training)  # a fused optimizer's update may follow, which changes no version
@@ -399,11 +420,13 @@ class BiasPositions(PositionEncoder):
 
     @contextmanager
     def one_pass(self, length: int) -> Iterator[None]:
-        """As in ``PositionEncoder``: both sides use one solution, or one each if they have grids of their own."""
-        shared = dict(_PASS.get())
-        for where in {self._where("source"), self._where("target")}:
-            shared[where] = Solution(where.least(length), self._tables(where, length))
-        before = _PASS.set(shared)
+        """As in ``PositionEncoder``: each grid is solved once; that of the indices at once, if it is of both sides."""
+        if _PASS.get()[0] is self:
+            yield
+            return
+        before = _PASS.set(
+            (self, {} if self._given else {self.indices: Solution(length, self._solved(self.indices, length))})
+        )
         try:
             yield
         finally:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
-from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from torch import Tensor
 
 from ..numerics.flow import check_positions
@@ -50,18 +49,19 @@ class TokenPositions:
         """The number of positions of the grid, from the first on, that sentences of ``length`` tokens need."""
         return length
 
-    def index(self, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None) -> Index:
+    def sentences(self, hypotheses: int) -> Optional[Tensor]:
+        """The sentence that each hypothesis of a new batch belongs to, (B,); None where all have the same positions."""
+        return None
+
+    def index(self, padding: Tensor, columns: slice, sentences: Optional[Tensor] = None) -> Index:
         """The rows of the grid at which the tokens of some columns are.
 
         Args:
             padding: (B, T), true where there is no token.
             columns: the columns that are wanted.
-            incremental_state: the cache of incremental decoding.
+            sentences: (B,), the sentence that each row of the batch belongs to, as ``sentences`` says at first.
         """
         raise NotImplementedError
-
-    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
-        """Follow the hypotheses of a beam."""
 
 
 class TokenIndices(TokenPositions):
@@ -70,13 +70,13 @@ class TokenIndices(TokenPositions):
     def grid(self, length: int, spare: bool = False) -> Tensor:
         return torch.arange(max(64, 2 ** (length - 1).bit_length()) if spare else length)
 
-    def index(self, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None) -> Index:
+    def index(self, padding: Tensor, columns: slice, sentences: Optional[Tensor] = None) -> Index:
         if (padding[:, :-1] & ~padding[:, 1:]).any():  # with padding before a token, columns are not positions
             return ((~padding).cumsum(1) - 1).clamp(min=0)[:, columns].t()
         return columns
 
 
-class GivenPositions(FairseqIncrementalState, TokenPositions):
+class GivenPositions(TokenPositions):
     """Explicit positions of the tokens of one side.
 
     Args:
@@ -101,31 +101,19 @@ class GivenPositions(FairseqIncrementalState, TokenPositions):
     def least(self, length: int) -> int:
         return len(self.values)
 
-    def index(self, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None) -> Index:
+    def sentences(self, hypotheses: int) -> Optional[Tensor]:
+        given = len(self.rows)
+        return None if given == 1 else torch.arange(given).repeat_interleave(max(hypotheses // given, 1))
+
+    def index(self, padding: Tensor, columns: slice, sentences: Optional[Tensor] = None) -> Index:
         """As in ``TokenPositions``; the result is always a tensor.
 
         Raises:
             ValueError: the positions do not fit tokens with this padding.
         """
-        rows, length = self.rows[self._sentences(len(padding), incremental_state)], padding.size(1)
+        rows, length = self.rows if sentences is None else self.rows[sentences], padding.size(1)
         fits = rows.size(1) == length if self.side == "source" else rows.size(1) >= length
         if not fits or len(rows) not in (1, len(padding)):
             shape = (len(rows), rows.size(1))
             raise ValueError(f"{self.side} positions of shape {shape}: do not fit tokens of {tuple(padding.shape)}")
         return rows[:, columns].t().to(padding.device)
-
-    def _sentences(self, hypotheses: int, incremental_state: Optional[dict]) -> Tensor:
-        """The sentence that each hypothesis belongs to: a search reorders them, and drops sentences that have ended."""
-        given = len(self.rows)
-        if given == 1:
-            return torch.zeros(1, dtype=torch.long)
-        kept = self.get_incremental_state(incremental_state, "sentences")
-        if kept is None:
-            kept = {"sentences": torch.arange(given).repeat_interleave(max(hypotheses // given, 1))}
-            self.set_incremental_state(incremental_state, "sentences", kept)
-        return kept["sentences"]
-
-    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
-        if (kept := self.get_incremental_state(incremental_state, "sentences")) is not None:
-            sentences = kept["sentences"][new_order.to("cpu")]
-            self.set_incremental_state(incremental_state, "sentences", {"sentences": sentences})

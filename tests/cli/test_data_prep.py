@@ -515,6 +515,12 @@ def test_text_of_one_language_is_that_of_fairseq(tmp_path, monkeypatch, capsys, 
     assert found == {path.name: path.read_bytes() for path in (tmp_path / "theirs").iterdir()} and len(found) == 9
     assert cli.main([*command, f"train={tmp_path}/x.none", "--data-dir", f"{tmp_path}/none"]) == 1
     assert "x.none: No such file" in capsys.readouterr().err
+    for more, message in (
+        ([f"train={tmp_path}/x.train", "--data-dir", f"{tmp_path}/ours"], "holds dict.txt already"),
+        ([f"valid={tmp_path}/x.valid", "--data-dir", f"{tmp_path}/new"], "train=FILE is missing"),
+    ):
+        assert cli.main([*command, *more]) == 1 and message in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
 
 
 def test_an_index_beyond_two_gibibytes(tmp_path):

@@ -173,9 +173,10 @@ def test_generating_with_an_ensemble(finished, recipe, programs, tmp_path, capsy
     two = f"{finished}/checkpoint1.pt:{finished}/checkpoint2.pt"
     words = ["generate", str(recipe), "--run-dir", str(finished), "--output", str(tmp_path / "two")]
     (tmp_path / "two.part").mkdir()  # the user's own
-    assert cli.main([*words, "--checkpoint", two, "--", "--cpu"]) == 0
-    ((words_, _),) = programs
-    assert words_[len(words_) - words_[::-1].index("--path")] == two and words_[-1] == "--cpu"
+    assert cli.main([*words, "--checkpoint", two, "--cpu", "--", "--nbest", "1"]) == 0
+    ((words_, environment),) = programs
+    assert words_[len(words_) - words_[::-1].index("--path")] == two and words_[-2:] == ["--nbest", "1"]
+    assert "--cpu" in words_ and "OMP_NUM_THREADS" in environment, "as many threads as there are free cores"
     assert "H-0" in (tmp_path / "two" / "generate-test.txt").read_text()
     assert {path.name for path in tmp_path.iterdir()} == {"two", "two.part"}
     assert cli.main(words) == 1 and "is there already" in capsys.readouterr().err

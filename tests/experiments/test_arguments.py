@@ -16,6 +16,7 @@ from tests.helpers import refused
         (["score", "--summaries", "x", "--ref", "y", "--source", "z"], "--lead", "-1", 1),
         (["listops", "x"], "--train", "0.5", 1),
         (["rehearsal"], "--jobs", "0", 1),
+        (["prepare", "--train", "x", "--langs", "de", "en", "--out", "y"], "--size", "0", 1),
     ],
 )
 def test_numbers_that_are_too_small_or_no_numbers_are_named(words, option, value, least, capsys):

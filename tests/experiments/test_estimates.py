@@ -8,15 +8,17 @@ from dataclasses import replace
 import pytest
 
 from ode_transformer.experiments import estimates, recipes, runs
+from tests.helpers import run_record
 
 HERE = {"processor": "P", "cores": 2, "memory_gib": 9, "gpus": []}
 
 
 def write(root, name, **training):
     training = {"parameters": 10**6, "curve": [{"num_updates": 500}], "seconds": 900.0, **training}
+    record = run_record(devices=1, hardware=HERE, training=training)
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"precision": "fp32", "devices": 1, "hardware": HERE, "training": training}))
+    path.write_text(json.dumps(record))
 
 
 def test_a_record_tells_what_a_run_takes(tmp_path, monkeypatch):

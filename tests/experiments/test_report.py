@@ -163,10 +163,13 @@ def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("damage", "lacking"),
     [
-        ({"training": {}}, "training.curve, training.seconds"),
-        ({"scores": [1]}, "scores"),
-        ({"scores": {"test": 1}}, "scores.test"),
-        ({"versions": 1}, "versions"),
+        ({"training": {}}, "a training.curve with a number of updates, a number of training.seconds"),
+        ({"training": {"curve": [], "seconds": 1, "parameters": 1}}, "a training.curve with"),
+        ({"scores": [1]}, "a dict of scores"),
+        ({"scores": {"test": 1}}, "a dict of scores.test"),
+        ({"versions": 1}, "a dict of versions"),
+        ({"flags": [1]}, "strings in flags"),
+        ({"paper": [{}]}, "scores in paper"),
     ],
 )
 def test_a_damaged_record_is_an_error_and_leaves_nothing(folder, capsys, damage, lacking):

@@ -348,13 +348,18 @@ def test_references_beside_binarised_data_win_too(tmp_path, capsys):
         result = json.loads(capsys.readouterr().out)
         return result["tokenised"]["precisions"][0], result["reference"]
 
-    assert found() == (80, "detokenised")
+    assert main(*command) == 1 and f"--data {data}: no such folder" in capsys.readouterr().err
+    data.mkdir()
+    assert main(*command) == 0
+    assert f"warning: {data}: has neither tok/test.de nor raw/test.de" in capsys.readouterr().err
     for kind, text in (("tok", "ein hund .\n\nzwei katzen\n"), ("raw", "Ein Hund.\n\nZwei Katzen\n")):
         (data / kind).mkdir(parents=True)
         write(data / kind / "test1.de", text)
     assert found() == (80, "detokenised")
     assert found("--subset", "test1") == (100, "raw")
     assert found("--subset", "test1", "--ref", write(tmp_path / "r", "ein hund .\n\neine katze\n")) == (60, "raw")
+    command[:2] = ["--hyp", write(tmp_path / "h", "ein hund .\n\nzwei katzen\n")]
+    assert found("--subset", "test1") == (100, "raw")
 
 
 def test_lower_case_against_a_cased_reference_is_noticed(tmp_path, capsys):

@@ -120,7 +120,7 @@ def test_only_what_was_run(folder, capsys):
         (lambda r: json.dumps(r)[:200], r"x\.json: cannot be read"),
         (
             lambda r: json.dumps({k: v for k, v in r.items() if k != "seeds"}),
-            r"x\.json: is not what .* writes, it lacks seeds",
+            r"x\.json: is not what .* writes, it lacks a list of seeds",
         ),
     ],
 )

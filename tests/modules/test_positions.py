@@ -472,10 +472,47 @@ def test_positions_of_ones_own_are_solved_once_per_pass_of_a_training(m, solved)
     m.train()
     with m.position_encoder.at(source=torch.arange(7.0) * 3):
         m(src, lengths, prev)[0].sum().backward()
-        assert sorted(solved) == [7, 7]  # the grid of the source, and the indices of the target
+        assert sorted(solved) == [6, 7]  # the indices of the target, and the grid of the source
         with m.position_encoder.at(target=torch.arange(9.0) * 5):
             m(src, lengths, prev)
     assert sorted(solved[2:]) == [7, 9]
+
+
+def test_with_positions_of_ones_own_only_what_is_read_is_solved(m, solved):
+    """And only that can be too large."""
+    src, lengths, prev = batch(sizes=(40,))
+    at = torch.arange(src.size(1)) / 10
+    with m.position_encoder.at(source=at):
+        m.train()(src, lengths, prev[:, :3])
+        assert sorted(solved) == [3, len(at)]
+        with torch.no_grad():
+            m.position_encoder.solvers["all"].weight1.mul_(60)
+            reach = m.half().eval().position_encoder.reach(200)
+            assert 4 < reach < src.size(1)
+            assert m(src, lengths, prev[:, :3])[0].isfinite().all()
+
+
+def test_a_search_may_enter_positions_anew_for_each_step(m):
+    """Its cache knows which sentence a hypothesis belongs to."""
+    src, lengths, prev = batch(sizes=(4, 4))
+    rows = torch.arange(2).repeat_interleave(2)
+    source, target = (torch.arange(9.0) * torch.tensor([[1.0], [30.0]]) for _ in range(2))
+    steps = []
+    with torch.no_grad():
+        for anew in (False, True):
+            state, context = {}, m.position_encoder.at(source=source[:, : src.size(1)], target=target)
+            with context:
+                out = m.encoder.reorder_encoder_out(m.encoder(src, lengths), rows)
+                m.decoder(prev[rows, :1], out, incremental_state=state)
+                left = torch.tensor([2, 3])  # the first sentence has ended
+                m.decoder.reorder_incremental_state_scripting(state, left)
+                out = m.encoder.reorder_encoder_out(out, left)
+                if not anew:
+                    steps.append(m.decoder(prev[[1, 1], :2], out, incremental_state=state)[0])
+            if anew:
+                with m.position_encoder.at(source=source[:, : src.size(1)], target=target):
+                    steps.append(m.decoder(prev[[1, 1], :2], out, incremental_state=state)[0])
+    assert torch.equal(*steps)
 
 
 @pytest.mark.parametrize("beam", [2, 3])

@@ -173,8 +173,8 @@ def write(args: argparse.Namespace) -> dict[str, int]:
     set; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
 
     Raises:
-        OdeTransformerError: not one of ``--m2`` and ``--clean``, a rate that is no probability, no sentences are asked
-            for, or a corpus cannot be used.
+        OdeTransformerError: not one of ``--m2`` and ``--clean``, a rate that is no probability, or a corpus cannot be
+            used.
     """
     if bool(args.m2) == bool(args.clean):
         raise OdeTransformerError("one of --m2 DIR and --clean FILE is needed")

@@ -322,17 +322,29 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
+def _beside(args: argparse.Namespace) -> dict[str, str]:
+    if not Path(args.data).is_dir():
+        raise OdeTransformerError(f"--data {args.data}: no such folder")
+    subset = args.subset or "test"
+    found = references_in(args.data, subset, args.target_lang)
+    if not found and args.generate_output and not args.ref:
+        name = f"{subset}.{args.target_lang}"
+        said = f"has neither tok/{name} nor raw/{name}; the references in fairseq's output are taken"
+        print(f"warning: {args.data}: {said}", file=sys.stderr)
+    return found
+
+
 def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.plain and (args.compound_split or args.join_hyphens):
         raise OdeTransformerError("--plain: excludes --compound-split and --join-hyphens, which need tokenized text")
-    if bool(args.generate_output) == bool(args.hyp) or (args.hyp and not args.ref):
-        raise OdeTransformerError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
     if args.subset and not args.data:
         raise OdeTransformerError("--subset: is not read without --data, whose references it names")
     if args.target_lang is None:
         raise OdeTransformerError(f"--target-lang is needed: one of {', '.join(LANGUAGES)}, or any with --plain")
-    beside = references_in(args.data, args.subset or "test", args.target_lang) if args.data else {}
+    beside = _beside(args) if args.data else {}
     ref, reference = args.ref or beside.get("tok"), args.reference or beside.get("raw")
+    if bool(args.generate_output) == bool(args.hyp) or (args.hyp and not ref):
+        raise OdeTransformerError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
     if args.generate_output:
         hyps, refs, _ = read_generate_output(args.generate_output)
     else:

@@ -71,10 +71,16 @@ def binarise_monolingual(args: argparse.Namespace) -> None:
     fairseq-preprocess writes a wrong index for more than 2 GiB of text, if several processes share the work.
     """
     dictionary, texts = args.data_dir / "dict.txt", as_mapping(args.texts)
-    args.data_dir.mkdir(parents=True, exist_ok=True)
+    if dictionary.exists():
+        raise TextError(f"--data-dir {args.data_dir}: holds dict.txt already; take another folder")
     if args.dictionary:
+        symbols_of(args.dictionary)
+        args.data_dir.mkdir(parents=True, exist_ok=True)
         copy_file(args.dictionary, dictionary)
+    elif "train" not in texts:
+        raise TextError("train=FILE is missing, whose symbols make the dictionary; or give one, --dictionary FILE")
     else:
+        args.data_dir.mkdir(parents=True, exist_ok=True)
         _write_dictionary(dictionary, [Path(texts["train"])], None, args.workers)
     for split, file in texts.items():
         _binarise_file(Path(file), args.data_dir / split, dictionary, args.workers)
