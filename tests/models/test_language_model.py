@@ -65,6 +65,15 @@ def test_a_checkpoint_of_more_layers_can_be_cut_down():
     assert len(kept.decoder.layers) == 2
 
 
+def test_a_model_that_was_trained_without_a_layer_is_loaded_whole():
+    cut = TINY | {"decoder-layers": 3, "decoder-history": "none", "decoder-layers-to-keep": "0,2"}
+    trained, loaded = language_model(**cut), language_model(**cut)
+    stored = configure("ode_transformer_lm_ptb_2l", {"task": "language_modeling", "tokens-per-sample": 32, **cut})
+    loaded.load_state_dict(trained.state_dict(), model_cfg=stored)
+    assert torch.equal(loaded.decoder.layers[1].fc1.weight, trained.decoder.layers[1].fc1.weight)
+    assert (stored.decoder_layers, stored.decoder_layers_to_keep) == (2, None)
+
+
 def test_options_mean_what_they_mean_elsewhere():
     learned = language_model(**TINY, **{"position-encoder": "learned"})
     assert type(learned.decoder.embed_positions).__name__ == "LearnedPositionalEmbedding"

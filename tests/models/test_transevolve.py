@@ -64,6 +64,15 @@ def classifier(arch="transevolve_small", **values):
     return m.eval()
 
 
+def test_a_classifier_that_was_trained_without_a_layer_is_loaded_whole():
+    cut = {"encoder-layers": 3, "encoder-layers-to-keep": "0,2", "max-positions": 4000}
+    trained, loaded = (classifier("transformer_small", **cut) for _ in range(2))
+    stored = configure("transformer_small", cut)
+    loaded.load_state_dict(trained.state_dict(), model_cfg=stored)
+    assert len(loaded.encoder.layers) == 2
+    assert torch.equal(loaded.encoder.layers[1].fc1.weight, trained.encoder.layers[1].fc1.weight)
+
+
 def test_the_small_encoder_has_the_papers_size():
     """Spec section 2, without embeddings: 4.08 M and 4.60 M with full, 0.94 M and 1.47 M with random feed-forward."""
     for name, expected in (("fullff_1", 4.08), ("fullff_2", 4.60), ("randomff_1", 0.94), ("randomff_2", 1.47)):
