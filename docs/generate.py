@@ -509,9 +509,11 @@ def gains(baseline: str, precision: str, *groups: str) -> str:
     for system in (name for name in names if name in wanted):
         for control in CONTROLS.get(system, ("",)):
             of_control = f"`{control}-tiny`" * bool(control)
-            found.append((f"`{system}-tiny`", *over(baseline, system), of_control, *over(control, system)))
+            rows = (by_group[group].get(f"{system}-tiny") for group in groups)
+            seeds = ", ".join(str(len(row.records)) if row else "0" for row in rows)
+            found.append((f"`{system}-tiny`", seeds, *over(baseline, system), of_control, *over(control, system)))
     pairs = [f"{data.source}-{data.target}" for data in (recipes.load(f"{g}/{baseline}-tiny").data for g in groups)]
-    head = ["row", *(f"over `{baseline}-tiny`, {pair}" for pair in pairs)]
+    head = ["row", "seeds", *(f"over `{baseline}-tiny`, {pair}" for pair in pairs)]
     head += ["control", *(f"over the control, {pair}" for pair in pairs)]
     return table(head, found)
 
