@@ -496,8 +496,8 @@ def test_what_a_row_has_of_its_own_is_in_its_contest(monkeypatch):
     """If the value is another than the one that the rows share."""
     shared = recipes.group("multi30k-short")["train"]["flags"]
     assert all("--clip-norm" not in system.flags for system in contests()["tiny-beyond"].values())
-    changed = {"multi30k-short": {"train": {"flags": shared | {"clip-norm": 9.0}}}}
-    monkeypatch.setattr(recipes, "groups", lambda: changed)
+    changed = {"train": {"flags": shared | {"clip-norm": 9.0}}}
+    monkeypatch.setattr(recipes, "group", lambda name: changed)
     for system in suite.SUITE["tiny-beyond"].systems().values():
         assert system.flags[system.flags.index("--clip-norm") + 1] == str(shared["clip-norm"])
 

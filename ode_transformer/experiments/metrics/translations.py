@@ -337,14 +337,17 @@ def _beside(args: argparse.Namespace) -> dict[str, str]:
 def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.plain and (args.compound_split or args.join_hyphens):
         raise OdeTransformerError("--plain: excludes --compound-split and --join-hyphens, which need tokenized text")
+    if bool(args.generate_output) == bool(args.hyp) or (args.hyp and not args.ref and not args.data):
+        raise OdeTransformerError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
     if args.subset and not args.data:
         raise OdeTransformerError("--subset: is not read without --data, whose references it names")
     if args.target_lang is None:
         raise OdeTransformerError(f"--target-lang is needed: one of {', '.join(LANGUAGES)}, or any with --plain")
     beside = _beside(args) if args.data else {}
     ref, reference = args.ref or beside.get("tok"), args.reference or beside.get("raw")
-    if bool(args.generate_output) == bool(args.hyp) or (args.hyp and not ref):
-        raise OdeTransformerError("either --generate-output FILE or --hyp FILE --ref FILE is needed")
+    if args.hyp and not ref:
+        name = f"tok/{args.subset or 'test'}.{args.target_lang}"
+        raise OdeTransformerError(f"--data {args.data}: has no {name}; give the tokenized references as --ref FILE")
     if args.generate_output:
         hyps, refs, _ = read_generate_output(args.generate_output)
     else:
