@@ -192,7 +192,9 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
             raise CheckpointError(f"{path}: its option {name} is {value}, more than its {most} tensors")
     layers = (options.get("evolution_blocks") or 0) * (options.get("evolution_depth") or 0)
     if layers > most:
-        raise CheckpointError(f"{path}: its evolution_blocks times evolution_depth are {layers} of {most} tensors")
+        raise CheckpointError(
+            f"{path}: its options evolution_blocks and evolution_depth make {layers} layers, more than its {most} tensors"
+        )
     with named(str(path)):
         options |= {name: literal(name, options[name]) for name in EVALUATED if name in options}
     for reader in _READERS:  # The length may come from the task, not from the model's options.

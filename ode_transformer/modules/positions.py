@@ -420,13 +420,14 @@ class BiasPositions(PositionEncoder):
 
     @contextmanager
     def one_pass(self, length: int) -> Iterator[None]:
-        """As in ``PositionEncoder``: each grid is solved once; that of the indices at once, if it is of both sides."""
+        """As in ``PositionEncoder``: each grid is solved once, and one of both sides for the longer of them."""
         if _PASS.get()[0] is self:
             yield
             return
-        before = _PASS.set(
-            (self, {} if self._given else {self.indices: Solution(length, self._solved(self.indices, length))})
-        )
+        shared = {}
+        if not self._given:
+            shared[self.indices] = Solution(length, self._solved(self.indices, length))
+        before = _PASS.set((self, shared))
         try:
             yield
         finally:
