@@ -193,7 +193,8 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     layers = (options.get("evolution_blocks") or 0) * (options.get("evolution_depth") or 0)
     if layers > most:
         raise CheckpointError(
-            f"{path}: its options evolution_blocks and evolution_depth make {layers} layers, more than its {most} tensors"
+            f"{path}: its options evolution_blocks and evolution_depth make {layers} layers, more than its {most} "
+            "tensors"
         )
     with named(str(path)):
         options |= {name: literal(name, options[name]) for name in EVALUATED if name in options}
