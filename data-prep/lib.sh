@@ -142,6 +142,9 @@ once() {
     run mv "$file.part" "$file"
 }
 
+# raw_dir_exists: an error unless RAW_DIR, which is set, is a folder.
+raw_dir_exists() { [[ -d $RAW_DIR ]] || die "RAW_DIR=$RAW_DIR: no such folder"; }
+
 # find_set NAME WORK: set $folder to the folder of a set and $origin to where it comes from: $RAW_DIR,
 # $ODE_TRANSFORMER_DATA/NAME, or $ODE_TRANSFORMER_DATA/NAME.tar.xz, unpacked into WORK; otherwise $folder is empty.
 # $tried describes in words what was looked for.
@@ -150,7 +153,7 @@ find_set() {
     folder='' origin=download
     tried="RAW_DIR is not set, ODE_TRANSFORMER_DATA is not set"
     if [[ -n ${RAW_DIR:-} ]]; then
-        [[ -d $RAW_DIR ]] || die "RAW_DIR=$RAW_DIR: no such folder"
+        raw_dir_exists
         folder=$(absolute "$RAW_DIR") origin=RAW_DIR
     elif [[ -n $data ]]; then
         [[ -d $data ]] || die "ODE_TRANSFORMER_DATA=$data: no such folder"
@@ -208,6 +211,7 @@ known_archive() {
 # fetch VARIABLE FILE URL: set $archive to $RAW_DIR/FILE, or to FILE as downloaded from URL, which VARIABLE says.
 fetch() {
     if [[ -n ${RAW_DIR:-} ]]; then
+        raw_dir_exists
         archive=$(absolute "$RAW_DIR")/$2
         [[ -f $archive || $dry_run -eq 1 ]] || die "RAW_DIR=$RAW_DIR: holds no $2, which $3 has"
     else

@@ -303,7 +303,8 @@ class BiasPositions(PositionEncoder):
 
     def _place(self, side: str, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None) -> Located:
         where = self._given.get(side, self.indices)
-        index = where.index(padding, columns, self._sentences(side, where, len(padding), incremental_state))
+        # size(0), because len() would make the batch size of an exported graph a constant.
+        index = where.index(padding, columns, self._sentences(side, where, padding.size(0), incremental_state))
         return Located(self._tables(where, padding.size(1)), index)
 
     def _sentences(
