@@ -10,7 +10,7 @@ import math
 import os
 import shlex
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,10 +42,8 @@ def style(i: int, label: str) -> dict[str, Any]:
     return {"color": COLOURS[i % 8], "marker": MARKS[(i + i // 8) % 8], "label": label}
 
 
-def pyplot_for(output: str | Path) -> Any:
-    """matplotlib without a display, for a file of a known format."""
-    if Path(output).suffix not in FORMATS:
-        raise OdeTransformerError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
+def without_display() -> Any:
+    """matplotlib's pyplot, which opens no windows."""
     logging.getLogger("matplotlib").setLevel(logging.WARNING)  # fairseq has turned on everybody's
     import matplotlib
 
@@ -53,6 +51,13 @@ def pyplot_for(output: str | Path) -> Any:
     from matplotlib import pyplot
 
     return pyplot
+
+
+def pyplot_for(output: str | Path) -> Any:
+    """pyplot, for a file of a known format."""
+    if Path(output).suffix not in FORMATS:
+        raise OdeTransformerError(f"--output {output}: must end in one of {', '.join(FORMATS)}")
+    return without_display()
 
 
 def save(figure: Any, output: str | Path) -> None:
@@ -121,8 +126,6 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
         OdeTransformerError: a length below 2 or an unknown format.
     """
     pyplot = pyplot_for(output)
-    if length < 2:
-        raise OdeTransformerError(f"--length {length}: must be 2 or more")
     panels = []
     for path in paths:
         found = position_vectors(open_model(path), length)
@@ -222,6 +225,29 @@ def costs(paths: list[str], output: str | Path) -> None:
 CURVES = {"train_ppl": "training perplexity", "valid_ppl": "validation perplexity", "train_gnorm": "gradient norm"}
 
 
+def draw_curves(
+    axis: Any, curves: Mapping[str, Sequence[tuple[int, float]]], label: str, logarithmic: bool = True
+) -> None:
+    """Draw values against updates.
+
+    Args:
+        axis: the axes to draw in.
+        curves: the points of each line, (updates, value), by its label; lines without points are left out.
+        label: what the values are.
+        logarithmic: whether their axis is logarithmic.
+    """
+    for i, (name, points) in enumerate(curves.items()):
+        if points:
+            axis.plot(*zip(*points, strict=True), markersize=3, **style(i, name))
+    if logarithmic:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+        values = [value for points in curves.values() for _, value in points]
+        axis.yaxis.set_minor_formatter("{x:g}" if values and max(values) < 10 * min(values) else "")
+    axis.set(xlabel="updates", ylabel=label)
+    axis.grid(alpha=0.3)
+
+
 def _training(path: Path) -> dict[str, Any]:
     """A training as records of runs have it, from a record or a log."""
     if path.suffix == ".json":
@@ -260,13 +286,7 @@ def training(paths: list[str], output: str | Path) -> None:
         curves[name if name not in curves else str(path)] = found
     figure, axes = pyplot.subplots(1, len(CURVES), figsize=(15, 4.5), layout="constrained")
     for axis, (key, label) in zip(axes, CURVES.items(), strict=True):
-        for i, (name, found) in enumerate(curves.items()):
-            if found[key]:
-                axis.plot(*zip(*found[key], strict=True), markersize=3, **style(i, name))
-        axis.set_xlabel("updates")
-        axis.set_ylabel(label)
-        axis.set_yscale("log")
-        axis.grid(alpha=0.3)
+        draw_curves(axis, {name: found[key] for name, found in curves.items()}, label)
     axes[0].legend(fontsize=8)
     save(figure, output)
 
@@ -541,7 +561,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True)
     drawn = kinds.add_parser("positions", help="what positions look like to a model, position x dimension as colors")
     drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
-    drawn.add_argument("--length", type=at_least(1), default=100, help="positions (default: %(default)s)")
+    drawn.add_argument("--length", type=at_least(2), default=100, help="positions (default: %(default)s)")
     drawn.add_argument(
         "--of", metavar="NAME",
         help="such as encoder.input, encoder.0.self_attn.q or decoder.2.encoder_attn.k (default: the encoder's first "

@@ -281,14 +281,42 @@ def _find(name: str) -> tuple[Path, str, str]:
 
 
 def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
-    from .metrics import METRICS
+    _check_evaluation(recipe, path)
+    _check_files(recipe, path)
+    _check_train(recipe, path)
+    _check_average(recipe.average, path)
+    _check_score(recipe, path)
+    if recipe.search:
+        _check_search(recipe, path)
+    if recipe.train.start:
+        _check_start(recipe, recipe.train.start, path, before)
+    if recipe.scale == "full":
+        _check_paper(recipe, path)
+
+
+def _must(path: str, option: str, value: Any, valid: Any) -> None:
+    if value not in valid:
+        raise RecipeError(f"{path}: {option} {value!r}: must be one of {', '.join(map(str, valid))}")
+
+
+def _check_files(recipe: Recipe, path: str) -> None:
+    """The command that prepares the data, and what files are called after."""
+    named = {"name": recipe.name.split("/"), "subsets": [*recipe.subsets, *recipe.subsets.values()]}
+    named |= {"train.start.checkpoint": [recipe.train.start.checkpoint]} if recipe.train.start else {}
+    for key, found in named.items():
+        for part in found:
+            if not isinstance(part, str) or not re.fullmatch(r"\w[\w .,=+-]*", part):
+                raise RecipeError(f"{path}: {key} {part!r}: must be letters, digits and .,=+-_, and no folders")
+    try:
+        if not shlex.split(recipe.data.prepare):
+            raise ValueError("it is empty")
+    except ValueError as error:
+        raise RecipeError(f"{path}: data.prepare {recipe.data.prepare!r}: no command: {error}") from error
+
+
+def _check_evaluation(recipe: Recipe, path: str) -> None:
     from .tasks import TASKS
 
-    def must(option: str, value: Any, valid: Any) -> None:
-        if value not in valid:
-            raise RecipeError(f"{path}: {option} {value!r}: must be one of {', '.join(map(str, valid))}")
-
-    must("train.precision", recipe.train.precision, PRECISIONS)
     for section in ("generate", "validate"):
         wanted = section == TASKS[recipe.task].section
         if wanted != (getattr(recipe, section) is not None):
@@ -300,55 +328,58 @@ def _check(recipe: Recipe, path: str, before: tuple[str, ...]) -> None:
                 raise RecipeError(f"{path}: data.{key} is missing")
     if len(set(recipe.subsets.values())) < len(recipe.subsets):
         raise RecipeError(f"{path}: subsets: must have different names, got {', '.join(recipe.subsets.values())}")
-    files = {"name": recipe.name.split("/"), "subsets": [*recipe.subsets, *recipe.subsets.values()]}
-    files |= {"train.start.checkpoint": [recipe.train.start.checkpoint]} if recipe.train.start else {}
-    for key, found in files.items():  # files are called after them
-        for part in found:
-            if not isinstance(part, str) or not re.fullmatch(r"\w[\w .,=+-]*", part):
-                raise RecipeError(f"{path}: {key} {part!r}: must be letters, digits and .,=+-_, and no folders")
-    try:
-        if not shlex.split(recipe.data.prepare):
-            raise ValueError("it is empty")
-    except ValueError as error:
-        raise RecipeError(f"{path}: data.prepare {recipe.data.prepare!r}: no command: {error}") from error
-    chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(recipe.average, k) is not None]
-    if len(chosen) != 1 or getattr(recipe.average, chosen[0]) < 1:
-        got = ", ".join(f"{key} {getattr(recipe.average, key)}" for key in chosen) or "none"
-        raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {got}")
-    if not 1 <= recipe.train.batches <= MOST_BATCHES:
-        raise RecipeError(
-            f"{path}: train.batches must be at least 1 and at most {MOST_BATCHES}, got {recipe.train.batches}"
-        )
+
+
+def _check_train(recipe: Recipe, path: str) -> None:
+    train = recipe.train
+    _must(path, "train.precision", train.precision, PRECISIONS)
+    if not 1 <= train.batches <= MOST_BATCHES:
+        raise RecipeError(f"{path}: train.batches must be at least 1 and at most {MOST_BATCHES}, got {train.batches}")
     for flag, instead in OWN_FLAGS.items():
-        if flag in recipe.train.flags:
+        if flag in train.flags:
             raise RecipeError(f"{path}: train.flags.{flag}: is set by {instead}")
     for flag in ("batch-size", "max-tokens", "max-update"):
-        if type(value := recipe.train.flags.get(flag)) not in (int, type(None)):
+        if type(value := train.flags.get(flag)) not in (int, type(None)):
             raise RecipeError(f"{path}: train.flags.{flag} {value!r}: must be a whole number, without quotation marks")
     if recipe.devices is not None and recipe.scale == "full":
-        must("devices", recipe.devices, divisors(recipe))
-    if recipe.score.plain and (recipe.score.compound_split or recipe.score.join_hyphens):
+        _must(path, "devices", recipe.devices, divisors(recipe))
+
+
+def _check_average(average: Average, path: str) -> None:
+    chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(average, k) is not None]
+    if len(chosen) != 1 or getattr(average, chosen[0]) < 1:
+        got = ", ".join(f"{key} {getattr(average, key)}" for key in chosen) or "none"
+        raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {got}")
+
+
+def _check_score(recipe: Recipe, path: str) -> None:
+    score = recipe.score
+    if score.plain and (score.compound_split or score.join_hyphens):
         raise RecipeError(f"{path}: score.plain: excludes compound_split and join_hyphens, which need tokenized text")
-    if recipe.score.compound_split and recipe.data.target != "de":
+    if score.compound_split and recipe.data.target != "de":
         raise RecipeError(f"{path}: score.compound_split is for German targets, got target {recipe.data.target!r}")
-    if recipe.search:
-        _check_search(recipe, path)
-    start = recipe.train.start
-    if start and start.recipe in before:
+
+
+def _check_start(recipe: Recipe, start: Start, path: str, before: tuple[str, ...]) -> None:
+    if start.recipe in before:
         circle = " -> ".join((*before, start.recipe))
         raise RecipeError(f"{path}: train.start: recipes must not start from each other in a circle: {circle}")
     if len(before) > LONGEST_CHAIN:
         raise RecipeError(f"{path}: train.start: a chain of more than {LONGEST_CHAIN} recipes, {' -> '.join(before)}")
-    if start:
-        other = load(start.recipe, scale=recipe.scale, seed=recipe.start_seed, _before=before)
-        if other.data != recipe.data and not start.other_data:
-            raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} uses other data")
-    for paper in recipe.paper if recipe.scale == "full" else []:
+    other = load(start.recipe, scale=recipe.scale, seed=recipe.start_seed, _before=before)
+    if other.data != recipe.data and not start.other_data:
+        raise RecipeError(f"{path}: train.start.recipe {start.recipe!r} uses other data")
+
+
+def _check_paper(recipe: Recipe, path: str) -> None:
+    from .metrics import METRICS
+
+    for paper in recipe.paper:
         for test_set, scores in paper.scores.items():
             if test_set not in recipe.subsets.values():
                 raise RecipeError(f"{path}: paper.scores {test_set!r}: none of {list(recipe.subsets.values())}")
             for metric in scores:
-                must("paper.scores", metric, METRICS)
+                _must(path, "paper.scores", metric, METRICS)
 
 
 def _check_search(recipe: Recipe, path: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
 from ..files import write_text
-from . import recipes, runs, significance, tables
+from . import plots, recipes, runs, significance, tables
 from .arguments import at_least
 from .metrics import METRICS
 from .metrics.translations import read_generate_output
@@ -288,29 +288,16 @@ def _curves(by_recipe: dict[str, list[dict]]) -> Iterator[str]:
     }
     if not any(points for by_name in lines.values() for points in by_name.values()):
         return
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = plots.without_display()
     yield "<h3>Training</h3>"
     for key, by_name in lines.items():
         drawn = [(name, points) for name, points in by_name.items() if points]
         for start in range(0, len(drawn), LINES):
             figure, axis = pyplot.subplots(figsize=(6.4, 4.6), layout="constrained")
-            for i, (name, points) in enumerate(drawn[start : start + LINES]):
-                style = {"color": f"C{i % 10}", "linestyle": "-" if i < 10 else "--"}
-                axis.plot(*zip(*points, strict=True), marker="." if len(points) < 40 else "", label=name, **style)
-            if key in LOGARITHMIC:
-                axis.set_yscale("log")
-                values = [value for _, points in drawn for _, value in points]
-                axis.yaxis.set_major_formatter("{x:g}")
-                axis.yaxis.set_minor_formatter("{x:g}" if max(values) < 10 * min(values) else "")
-            axis.set(xlabel="updates", ylabel=CURVES[key])
-            axis.grid(alpha=0.3)
+            plots.draw_curves(axis, dict(drawn[start : start + LINES]), CURVES[key], key in LOGARITHMIC)
             axis.legend(fontsize=8)
             file = io.BytesIO()
-            with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": key}):  # small, and the same each time
+            with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": key}):  # small, and the same each time
                 figure.savefig(file, format="svg", metadata={"Date": None})
             pyplot.close(figure)
             data = base64.b64encode(file.getvalue()).decode()
