@@ -378,9 +378,9 @@ def main(args: argparse.Namespace) -> int:
             with named(f"{path}: cannot read the sentences"):
                 model = open_model(path)
                 layers[label] = step_errors(model, inputs_of(model, texts), path)
-            print(f"\n{label}: relative size of a layer's step, and relative distance of two half steps from it")
-            for row in layers[label]:
-                print(f"  {row['layer']:12s} {row['increment']:.4f}  {row['difference']:.4f}")
+            steps = ((row["layer"], f"{row['increment']:.4f}", f"{row['difference']:.4f}") for row in layers[label])
+            print(f"\n{label}:\n")
+            print(markdown.table(("layer", "relative size of its step", "relative distance of two half steps"), steps))
     if args.output:
         record = {"what": "orders", "versions": runs.versions(), "methods": rows, "without": WITHOUT, "layers": layers}
         if args.checkpoints:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
 from ..files import read_json, sha256
-from . import recipes, records, runs
+from . import markdown, recipes, records, runs
 from .arguments import at_least
 from .metrics import METRICS, bleu, translations
 from .tasks import TASKS
@@ -373,11 +373,13 @@ def main(args: argparse.Namespace) -> int:
     if differ := precisions(content):
         print(differ)
     for test_set, found in content["test_sets"].items():
-        print(f"{test_set}   {metric.label}   {content['signature']}")
+        cells = []
         for name, values in found.items():
-            p_value = "not compared" if values["p_value"] is None else f"p = {values['p_value']:.4f}"
+            p_value = "not compared" if values["p_value"] is None else f"{values['p_value']:.4f}"
             said = "baseline" if name == content["baseline"] else p_value
-            print(f"  {name:<44} {values[metric.key]:6.2f}   {said}")
+            cells.append((name, f"{values[metric.key]:.2f}", said))
+        print(f"\n{test_set} ({content['signature']})\n")
+        print(markdown.table(("system", metric.label, "p"), cells))
     if args.output:
         records.write(args.output, content)
     return 0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import OdeTransformerError
+from .. import markdown
 
 SIGNATURE = "percent of examples"
 UNDEFINED = "not a number"
@@ -92,9 +93,9 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 def report(result: dict[str, Any]) -> str:
     """The result of :func:`score_files` as lines to print."""
     found = result["accuracy"]
-    lines = [f"{'accuracy':<20}{found['value']:7.2f}   ({found['signature']}, {found['examples']} in all)"]
-    lines.append(f"{'class':<20}{'precision':>10}{'recall':>10}{'F1':>10}{'examples':>10}")
-    for name, values in found["report"].items():
-        numbers = "".join(f"{values[key]:10.2f}" for key in ("precision", "recall", "f1"))
-        lines.append(f"{name:<20}{numbers}{values['examples']:10d}")
-    return "\n".join(lines)
+    rows = (
+        (name, *(f"{values[key]:.2f}" for key in ("precision", "recall", "f1")), values["examples"])
+        for name, values in found["report"].items()
+    )
+    classes = markdown.table(("class", "precision", "recall", "F1", "examples"), rows)
+    return f"accuracy {found['value']:.2f} ({found['signature']}, {found['examples']} in all)\n\n{classes}"

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import OdeTransformerError, install
+from .. import markdown
 from ..arguments import at_least
 
 if TYPE_CHECKING:
@@ -110,9 +111,8 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
 
 def report(result: dict[str, Any]) -> str:
     """What :func:`score_files` returned as lines to print."""
-    rows = [("", result["rouge"])]
+    rows = [("the summaries", result["rouge"])]
     if "source" in result:
         rows.append((result["source"]["label"], result["source"]["rouge"]))
-    lines = [f"{'':<20}{''.join(f'{kind:>12}' for kind in KINDS)}"]
-    lines += [f"{name:<20}{''.join(f'{values[kind]:12.2f}' for kind in KINDS)}" for name, values in rows]
-    return "\n".join([*lines, f"signature: {result['rouge']['signature']}", f"summaries: {result['sentences']}"])
+    scores = markdown.table(("", *KINDS), ((name, *(f"{values[kind]:.2f}" for kind in KINDS)) for name, values in rows))
+    return f"{scores}\n\nsignature: {result['rouge']['signature']}\nsummaries: {result['sentences']}"
