@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import sha256
-from .metrics.translations import detokenise, remove_segmentation
+from .metrics.translations import detokenise, join_pieces, remove_segmentation
 from .text.lines import TextError
 from .text.manifest import MODEL_FILES, read_manifest
 from .text.subwords import segmented
@@ -91,7 +91,7 @@ class Pipeline:
     def plain(self, lines: Sequence[str]) -> list[str]:
         """Subword units separated by spaces -> text to read."""
         if self.segmentation == "sentencepiece":  # also where no piece begins a word
-            words = [line.replace(" ", "").replace("\u2581", " ").strip() for line in lines]
+            words = join_pieces(lines)
         else:
             words = remove_segmentation(lines, self.segmentation.replace("-", "_"))
         return words if self.tokeniser.plain else detokenise(words, self.target)

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,6 +119,11 @@ def detokenise(lines: Sequence[str], lang: str) -> list[str]:
     return found
 
 
+def join_pieces(lines: Iterable[str]) -> list[str]:
+    """Pieces of SentencePiece, separated by spaces -> words."""
+    return [line.replace(" ", "").replace("\u2581", " ").strip(" ") for line in lines]
+
+
 def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
     """Join subword units to words.
 
@@ -134,7 +139,7 @@ def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
     if segmentation == "sentencepiece":
         if not any("\u2581" in line for line in lines):  # fairseq-generate removed the units already
             return list(lines)
-        return [line.replace(" ", "").replace("\u2581", " ").strip(" ") for line in lines]
+        return join_pieces(lines)
     if segmentation == "none":
         return list(lines)
     raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(SEGMENTATIONS)}")
