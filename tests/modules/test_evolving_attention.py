@@ -190,3 +190,20 @@ def test_a_step_of_decoding_in_half_precision_sees_all_keys(form):
     at_once, cache = attention(x, initial(x), causal=True), {}
     steps = [attention(y, initial(y, None, None, cache), True, cache) for y in x.split(1)]
     torch.testing.assert_close(torch.cat(steps), at_once, atol=0.1, rtol=0.1)
+
+
+@pytest.mark.parametrize("form", ["paper", "released"])
+def test_a_cache_follows_hypotheses_with_its_padding(form):
+    initial, attention, x, *_ = setting(form, "causal", torch.float64)
+    padding, order, cache = torch.zeros(B, T, dtype=torch.bool), torch.tensor([1, 0]), {}
+    padding[1, :2] = True  # on the left
+    at_once = attention(x, initial(x, None, padding), causal=True)
+    for i in range(T):
+        if i == 4:
+            for module in (initial, attention):
+                module.reorder_incremental_state(cache, order)
+            x, padding, at_once = x[:, order], padding[order], at_once[:, order]
+        now = slice(i, i + 1)
+        step = attention(x[now], initial(x[now], None, padding[:, now], cache), True, cache)
+        real = ~padding[:, i]
+        torch.testing.assert_close(step[0, real], at_once[i, real])
