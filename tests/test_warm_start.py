@@ -250,6 +250,7 @@ def test_some_dynamics_if_asked(tmp_path):
     stock(tmp_path / "stock.pt")
     report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES), dynamics_scale=0.01)
     assert 0 < report.difference < 0.1
+    assert ("position_encoder.solvers.all.weight2", (16, 16), "new, x 0.01") in report.tensors
     weight = torch.load(tmp_path / "out.pt")["model"]["position_encoder.solvers.all.weight2"]
     assert 0 < weight.abs().max() < 0.02
 
