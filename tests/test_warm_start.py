@@ -323,6 +323,23 @@ def test_another_dictionary(tmp_path):
     assert not (tmp_path / "out.pt").exists()
     (data / "dict.yy.txt").write_text((data / "dict.xx.txt").read_text())
     run()
+    # Trained without -s and -t: the languages are those that the data are called after.
+    del state["cfg"]["task"]["source_lang"], state["cfg"]["task"]["target_lang"]
+    torch.save(state, tmp_path / "stock.pt")
+    with pytest.raises(CheckpointError, match="does not say its languages, so that --data cannot be checked"):
+        run()
+    (data / "train.xx-yy.xx.idx").touch()
+    run()
+
+
+def test_what_is_new_is_the_same_each_time(tmp_path):
+    stock(tmp_path / "stock.pt")
+    models = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
+        models.append(torch.load(tmp_path / "out.pt")["model"])
+    torch.testing.assert_close(*models, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
