@@ -61,7 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     listed = actions.add_parser("list", help="print the names of all recipes")
     listed.add_argument("--paper", action="store_true", help="only those that reproduce a row of a paper")
-    actions.add_parser("check", help="read every recipe; the exit status says whether all are sound")
+    checked = actions.add_parser("check", help="read every recipe; the exit status says whether all are sound")
+    checked.add_argument(
+        "files", nargs="*", metavar="FILE", help="files of recipes of your own, instead of this package's"
+    )
     shown = actions.add_parser("show", help="print what a recipe is and the commands of its steps")
     command = actions.add_parser("command", help="print the commands of one step, one per line")
     for sub in (shown, command):
@@ -82,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
         print("\n".join(name for name in recipes.names() if not args.paper or recipes.load(name).paper))
         return 0
     if args.action == "check":
-        for name in recipes.names():
+        for name in [name for file in args.files for name in recipes.rows(file)] if args.files else recipes.names():
             print(recipes.load(name).name)
         return 0
     recipe = recipes.load(args.name, scale=args.scale, seed=args.seed)

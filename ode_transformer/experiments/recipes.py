@@ -20,6 +20,7 @@ Imports neither torch nor fairseq.
 import argparse
 import difflib
 import math
+import os
 import re
 import shlex
 import typing
@@ -210,6 +211,15 @@ def names() -> list[str]:
     return [f"{file}/{row}" if row else file for file in groups() for row in group(file).get("rows", [""])]
 
 
+def rows(file: str) -> list[str]:
+    """The recipes of a file elsewhere, each as ``load`` takes it.
+
+    Raises:
+        RecipeError: it cannot be read.
+    """
+    return [f"{file}/{row}" if row else file for row in _read(Path(file).resolve()).get("rows", [""])]
+
+
 def quoted(name: str) -> list[Paper]:
     """The rows of a group that the paper took from others."""
     return _build(list[Paper], group(name).get("quoted", []), f"{name}.yaml", "quoted")
@@ -256,6 +266,15 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     return replace(recipe, seed=None) if seed == recipe.own_seed else recipe
 
 
+def is_there(name: str) -> bool:
+    """Whether there is a file for a recipe of this name."""
+    try:
+        _find(name)
+    except RecipeError:
+        return False
+    return True
+
+
 def _find(name: str) -> tuple[Path, str, str]:
     """The file of a recipe, the recipe's name, and its row of the file, or an empty string."""
     if found := re.fullmatch(r"(.+?\.yaml)(?:/([^/]*)/?)?", name):
@@ -272,11 +291,13 @@ def _find(name: str) -> tuple[Path, str, str]:
         if path.is_file() and not path.name.startswith("_"):
             return path, name, row
     there = names()
-    near = [other for other in there if other.startswith(name)] or difflib.get_close_matches(name, there, 5, 0.4)
     if not there:
-        near = [f"none in {CONFIGS}, recipes need a clone of the repository"]
+        raise RecipeError(f"no recipe {name!r}: there are none in {CONFIGS}, recipes need a clone of the repository")
+    near = [other for other in there if other.startswith(name)] or difflib.get_close_matches(name, there, 5, 0.4)
+    nearest = f"; the nearest are: {', '.join(near)}" if near else ""
     raise RecipeError(
-        f"no recipe {name!r}; the nearest are: {', '.join(near) or 'none'}. `ode-transformer recipe list` prints all"
+        f"no recipe {name!r} in {CONFIGS.name}/{nearest}. `ode-transformer recipe list` prints all; a recipe of your "
+        "own is named by its file, FILE.yaml or FILE.yaml/ROW"
     )
 
 
@@ -442,7 +463,12 @@ def _extended(tree: dict, path: Path, seen: tuple[Path, ...], files: list[Path])
         raise RecipeError(f"{path}: extends must be a file or a list of files, got {bases!r}")
     merged: dict = {}
     for base in bases:
-        merged = _merge(merged, _read((path.parent / base).resolve(), (*seen, path), files))
+        file = (path.parent / base).resolve()
+        if not os.path.isfile(file):  # unlike the method, false for names that are too long
+            ours = CONFIGS / base
+            there = f"; that of this package is {ours}" if os.path.isfile(ours) else ""
+            raise RecipeError(f"{path}: extends {base!r}: there is no {file}{there}")
+        merged = _merge(merged, _read(file, (*seen, path), files))
     return _merge(merged, {key: value for key, value in tree.items() if key != "extends"})
 
 

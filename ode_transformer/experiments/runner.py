@@ -330,6 +330,8 @@ class Run:
             raise OtherRunError(f"{name} holds another run's train.log, without run.json; take another --run-dir")
         if begun:
             runs.check_recipe(run, name, self.recipe)
+            if name == recipes.default_run_dir(self.recipe):
+                runs.check_file(run, name, self.recipe)
         if begun and not trained and run["command"] != list(step.command):
             line = shlex.join(run["command"])
             raise OtherRunError(f"{name} holds another run; take another --run-dir. It was made by:\n{line}")

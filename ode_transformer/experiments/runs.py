@@ -140,6 +140,21 @@ def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Reci
         )
 
 
+def check_file(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Recipe") -> None:
+    """Check that a folder's run is of the file that this recipe is from, for folders that are called after the recipe.
+
+    A file that is no longer where it was may have been moved.
+
+    Raises:
+        OtherRunError: it is of another file.
+    """
+    if run["given"] != recipe.given and recipes.is_there(run["given"]):
+        raise OtherRunError(
+            f"{run_dir} holds a run of {run['given']}, not of {recipe.given}, which has the same name; rename a file, "
+            "or take another --run-dir"
+        )
+
+
 def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
     """The stamps of a run's finished steps, in the order in which they were finished."""
     path = Path(run_dir) / "steps.json"

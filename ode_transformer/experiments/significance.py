@@ -122,6 +122,7 @@ def compare(
             )
     for one in (baseline, *systems):
         if one.record is None:
+            _check_run(one)
             records.check_scores(one.recipe, one.folder)
     trained_in = {one.recipe.name: _precision(one) for one in (baseline, *systems)}
     compared = _translated if first.task == "translation" else partial(_scored, metric)
@@ -137,6 +138,19 @@ def compare(
         "test_sets": found,
         "versions": runs.versions(),
     }
+
+
+def _check_run(one: System) -> None:
+    """Check that a run is of the recipe's file, and was decoded as the recipe says now."""
+    run = runs.read(one.folder)
+    if run is None:
+        return
+    runs.check_file(run, one.folder, one.recipe)
+    if run["generate"] != runs.search(one.recipe):
+        raise OdeTransformerError(
+            f"{one.folder}: was decoded with other settings than {one.recipe.given} has now; decode again with "
+            f"ode-transformer run {one.recipe.given} and the same options"
+        )
 
 
 def halved(comparison: dict[str, Any]) -> bool:

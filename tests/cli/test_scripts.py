@@ -641,7 +641,7 @@ BAD_INPUT = [
     (("train.sh", "--device"), "a recipe is needed first, got --device"),
     (("average.sh",), "a recipe or a folder is needed"),
     (("score.sh",), "nothing to score"),
-    (("reproduce.sh", "nothing"), "the nearest are: "),
+    (("reproduce.sh", "nothing"), "no recipe 'nothing' in configs/. "),
     (("generate.sh", "multi30k-full/macaron-tiny", "--", "--beam", "9"), "--output"),
     (("generate.sh", "multi30k-full/macaron-tiny", "--checkpoint=x.pt"), "required: --output"),
     (("average.sh", "nowhere", "--best=2"), "required: --output"),

@@ -20,7 +20,7 @@ from ode_transformer.experiments.recipe_command import show
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
-from tests.helpers import ROOT, dictionary, model, parse
+from tests.helpers import ROOT, dictionary, model, parse, refused
 
 MODEL_FLAGS = ("splitting", "ffn-hidden-layers", "position-encoder", "position-blocks", "encoder-ffn-embed-dim")
 
@@ -308,6 +308,15 @@ def test_numbers_that_are_printed_and_reckoned_with_are_numbers(tmp_path):
     assert "1 batch of up to 9 examples;" in shown
 
 
+def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):
+    text = (ROOT / "configs" / "quickstart.yaml").read_text().replace("extends: ", f"extends: {ROOT}/configs/")
+    (tmp_path / "x.yaml").write_text(text)
+    assert cli.main(["recipe", "check", f"{tmp_path}/x.yaml"]) == 0
+    assert "x/macaron-tiny" in capsys.readouterr().out.splitlines()
+    (tmp_path / "x.yaml").write_text(text.replace("    max-tokens: 1500\n", "    max-tokens: x\n"))
+    refused(["recipe", "check", f"{tmp_path}/x.yaml"], r"train\.flags\.max-tokens 'x'", capsys)
+
+
 def test_an_unknown_task_is_named_in_a_rehearsal_too(tmp_path):
     text = (ROOT / "configs" / "quickstart.yaml").read_text().replace("extends: ", f"extends: {ROOT}/configs/")
     (tmp_path / "x.yaml").write_text(f"task: translaton\n{text}")
@@ -480,7 +489,8 @@ def test_flags_are_written_as_fairseq_reads_them(tmp_path):
         (lambda t: t["average"].update(last_epochs=0), r"at least 1"),
         (lambda t: t["train"].update(batches=0), r"train\.batches must be at least 1"),
         (lambda t: t["train"].update(precision="fp8"), r"train\.precision 'fp8': must be one of fp32"),
-        (lambda t: t.update(extends="absent.yaml"), r"absent\.yaml"),
+        (lambda t: t.update(extends="absent.yaml"), r"extends 'absent\.yaml': there is no .*/absent\.yaml$"),
+        (lambda t: t.update(extends="_adam.yaml"), r"there is no .*; that of this package is .*/configs/_adam\.yaml$"),
         (lambda t: t.update(extends="r.yaml"), r"extends itself"),
         (lambda t: (t["data"].update(target="fr"), t.update(score={"compound_split": True})), r"German"),
         (

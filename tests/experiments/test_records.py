@@ -102,6 +102,18 @@ def test_a_run_without_its_scores_is_named(tmp_path):
         records.record(recipes.load("multi30k-short/macaron-tiny"), tmp_path)
 
 
+def test_a_run_of_another_file_of_the_same_name_is_not_taken_for_this_one(tmp_path):
+    text = (recipes.CONFIGS / "quickstart.yaml").read_text().replace("extends: ", f"extends: {recipes.CONFIGS}/")
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "exp.yaml").write_text(text)
+    one, two = (recipes.load(f"{tmp_path}/{folder}/exp.yaml/macaron-tiny") for folder in ("one", "two"))
+    with pytest.raises(OtherRunError, match=r"a run of .*/one/exp\.yaml/mac.*, not of .*/two/exp.*the same name"):
+        records.runs.check_file({"given": one.given}, recipes.default_run_dir(two), two)
+    (tmp_path / "one" / "exp.yaml").unlink()  # as if it had been moved
+    records.runs.check_file({"given": one.given}, recipes.default_run_dir(two), two)
+
+
 @pytest.mark.parametrize(
     ("run", "message"),
     [

@@ -59,7 +59,8 @@ def folder(tmp_path, monkeypatch):
             lines += [f"S-{i}\tquelle {i}", f"T-{i}\t{reference}", f"H-{i}\t-1\t{' '.join(words)}"]
         lines.append("Generate test with beam=5: BLEU4 = 1.00")
         (place / "generate" / "generate-test.txt").write_text("\n".join(lines) + "\n")
-        run = dict.fromkeys(KEYS) | {"precision": "fp32", "given": f"quickstart/{name}"}
+        given = f"quickstart/{name}"
+        run = dict.fromkeys(KEYS) | {"precision": "fp32", "given": given, "generate": runs.search(recipes.load(given))}
         (place / "run.json").write_text(json.dumps(run))
         record = json.loads((ROOT / "results" / "quickstart" / f"{name}.json").read_text())
         record |= {"seeds": [seed], "description": "<script>alert(1)</script>"}

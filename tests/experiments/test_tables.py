@@ -16,7 +16,7 @@ import pytest
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records, significance, tables
 from ode_transformer.experiments.metrics import translations
-from ode_transformer.experiments.runs import KEYS
+from ode_transformer.experiments.runs import KEYS, search
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, run_record
 
@@ -267,7 +267,9 @@ def runs(tmp_path, monkeypatch):
         lines = []
         for i, (hyp, ref) in enumerate(zip(translate(references, errors, seed), references, strict=True)):
             lines += [f"S-{i}\tx", f"T-{i}\t{ref}", f"H-{i}\t-0.1\t{hyp}"]
-        (folder.parent / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp32"}))
+        recipe = recipes.load(f"quickstart/{name}-tiny")
+        run = {"given": recipe.given, "precision": "fp32", "generate": search(recipe)}
+        (folder.parent / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | run))
         (folder / "generate-test.txt").write_text("\n".join([*lines, "Generate test with beam=5: BLEU4 = 1"]) + "\n")
     return tmp_path
 
@@ -285,6 +287,15 @@ def test_what_differs_is_found(runs, test):
     assert p["rk4-tiny"] < 0.01 and p["rk2-tiny"] > 0.05
     bleu = [values["bleu"] for values in found.values()]
     assert bleu[0] == bleu[1] < bleu[3] and p["macaron-tiny"] == 1
+
+
+def test_runs_that_were_decoded_with_other_settings_are_not_compared(runs):
+    baseline, other = load("transformer", "rk2")
+    path = other.folder / "run.json"
+    run = json.loads(path.read_text())
+    path.write_text(json.dumps(run | {"generate": run["generate"] | {"lenpen": 9.0}}))
+    with pytest.raises(OdeTransformerError, match=r"rk2-tiny: was decoded with other settings than quick"):
+        significance.compare(baseline, [other])
 
 
 def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
@@ -403,7 +414,8 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     assert differs == {names[0]: False, names[1]: False, names[2]: True}
     write("transformer-tiny", rk4 - 1)
     assert not starred("rk4-tiny") and not tables.comparisons(folder), "the baseline was trained anew"
-    (runs / "runs/quickstart/rk4-tiny/run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp16"}))
+    run = runs / "runs/quickstart/rk4-tiny/run.json"
+    run.write_text(json.dumps(json.loads(run.read_text()) | {"precision": "fp16"}))
     assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
     assert f"the precisions of training differ: {names[0]} fp32, " in capsys.readouterr().out
     content = json.loads(output.read_text())

@@ -24,7 +24,7 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records, significance
 from ode_transformer.experiments.classify import classify
 from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, errant, gleu, glue, m2, programs, rouge
-from ode_transformer.experiments.runs import KEYS
+from ode_transformer.experiments.runs import KEYS, search
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import Scored
 from ode_transformer.files import sha256, write_lines, write_text
@@ -735,7 +735,8 @@ def kept(folder: Path, task: str, recipe: recipes.Recipe, share: float) -> None:
         )
         for name, lines in (("target", right), ("source", ["a"] * 60), *((f"ref{i}", right) for i in range(4))):
             (raw / f"{subset}.{name}").write_text("".join(f"{line}\n" for line in lines))
-    (folder / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | {"precision": "fp32"}))
+    run = {"given": recipe.given, "precision": "fp32", "generate": search(recipe)}
+    (folder / "run.json").write_text(json.dumps(dict.fromkeys(KEYS) | run))
 
 
 @pytest.mark.parametrize("group", ["imdb-short", "aeslc", "gec-generated"])
