@@ -113,11 +113,12 @@ def warm_start(
     sizes = symbols(state, source)
     if data is not None:
         _check_dictionaries(Path(str(data).split(":")[0]), state, sizes, source)
-    task_, before = task(*sizes), open_state(state, source)
-    model_name, values, explicit = _target(arch, flags, stock, options, source)
-    with torch.random.fork_rng(devices=[]), named(f"{source} cannot become {arch}"):
+    with torch.random.fork_rng(devices=[]):
+        task_, before = task(*sizes), open_state(state, source)
+        model_name, values, explicit = _target(arch, flags, stock, options, source)
         torch.manual_seed(1)
-        after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
+        with named(f"{source} cannot become {arch}"):
+            after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
     outcomes, dynamics = _transfer(before, after, source, arch, values)
     if dynamics_scale > 0 and not dynamics:
         raise CheckpointError(f"--dynamics-scale {dynamics_scale}: {arch} has no flow")
@@ -372,7 +373,8 @@ def _difference(before: nn.Module, after: nn.Module, symbols: tuple[int, int]) -
     """The largest difference of two models' logits, in double precision, on random sentences with padding."""
     generator = torch.Generator().manual_seed(1)
     reads = isinstance(before, MaskedLanguageModel)
-    width = min(12, before.max_positions()) if reads else 12
+    longest = before.max_positions()  # of an encoder-decoder, those of each side
+    width = min(12, *([longest] if reads else longest))
     lengths = torch.tensor([width, (width + 2) // 2, 1])
     source, target = (torch.randint(4, max(n, 5), (3, width), generator=generator) for n in symbols)
     pad, eos = 1, 2

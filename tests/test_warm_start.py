@@ -124,12 +124,15 @@ def test_other_families_where_they_can_be_equal(tmp_path, arch, more, norm):
 @pytest.mark.parametrize(
     ("arch", "more", "norm", "reason"),
     [
-        ("macaron_tiny", ["--encoder-ffn-embed-dim", "12"], PRE_NORM, "strang with feed-forward dimension 12"),
+        ("macaron_tiny", ["--encoder-ffn-embed-dim", "12"], PRE_NORM,
+         "exactly: splitting strang with feed-forward dimension 12; logits differ"),
         ("macaron_tiny", ["--encoder-ffn-embed-dim", "24"], {}, "post-norm"),
         ("rk2_learnable_tiny", NO_HISTORY, PRE_NORM, "sigmoid are never"),
         ("rk2_two_tanh_tiny", NO_HISTORY, PRE_NORM, "two-tanh are never"),
         ("rk2_scalars_tiny", [], PRE_NORM, "--encoder-history learnable_dense"),
         ("rk2_tiny", NO_HISTORY, PRE_NORM, "heun with coefficients fixed"),
+        ("rk2_scalars_tiny", [*NO_HISTORY, "--rk-norm"], PRE_NORM, "exactly: rk-norm normalizes the state"),
+        ("rk2_scalars_tiny", [*NO_HISTORY, "--ode-residual", "released"], PRE_NORM, "ode-residual released has the"),
         ("ode_residual_tiny", [*NO_HISTORY, "--integrator", "nesterov"], PRE_NORM, "nesterov .* is another step"),
         ("ode_residual_tiny", [*NO_HISTORY, "--decoder-integrator", "heun"], PRE_NORM, "decoder-integrator heun with"),
         ("rk2_scalars_tiny", [*NO_HISTORY, "--decoder-integrator", "nesterov"], PRE_NORM,
@@ -202,6 +205,7 @@ def test_inner_sizes_that_are_neither_the_same_nor_halves(tmp_path):
         ("floater_tiny", ["--no-scale-embedding"], 1e-6, "--no-scale-embedding True, of the checkpoint False"),
         ("floater_tiny", ["--activation-fn", "gelu"], 0.0, "--activation-fn gelu, of the checkpoint relu"),
         ("floater_tiny", [], float("nan"), "--dynamics-scale nan"),
+        ("floater_tiny", [], float("inf"), "--dynamics-scale inf"),
         ("floater_tiny", [], -1.0, "--dynamics-scale -1"),
     ],
 )
@@ -265,7 +269,7 @@ def test_every_tensor_is_reported(tmp_path, capsys):
     assert "new, zero  position_encoder.solvers.all.weight2  (16, 16)" in out
     assert "3 tensors new, 3 tensors new, zero, 0 unused" in out
     (needed,) = (line for line in out.splitlines() if line.startswith("fairseq-train needs: "))
-    assert "--share-all-embeddings" in needed and "quant" not in needed and "output-dim" not in needed
+    assert "--share-all-embeddings" in needed and "quant" not in needed and "put-dim" not in needed
     assert "largest difference of a logit" in out
 
 
@@ -278,6 +282,7 @@ def test_it_begins_before_the_first_update(tmp_path):
     assert state["extra_state"]["train_iterator"]["epoch"] == 1
     assert state["cfg"]["model"]["position_encoder"] == "floater"
     assert state["warm_started_from"] == "stock.pt"
+    assert {tensor.dtype for tensor in state["model"].values()} == {torch.float32}
 
 
 @pytest.mark.parametrize(
@@ -321,6 +326,9 @@ def test_another_dictionary(tmp_path):
     with pytest.raises(CheckpointError, match=r"dict.yy.txt: has 44 symbols, .* trained with 50"):
         run()
     assert not (tmp_path / "out.pt").exists()
+    (data / "dict.yy.txt").rename(data / "dict.zz.txt")
+    with pytest.raises(CheckpointError, match=r"has no dict.yy.txt, the target language of .*stock.pt; it has"):
+        run()
     (data / "dict.yy.txt").write_text((data / "dict.xx.txt").read_text())
     run()
     # Trained without -s and -t: the languages are those that the data are called after.
@@ -332,14 +340,71 @@ def test_another_dictionary(tmp_path):
     run()
 
 
+def test_each_side_has_a_dictionary_of_its_own(tmp_path):
+    """Of the first of several data, as fairseq reads them."""
+    stock(tmp_path / "stock.pt", shared=False)
+    state = torch.load(tmp_path / "stock.pt", weights_only=False)
+    state["cfg"]["task"] = {"_name": "translation", "source_lang": "xx", "target_lang": "yy"}
+    for name in ("embed_tokens", "output_projection"):
+        state["model"][f"decoder.{name}.weight"] = state["model"][f"decoder.{name}.weight"][:44].clone()
+    torch.save(state, tmp_path / "stock.pt")
+    for folder, counts in (("right", (46, 40)), ("wrong", (40, 46))):
+        (tmp_path / folder).mkdir()
+        for language, symbols in zip(("xx", "yy"), counts, strict=True):
+            (tmp_path / folder / f"dict.{language}.txt").write_text("".join(f"w{i} 1\n" for i in range(symbols)))
+
+    def run(first, second):
+        data = f"{tmp_path / first}:{tmp_path / second}"
+        return warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES), data=data)
+
+    run("right", "wrong")
+    with pytest.raises(CheckpointError, match=r"wrong.dict.xx.txt: has 44 symbols, .* trained with 50"):
+        run("wrong", "right")
+
+
+def test_a_model_of_few_positions(tmp_path):
+    few = {f"max-{side}-positions": 8 for side in ("source", "target")}
+    stock(tmp_path / "stock.pt", **few, **{"encoder-learned-pos": True, "decoder-learned-pos": True})
+    assert warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES)).difference < 1e-6
+
+
+def test_flags_of_training_are_let_through(tmp_path):
+    stock(tmp_path / "stock.pt")
+    flags = [*words(SIZES), "--lr", "0.1", "--optimizer", "adam"]
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", flags)
+    assert not [flag for flag in report.flags if "lr" in flag or "adam" in flag]
+
+
+def test_of_many_tensors_without_a_place_eight_are_named(tmp_path):
+    stock(tmp_path / "stock.pt", **PRE_NORM)
+    flags = [*words(SIZES), *NO_HISTORY, "--relative-positions", "none"]
+    flags += ["--no-cross-attention", "--cross-self-attention"]
+    with pytest.raises(CheckpointError, match=r"does not fit ode_residual_tiny: decoder.*and 12 more$") as error:
+        warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "ode_residual_tiny", flags)
+    assert str(error.value).count("has no place") == 8
+
+
+def test_the_command_says_what_is_not_equal(tmp_path, capsys):
+    stock(tmp_path / "stock.pt", **PRE_NORM)
+    for arch, more, said in (("floater_tiny", [], ""), ("rk2_tiny", ["--approximate"], "not equal to its source\n")):
+        arguments = ["warm-start", tmp_path / "stock.pt", "--arch", arch, "--output", tmp_path / "o.pt", *more]
+        capsys.readouterr()
+        assert cli.main([*map(str, arguments), "--", *words(SIZES)]) == 0
+        assert capsys.readouterr().err == said
+
+
 def test_what_is_new_is_the_same_each_time(tmp_path):
     stock(tmp_path / "stock.pt")
-    models = []
+    models, after = [], []
     for seed in (1, 2):
         torch.manual_seed(seed)
         warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_tiny", words(SIZES))
         models.append(torch.load(tmp_path / "out.pt")["model"])
+        after.append(torch.get_rng_state())
     torch.testing.assert_close(*models, rtol=0, atol=0)
+    for seed, state in zip((1, 2), after, strict=True):
+        torch.manual_seed(seed)
+        assert torch.equal(torch.get_rng_state(), state), "the caller's random numbers go on as before"
 
 
 @pytest.mark.parametrize(
@@ -402,7 +467,9 @@ def test_at_full_size(tmp_path, size):
 def test_both_halves_together_are_the_feed_forward_of_the_source(tmp_path):
     m = stock(tmp_path / "stock.pt", **PRE_NORM)
     flags = [*words(SIZES), "--encoder-ffn-embed-dim", "12"]
-    warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "macaron_tiny", flags, approximate=True)
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "macaron_tiny", flags, approximate=True)
+    halved = [name for name, _, what in report.tensors if what == "halved"]
+    assert sorted(halved) == sorted(name for name, *_ in report.tensors if "fc" in name)
     ours, z = open_(tmp_path / "out.pt")[0], torch.randn(5, 16)
     layers = zip((*ours.encoder.layers, *ours.decoder.layers), (*m.encoder.layers, *m.decoder.layers), strict=True)
     for new, old in layers:

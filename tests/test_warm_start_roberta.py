@@ -106,6 +106,12 @@ def test_what_it_computes_is_what_roberta_computes(tmp_path, kind, published):
     assert "--max-positions=20" in " ".join(report.flags)
 
 
+def test_a_roberta_of_few_positions(tmp_path):
+    stock(tmp_path / "stock.pt", **{"max-positions": 8})
+    report = warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "floater_roberta_tiny", words(SIZES))
+    assert report.difference < 1e-6
+
+
 def test_a_model_that_fairseq_trained(tmp_path):
     """A stock RoBERTa after a few updates of fairseq-train, then FLOATER and Euler steps: the same logits."""
     data = tmp_path / "data"
@@ -121,7 +127,11 @@ def test_a_model_that_fairseq_trained(tmp_path):
         (ours,), _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "out.pt")], task=its_task)
         torch.testing.assert_close(ours.eval()(x)[0], m.eval()(x)[0], atol=1e-6, rtol=0)
     (data / "dict.txt").write_text("a 1\n")
-    with pytest.raises(CheckpointError, match=r"dict.txt: has 6 symbols with <mask>, .* was trained with"):
+    with pytest.raises(CheckpointError, match=r"data/dict.txt: has 6 symbols with <mask>, .* was trained with"):
+        warm_start(last, tmp_path / "new.pt", "floater_roberta_tiny", words(SIZES), data=data)
+    (data / "input0").mkdir()  # as data of sentences with labels are
+    (data / "dict.txt").rename(data / "input0" / "dict.txt")
+    with pytest.raises(CheckpointError, match=r"input0/dict.txt: has 6 symbols with <mask>, .* was trained with"):
         warm_start(last, tmp_path / "new.pt", "floater_roberta_tiny", words(SIZES), data=data)
 
 

@@ -71,13 +71,12 @@ def _widened(x: Tensor, width: int, value: float = 0.0) -> Tensor:
 
 def attention_of_one(q: Tensor, k: Tensor, v: Tensor, scale: float, key_bias: Optional[Tensor] = None) -> Tensor:
     """As ``fused_attention``, for the few queries of a step of decoding: two products are faster than a fused
-    kernel, which only saves memory for the score matrix. In half precision they round the scores, and the kernel does
-    not.
+    kernel, which only saves memory for the score matrix. Not for half precision, in which they would round the scores.
     """
     scores = (q * scale) @ k.transpose(-2, -1)  # (B, m, T, S)
     if key_bias is not None:
         scores = scores + key_bias.unsqueeze(2)
-    return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).type_as(v) @ v
+    return scores.softmax(-1) @ v
 
 
 def time_signal(weights: Tensor, depth_index: int, depth: int, form: str) -> Tensor:

@@ -74,6 +74,7 @@ def stored(**options):
         ),
         ({"max_relative_length": 8}, {"relative_positions": "keys-values", "max_relative_length": 8}),
         ({"max_relative_length": 8, "k_only": True}, {"relative_positions": "keys"}),
+        ({"max_relative_length": 0, "k_only": True}, {"relative_positions": "none"}),
         ({"decoder_history_type": None}, {"decoder_history": "none", "encoder_history": "corrector"}),
         ({"decoder_history_type": "dense"}, {"decoder_history": "dense"}),
         (
@@ -167,11 +168,29 @@ def test_a_name_of_unknown_sizes_opens_checkpoints(name, tmp_path):
     assert_logits(m.eval(), released)
 
 
+@pytest.mark.parametrize("name", RELEASED)
+def test_the_released_names_say_their_sizes_and_relative_positions(name):
+    with torch.device("meta"):
+        m = model(name)
+    layer, cfg = m.encoder.layers[0], m.cfg
+    size = (layer.embed_dim, layer.fc1.out_features, layer.self_attn.num_heads, cfg.dropout)
+    assert size == ((1024, 4096, 16, 0.3) if "big" in name else (512, 2048, 8, 0.1))
+    assert str(cfg.relative_positions) == ("keys" if "relative" in name else "none")
+    assert (cfg.integrator, cfg.coefficients, cfg.gate_sharing) == ("heun", "ema", "shared")
+
+
+def test_relative_positions_are_of_keys_and_values_unless_of_keys_alone():
+    with torch.device("meta"):
+        assert model("PCformer_t2t_wmt_en_de", {"max-relative-length": 8}).cfg.relative_positions == "keys-values"
+
+
 @pytest.mark.parametrize("name", UNKNOWN_SIZES)
 def test_a_name_of_unknown_sizes_is_refused_without_them(name):
-    given = {field: 8 for field in UNKNOWN_SIZES[name] if field != "encoder_layers"}
-    with pytest.raises(ValueError, match=f"--arch {name}: must be that of a checkpoint.* --encoder-layers; they"):
-        ARCH_CONFIG_REGISTRY[name](argparse.Namespace(**given))
+    for absent in ("encoder_layers", *(("max_relative_length", "k_only") if "relative" in name else ())):
+        given = {field: 8 for field in UNKNOWN_SIZES[name] if field != absent}
+        message = f"--arch {name}: must be that of a checkpoint.* --{absent.replace('_', '-')}; they"
+        with pytest.raises(ValueError, match=message):
+            ARCH_CONFIG_REGISTRY[name](argparse.Namespace(**given))
 
 
 @pytest.mark.parametrize("released", [False, True])

@@ -113,12 +113,12 @@ def test_options_without_an_effect_are_named(caplog):
     model("transevolve_fullff_1_tiny")
     assert "has no meaning" not in caplog.text
     classifier("transformer_small", **{"decoder-layers": 3, "decoder-embed-dim": 64, "no-decoder-final-norm": True})
-    model("transevolve_fullff_1_tiny", {"evolution-seed": 7})
+    model("transevolve_fullff_1_tiny", {"evolution-seed": 0})
     for said in (
         "--decoder-layers 3: has no meaning in a model without a decoder",
         "--decoder-embed-dim 64: has no meaning in a model without a decoder",
         "--no-decoder-final-norm True: has no meaning in a model without a decoder",
-        "--evolution-seed 7: has no meaning with --evolution-feed-forward full",
+        "--evolution-seed 0: has no meaning with --evolution-feed-forward full",
     ):
         assert said in caplog.text
 
@@ -367,6 +367,7 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
     ("values", "message"),
     [
         ({"encoder-attention-heads": 3}, r"--encoder-attention-heads 3: .*128"),
+        ({"decoder-attention-heads": 3}, r"--decoder-attention-heads 3: .*128"),
         ({"decoder-embed-dim": 64}, r"--decoder-embed-dim 64: must be the encoder's, 128"),
         ({"encoder-layerdrop": 0.1}, r"--encoder-layerdrop 0\.1: has no meaning"),
         ({"evolution-depth": 0}, r"--evolution-depth 0: must be 1 or more"),
@@ -375,6 +376,14 @@ def test_the_task_trains_it_at_its_length(tmp_path, arch):
         ({"offload-activations": True}, r"--offload-activations True: has no meaning"),
         ({"attention-dropout": 0.1}, r"--attention-dropout 0\.1: has no meaning"),
         ({"encoder-normalize-before": True}, r"--encoder-normalize-before True: has no meaning"),
+        ({"no-cross-attention": True}, r"--no-cross-attention True: has no meaning"),
+        *(
+            (
+                {"evolution-feed-forward": "random", f"{side}-ffn-embed-dim": 511},
+                rf"--{side}-ffn-embed-dim 511: must be even",
+            )
+            for side in ("encoder", "decoder")
+        ),
         ({"adaptive-input": True}, r"--adaptive-input True: is an option of fairseq's"),
         ({"tie-adaptive-weights": True}, r"--tie-adaptive-weights True: is an option of fairseq's"),
         ({"tie-adaptive-proj": True}, r"--tie-adaptive-proj True: is an option of fairseq's"),
@@ -399,6 +408,12 @@ def test_a_decoder_is_not_asked_to_look_ahead():
     m = small("transevolve_fullff_1_tiny")
     with pytest.raises(ValueError, match="full_context_alignment: must be false"):
         m.decoder(previous, m.encoder(tokens, lengths), full_context_alignment=True)
+
+
+def test_a_block_of_a_decoder_needs_the_encoder():
+    block = small("transevolve_fullff_1_tiny").decoder.layers[0]
+    with pytest.raises(ValueError, match="needs the output of the encoder"):
+        block(torch.randn(5, 2, 16))
 
 
 def test_an_unknown_form_is_named_with_the_valid_ones(capsys):

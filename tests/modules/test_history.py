@@ -159,6 +159,16 @@ def test_a_learnable_history_starts_as_the_mean(fields):
     torch.testing.assert_close(dense, learnable)
 
 
+def test_a_corrector_starts_with_means(fields):
+    h, x = HISTORIES["corrector"](DEPTH, SIZE, True).double(), torch.randn(3, 2, SIZE, dtype=torch.float64)
+    past, z = [], [x]
+    h.begin(past, x)
+    for l in range(DEPTH):  # noqa: E741
+        z.append(h.prediction_norms[l](fields[l](x)))  # the norms start alike
+        torch.testing.assert_close(h.corrector(past)(fields[l](x)), sum(z) / len(z))
+        torch.testing.assert_close(h.follow(past, fields[l](x)), sum(z) / len(z))
+
+
 def test_a_connection_by_itself_is_none(fields):
     x = torch.randn(5, 2, SIZE, dtype=torch.float64)
     first, second, third = layers = residual(fields)

@@ -13,7 +13,7 @@ from torch import nn
 
 from ode_transformer.modules import positions
 from ode_transformer.modules.positions import BiasPositions, BlockPositions
-from ode_transformer.modules.token_positions import TokenIndices
+from ode_transformer.modules.token_positions import GivenPositions, TokenIndices
 from tests.helpers import Ends, Kernels, batch, configure, model, small, task
 
 EVERYWHERE = slice(0, 5)
@@ -150,6 +150,19 @@ def test_one_solution_a_pass_in_training(m, solved):
     assert solved == [7]  # the longer side's length, both sides and all layers
 
 
+def test_one_solution_for_a_decoder_by_itself(m, solved):
+    """As long as the longer side, the source."""
+    src, lengths, prev = batch()
+    encoder_out = m.train().encoder(src, lengths)
+    solved.clear()
+    m.decoder(prev, encoder_out)
+    assert solved == [src.size(1)] and src.size(1) > prev.size(1)
+
+
+def test_solutions_are_as_long_as_a_power_of_two():
+    assert [len(TokenIndices().grid(n, spare=True)) for n in (1, 64, 65, 128, 129)] == [64, 64, 128, 128, 256]
+
+
 def test_one_solution_a_model_in_decoding(m, solved):
     with torch.no_grad():
         for seed in range(3):
@@ -203,7 +216,7 @@ def test_loading_discards_solutions_whatever_the_versions_of_weights():
         built = small("floater_tiny")
         logits(built)
         built.load_state_dict(other.state_dict())
-        torch.testing.assert_close(logits(built), logits(other), atol=1e-6, rtol=0)
+        torch.testing.assert_close(logits(built), logits(other), atol=1e-5, rtol=0)
     held = {mode: small("floater_tiny", **{"flow-update-interval": 3}).train() for mode in ("used", "new")}
     for each in held.values():
         each.set_num_updates(1)
@@ -211,6 +224,47 @@ def test_loading_discards_solutions_whatever_the_versions_of_weights():
     for each in held.values():
         each.load_state_dict(other.state_dict())
     assert torch.equal(logits(held["used"]), logits(held["new"]))
+
+
+def test_the_solution_follows_the_biases_that_it_starts_from(m):
+    with torch.no_grad():
+        before = logits(m)
+        for bias in m.position_encoder.layout.initial("all"):
+            bias.add_(1.0)
+        after = logits(m)
+        m.position_encoder.forget()
+        torch.testing.assert_close(logits(m), after, atol=1e-5, rtol=0)
+        assert (after - before).abs().max() > 1e-3
+
+
+def test_a_solution_of_a_pass_without_gradients_in_training_ends_with_the_training(m):
+    with torch.no_grad():
+        logits(m.train())
+        for p in m.parameters():
+            p.data.add_(0.1)  # as an optimizer does
+        after = logits(m.eval())
+        m.position_encoder.forget()
+        torch.testing.assert_close(logits(m), after, atol=1e-5, rtol=0)
+
+
+def test_what_an_interval_holds_outlives_the_updates_of_an_optimizer(solved):
+    m = small("floater_tiny", **{"flow-update-interval": 3}).train()
+    for update in (1, 2):
+        m.set_num_updates(update)
+        logits(m)
+        with torch.no_grad():
+            for p in m.parameters():
+                p.add_(0.01)
+    assert solved == [64]
+
+
+def test_what_an_interval_holds_is_solved_again_in_another_precision():
+    m = small("floater_tiny", **{"flow-update-interval": 3}).train()
+    m.set_num_updates(1)
+    logits(m)
+    after = logits(m.double())
+    m.position_encoder.forget()
+    assert torch.equal(logits(m), after)
 
 
 def changed_floater():
@@ -291,6 +345,14 @@ def test_the_reach_is_where_a_score_of_two_biases_leaves_the_range(m):
         moved = [b - b[0] for b in m.float().position_encoder.biases(200).values()]
         scores = torch.stack([b.unflatten(1, (2, 8)).square().sum(-1).amax(1) / 8**0.5 for b in moved]).amax(0)
     assert reach == int((scores < 65504).sum()) < 200
+
+
+def test_the_reach_is_that_of_every_flow():
+    for name in ("encoder", "decoder", "source"):
+        m = small("floater_tiny", **{"flow-sharing": "stack"})
+        with torch.no_grad():
+            m.position_encoder.solvers[name].weight1.mul_(20)
+        assert m.half().position_encoder.reach(200) < 200, name
 
 
 def test_so_does_mixed_precision(m):
@@ -553,8 +615,8 @@ def test_explicit_positions_end_with_an_error_before_attention_does(m):
     with torch.no_grad():
         m.position_encoder.solvers["all"].weight1.mul_(40)
         with (
-            m.position_encoder.at(source=torch.arange(7.0) * 1500),
-            pytest.raises(ValueError, match=r"from position \d+ on\. Set --flow-horizon"),
+            m.position_encoder.at(source=torch.arange(7.0) * torch.tensor([[1.0], [1500.0]])),
+            pytest.raises(ValueError, match=r"from position \d+ on\. Set --flow-horizon to the length of .* sentence$"),
         ):
             m(src, lengths, prev)
 
@@ -587,13 +649,29 @@ def test_positions_within_positions(m):
         (torch.tensor([0.0, 1, 2, 2, 3, 4, 5]), "must increase"),
         (torch.arange(6.0), "do not fit tokens"),
         (torch.arange(50.0), "do not fit tokens"),
-        (torch.arange(7.0).expand(3, -1), "do not fit tokens"),
+        (torch.arange(7.0).expand(3, -1), r"shape \(3, 7\): do not fit tokens of \(2, 7\)"),
+        (torch.tensor([[0.0, 1, 2, 3, 4, 5, 6], [0.0, 1, 2, 2, 3, 4, 5]]), "must increase"),
     ],
 )
 def test_positions_that_do_not_fit(m, source, words):
     with pytest.raises(ValueError, match=words), m.position_encoder.at(source=source):
         m(*batch(sizes=(6, 6)))
     m(*batch(sizes=(6, 6)))
+
+
+def test_positions_are_kept_to_the_last_digit():
+    """Near 1000, where half precision does not tell them apart."""
+    positions = torch.tensor([[0.0, 1000.1, 1000.2], [0.1, 1000.1, 1000.3]], dtype=torch.double)
+    given = GivenPositions("source", positions)
+    assert torch.equal(given.grid(3)[given.rows], positions) and len(given.grid(3)) == 5
+
+
+def test_more_sentences_than_rows_of_positions(m):
+    with (
+        pytest.raises(ValueError, match=r"shape \(2, 7\): do not fit tokens of \(3, 7\)"),
+        m.position_encoder.at(source=torch.arange(7.0).expand(2, -1)),
+    ):
+        m(*batch(sizes=(6, 6, 6)))
 
 
 # Kernels
@@ -629,6 +707,14 @@ def test_tables_of_blocks_are_as_long_as_that_of_the_input():
             assert table.num_embeddings == getattr(m, side).embed_positions.num_embeddings
 
 
+def test_layers_that_may_be_dropped_in_training_move_as_others():
+    models = []
+    for drop in (0.0, 0.9):
+        torch.manual_seed(0)
+        models.append(small("floater_tiny", **{"encoder-layerdrop": drop, "decoder-layerdrop": drop}))
+    torch.testing.assert_close(*map(logits, models), atol=1e-5, rtol=0)
+
+
 def test_layers_that_are_one_module_have_places_of_their_own():
     """In training as in evaluation."""
     m = small("learned-blocks", **{"encoder-layers": 3})
@@ -660,6 +746,15 @@ def test_learned_tables():
         ({"position-encoder": "learned", "no-token-positional-embeddings": True}, "--position-encoder learned"),
         ({"position-encoder": "sinusoidal", "encoder-learned-pos": True}, "--position-encoder sinusoidal"),
         ({"decoder-embed-dim": 8, "decoder-output-dim": 16}, "--flow-sharing all: needs one width"),
+        (
+            {
+                "position-encoder": "rnn-scalar-1",
+                "encoder-embed-dim": 15,
+                "encoder-attention-heads": 3,
+                "decoder-attention-heads": 3,
+            },
+            "--position-encoder rnn-scalar-1: width 15: must be even",
+        ),
     ],
 )
 def test_what_does_not_go_together(flags, words):
@@ -704,7 +799,10 @@ def test_explicit_positions_are_solved_again_for_other_weights():
         assert torch.equal(third, logits())
 
 
-@pytest.mark.parametrize(("options", "expected"), [({"flow-horizon": 30}, 30), ({"max-source-positions": 3000}, 3000)])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({"flow-horizon": 30}, 30), ({"max-source-positions": 3000}, 3000), ({"max-target-positions": 3000}, 3000)],
+)
 def test_the_flow_ends_at_the_horizon_of_the_options(options, expected):
     assert small("floater_tiny", **options).position_encoder.solvers["all"].horizon == expected
 

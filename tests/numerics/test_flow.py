@@ -10,6 +10,7 @@ from torchdiffeq import odeint
 
 from ode_transformer.numerics.flow import (
     FLOW_METHODS,
+    SMALLEST_STEP,
     TIME_STEP,
     Flow,
     Recurrence,
@@ -253,9 +254,13 @@ def test_bad_options(more, words):
 def test_a_recurrent_network_knows_whole_positions_alone():
     with pytest.raises(ValueError, match="0, 1, 2"):
         Recurrence(4)(torch.zeros(1, 4), torch.tensor([0.0, 1.5]))
-    for bad in ({"layers": 3}, {"input": "both"}):
-        with pytest.raises(ValueError, match="must be"):
-            Recurrence(4, **bad)
+    for bad, words in (
+        ({"layers": 3}, "layers 3: must be"),
+        ({"input": "both"}, "input both: must be"),
+        ({"dim": 5}, "width 5: must be even"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Recurrence(**{"dim": 4, **bad})
 
 
 def test_beyond_the_horizon_the_solution_goes_on_along_its_tangent():
@@ -275,7 +280,19 @@ def test_beyond_the_horizon_the_solution_goes_on_along_its_tangent():
         assert there[-1].abs().max() > 100 * here[-1].abs().max(), "where integration grows exponentially"
 
 
+def test_a_horizon_between_positions_is_where_the_tangent_begins():
+    """The solution beyond it does not depend on the positions that are asked for."""
+    built, initial = flow(horizon=30), rows()
+    fine, coarse = torch.arange(61), torch.arange(0, 61, 20)
+    torch.testing.assert_close(built(initial, coarse), built(initial, fine)[coarse], atol=1e-12, rtol=0)
+    torch.testing.assert_close(built(initial, fine[31:]), built(initial, fine)[31:], atol=1e-12, rtol=0)
+
+
 @pytest.mark.parametrize("more", [{"step": 1e-9}, {"step": float("inf")}, {"horizon": 0}, {"horizon": float("nan")}])
 def test_steps_and_horizons_without_end_are_refused(more):
     with pytest.raises(ValueError, match=f"^{next(iter(more))} "):
         Flow(8, **more)
+
+
+def test_the_smallest_step_is_allowed():
+    assert Flow(8, step=SMALLEST_STEP).step == SMALLEST_STEP
