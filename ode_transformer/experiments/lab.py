@@ -380,7 +380,8 @@ def main(args: argparse.Namespace) -> int:
                 layers[label] = step_errors(model, inputs_of(model, texts), path)
             steps = ((row["layer"], f"{row['increment']:.4f}", f"{row['difference']:.4f}") for row in layers[label])
             print(f"\n{label}:\n")
-            print(markdown.table(("layer", "relative size of its step", "relative distance of two half steps"), steps))
+            head = ("layer", "relative size of its step", "relative distance of two half steps from it")
+            print(markdown.table(head, steps))
     if args.output:
         record = {"what": "orders", "versions": runs.versions(), "methods": rows, "without": WITHOUT, "layers": layers}
         if args.checkpoints:

@@ -118,12 +118,12 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
         of: which vectors, a name of ``position_vectors``; None: the encoder's first queries where a flow or a
             recurrent network moves them, else what is added to the encoder's embeddings; without an encoder the
             decoder's.
-        length: positions.
+        length: positions, 2 or more.
         output: the file; its suffix is the format.
 
     Raises:
         CheckpointError: a checkpoint that cannot be used, or has no vectors of that name.
-        OdeTransformerError: a length below 2 or an unknown format.
+        OdeTransformerError: an unknown format.
     """
     pyplot = pyplot_for(output)
     panels = []

@@ -85,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
         print("\n".join(name for name in recipes.names() if not args.paper or recipes.load(name).paper))
         return 0
     if args.action == "check":
-        for name in [name for file in args.files for name in recipes.rows(file)] if args.files else recipes.names():
+        for name in recipes.names(args.files):
             print(recipes.load(name).name)
         return 0
     recipe = recipes.load(args.name, scale=args.scale, seed=args.seed)

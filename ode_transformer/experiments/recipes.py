@@ -24,7 +24,7 @@ import os
 import re
 import shlex
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
@@ -206,18 +206,15 @@ def group(name: str) -> dict[str, Any]:
     return _read(CONFIGS / f"{name}.yaml")
 
 
-def names() -> list[str]:
-    """The names of all recipes, e.g. ``multi30k-short/macaron-tiny``."""
-    return [f"{file}/{row}" if row else file for file in groups() for row in group(file).get("rows", [""])]
-
-
-def rows(file: str) -> list[str]:
-    """The recipes of a file elsewhere, each as ``load`` takes it.
+def names(files: Sequence[str] = ()) -> list[str]:
+    """The names of all recipes, e.g. ``multi30k-short/macaron-tiny``, or of those in files elsewhere, as ``load`` takes
+    them.
 
     Raises:
-        RecipeError: it cannot be read.
+        RecipeError: a file cannot be read.
     """
-    return [f"{file}/{row}" if row else file for row in _read(Path(file).resolve()).get("rows", [""])]
+    trees = {file: _read(Path(file).resolve()) for file in files} or {name: group(name) for name in groups()}
+    return [f"{file}/{row}" if row else file for file, tree in trees.items() for row in tree.get("rows", [""])]
 
 
 def quoted(name: str) -> list[Paper]:

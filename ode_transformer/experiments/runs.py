@@ -141,9 +141,9 @@ def check_recipe(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Reci
 
 
 def check_file(run: dict[str, Any], run_dir: str | Path, recipe: "recipes.Recipe") -> None:
-    """Check that a folder's run is of the file that this recipe is from, for folders that are called after the recipe.
+    """Check that the run in a folder named after a recipe is of that recipe's file, not of one of the same name.
 
-    A file that is no longer where it was may have been moved.
+    A file that is no longer where it was may have been moved, and is not taken for another.
 
     Raises:
         OtherRunError: it is of another file.
