@@ -71,12 +71,22 @@ _StockFields = make_dataclass(
 )
 
 
+def option(default: Any, help: str) -> Any:
+    """A field of a configuration; its help is the flag's."""
+    return field(default=default, metadata={"help": help})
+
+
 @dataclass
 class FlatTransformerConfig(_StockFields):
-    """All options of fairseq's Transformer, flat, with its defaults; the families' configurations extend it.
+    """All options of fairseq's Transformer, flat, with its defaults, and how a model is run; families extend it.
 
     A family that gives a field another default names its type and its default alone: the help stays.
     """
+
+    compile_layers: bool = option(False, "compile the layers for training (torch.compile), which takes minutes once")
+    cuda_graphs: bool = option(
+        False, "record training passes as CUDA graphs, one for each of a few shapes that batches are padded to"
+    )
 
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
@@ -84,11 +94,6 @@ class FlatTransformerConfig(_StockFields):
             inherited, default = cls.__dataclass_fields__.get(name), cls.__dict__[name]
             if inherited is not None and not isinstance(default, Field):
                 setattr(cls, name, field(default=default, metadata=inherited.metadata))
-
-
-def option(default: Any, help: str) -> Any:
-    """A field of a configuration; its help is the flag's."""
-    return field(default=default, metadata={"help": help})
 
 
 def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> None:

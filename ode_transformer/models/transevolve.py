@@ -24,6 +24,7 @@ the paper's classification experiments.
 import argparse
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Optional, Union
 
 import torch
@@ -47,6 +48,7 @@ from ..modules.options import check_alone, check_stock
 from ..modules.recomputation import recompute
 from ..numerics.sinusoids import sinusoids
 from .classification import LONGEST, EncoderClassifier
+from .transformer import build_graphs
 
 logger = logging.getLogger(__name__)
 
@@ -310,6 +312,19 @@ class _Counted:
 @register_model("transevolve", dataclass=TransEvolveConfig)
 class TransEvolveModel(_Counted, TransformerModelBase):
     """TransEvolve for translation (``--arch transevolve_fullff_1`` and others)."""
+
+    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module):
+        super().__init__(args, encoder, decoder)
+        self.graphs = build_graphs(self.cfg, decoder)
+
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor, **more: Any
+    ) -> tuple[Tensor, dict]:
+        """As in fairseq's Transformer."""
+        tokens = {"src_tokens": src_tokens, "prev_output_tokens": prev_output_tokens}
+        if self.graphs is None:
+            return super().forward(**tokens, src_lengths=src_lengths, **more)
+        return self.graphs(self, partial(super().forward, src_lengths=None), tokens, **more)
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..config import FlatTransformerConfig, add_flags, option, to_transformer_config
 from ..errors import OdeTransformerError
 from ..modules.attention import RELATIVE_POSITIONS
+from ..modules.graphs import TrainingGraphs
 from ..modules.history import HISTORIES
 from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_alone, check_model
 from ..modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS, build_position_encoder
@@ -241,6 +242,24 @@ def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, sides: Ma
     freeze(model, cfg.freeze)
 
 
+def build_graphs(cfg: TransformerConfig, decoder: nn.Module) -> Optional[TrainingGraphs]:
+    """The recorded training passes of a model with this decoder, if they are asked for.
+
+    Raises:
+        OdeTransformerError: the options cannot be combined with CUDA graphs.
+    """
+    if not cfg.cuda_graphs:
+        return None
+    for name in ("checkpoint_activations", "offload_activations", "encoder_layerdrop", "decoder_layerdrop"):
+        side, _, field = name.partition("_")
+        value = getattr(getattr(cfg, side), field) if field == "layerdrop" else getattr(cfg, name)
+        if value:
+            raise OdeTransformerError(f"--cuda-graphs: cannot be combined with --{name.replace('_', '-')}")
+    if getattr(cfg, "flow_update_interval", 1) > 1:
+        raise OdeTransformerError("--cuda-graphs: cannot be combined with --flow-update-interval above 1")
+    return TrainingGraphs(decoder.dictionary.pad(), decoder.dictionary.eos())
+
+
 def freeze(model: nn.Module, pattern: Optional[str]) -> None:
     """Turn off gradients for the parameters whose names contain a match of a regular expression.
 
@@ -270,8 +289,11 @@ class SplitTransformerModel(KeepsLayers, TransformerModelBase):
     def __init__(self, args: Any, encoder: Encoder, decoder: Decoder):
         super().__init__(args, encoder, decoder)
         add_positions_and_freeze(self, self.cfg, {"encoder": encoder, "decoder": decoder})
+        self.graphs = build_graphs(self.cfg, decoder)
 
-    def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **more: Any) -> Any:
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor, **more: Any
+    ) -> tuple[Tensor, dict]:
         """As in fairseq's Transformer.
 
         Args:
@@ -283,6 +305,13 @@ class SplitTransformerModel(KeepsLayers, TransformerModelBase):
         Returns:
             Scores (B, T, vocabulary size), and the decoder's dictionary.
         """
+        tokens = {"src_tokens": src_tokens, "prev_output_tokens": prev_output_tokens}
+        if self.graphs is None:
+            return self._pass(**tokens, **more)
+        return self.graphs(self, self._pass, tokens, **more)
+
+    def _pass(self, src_tokens: Tensor, prev_output_tokens: Tensor, **more: Any) -> tuple[Tensor, dict]:
+        src_lengths = None  # our encoders count the padding themselves
         if self.position_encoder is None:
             return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
         with self.position_encoder.one_pass(max(src_tokens.size(1), prev_output_tokens.size(1))):

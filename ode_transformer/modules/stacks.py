@@ -17,6 +17,7 @@ from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding
 from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
+from .compilation import compiled
 from .dropout import replace_dropout
 from .history import build_connection
 from .layers import Context, DecoderContext, DecoderLayer, EncoderLayer
@@ -46,6 +47,7 @@ class SplitStack(nn.Module):
     def _connect(self, cfg: TransformerConfig, side: str) -> None:
         options, part = Options.of(cfg, side), getattr(cfg, side)
         self.word_dropout = cfg.word_dropout
+        self.compile_layers = cfg.compile_layers
         self.history = build_connection(options, len(self.layers), part.embed_dim, part.normalize_before)
         self.coefficients = options.build_coefficients("shared", part.embed_dim)
         self.stage_norms = options.build_norms(part.embed_dim)
@@ -58,6 +60,12 @@ class SplitStack(nn.Module):
                 size = (positions.num_embeddings - positions.padding_idx - 1, part.embed_dim, positions.padding_idx)
                 self.velocity_positions = PositionalEmbedding(*size, learned=True)
         replace_dropout(self)
+
+    def _run(self, layer: nn.Module, x: Tensor, context: Context) -> Any:
+        """The result of a layer; in training that of its compiled form, with ``--compile-layers``."""
+        if self.compile_layers and self.training and getattr(context, "incremental_state", None) is None:
+            return compiled(layer, x, context)
+        return layer(x, context)
 
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
         """Set the position encoder. The model registers it as a sub-module; the stack only refers to it."""
@@ -173,7 +181,7 @@ class Encoder(SplitStack, TransformerEncoderBase):
                 norms=self.stage_norms,
                 correct=self.history.corrector(past),
             )
-            y, carried = layer(place.add(x), context)
+            y, carried = self._run(layer, place.add(x), context)
             x = self.history.follow(past, y)
             if return_all_hiddens:
                 states.append(x)
@@ -305,7 +313,7 @@ class Decoder(SplitStack, TransformerDecoderBase):
                 attn_mask=mask,
                 need_head_weights=i == alignment_layer,
             )
-            y, of_layer, carried = layer(place.add(x), context)
+            y, of_layer, carried = self._run(layer, place.add(x), context)
             x = self.history.follow(past, y)
             states.append(x)
             if i == alignment_layer and of_layer is not None:
