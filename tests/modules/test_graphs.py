@@ -62,7 +62,7 @@ def model(variant="macaron", **more):
 def step(m, src, lengths, prev):
     """The features of a pass, and the gradients of a loss that ignores padding."""
     m.zero_grad()
-    x, more = m(src_tokens=src, src_lengths=lengths, prev_output_tokens=prev, features_only=True)
+    x, _ = m(src_tokens=src, src_lengths=lengths, prev_output_tokens=prev, features_only=True)
     (x[prev != 1] ** 2).sum().backward()
     return x.detach(), {name: p.grad for name, p in m.named_parameters()}
 
