@@ -250,6 +250,8 @@ def build_graphs(cfg: TransformerConfig, decoder: nn.Module) -> Optional[Trainin
         value = getattr(getattr(cfg, side), field) if field == "layerdrop" else getattr(cfg, name)
         if value:
             raise OdeTransformerError(f"--cuda-graphs: cannot be combined with --{name.replace('_', '-')}")
+    if getattr(cfg, "flow_update_interval", 1) > 1:
+        raise OdeTransformerError("--cuda-graphs: cannot be combined with --flow-update-interval above 1")
     return TrainingGraphs(decoder.dictionary.pad(), decoder.dictionary.eos())
 
 
@@ -286,14 +288,15 @@ class SplitTransformerModel(KeepsLayers, TransformerModelBase):
 
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor, **more: Any
-    ) -> tuple[Tensor, dict]:
+    ) -> tuple[Tensor, dict[str, list]]:
         """As in fairseq's Transformer.
 
         Args:
             src_tokens: (B, S).
             src_lengths: (B,).
             prev_output_tokens: (B, T).
-            more: further arguments of fairseq's Transformer.
+            return_all_hiddens: whether the encoder returns the inputs of its layers.
+            more: further arguments of the decoder.
 
         Returns:
             Scores (B, T, vocabulary size), and the decoder's dictionary.
@@ -305,11 +308,10 @@ class SplitTransformerModel(KeepsLayers, TransformerModelBase):
 
     def _pass(
         self, src_tokens: Tensor, prev_output_tokens: Tensor, return_all_hiddens: bool = True, **more: Any
-    ) -> tuple[Tensor, dict]:
+    ) -> tuple[Tensor, dict[str, list]]:
         solution = None
         if self.position_encoder is not None:
             solution = self.position_encoder.solve(max(src_tokens.size(1), prev_output_tokens.size(1)))
-        # Our encoders count the padding themselves.
         encoder_out = self.encoder(src_tokens, None, return_all_hiddens, solution=solution)
         return self.decoder(prev_output_tokens, encoder_out, solution=solution, **more)
 
