@@ -21,13 +21,13 @@ def step(m, src, lengths, prev, amp):
     with torch.autocast("cuda", torch.float16, enabled=amp):
         x, _ = m(src_tokens=src, src_lengths=lengths, prev_output_tokens=prev, features_only=True)
         (x[prev != 1].float() ** 2).mean().backward()
-    return x.detach().float(), {name: p.grad.float() for name, p in m.named_parameters() if p.grad is not None}
+    return x.detach().float().clone(), {name: p.grad.float() for name, p in m.named_parameters() if p.grad is not None}
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("variant", sample(VARIANTS))
 def test_a_replay_has_the_features_and_gradients_of_eager_mode(variant, precision):
-    if VARIANTS[variant].get("flow-update-interval"):
+    if VARIANTS[variant].get("flow-gradient") == "adjoint":
         pytest.skip("refused")
     dtype, tolerance = PRECISIONS[precision]
     torch.manual_seed(0)
