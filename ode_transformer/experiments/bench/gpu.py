@@ -61,7 +61,7 @@ def rounds(data: str, cpu: bool) -> list[Round]:
     else:
         usual = Setting(sentences=192, tokens=32, shortest=16, symbols=34_040, device="cuda", precision="fp16")
         large = replace(usual, sentences=768, precision="bf16")
-        real = replace(usual, data=data, batches=48)
+        real = replace(usual, data=data, batches=16)
     settings = {"4,570 tokens, fp16": usual, "18,381 tokens, bf16": large}
     settings |= {"batches of 4,096 tokens, fp16": real} if data else {}
     order = [(mode, title) for title in settings for mode in ("eager", "graphs")]
@@ -75,11 +75,11 @@ def _mode(system: System, mode: str) -> System:
 
 
 def _measure(run: Callable[[], Any], steps: int, cuda: bool) -> dict[str, Any]:
-    """What a run of ``steps`` steps takes: milliseconds a step, launches and kernels a step, memory."""
+    """What a run of ``steps`` steps takes: milliseconds a step, memory, and of single steps launches and kernels."""
     wait = torch.cuda.synchronize if cuda else lambda: None
-    again = max(1, 12 // steps) if cuda else 1
+    again = max(1, 8 // steps) if cuda else 1
     times = []
-    for _ in range(3):
+    for _ in range(3 if steps == 1 else 2):
         wait()
         start = time.perf_counter()
         for _ in range(again):  # back to back, as in training
@@ -92,6 +92,9 @@ def _measure(run: Callable[[], Any], steps: int, cuda: bool) -> dict[str, Any]:
     torch.cuda.reset_peak_memory_stats()
     run()
     found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
+    found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # with the memory of graphs
+    if steps > 1:
+        return found
     with profile(activities=[ProfilerActivity.CUDA]) as profiled:
         run()
         wait()
@@ -101,9 +104,9 @@ def _measure(run: Callable[[], Any], steps: int, cuda: bool) -> dict[str, Any]:
             kernels[event.name] += event.self_device_time_total
         launches += event.name.startswith(_LAUNCHES)
     found |= {
-        "launches": round(launches / steps),
-        "kernels_milliseconds": round(sum(kernels.values()) / 1000 / steps, 2),
-        "longest": {name[:80]: round(t / 1000 / steps, 3) for name, t in kernels.most_common(12)},
+        "launches": launches,
+        "kernels_milliseconds": round(sum(kernels.values()) / 1000, 2),
+        "longest": {name[:120]: round(t / 1000, 3) for name, t in kernels.most_common(16)},
     }
     return found
 
@@ -166,17 +169,8 @@ def measure(systems: dict[str, System], each: Sequence[Round], out: Path, second
     for one in each:
         if time.monotonic() > end or not workers:
             break
-        found: dict[str, Any] = {}
-        for name, (worker, connection) in list(workers.items()):
-            found[name] = _answer(connection, end)
-            if found[name] is None:
-                found[name] = {"error": "was not ready in time"}
-                worker.kill()
-                del workers[name]
-        for name, (_, connection) in workers.items():
-            if "error" not in found[name]:
-                connection.send("your turn")
-                found[name] |= _answer(connection, end + 60) or {"error": "did not end in time"}
+        found = _warmed_up(workers, end)
+        _turns(workers, found, end)
         record["rounds"].append(
             {"title": one.title, "mode": one.mode, "setting": asdict(one.setting), "systems": found}
         )
@@ -185,6 +179,26 @@ def measure(systems: dict[str, System], each: Sequence[Round], out: Path, second
     for worker, _ in workers.values():
         worker.kill()
     return record
+
+
+def _warmed_up(workers: dict[str, Any], end: float) -> dict[str, Any]:
+    """What each system says when it has warmed up; one that is not ready in time is given up."""
+    found: dict[str, Any] = {}
+    for name, (worker, connection) in list(workers.items()):
+        found[name] = _answer(connection, end)
+        if found[name] is None:
+            found[name] = {"error": "was not ready in time"}
+            worker.kill()
+            del workers[name]
+    return found
+
+
+def _turns(workers: dict[str, Any], found: dict[str, Any], end: float) -> None:
+    """Measure one system after the other, and add what they say to ``found``."""
+    for name, (_, connection) in workers.items():
+        if "error" not in found[name]:
+            connection.send("your turn")
+            found[name] |= _answer(connection, end + 60) or {"error": "did not end in time"}
 
 
 def _answer(connection: Any, end: float) -> Optional[dict[str, Any]]:
