@@ -701,10 +701,12 @@ def test_the_gpu_suite_says_what_it_would_run(capsys):
     words = ["--systems", "multi30k-full/transformer-tiny", "ptb/rk2-unit-2-released", "--precisions", "bf16", "fp16"]
     assert cli.main(["gpu-suite", "--dry-run", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3 + 1 + 3, "fairseq takes bf16 for a TPU with its own model; three seeds of the other"
+    assert len(lines) == 1 + 1 + 1, "fairseq takes bf16 for a TPU with its own model"
     assert not any("transformer-tiny" in line and "--bf16" in line for line in lines)
+    assert "results/gpu/ptb/rk2-unit-2-released.fp16.json --seed 1 --fp16" in lines[-1]
+    assert cli.main(["gpu-suite", "--dry-run", *words, "--seeds", "2", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert "results/gpu/ptb/rk2-unit-2-released.seed-3.fp16.json --seed 3 --fp16" in lines[-1]
-    assert "--seed 1 " in lines[-3] and "rk2-unit-2-released.fp16.json" in lines[-3]
     assert lines[-1].startswith("python -m ode_transformer run ptb/rk2-unit-2-released --run-dir ")
 
 
@@ -729,7 +731,15 @@ def test_a_gpu_that_is_free_gets_the_next_run(monkeypatch, tmp_path):
 
 def suite_of(folder, names):
     """A suite of three runs at a time on GPUs."""
-    options = {"systems": names, "precisions": ["fp32"], "minutes": 9, "jobs": 3, "cpu": False, "flags": []}
+    options = {
+        "systems": names,
+        "precisions": ["fp32"],
+        "minutes": 9,
+        "jobs": 3,
+        "cpu": False,
+        "flags": [],
+        "seeds": [1],
+    }
     return gpu_suite.Suite(SimpleNamespace(**options, runs=folder / "runs", out=folder / "out"))
 
 
@@ -772,7 +782,7 @@ def test_what_interrupts_the_gpu_suite_ends_a_command_that_has_just_begun(tmp_pa
     monkeypatch.setattr(gpu_suite.subprocess, "Popen", Interrupting)
     monkeypatch.setattr(gpu_suite.os, "killpg", lambda *x: killed.append(x))
     with pytest.raises(SystemExit), processes.terminable():
-        suite_of(tmp_path, []).timed(["true"])
+        suite_of(tmp_path, []).timed(["true"], 60)
     assert killed == [(Interrupting.last.pid, signal.SIGKILL)] and not Interrupting.last.ended
 
 
@@ -794,8 +804,11 @@ def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
     for _ in range(2):
         assert cli.main(["gpu-suite", *map(str, options), "--systems", str(recipe)]) == 0
         assert "all done" in capsys.readouterr().out
-    (record,) = (tmp_path / "out").glob("*.json")
+    contest, record = sorted((tmp_path / "out").glob("*.json"))
     assert json.loads(record.read_text())["scores"]["tiny"]["sentences"] == 12
+    one, other = json.loads(contest.read_text())["rounds"]
+    assert (one["mode"], other["mode"]) == ("eager", "graphs")
+    assert all(found["milliseconds"] > 0 for each in (one, other) for found in each["systems"].values())
     assert cli.main(["gpu-suite", *map(str, options), "--systems", str(recipe), str(broken)]) == 1
     shown = capsys.readouterr()
     assert f"done: {recipe} fp32" in shown.out and f"left: {broken} fp32" in shown.out
@@ -828,3 +841,27 @@ def test_the_quickstarts_data(tmp_path):
     assert "is complete" in done.stderr
     other = subprocess.run([*words, "--seed", "2"], cwd=ROOT, env=environment_, capture_output=True, text=True)
     assert other.returncode != 0 and "other settings" in other.stderr
+
+
+def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch):
+    suite, asked = suite_of(tmp_path, []), []
+    suite.out.mkdir()
+
+    def timed(words, seconds, output):
+        asked.append(words)
+        first = len(asked) == 1
+        names = [
+            ("tests/gpu/test_a.py::one[x y]", "PASSED"),
+            ("tests/gpu/test_a.py::two", "FAILED" if first else "PASSED"),
+        ]
+        output.write_text(
+            "".join(f"{n} {s} [ 50%]\n{'FAILED ' + n if s == 'FAILED' else ''}\n" for n, s in names[not first :])
+        )
+        return int(first)
+
+    monkeypatch.setattr(suite, "timed", timed)
+    suite.check()
+    assert suite.failed and suite.checks.read_text() == "tests/gpu/test_a.py::one[x y]\n"
+    suite.check()
+    assert asked[1][asked[1].index("--deselect") + 1] == "tests/gpu/test_a.py::one[x y]"
+    assert suite.checks.read_text().splitlines() == ["tests/gpu/test_a.py::one[x y]", "tests/gpu/test_a.py::two"]

@@ -66,7 +66,7 @@ def rounds(data: str, cpu: bool) -> list[Round]:
     settings |= {"batches of 4,096 tokens, fp16": real} if data else {}
     order = [(mode, title) for title in settings for mode in ("eager", "graphs")]
     order += [("layers, graphs", title) for title in settings] + [("layers", next(iter(settings)))]
-    return [Round(title, settings[title], mode) for mode, title in order]
+    return [Round(title, settings[title], mode) for mode, title in order[: 2 if cpu else None]]
 
 
 def _mode(system: System, mode: str) -> System:
