@@ -197,10 +197,15 @@ def resolve(preset: Mapping[str, Any], config_class: type) -> dict[str, Any]:
     return plain(config_class.from_namespace(argparse.Namespace(**given)))
 
 
+GONE = {"flow_update_interval"}
+"""Options of earlier versions, which checkpoints store, and which changed a training but not its model."""
+
+
 def plain(config: Any) -> dict[str, Any]:
     """The fields of a configuration, an instance of its class or what fairseq or hydra made of one, as a dict."""
     if OmegaConf.is_config(config):
-        return OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+        found = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+        return {name: value for name, value in found.items() if name not in GONE}
     return {f.name: getattr(config, f.name) for f in fields(config)}
 
 

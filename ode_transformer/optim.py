@@ -68,9 +68,6 @@ class FlowAdamConfig(FairseqAdamConfig):
 class FlowAdam(FusedAdam):
     """The flow is a group of its own (paper, section 4.4: with a larger learning rate).
 
-    It is not moved in updates that reuse its solution (``--flow-update-interval``): its gradients are zero then, but
-    Adam's momentum would still move it.
-
     Raises:
         OdeTransformerError: no parameter of a flow among those given, or a scale that is not positive.
     """
@@ -93,15 +90,3 @@ class FlowAdam(FusedAdam):
         """Set the learning rate, the flow's to its multiple."""
         rest, flow = self.param_groups
         rest["lr"], flow["lr"] = lr, lr * self.cfg.flow_lr_scale
-
-    def step(self, *args: Any, **more: Any) -> None:
-        """One update."""
-        flow = self.param_groups[1]["params"]
-        gradients = [p.grad for p in flow]
-        held = not any(g is not None and g.count_nonzero() for g in gradients)
-        if held:
-            for p in flow:
-                p.grad = None
-        super().step(*args, **more)
-        for p, gradient in zip(flow, gradients, strict=True):
-            p.grad = gradient

@@ -25,18 +25,13 @@ import argparse
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
-from fairseq.models.transformer import (
-    TransformerConfig,
-    TransformerDecoderBase,
-    TransformerEncoderBase,
-    TransformerModelBase,
-)
+from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
 from ..config import FlatTransformerConfig, add_flags, option, plain, register_architectures, to_transformer_config
@@ -46,6 +41,7 @@ from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState,
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
 from ..modules.options import check_alone, check_stock
 from ..modules.recomputation import recompute
+from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
 from .classification import LONGEST, EncoderClassifier
 from .transformer import build_graphs
@@ -155,46 +151,30 @@ class Block(nn.Module):
     def forward(
         self,
         x: Tensor,
-        encoder_out: Optional[Tensor] = None,
-        encoder_padding_mask: Optional[Tensor] = None,
+        padding: Optional[Tensor] = None,
+        source: Optional[Tensor] = None,
+        source_padding: Optional[Tensor] = None,
         incremental_state: Optional[dict] = None,
-        self_attn_mask: Optional[Tensor] = None,
-        self_attn_padding_mask: Optional[Tensor] = None,
-        need_attn: bool = False,
-        need_head_weights: bool = False,
-    ) -> Union[Tensor, tuple[Tensor, None, None]]:
-        """One block, with the interface of fairseq's layers.
+    ) -> Tensor:
+        """One block: (T, B, d) -> (T, B, d).
 
         Args:
             x: (T, B, d).
-            encoder_out: (S, B, d), in a decoder.
-            encoder_padding_mask: (B, T) in an encoder, (B, S) in a decoder; true where the source is padding.
+            padding: (B, T), true where there is no token; None if there is no padding.
+            source: (S, B, d), the encoder's output, in a decoder.
+            source_padding: (B, S), true where the source is padding; None if there is none.
             incremental_state: the cache of incremental decoding.
-            self_attn_mask: ignored; the attention of a decoder is always causal.
-            self_attn_padding_mask: (B, T), in a decoder.
-            need_attn, need_head_weights: ignored; fused attention has no weights to return.
-
-        Returns:
-            The new state (T, B, d); in a decoder followed by None and None, in place of attention weights.
-
-        Raises:
-            ValueError: a decoder's block without the encoder's output.
         """
-        decoder = self.encoder_state is not None
-        if decoder and encoder_out is None:
-            raise ValueError("a decoder's block needs the output of the encoder")
-        state = self.state(x, None, self_attn_padding_mask if decoder else encoder_padding_mask, incremental_state)
-        source = None
-        if decoder:
-            source = self.encoder_state(x, encoder_out, encoder_padding_mask, incremental_state)
+        state = self.state(x, None, padding, incremental_state)
+        if source is not None:
+            source = self.encoder_state(x, source, source_padding, incremental_state)
         if self.form == "paper" and x.size(0) > 1:
             state, source = (None if s is None else s.fitted() for s in (state, source))
         for i in range(len(self.feed_forward)):
             # With a cache there is nothing to recompute: a second pass would append to the cache again.
             recomputed = self.checkpointed and incremental_state is None
             x = recompute(recomputed, self._layer, i, x, state, source, incremental_state)
-        x = self.layer_norm(x)
-        return (x, None, None) if decoder else x
+        return self.layer_norm(x)
 
     def _layer(
         self,
@@ -268,21 +248,50 @@ class _Evolving:
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-class TransEvolveEncoder(_Evolving, TransformerEncoderBase):
+class TransEvolveEncoder(_Evolving, PlainEncoder):
     """fairseq's encoder with TransEvolve's blocks; it can be used without a decoder."""
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         return self._block(cfg, "encoder")
 
+    def through(self, x: Tensor, tokens: Tensor, padding: Optional[Tensor]) -> list[Tensor]:
+        states = [x]
+        for block in self.layers:
+            states.append(block(states[-1], padding=padding))
+        return states
 
-class TransEvolveDecoder(_Evolving, TransformerDecoderBase):
+
+class TransEvolveDecoder(_Evolving, PlainDecoder):
     """fairseq's decoder with TransEvolve's blocks."""
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return self._block(cfg, "decoder")
 
+    def through(
+        self,
+        x: Tensor,
+        tokens: Tensor,
+        padding: Optional[Tensor],
+        source: Optional[Tensor],
+        source_padding: Optional[Tensor],
+        incremental_state: Optional[dict],
+        mask: Optional[Tensor],
+        alignment_layer: int,
+    ) -> tuple[list[Tensor], None]:
+        """As in ``PlainDecoder``, without weights: fused attention has none to return.
+
+        Raises:
+            ValueError: there is no output of an encoder.
+        """
+        if source is None:
+            raise ValueError("TransEvolve's decoder needs the output of an encoder")
+        states = [x]
+        for block in self.layers:
+            states.append(block(states[-1], padding, source, source_padding, incremental_state))
+        return states, None
+
     def extract_features(self, *args: Any, full_context_alignment: bool = False, **more: Any) -> tuple[Tensor, dict]:
-        """As in fairseq.
+        """As in ``PlainDecoder``.
 
         Raises:
             OdeTransformerError: ``full_context_alignment`` is asked for, but attention is always causal here.

@@ -149,11 +149,6 @@ class SplitTransformerConfig(FlatTransformerConfig):
     flow_gradient: FlowGradientName = option(
         "direct", "flow's gradients: direct (back-propagation through the solver), or adjoint (saves memory, slower)"
     )
-    flow_update_interval: int = option(
-        1,
-        "solve the flow, and compute gradients of its dynamics, only every N updates; use --optimizer flow_adam, "
-        "because the momentum of other optimizers moves the flow in between",
-    )
     freeze: Optional[str] = option(
         None,
         "regular expression; parameters whose names contain a match are not trained. '^position_encoder' freezes the "
@@ -255,8 +250,6 @@ def build_graphs(cfg: TransformerConfig, decoder: nn.Module) -> Optional[Trainin
         value = getattr(getattr(cfg, side), field) if field == "layerdrop" else getattr(cfg, name)
         if value:
             raise OdeTransformerError(f"--cuda-graphs: cannot be combined with --{name.replace('_', '-')}")
-    if getattr(cfg, "flow_update_interval", 1) > 1:
-        raise OdeTransformerError("--cuda-graphs: cannot be combined with --flow-update-interval above 1")
     return TrainingGraphs(decoder.dictionary.pad(), decoder.dictionary.eos())
 
 
@@ -310,12 +303,15 @@ class SplitTransformerModel(KeepsLayers, TransformerModelBase):
             return self._pass(**tokens, **more)
         return self.graphs(self, self._pass, tokens, **more)
 
-    def _pass(self, src_tokens: Tensor, prev_output_tokens: Tensor, **more: Any) -> tuple[Tensor, dict]:
-        src_lengths = None  # our encoders count the padding themselves
-        if self.position_encoder is None:
-            return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
-        with self.position_encoder.one_pass(max(src_tokens.size(1), prev_output_tokens.size(1))):
-            return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
+    def _pass(
+        self, src_tokens: Tensor, prev_output_tokens: Tensor, return_all_hiddens: bool = True, **more: Any
+    ) -> tuple[Tensor, dict]:
+        solution = None
+        if self.position_encoder is not None:
+            solution = self.position_encoder.solve(max(src_tokens.size(1), prev_output_tokens.size(1)))
+        # Our encoders count the padding themselves.
+        encoder_out = self.encoder(src_tokens, None, return_all_hiddens, solution=solution)
+        return self.decoder(prev_output_tokens, encoder_out, solution=solution, **more)
 
     def set_beam_size(self, beam_size: int) -> None:
         """Set the number of hypotheses per sentence; fairseq's generator calls this if there are several."""

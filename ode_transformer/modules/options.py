@@ -270,7 +270,6 @@ _NEEDS = (
     ("gate_sharing", ("shared",), "coefficients", ("fixed", "ones")),
     ("position_blocks", ("all",), "position_encoder", ("none",)),
     ("flow_sharing", ("all",), "position_encoder", _NO_BIASES),
-    ("flow_update_interval", (1,), "position_encoder", _NO_BIASES),
     ("flow_method", ("rk4",), "position_encoder", _NO_FLOW),
     ("flow_step", (4.0,), "position_encoder", _NO_FLOW),
     ("flow_horizon", (0,), "position_encoder", _NO_FLOW),
@@ -326,11 +325,8 @@ def check_model(cfg: TransformerConfig) -> None:
         raise OdeTransformerError(
             f"--position-encoder {positions}: has no meaning with --no-token-positional-embeddings"
         )
-    if positions not in _NO_BIASES:
-        if cfg.cross_self_attention:
-            raise OdeTransformerError(f"--position-encoder {positions}: cannot be combined with --cross-self-attention")
-        if cfg.flow_update_interval < 1:
-            raise OdeTransformerError(f"--flow-update-interval {cfg.flow_update_interval}: must be 1 or more")
+    if positions not in _NO_BIASES and cfg.cross_self_attention:
+        raise OdeTransformerError(f"--position-encoder {positions}: cannot be combined with --cross-self-attention")
     if not 0 <= cfg.word_dropout < 1:
         raise OdeTransformerError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
     check_stock(cfg)

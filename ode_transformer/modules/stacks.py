@@ -13,7 +13,7 @@ from typing import Any, Optional
 import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import Embedding, TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
-from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding
+from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
@@ -22,7 +22,8 @@ from .dropout import replace_dropout
 from .history import build_connection
 from .layers import Context, DecoderContext, DecoderLayer, EncoderLayer
 from .options import Options
-from .positions import Place, PositionEncoder
+from .padding import padding_or_none
+from .positions import Place, PositionEncoder, SinusoidalPositions, Solution
 
 
 def _sharded(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
@@ -48,6 +49,8 @@ class SplitStack(nn.Module):
         options, part = Options.of(cfg, side), getattr(cfg, side)
         self.word_dropout = cfg.word_dropout
         self.compile_layers = cfg.compile_layers
+        if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
+            self.embed_positions.__class__ = SinusoidalPositions
         self.history = build_connection(options, len(self.layers), part.embed_dim, part.normalize_before)
         self.coefficients = options.build_coefficients("shared", part.embed_dim)
         self.stage_norms = options.build_norms(part.embed_dim)
@@ -121,7 +124,64 @@ class SplitStack(nn.Module):
         return super().upgrade_state_dict_named(state_dict, name)
 
 
-class Encoder(SplitStack, TransformerEncoderBase):
+class PlainEncoder(TransformerEncoderBase):
+    """fairseq's Transformer encoder, whose pass has no question in it that the host must answer, and some layers."""
+
+    def through(self, x: Tensor, tokens: Tensor, padding: Optional[Tensor], **more: Any) -> list[Tensor]:
+        """Pass through the layers.
+
+        Args:
+            x: (S, B, C), the input of the first layer.
+            tokens: (B, S).
+            padding: (B, S), true where there is no token; None if there is no padding.
+            more: further arguments of ``forward``.
+
+        Returns:
+            (S, B, C): x and, after each layer, the input of the next; after the last, the output.
+        """
+        raise NotImplementedError
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Optional[Tensor] = None,
+        **more: Any,
+    ) -> dict[str, list]:
+        """Encode sources.
+
+        Args:
+            src_tokens: (B, S).
+            src_lengths: ignored.
+            return_all_hiddens: return the input of the first layer as well and, after each layer, that of the next.
+            token_embeddings: (B, S, C), in place of those of the tokens.
+            more: further arguments of ``through``.
+
+        Returns:
+            fairseq's dictionary, in which each entry is a list: ``encoder_out`` (S, B, C), ``encoder_padding_mask``
+            (B, S), ``encoder_embedding`` (B, S, C), ``encoder_states``, ``fc_results``, ``src_tokens``,
+            ``src_lengths`` (B, 1).
+        """
+        padding = src_tokens.eq(self.padding_idx)
+        hidden = padding_or_none(padding)
+        x, embedding = self.forward_embedding(src_tokens, token_embeddings)
+        if hidden is not None:
+            x = x * (1 - hidden.unsqueeze(-1).type_as(x))
+        states = self.through(x.transpose(0, 1), src_tokens, hidden, **more)  # (S, B, C)
+        x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
+        return {
+            "encoder_out": [x],
+            "encoder_padding_mask": [padding],
+            "encoder_embedding": [embedding],
+            "encoder_states": states if return_all_hiddens else [],
+            "fc_results": [None] * (len(states) - 1) if return_all_hiddens else [],  # only fairseq's layers have them
+            "src_tokens": [],
+            "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
+        }
+
+
+class Encoder(SplitStack, PlainEncoder):
     """fairseq's Transformer encoder with our layers."""
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
@@ -141,40 +201,23 @@ class Encoder(SplitStack, TransformerEncoderBase):
         words = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
         return super().forward_embedding(src_tokens, self._drop_words(words))
 
-    def forward_scriptable(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Optional[Tensor] = None,
-        return_all_hiddens: bool = False,
-        token_embeddings: Optional[Tensor] = None,
-    ) -> dict[str, list]:
-        """Encode sources; fairseq's ``forward`` calls this.
+    def through(
+        self, x: Tensor, tokens: Tensor, padding: Optional[Tensor], solution: Optional[Solution] = None
+    ) -> list[Tensor]:
+        """As in ``PlainEncoder``.
 
         Args:
-            src_tokens: (B, S).
-            src_lengths: ignored.
-            return_all_hiddens: return the input of the first layer as well and, after each layer, that of the next.
-            token_embeddings: (B, S, C), in place of those of the tokens.
-
-        Returns:
-            fairseq's dictionary, in which each entry is a list: ``encoder_out`` (S, B, C), ``encoder_padding_mask``
-            (B, S), ``encoder_embedding`` (B, S, C), ``encoder_states``, ``fc_results``, ``src_tokens``,
-            ``src_lengths`` (B, 1).
+            x, tokens, padding: as there.
+            solution: what the position encoder has solved for encoder and decoder; None to solve here.
         """
-        padding = src_tokens.eq(self.padding_idx)
-        # Asked once: on a GPU the host waits for the answer.
-        padded = bool(padding.any())
-        places = None if self.position_encoder is None else self.position_encoder.source_places(src_tokens, padding)
-
-        x, embedding = self.forward_embedding(src_tokens, token_embeddings)
-        if padded:
-            x = x * (1 - padding.unsqueeze(-1).type_as(x))
-        x = x.transpose(0, 1)  # (S, B, C)
-        states, past = [x] if return_all_hiddens else [], []
-        x, carried = self.history.begin(past, x), self._velocity(src_tokens)
+        places = None
+        if self.position_encoder is not None:
+            places = self.position_encoder.source_places(tokens, tokens.eq(self.padding_idx), solution)
+        states, past = [x], []
+        x, carried = self.history.begin(past, x), self._velocity(tokens)
         for layer, place in self._layers(places):
             context = Context(
-                padding if padded else None,
+                padding,
                 self.coefficients,
                 place.biases,
                 carried=carried,
@@ -183,20 +226,8 @@ class Encoder(SplitStack, TransformerEncoderBase):
             )
             y, carried = self._run(layer, place.add(x), context)
             x = self.history.follow(past, y)
-            if return_all_hiddens:
-                states.append(x)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-
-        return {
-            "encoder_out": [x],
-            "encoder_padding_mask": [padding],
-            "encoder_embedding": [embedding],
-            "encoder_states": states,
-            "fc_results": [None] * (len(states) - 1),  # only fairseq's own layers have them
-            "src_tokens": [],
-            "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
-        }
+            states.append(x)
+        return states
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         """Bring parameter names up to date, including those of the released ODE Transformer and PCformer."""
@@ -219,20 +250,119 @@ class Encoder(SplitStack, TransformerEncoderBase):
         return super().upgrade_state_dict_named(state_dict, name)
 
 
-class Decoder(SplitStack, TransformerDecoderBase):
-    """fairseq's Transformer decoder with our layers."""
+class PlainDecoder(TransformerDecoderBase):
+    """fairseq's Transformer decoder, whose pass has no question in it that the host must answer, and some layers."""
 
-    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
-        super().__init__(cfg, *args, **more)
-        self._connect(cfg, "decoder")
+    def through(
+        self,
+        x: Tensor,
+        tokens: Tensor,
+        padding: Optional[Tensor],
+        source: Optional[Tensor],
+        source_padding: Optional[Tensor],
+        incremental_state: Optional[dict],
+        mask: Optional[Tensor],
+        alignment_layer: int,
+        **more: Any,
+    ) -> tuple[list[Tensor], Optional[Tensor]]:
+        """Pass through the layers.
 
-    def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
-        return _sharded(DecoderLayer(cfg, no_encoder_attn), cfg)
+        Args:
+            x: (T, B, C), the input of the first layer; T is 1 in incremental decoding.
+            tokens: (B, T'), all tokens so far.
+            padding: (B, T), true where there is no token; None if there is no padding.
+            source: (S, B, C), the encoder's output; None in a language model.
+            source_padding: (B, S), true where the source is padding; None if there is none.
+            incremental_state: the cache of incremental decoding.
+            mask: (T, T), the mask of self-attention, minus infinity where attention is forbidden.
+            alignment_layer: the layer whose weights of cross-attention are returned.
+            more: further arguments of ``extract_features``.
 
-    def buffered_future_mask(self, tensor: Tensor) -> Tensor:
-        """As in fairseq; the mask that it keeps can also be saved for a backward pass if inference mode made it."""
-        with torch.inference_mode(False):
-            return super().buffered_future_mask(tensor)
+        Returns:
+            (T, B, C): x and, after each layer, the input of the next; after the last, the output. The weights of
+            cross-attention (H, B, T, S), or None.
+        """
+        raise NotImplementedError
+
+    def buffered_future_mask(self, tensor: Tensor) -> Optional[Tensor]:
+        """As in fairseq, but made anew: states (T, B, C) -> (T, T), minus infinity right of the diagonal."""
+        return tensor.new_full((tensor.size(0), tensor.size(0)), float("-inf")).triu(1)
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[dict[str, list]] = None,
+        incremental_state: Optional[dict] = None,
+        features_only: bool = False,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        **more: Any,
+    ) -> tuple[Tensor, dict[str, list]]:
+        """Decode previous outputs into scores.
+
+        Args:
+            prev_output_tokens, encoder_out, incremental_state, more: as in ``extract_features``.
+            features_only: return features in place of scores.
+            src_lengths, return_all_hiddens: ignored.
+
+        Returns:
+            The scores (B, T, vocabulary size), or (B, 1, vocabulary size) in incremental decoding; and the dictionary
+            of ``extract_features``.
+        """
+        x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state, **more)
+        return x if features_only else self.output_layer(x), extra
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[dict[str, list]] = None,
+        incremental_state: Optional[dict] = None,
+        full_context_alignment: bool = False,
+        alignment_layer: Optional[int] = None,
+        alignment_heads: Optional[int] = None,
+        **more: Any,
+    ) -> tuple[Tensor, dict[str, list]]:
+        """Decode previous outputs into features.
+
+        Args:
+            prev_output_tokens: (B, T), all tokens so far.
+            encoder_out: the encoder's dictionary; None in a language model.
+            incremental_state: the cache of incremental decoding; with it only the last token is processed.
+            full_context_alignment: let every position attend to those after it.
+            alignment_layer: the layer whose attention weights are returned; the last if None.
+            alignment_heads: the number of heads that the weights are averaged over; all if None.
+            more: further arguments of ``through``.
+
+        Returns:
+            The features (B, T, C), or (B, 1, C) in incremental decoding; and a dictionary of ``attn``, a list of the
+            weights of cross-attention (B, T, S) or None, and ``inner_states``, (T, B, C): the input of the first layer
+            and, after each layer, that of the next (after the last, the decoder's output before its norm).
+        """
+        source = source_padding = mask = None
+        if encoder_out is not None and encoder_out["encoder_out"]:
+            source = encoder_out["encoder_out"][0]  # (S, B, C)
+        if encoder_out is not None and encoder_out["encoder_padding_mask"]:
+            source_padding = encoder_out["encoder_padding_mask"][0]
+        if alignment_layer is None:
+            alignment_layer = self.num_layers - 1
+
+        x = self.forward_embedding(prev_output_tokens, incremental_state).transpose(0, 1)  # (T, B, C)
+        if incremental_state is None and not full_context_alignment:
+            mask = self.buffered_future_mask(x)
+        new = prev_output_tokens[:, -x.size(0) :].eq(self.padding_idx)
+        # A step of decoding asks, because caches would grow by their padding; a search never has any.
+        asked = incremental_state is not None and not new.any()
+        padding = new if self.cross_self_attention else None if asked else padding_or_none(new)
+        states, weights = self.through(
+            x, prev_output_tokens, padding, source, source_padding, incremental_state, mask, alignment_layer, **more
+        )
+        if weights is not None:
+            weights = weights.float().to(x)[:alignment_heads].mean(dim=0)  # over heads
+        x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
+        x = x.transpose(0, 1)  # (B, T, C)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
+        return x, {"attn": [weights], "inner_states": states}
 
     def forward_embedding(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Tensor:
         """Tokens (B, T) -> the input of the first layer (B, T, C), or with a cache the last token's (B, 1, C).
@@ -246,7 +376,7 @@ class Decoder(SplitStack, TransformerDecoderBase):
             positions = self.embed_positions(tokens, incremental_state=incremental_state)
         if incremental_state is not None:
             tokens, positions = tokens[:, -1:], None if positions is None else positions[:, -1:]
-        x = self.embed_scale * self._drop_words(self.embed_tokens(tokens.contiguous()))
+        x = self.embed_scale * self.embed_words(tokens.contiguous())
         if self.quant_noise is not None:
             x = self.quant_noise(x)
         if self.project_in_dim is not None:
@@ -257,48 +387,48 @@ class Decoder(SplitStack, TransformerDecoderBase):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def extract_features_scriptable(
+    def embed_words(self, tokens: Tensor) -> Tensor:
+        """Tokens (B, T) -> their embeddings (B, T, C), not scaled."""
+        return self.embed_tokens(tokens)
+
+
+class Decoder(SplitStack, PlainDecoder):
+    """fairseq's Transformer decoder with our layers."""
+
+    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
+        super().__init__(cfg, *args, **more)
+        self._connect(cfg, "decoder")
+
+    def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
+        return _sharded(DecoderLayer(cfg, no_encoder_attn), cfg)
+
+    def embed_words(self, tokens: Tensor) -> Tensor:
+        """As in ``PlainDecoder``, with ``--word-dropout``."""
+        return self._drop_words(self.embed_tokens(tokens))
+
+    def through(
         self,
-        prev_output_tokens: Tensor,
-        encoder_out: Optional[dict[str, list]],
-        incremental_state: Optional[dict] = None,
-        full_context_alignment: bool = False,
-        alignment_layer: Optional[int] = None,
-        alignment_heads: Optional[int] = None,
-    ) -> tuple[Tensor, dict[str, list]]:
-        """Decode previous outputs into features; fairseq's ``extract_features`` calls this.
+        x: Tensor,
+        tokens: Tensor,
+        padding: Optional[Tensor],
+        source: Optional[Tensor],
+        source_padding: Optional[Tensor],
+        incremental_state: Optional[dict],
+        mask: Optional[Tensor],
+        alignment_layer: int,
+        solution: Optional[Solution] = None,
+    ) -> tuple[list[Tensor], Optional[Tensor]]:
+        """As in ``PlainDecoder``.
 
         Args:
-            prev_output_tokens: (B, T), all tokens so far.
-            encoder_out: the encoder's dictionary; None in a language model.
-            incremental_state: the cache of incremental decoding; with it only the last token is processed.
-            full_context_alignment: let every position attend to those after it.
-            alignment_layer: the layer whose attention weights are returned; the last if None.
-            alignment_heads: the number of heads that the weights are averaged over; all if None.
-
-        Returns:
-            The features (B, T, C), or (B, 1, C) in incremental decoding; and a dictionary of ``attn``, a list of the
-            weights of cross-attention (B, T, S) or None, and ``inner_states``, (T, B, C): the input of the first layer
-            and, after each layer, that of the next (after the last, the decoder's output before its norm).
+            x, tokens, padding, source, source_padding, incremental_state, mask, alignment_layer: as there.
+            solution: what the position encoder has solved for encoder and decoder; None to solve here.
         """
-        source = source_padding = places = mask = padding = weights = None
-        if encoder_out is not None and encoder_out["encoder_out"]:
-            source = encoder_out["encoder_out"][0]  # (S, B, C)
-        if encoder_out is not None and encoder_out["encoder_padding_mask"]:
-            source_padding = encoder_out["encoder_padding_mask"][0]
+        places = weights = None
         if self.position_encoder is not None:
-            places = self._places(prev_output_tokens, source, source_padding, incremental_state)
-        if alignment_layer is None:
-            alignment_layer = self.num_layers - 1
-
-        x = self.forward_embedding(prev_output_tokens, incremental_state).transpose(0, 1)  # (T, B, C)
-        if incremental_state is None and not full_context_alignment:
-            mask = self.buffered_future_mask(x)
-        new = prev_output_tokens[:, -x.size(0) :].eq(self.padding_idx)
-        if self.cross_self_attention or new.any():
-            padding = new
+            places = self._places(tokens, source, source_padding, incremental_state, solution)
         states, past = [x], []
-        x, carried = self.history.begin(past, x), self._velocity(prev_output_tokens, incremental_state)
+        x, carried = self.history.begin(past, x), self._velocity(tokens, incremental_state)
         for i, (layer, place) in enumerate(self._layers(places)):
             context = DecoderContext(
                 padding,
@@ -316,27 +446,21 @@ class Decoder(SplitStack, TransformerDecoderBase):
             y, of_layer, carried = self._run(layer, place.add(x), context)
             x = self.history.follow(past, y)
             states.append(x)
-            if i == alignment_layer and of_layer is not None:
-                weights = of_layer.float().to(x)[:alignment_heads].mean(dim=0)  # over heads
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        x = x.transpose(0, 1)  # (B, T, C)
-        if self.project_out_dim is not None:
-            x = self.project_out_dim(x)
-        return x, {"attn": [weights], "inner_states": states}
+            if i == alignment_layer:
+                weights = of_layer
+        return states, weights
 
     def _places(
-        self, tokens: Tensor, source: Optional[Tensor], source_padding: Optional[Tensor], state: Optional[dict]
+        self,
+        tokens: Tensor,
+        source: Optional[Tensor],
+        source_padding: Optional[Tensor],
+        state: Optional[dict],
+        solution: Optional[Solution],
     ) -> list[Place]:
         padding = tokens.eq(self.padding_idx)
         if source is None:
             source_padding = None
         elif source_padding is None:
             source_padding = padding.new_zeros(source.size(1), source.size(0))  # (B, S)
-        return self.position_encoder.target_places(tokens, padding, source_padding, state)
-
-    def reorder_incremental_state_scripting(self, incremental_state: dict, new_order: Tensor) -> None:
-        """As in fairseq; the position encoder, which is not a sub-module of the decoder, is reordered too."""
-        super().reorder_incremental_state_scripting(incremental_state, new_order)
-        if self.position_encoder is not None:
-            self.position_encoder.reorder_incremental_state(incremental_state, new_order)
+        return self.position_encoder.target_places(tokens, padding, source_padding, state, solution)
