@@ -289,15 +289,14 @@ class SplitTransformerModel(KeepsLayers, TransformerModelBase):
 
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor, **more: Any
-    ) -> tuple[Tensor, dict[str, list]]:
+    ) -> tuple[Tensor, dict]:
         """As in fairseq's Transformer.
 
         Args:
             src_tokens: (B, S).
             src_lengths: (B,).
             prev_output_tokens: (B, T).
-            return_all_hiddens: whether the encoder returns the inputs of its layers.
-            more: further arguments of the decoder.
+            more: further arguments of fairseq's Transformer.
 
         Returns:
             Scores (B, T, vocabulary size), and the decoder's dictionary.
@@ -309,10 +308,11 @@ class SplitTransformerModel(KeepsLayers, TransformerModelBase):
 
     def _pass(
         self, src_tokens: Tensor, prev_output_tokens: Tensor, return_all_hiddens: bool = True, **more: Any
-    ) -> tuple[Tensor, dict[str, list]]:
+    ) -> tuple[Tensor, dict]:
         solution = None
         if self.position_encoder is not None:
             solution = self.position_encoder.solve(max(src_tokens.size(1), prev_output_tokens.size(1)))
+        # Our encoders count the padding themselves.
         encoder_out = self.encoder(src_tokens, None, return_all_hiddens, solution=solution)
         return self.decoder(prev_output_tokens, encoder_out, solution=solution, **more)
 
