@@ -25,11 +25,11 @@ from ..files import sha256, write_json, write_text
 from . import plain_yaml, recipes
 from .arguments import at_least
 from .metrics.bleu import check_language
-from .pipeline import MODELS
+from .pipeline import MODELS, joined
 from .processes import alone_in, say
 from .runner import folder_of
 from .tasks.task import OURS
-from .text.lines import TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
+from .text.lines import Faults, TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
 from .text.manifest import check_settings, read_mapping, versioned
 from .text.pairs import Limits
 from .text.tokenisation import is_unspaced, languages
@@ -460,6 +460,18 @@ class Preparation:
         """Segment all text into subword units."""
         text_step(f"apply-{self.bpe}", folder, *self._files(), "--model", self.text / MODELS[self.bpe],
                   "--output-dir", output)  # fmt: skip
+        self.check_units(folder, output)
+
+    def check_units(self, folder: Path, output: Path) -> None:
+        """Warn of lines whose units do not make the same words again, since their characters are those of units."""
+        for name in (f"{split}.{lang}" for split in self.splits for lang in self.args.langs):
+            faults = Faults("lines")
+            for number, (line, units) in enumerate(
+                zip(read_lines(folder / name), read_lines(output / name), strict=True), 1
+            ):
+                if joined(units, self.bpe) != line:
+                    faults.add("are other words when their subword units are joined", number)
+            faults.report(folder / name, f"kept; has it the mark of units of {self.bpe}?")
 
     def size(self, trained: Path) -> int:
         """Merges of BPE, or the vocabulary size of SentencePiece."""
@@ -514,7 +526,6 @@ class Preparation:
         stock = recipes.CONFIGS / "_transformer-tiny.yaml"
         if self.recipe.is_relative_to(recipes.ROOT):
             stock = os.path.relpath(stock, self.recipe.parent)
-        post_process = {"subword-nmt": "post-process: subword_nmt, ", "sentencepiece": "post-process: sentencepiece, "}
         share = "share-decoder-input-output-embed" if self.args.separate_dictionaries else "share-all-embeddings"
         values = {
             "command": _quoted(self.command()),
@@ -532,7 +543,7 @@ class Preparation:
             share=share,
             epochs=epochs,
             warmup=min(4000, max(1, per_epoch * epochs // 4)),
-            post_process=post_process.get(self.bpe, ""),
+            post_process=self.bpe.replace("-", "_"),
             lowercase=str(self.args.lowercase).lower(),
             plain=str(self.plain).lower(),
         )
@@ -568,7 +579,7 @@ generate:
   subsets: {sets}
   beam: 5
   lenpen: 1.0
-  flags: {{{post_process}batch-size: 128, max-len-a: 1.0, max-len-b: 200}}
+  flags: {{post-process: {post_process}, batch-size: 128, max-len-a: 1.0, max-len-b: 200}}
 score:
   lowercase: {lowercase} # whether sacreBLEU and chrF ignore case
   plain: {plain} # whether the text was not tokenized

@@ -652,6 +652,53 @@ def test_data_of_fairseq_preprocess_are_described_and_translated_with(run, home,
     assert "manifest.json: is there already" in refused(capsys, *words)
 
 
+# Text with characters and words of the machinery.
+
+
+def test_a_translation_with_marks_of_units_is_scored(home, run, tmp_path, monkeypatch, capsys):
+    """A recipe says how its units are joined; its scorer does not look for their marks in words."""
+    monkeypatch.setattr(runs, "commit", lambda: "")
+    copied = shutil.copytree(run, tmp_path / "run")
+    output = copied / "generate" / "generate-test.txt"
+    text = output.read_text(encoding="utf-8")
+    output.write_text(text.replace("H-0\t", "H-0\t-0.1\t\u2581\u2581\u2581 and @@ two\nH-0\t"), encoding="utf-8")
+    recipe = f"{home}/mine.yaml/macaron-tiny"
+    assert cli.main(["run", recipe, "--run-dir", str(copied), "--cpu", "--from", "score"]) == 0
+    record, before = (json.loads((folder / "record.json").read_text()) for folder in (copied, run))
+    assert record["scores"]["held-out"]["sentences"] == HELD_OUT
+    assert record["scores"]["held-out"]["tokenised"]["hyp_len"] != before["scores"]["held-out"]["tokenised"]["hyp_len"]
+
+
+@pytest.mark.parametrize("name", ["macaron/iwslt14-de-en/macaron", "ode/cnndm/residual", "ode/conll14/residual"])
+def test_scorers_of_all_texts_are_told_that_they_read_words(name):
+    steps = runner.steps(recipes.load(name), runner.Place(devices=recipes.divisors(recipes.load(name))[-1]))
+    for step in steps:
+        if step.name == "score":
+            assert "--remove-bpe none" in step.line()
+
+
+def test_a_recipe_that_leaves_units_is_refused_before_training(home, tmp_path, capsys):
+    tree = yaml.safe_load((home / "mine.yaml").read_text())
+    tree["generate"]["flags"]["post-process"] = "sentencepiece"
+    write(tmp_path / "mine.yaml", [yaml.safe_dump(tree)])
+    said = refused(capsys, "run", f"{tmp_path}/mine.yaml/macaron-tiny", "--run-dir", tmp_path / "run", "--cpu")
+    assert "generate.flags.post-process is sentencepiece, must be subword_nmt" in said
+
+
+def test_text_with_the_mark_of_its_units_is_named_in_preparation(tmp_path, capsys):
+    for lang in LANGS:
+        write(tmp_path / f"my.{lang}", [f"{lang} {i} {i * i}" for i in range(30)])
+        write(tmp_path / f"test.{lang}", ["gut", f"{lang} \u2581\u2581 1"])
+    words = ["--train", tmp_path / "my", "--test", tmp_path / "test", "--langs", *LANGS, "--hold-out", 2]
+    for bpe in ("sentencepiece", "none"):
+        command = ["prepare", *words, "--tokeniser", "none", "--bpe", bpe, "--out", tmp_path / bpe]
+        assert cli.main([str(word) for word in command]) == 0
+        said = capsys.readouterr().err
+        named = f"{tmp_path}/{bpe}.text/tok/test.en: 1 lines are other words when their subword units are joined (2)"
+        assert (named in said) == (bpe == "sentencepiece")
+        assert recipes.load(f"{tmp_path}/{bpe}.yaml/macaron-tiny").generate.flags["post-process"] == bpe
+
+
 # In Python.
 
 

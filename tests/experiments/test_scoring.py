@@ -390,3 +390,20 @@ def test_plain_text_has_no_tokenized_score(tmp_path, capsys):
 )
 def test_options_of_another_kind_of_score_are_refused(words, message, capsys):
     refused(["score", *words], message, capsys)
+
+
+def test_marks_are_removed_from_what_is_segmented_alone(tmp_path, capsys):
+    """One mark of SentencePiece in a text of words does not cost it its blanks."""
+    refs = [f"das ist der satz {i}" for i in range(9)] + ["ein \u2581 allein"]
+    hyps = [f"\u2581das \u2581is t \u2581der \u2581satz \u2581{i}" for i in range(9)] + ["\u2581ein \u2581all ein"]
+    hyp, ref = write(tmp_path / "h", "\n".join(hyps)), write(tmp_path / "r", "\n".join(refs))
+    words = ["--hyp", hyp, "--ref", ref, "--target-lang", "de", "--json", "--remove-bpe", "sentencepiece"]
+    assert main(*words) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["tokenised"]["precisions"][0] == 100
+    assert f"{ref}: 1 of 10 lines hold \u2581, and are taken for words" in shown.err
+    (tmp_path / "tok").mkdir()
+    write(tmp_path / "tok" / "test.de", "foo@@ bar\n")
+    words = ["--hyp", write(tmp_path / "h", "f@@ oo b@@ ar\n"), "--data", str(tmp_path), "--target-lang", "de"]
+    assert main(*words, "--json", "--remove-bpe") == 0
+    assert json.loads(capsys.readouterr().out)["tokenised"]["precisions"][0] == 50, "references of data are words"

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,6 @@ from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_ble
 
 LANGUAGES = sorted(moses.LANGUAGES)
 COMPOUND_LANGUAGES = ("de",)
-SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
 # The other kinds of scores, by the option that names their input.
 OTHERS = {"validation_log": perplexity, "predictions": accuracy, "summaries": rouge, "corrections": corrections}
 # What each kind reads besides --json and --output.
@@ -119,30 +118,38 @@ def detokenise(lines: Sequence[str], lang: str) -> list[str]:
     return found
 
 
-def join_pieces(lines: Iterable[str]) -> list[str]:
-    """Pieces of SentencePiece, separated by spaces -> words."""
-    return [line.replace(" ", "").replace("\u2581", " ").strip(" ") for line in lines]
+def _join_subwords(line: str) -> str:
+    return f"{line} ".replace("@@ ", "").rstrip(" ")
+
+
+def _join_pieces(line: str) -> str:
+    return line.replace(" ", "").replace("\u2581", " ").strip(" ")
+
+
+JOIN: dict[str, Callable[[str], str]] = {"subword_nmt": _join_subwords, "sentencepiece": _join_pieces, "none": str}
+"""Segmentations, and what joins the subword units of a line to words."""
+
+
+def is_segmented(lines: Sequence[str], segmentation: str) -> bool:
+    """Whether a text is of subword units, not of words, judged by their marks.
+
+    SentencePiece marks the beginning of almost every line, while a text of words has the mark by chance. Without this
+    distinction all blanks between its words would be lost.
+    """
+    if segmentation == "sentencepiece":
+        return 2 * sum(line.startswith("\u2581") for line in lines) > sum(map(bool, lines))
+    return segmentation != "none" and any("@@ " in f"{line} " for line in lines)
 
 
 def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
-    """Join subword units to words.
-
-    Args:
-        lines: the lines; those whose units are words already are unchanged.
-        segmentation: one of ``SEGMENTATIONS``.
+    """Join subword units to words; a text of words is unchanged.
 
     Raises:
         OdeTransformerError: the segmentation is unknown.
     """
-    if segmentation == "subword_nmt":
-        return [f"{line} ".replace("@@ ", "").rstrip(" ") for line in lines]
-    if segmentation == "sentencepiece":
-        if not any("\u2581" in line for line in lines):  # fairseq-generate removed the units already
-            return list(lines)
-        return join_pieces(lines)
-    if segmentation == "none":
-        return list(lines)
-    raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(SEGMENTATIONS)}")
+    if segmentation not in JOIN:
+        raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(JOIN)}")
+    return [JOIN[segmentation](line) for line in lines] if is_segmented(lines, segmentation) else list(lines)
 
 
 def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
@@ -160,9 +167,12 @@ def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str
     if units and segmentation is None:
         raise OdeTransformerError(
             f"{name}: {units} of {len(lines)} lines hold subword units, not words; give --remove-bpe "
-            f"{'|'.join(SEGMENTATIONS)} (none: score them as they are)"
+            f"{'|'.join(JOIN)} (none: score them as they are), or in a recipe generate.flags.post-process"
         )
-    return remove_segmentation(lines, segmentation or "none")
+    found = remove_segmentation(lines, segmentation or "none")
+    if units and segmentation == "sentencepiece" and found == list(lines):
+        print(f"warning: {name}: {units} of {len(lines)} lines hold \u2581, and are taken for words", file=sys.stderr)
+    return found
 
 
 def read_lines(path: str | Path) -> list[str]:
@@ -301,7 +311,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--remove-bpe",
         nargs="?",
         const="subword_nmt",
-        metavar="|".join(SEGMENTATIONS),
+        metavar="|".join(JOIN),
         help="join subword units (without a value: subword_nmt; default: there must be none)",
     )
     for module in OTHERS.values():
@@ -365,7 +375,9 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
             f"{args.generate_output}: no line T-<id>; give the tokenized references as --ref FILE"
         )
     raw = lines_of(reference, len(hyps), source) if reference else None
-    hyps, refs = words(hyps, source, args.remove_bpe), words(refs, ref or source, args.remove_bpe)
+    hyps = words(hyps, source, args.remove_bpe)
+    if args.ref or not ref:  # those beside the data are words, as its preparation knows
+        refs = words(refs, ref or source, args.remove_bpe)
     if args.join_hyphens:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
     if unknown := sum("<<unk>>" in line for line in refs):
