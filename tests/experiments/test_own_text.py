@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ import yaml
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import generate, train
+from subword_nmt import apply_bpe
 
 import ode_transformer
 from ode_transformer import bundles
@@ -34,6 +36,7 @@ from ode_transformer.experiments.export.trained import open_trained
 from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
 from ode_transformer.experiments.pipeline import Pipeline
+from ode_transformer.experiments.tasks.translation import check_data
 from ode_transformer.experiments.text import binarised
 from ode_transformer.experiments.text.lines import read_pair
 from ode_transformer.experiments.text.subwords import segmented
@@ -650,6 +653,43 @@ def test_data_of_fairseq_preprocess_are_described_and_translated_with(run, home,
     expected = translator.translate(sentences, beam=5, lenpen=1.0, max_len_b=200)
     assert translated(capsys, data / "model.pt", file)[-3:] == expected
     assert "manifest.json: is there already" in refused(capsys, *words)
+
+
+def test_data_that_are_segmented_otherwise_than_described_are_refused(home, tmp_path, capsys):
+    """With subword-nmt's vocabulary and threshold, as its documentation advises."""
+    text, data = home / "mine.text", tmp_path / "theirs"
+    counts = Counter(unit for line in lines(text / "bpe" / "train.de") for unit in line.split())
+    with (home / "mine" / "codes").open(encoding="utf-8") as codes:
+        rare = apply_bpe.BPE(codes, vocab={unit for unit, count in counts.items() if count > 40})
+    for split, lang in itertools.product(("train", "valid", "test"), LANGS):
+        found = map(rare.process_line, lines(text / "clean" / f"{split}.{lang}"))
+        write(tmp_path / "bpe" / f"{split}.{lang}", found)
+    words = ["--langs", *LANGS, "--splits", "train", "valid", "test", "--text-dir", tmp_path / "bpe"]
+    assert cli.main(["text", "binarise", *map(str, words), "--joined-dictionary", "--data-dir", str(data)]) == 0
+    shutil.copy(home / "mine" / "codes", data)
+    said = refused(capsys, "text", "describe", data, "--langs", *LANGS)
+    assert "sentences are segmented otherwise by codes beside them" in said and "vocabulary or glossaries" in said
+    assert not (data / "manifest.json").exists()
+
+
+def test_unknown_units_are_counted_where_text_is_read(home, run, bundle, exported, tmp_path, capsys):
+    file = write(tmp_path / "other", ["Привет, мир.", lines(home / "mine" / "raw" / "test.de")[0]])
+    said = set()
+    for one in (run, bundle, exported):
+        capsys.readouterr()
+        assert cli.main(["translate", str(one), str(file), "--cpu"]) == 0
+        said.add(capsys.readouterr().err)
+    (warning,) = said
+    assert warning.startswith("warning: the text: ") and "unknown to the model's dictionary" in warning
+    raw = home / "raw" / "my"
+    for lang in LANGS:
+        write(tmp_path / f"test.{lang}", ["Привет, мир."])
+    words = ["--train", raw, "--test", tmp_path / "test", "--langs", *LANGS, "--out", tmp_path / "x", "--size", 300]
+    assert cli.main(["prepare", *map(str, words)]) == 0
+    shown = capsys.readouterr()
+    assert "(0.00% unknown)" in shown.out and "warning: test.de: " in shown.err and "train.de: " not in shown.err
+    check_data(recipes.load(f"{tmp_path}/x.yaml/macaron-tiny"))  # as a run does
+    assert f"warning: {tmp_path}/x/test.de-en.de: " in capsys.readouterr().err
 
 
 # Text with characters and words of the machinery.
