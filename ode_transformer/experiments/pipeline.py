@@ -102,7 +102,7 @@ class Pipeline:
         """Whether a word ends with unit i."""
         if self.segmentation == "sentencepiece":
             return i + 1 == len(units) or units[i + 1].startswith("\u2581")
-        return not units[i].endswith("@@")
+        return self.segmentation == "none" or not units[i].endswith("@@")
 
     def __str__(self) -> str:
         made = "as it is" if self.tokeniser.plain else "tokenized with Moses' rules"

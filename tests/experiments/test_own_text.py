@@ -35,7 +35,7 @@ from ode_transformer.experiments.export import Search
 from ode_transformer.experiments.export.trained import open_trained
 from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
-from ode_transformer.experiments.pipeline import Pipeline
+from ode_transformer.experiments.pipeline import Pipeline, joined
 from ode_transformer.experiments.tasks.translation import check_data
 from ode_transformer.experiments.text import binarised
 from ode_transformer.experiments.text.lines import read_pair
@@ -737,6 +737,53 @@ def test_text_with_the_mark_of_its_units_is_named_in_preparation(tmp_path, capsy
         named = f"{tmp_path}/{bpe}.text/tok/test.en: 1 lines are other words when their subword units are joined (2)"
         assert (named in said) == (bpe == "sentencepiece")
         assert recipes.load(f"{tmp_path}/{bpe}.yaml/macaron-tiny").generate.flags["post-process"] == bpe
+
+
+ODD_WORDS = ("</s>", "<s>", "<pad>", "<unk>", "foo@@", "@@", "a</s>", "<blank>")
+
+
+@pytest.mark.parametrize("segmentation", ["subword-nmt", "sentencepiece"])
+def test_units_of_any_words_are_no_symbols_and_make_the_same_words_again(tmp_path, segmentation):
+    model, text = tmp_path / "model", [f"{word} bar x{word}" for word in ODD_WORDS]
+    write(tmp_path / "words", text * 50)  # so often that each is a unit of its own
+    learn = ["text", f"learn-{segmentation}", "--input", tmp_path / "words", "--size", 90, "--output", model]
+    assert cli.main([str(word) for word in learn]) == 0
+    units = segmented(text, segmentation, model)
+    assert not set(binarised.SPECIAL) & set(" ".join(units).split())
+    assert [joined(line, segmentation) for line in units] == text
+    assert segmented(["bar </s>"], "none", None) == ["bar <unk>"]
+
+
+def test_words_that_are_symbols_are_words_for_every_kind_of_model(tmp_path, capsys):
+    pytest.importorskip("ctranslate2")
+    for lang in LANGS:
+        write(
+            tmp_path / f"my.{lang}", [f"{lang} <blank> foo@@ bar {i} " + "</s> x <pad>" * (i == 7) for i in range(60)]
+        )
+    words = ["--train", tmp_path / "my", "--langs", *LANGS, "--hold-out", 2, "--out", tmp_path / "x"]
+    assert cli.main([str(word) for word in ("prepare", *words, "--tokeniser", "none", "--bpe", "none")]) == 0
+    assert "x.text/bpe/train.de: 1 lines hold <s>, <pad>, </s> as words" in capsys.readouterr().err
+    numbers, sizes = binarised.numbers_of(tmp_path / "x" / "train.de-en.de")
+    assert (numbers == 2).sum() == len(sizes) and not (numbers == 1).any() and (numbers == 3).sum() == 2
+    model = saved(tmp_path / "x", tmp_path / "model", "macaron_tiny")
+    assert cli.main(["bundle", str(model), "-o", str(tmp_path / "bundle")]) == 0
+    words = ["--format", "ctranslate2", "-o", str(tmp_path / "out")]
+    assert cli.main(["export", str(tmp_path / "bundle"), *words]) == 0
+    sentences = ["de {} bar 3", "{}", "de {}"]
+    search = {"beam": 1, "min_len": 0, "max_len_b": 8}
+    expected = None
+    for path in (model, tmp_path / "bundle", tmp_path / "out"):
+        loaded = ode_transformer.load(path)
+        found = {
+            word: [best for best, *_ in loaded.hypotheses([s.format(word) for s in sentences], **search)]
+            for word in ("none-such", "</s>", "<s>", "<pad>", "<unk>", "<blank>", "foo@@")
+        }
+        odd = [found.pop(word) for word in ("<blank>", "foo@@")]  # which the dictionary has
+        assert all(each == found["none-such"] for each in found.values()), path
+        (alone,) = loaded.hypotheses([sentences[0].format("<pad>")], **search)
+        assert alone[0].score == pytest.approx(found["<pad>"][0].score, abs=1e-5), "whatever else is in its batch"
+        units = [[best.units for best in each] for each in (found["none-such"], *odd)]
+        assert (expected := expected or units) == units, path
 
 
 # In Python.

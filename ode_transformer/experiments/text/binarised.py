@@ -13,11 +13,12 @@ import numpy as np
 
 from ...files import copy_file, sha256, whole, write_lines
 from .checksums import as_mapping
-from .lines import TextError, read_lines
+from .lines import Faults, TextError, read_lines
 from .parallel import in_chunks, in_parallel
 
 NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16, 9: np.uint32}  # by fairseq's codes of the types
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary, which its file leaves out
+CONTROL = frozenset(SPECIAL[:3])  # those that mean no word
 MOST_UNKNOWN = 0.01  # the share of unknown units in a text from which on a warning says so
 INDEX = struct.Struct("<9sQBQ")  # the head of fairseq's index: magic, version, code of NUMBERS, number of sentences
 MAGIC = b"MMIDIDX\0\0"
@@ -98,8 +99,20 @@ def _write_dictionary(dictionary: Path, files: Iterable[Path], size: int | None,
 
 
 def _binarise_file(file: Path, prefix: Path, dictionary: Path, workers: int) -> None:
-    chunks, code = in_chunks(read_lines(file, bar=f"binarise {file.name}")), _code(len(symbols_of(dictionary)))
-    _write_binarised(prefix, code, in_parallel(partial(_numbers_of, dictionary, code), chunks, workers))
+    faults = Faults("lines")
+    lines, code = (
+        _noting_symbols(read_lines(file, bar=f"binarise {file.name}"), faults),
+        _code(len(symbols_of(dictionary))),
+    )
+    _write_binarised(prefix, code, in_parallel(partial(_numbers_of, dictionary, code), in_chunks(lines), workers))
+    faults.report(file, "these words are unknown to the model")
+
+
+def _noting_symbols(lines: Iterable[str], faults: Faults) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        if "<" in line and not CONTROL.isdisjoint(line.split()):
+            faults.add(f"hold {', '.join(SPECIAL[:3])} as words, which are symbols of the model", number)
+        yield line
 
 
 def _count_symbols(lines: list[str]) -> Counter[str]:
@@ -143,16 +156,19 @@ def _code(size: int) -> int:
 
 @cache
 def _numbers(dictionary: Path, digest: str) -> dict[str, int]:
-    """The numbers of symbols by the dictionary in a file, cached while the file is the same."""
-    return {symbol: number for number, symbol in enumerate(symbols_of(dictionary))}
+    """The numbers of words by the dictionary in a file, cached while the file is the same."""
+    return {symbol: n for n, symbol in enumerate(symbols_of(dictionary)) if symbol not in CONTROL}
 
 
 def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, np.ndarray]:
-    """Lines -> the numbers of their symbols, each line ended by ``</s>``, and how many numbers each line has."""
+    """Lines -> the numbers of their words, each line ended by ``</s>``, and how many numbers each line has.
+
+    ``</s>`` and the like as words of a line are unknown ones: they would end the sentence, or be taken for padding.
+    """
     numbers = _numbers(dictionary, sha256(dictionary))
-    unknown = numbers["<unk>"]
-    sentences = [f"{line} </s>".split() for line in lines]
-    found = [numbers.get(symbol, unknown) for sentence in sentences for symbol in sentence]
+    unknown, end = numbers["<unk>"], SPECIAL.index("</s>")
+    sentences = [[numbers.get(word, unknown) for word in line.split()] + [end] for line in lines]
+    found = list(itertools.chain.from_iterable(sentences))
     return np.array(found, NUMBERS[code]).tobytes(), np.array([len(sentence) for sentence in sentences], np.int32)
 
 
