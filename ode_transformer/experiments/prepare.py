@@ -8,6 +8,7 @@ Its manifest describes all steps, and ``ode-transformer translate`` treats raw t
 import argparse
 import hashlib
 import heapq
+import itertools
 import math
 import os
 import re
@@ -24,8 +25,8 @@ from .. import processors
 from ..files import sha256, write_json, write_text
 from . import plain_yaml, recipes
 from .arguments import at_least
-from .metrics.bleu import check_language
-from .pipeline import MODELS, joined
+from .metrics.bleu import check_language, detokenised_bleu
+from .pipeline import MODELS, Pipeline, joined
 from .processes import alone_in, say
 from .runner import folder_of
 from .tasks.task import OURS
@@ -41,6 +42,7 @@ SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
 HELD_OUT = 2_000  # the most pairs of a validation or test set that is held out
 PART = 20  # at most one pair in so many is held out
 LONGEST = 1_023  # units of a sentence; the end of the sentence takes the last of fairseq's 1,024 positions
+CEILING = 99  # sacreBLEU of references that were prepared and made text again, below which a warning says so
 NAME = r"\w[\w .=+-]*"  # the name of a folder, for recipes and for fairseq
 
 
@@ -493,6 +495,28 @@ class Preparation:
         del settings["text_version"]  # which the manifest has of itself
         text_step("manifest", *texts, "--text-dir", bpe, "--set", self.out.name, "--source", "own text",
                   "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.flags}")  # fmt: skip
+        self.say_ceilings(part)
+
+    def say_ceilings(self, data: Path) -> None:
+        """Say what the references of the test sets score, prepared and made text again: no system can score more."""
+        target = self.args.langs[1]
+        pipeline = Pipeline.of(data)
+        for split in self.splits[2:]:
+            raw = list(read_lines(data / "raw" / f"{split}.{target}"))
+            made = pipeline.plain(list(read_lines(self.text / "bpe" / f"{split}.{target}")))
+            raw = [line.lower() for line in raw] if self.args.lowercase else raw
+            differ = [each for each in zip(itertools.count(1), raw, made) if each[1].split() != each[2].split()]
+            ceiling = detokenised_bleu(made, raw, target)["bleu"] if differ else 100.0
+            say(f"{split}.{target}: the references themselves, prepared and detokenized, score {ceiling:.1f} sacreBLEU")
+            if ceiling < CEILING:
+                number, there, here = differ[0]
+                at = next((i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), 0)
+                shown = slice(max(0, at - 20), at + 20)
+                say(
+                    f"warning: {split}.{target}: no system can score more than {ceiling:.1f}, since detokenization "
+                    f"does not undo tokenization; in line {number}, {there[shown]!r} becomes {here[shown]!r}. "
+                    "--tokeniser none loses nothing"
+                )
 
     def test_sets(self) -> dict[str, str]:
         """The name of each subset of the data in scores, after its files."""

@@ -786,6 +786,46 @@ def test_words_that_are_symbols_are_words_for_every_kind_of_model(tmp_path, caps
         assert (expected := expected or units) == units, path
 
 
+TYPOGRAPHY = {
+    "fr": "L’homme d’un âge qu’il dit « bonjour » à 5 € ou 20 km/h : aujourd’hui, c’est “bien” !",
+    "en": "It’s the dogs’ ‘bones’; don’t say (“yes”) for €5, 5 € or and/or.",
+    "de": "»Ja«, „gut“ – ‚so‘ geht’s. 5 € kosten 100 km/h (»so«).",
+    "hi": "यह अच्छा है। वह गया।",
+    "ru": "Он сказал: «Да», — и ушёл.",
+}
+
+
+@pytest.mark.parametrize("lang", TYPOGRAPHY)
+def test_typographic_characters_are_joined_to_their_words(lang):
+    (tokens,) = Tokeniser(lang).tokenise([TYPOGRAPHY[lang]])
+    assert detokenise([tokens], lang) == [TYPOGRAPHY[lang]]
+    assert detokenise(["a ’ ’ / ‹ b ›"], lang)[0].endswith("/ ‹ b ›"), "which may stand apart"
+
+
+def test_the_way_back_to_text_is_the_same_for_every_kind_of_model(run, bundle, exported):
+    text = "It’s “\u2581 \u2581”, isn’t it?"
+    for path in (run, bundle, exported):
+        pipeline = ode_transformer.load(path).pipeline
+        units = segmented([*Tokeniser("en").tokenise([text])], pipeline.segmentation, pipeline.model)
+        assert pipeline.plain(units) == [text]
+
+
+def test_preparation_says_what_a_perfect_system_scores(tmp_path, capsys):
+    for lang in ("fr", "en"):
+        write(tmp_path / f"my.{lang}", [f"{lang} {i} {i * i}" for i in range(40)])
+    write(tmp_path / "good.en", [TYPOGRAPHY["fr"], "oui."])
+    write(tmp_path / "good.fr", [TYPOGRAPHY["fr"], "oui."])
+    write(tmp_path / "bad.en", ["a", "b"])
+    write(tmp_path / "bad.fr", ["oui.", "Les mots d ’ un homme sont là"])
+    words = ["--train", tmp_path / "my", "--test", tmp_path / "good", tmp_path / "bad", "--langs", "en", "fr"]
+    words += ["--hold-out", 2, "--out", tmp_path / "x", "--size", 50]
+    assert cli.main(["prepare", *map(str, words)]) == 0
+    said = capsys.readouterr().err
+    assert "test.fr: the references themselves, prepared and detokenized, score 100.0 sacreBLEU" in said
+    assert "warning: test.fr: no system" not in said and "warning: test1.fr: no system can score more than" in said
+    assert "in line 2, 'Les mots d ’ un homme" in said and "becomes 'Les mots d’un homme" in said
+
+
 # In Python.
 
 

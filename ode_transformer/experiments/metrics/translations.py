@@ -21,6 +21,7 @@ from ...errors import OdeTransformerError
 from ...files import write_json
 from ..text import lines as text_lines
 from ..text import moses
+from ..text.typography import rejoin
 from . import accuracy, chrf, corrections, perplexity, rouge
 from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_bleu
 
@@ -108,13 +109,13 @@ def score(
 
 
 def detokenise(lines: Sequence[str], lang: str) -> list[str]:
-    """Detokenize lines, and undo escapes (``&apos;``, ``@-@``, ``##AT##``)."""
+    """Detokenize lines, typographic characters included, and undo escapes (``&apos;``, ``@-@``, ``##AT##``)."""
     moses = MosesDetokenizer(lang)
     found = []
     for line in lines:
         line = re.sub(r"\s*##AT##-##AT##\s*", "-", line)
         line = re.sub(r"\s*@([-/])@\s*", r"\1", line)
-        found.append(moses.detokenize(line.split()))
+        found.append(rejoin(moses.detokenize(line.split()), lang))
     return found
 
 
