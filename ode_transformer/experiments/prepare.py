@@ -506,7 +506,7 @@ class Preparation:
             made = pipeline.plain(list(read_lines(self.text / "bpe" / f"{split}.{target}")))
             raw = [line.lower() for line in raw] if self.args.lowercase else raw
             differ = [each for each in zip(itertools.count(1), raw, made) if each[1].split() != each[2].split()]
-            ceiling = detokenised_bleu(made, raw, target)["bleu"] if differ else 100.0
+            ceiling = detokenised_bleu(made, [raw], target)["bleu"] if differ else 100.0
             say(f"{split}.{target}: the references themselves, prepared and detokenized, score {ceiling:.1f} sacreBLEU")
             if ceiling < CEILING:
                 number, there, here = differ[0]

@@ -19,6 +19,7 @@ from sacremoses import MosesDetokenizer
 
 from ...errors import OdeTransformerError
 from ...files import write_json
+from ..arguments import Once
 from ..text import lines as text_lines
 from ..text import moses
 from ..text.typography import rejoin
@@ -49,7 +50,7 @@ def score(
     ref_tok: Sequence[str],
     target_lang: str,
     *,
-    raw_ref: Sequence[str] | None = None,
+    raw_refs: Sequence[Sequence[str]] = (),
     lowercase: bool = False,
     compound_split: bool = False,
     plain: bool = False,
@@ -60,7 +61,8 @@ def score(
         hyp_tok: the translations, tokenized with Moses' rules and without subword units, one string per sentence.
         ref_tok: the references, tokenized in the same way.
         target_lang: the language of both; one of ``LANGUAGES``, or any with ``plain``.
-        raw_ref: the references before tokenization, for sacreBLEU and chrF; by default ``ref_tok`` is detokenized.
+        raw_refs: one or more references before tokenization, for sacreBLEU and chrF; by default ``ref_tok`` is
+            detokenized.
         lowercase: let sacreBLEU and chrF ignore case. The tokenized scores use tokens as they are.
         compound_split: add the score after compound splitting, for German only.
         plain: translations and references are plain text; nothing is detokenized, and there is no tokenized score.
@@ -87,14 +89,13 @@ def score(
         )
     if not hyp_tok:
         raise OdeTransformerError("the hypothesis is empty")
-    for name, lines in (("reference", ref_tok), ("raw reference", raw_ref)):
-        if lines is not None and len(lines) != len(hyp_tok):
+    for name, lines in (("reference", ref_tok), *(("raw reference", lines) for lines in raw_refs)):
+        if len(lines) != len(hyp_tok):
             raise OdeTransformerError(f"the hypothesis has {len(hyp_tok)} lines, the {name} {len(lines)}")
 
     hyp_raw = hyp_tok if plain else detokenise(hyp_tok, target_lang)
-    reference = "raw" if raw_ref is not None else "detokenised"
-    if raw_ref is None:
-        raw_ref = ref_tok if plain else detokenise(ref_tok, target_lang)
+    reference = "raw" if raw_refs else "detokenised"
+    raw_refs = raw_refs or [ref_tok if plain else detokenise(ref_tok, target_lang)]
     return {
         "target_lang": target_lang,
         "sentences": len(hyp_tok),
@@ -102,9 +103,9 @@ def score(
         "tokenised": None if plain else multi_bleu(hyp_tok, ref_tok),
         "compound_split": multi_bleu(*map(split_compounds, (hyp_tok, ref_tok))) if compound_split else None,
         "reference": reference,
-        "sacrebleu": detokenised_bleu(hyp_raw, raw_ref, target_lang, lowercase=lowercase),
-        "transevolve": transevolve_bleu(hyp_raw, raw_ref),
-        "chrf": chrf.take(hyp_raw, raw_ref, lowercase=lowercase),
+        "sacrebleu": detokenised_bleu(hyp_raw, raw_refs, target_lang, lowercase=lowercase),
+        "transevolve": transevolve_bleu(hyp_raw, raw_refs),
+        "chrf": chrf.take(hyp_raw, raw_refs, lowercase=lowercase),
     }
 
 
@@ -294,11 +295,14 @@ def report(result: dict[str, Any]) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer score``."""
+    parser.register("action", None, Once)  # what argparse calls store
     parser.add_argument("--generate-output", metavar="FILE", help="output of fairseq-generate")
     parser.add_argument("--hyp", metavar="FILE", help="tokenized translations, instead of --generate-output")
     parser.add_argument("--ref", metavar="FILE", help="tokenized references; override those in --generate-output")
     parser.add_argument("--target-lang", metavar="LANG", help="target language such as de; needed for translations")
-    parser.add_argument("--reference", metavar="FILE", help="raw references, for sacreBLEU and chrF")
+    parser.add_argument(
+        "--reference", action="append", metavar="FILE", help="raw references, for sacreBLEU and chrF; may be repeated"
+    )
     parser.add_argument(
         "--data", metavar="DIR", help="binarized data; take both references of --subset from it, as far as it has them"
     )
@@ -360,7 +364,8 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.target_lang is None:
         raise OdeTransformerError(f"--target-lang is needed: one of {', '.join(LANGUAGES)}, or any with --plain")
     beside = _beside(args) if args.data else {}
-    ref, reference = args.ref or beside.get("tok"), args.reference or beside.get("raw")
+    ref = args.ref or beside.get("tok")
+    references = args.reference or ([beside["raw"]] if "raw" in beside else [])
     if args.hyp and not ref:
         name = f"tok/{args.subset or 'test'}.{args.target_lang}"
         raise OdeTransformerError(f"--data {args.data}: has no {name}; give the tokenized references as --ref FILE")
@@ -375,7 +380,7 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
         raise OdeTransformerError(
             f"{args.generate_output}: no line T-<id>; give the tokenized references as --ref FILE"
         )
-    raw = lines_of(reference, len(hyps), source) if reference else None
+    raw = [lines_of(reference, len(hyps), source) for reference in references]
     hyps = words(hyps, source, args.remove_bpe)
     if args.ref or not ref:  # those beside the data are words, as its preparation knows
         refs = words(refs, ref or source, args.remove_bpe)
@@ -387,13 +392,13 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
             "dictionary; give the original ones as --ref FILE",
             file=sys.stderr,
         )
-    if raw and not args.lowercase and "".join(hyps).islower() and not "".join(raw).islower():
+    if raw and not args.lowercase and "".join(hyps).islower() and not "".join(raw[0]).islower():
         print("warning: the translations hold no capital letter, the raw references do: --lowercase?", file=sys.stderr)
     return score(
         hyps,
         refs,
         args.target_lang,
-        raw_ref=raw,
+        raw_refs=raw,
         lowercase=args.lowercase,
         compound_split=args.compound_split,
         plain=args.plain,
