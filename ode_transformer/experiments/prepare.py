@@ -8,6 +8,7 @@ Its manifest describes all steps, and ``ode-transformer translate`` treats raw t
 import argparse
 import hashlib
 import heapq
+import itertools
 import math
 import os
 import re
@@ -24,12 +25,12 @@ from .. import processors
 from ..files import sha256, write_json, write_text
 from . import plain_yaml, recipes
 from .arguments import at_least
-from .metrics.bleu import check_language
-from .pipeline import MODELS
+from .metrics.bleu import check_language, detokenised_bleu
+from .pipeline import MODELS, Pipeline, joined
 from .processes import alone_in, say
 from .runner import folder_of
 from .tasks.task import OURS
-from .text.lines import TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
+from .text.lines import Faults, TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
 from .text.manifest import check_settings, read_mapping, versioned
 from .text.pairs import Limits
 from .text.tokenisation import is_unspaced, languages
@@ -41,6 +42,7 @@ SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
 HELD_OUT = 2_000  # the most pairs of a validation or test set that is held out
 PART = 20  # at most one pair in so many is held out
 LONGEST = 1_023  # units of a sentence; the end of the sentence takes the last of fairseq's 1,024 positions
+CEILING = 99  # sacreBLEU of references that were prepared and made text again, below which a warning says so
 NAME = r"\w[\w .=+-]*"  # the name of a folder, for recipes and for fairseq
 
 
@@ -460,6 +462,18 @@ class Preparation:
         """Segment all text into subword units."""
         text_step(f"apply-{self.bpe}", folder, *self._files(), "--model", self.text / MODELS[self.bpe],
                   "--output-dir", output)  # fmt: skip
+        self.check_units(folder, output)
+
+    def check_units(self, folder: Path, output: Path) -> None:
+        """Warn of lines whose units do not make the same words again, since their characters are those of units."""
+        for name in (f"{split}.{lang}" for split in self.splits for lang in self.args.langs):
+            faults = Faults("lines")
+            for number, (line, units) in enumerate(
+                zip(read_lines(folder / name), read_lines(output / name), strict=True), 1
+            ):
+                if joined(units, self.bpe) != line:
+                    faults.add("are other words when their subword units are joined", number)
+            faults.report(folder / name, f"kept; has it the mark of units of {self.bpe}?")
 
     def size(self, trained: Path) -> int:
         """Merges of BPE, or the vocabulary size of SentencePiece."""
@@ -481,6 +495,28 @@ class Preparation:
         del settings["text_version"]  # which the manifest has of itself
         text_step("manifest", *texts, "--text-dir", bpe, "--set", self.out.name, "--source", "own text",
                   "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.flags}")  # fmt: skip
+        self.say_ceilings(part)
+
+    def say_ceilings(self, data: Path) -> None:
+        """Say what the references of the test sets score, prepared and made text again: no system can score more."""
+        target = self.args.langs[1]
+        pipeline = Pipeline.of(data)
+        for split in self.splits[2:]:
+            raw = list(read_lines(data / "raw" / f"{split}.{target}"))
+            made = pipeline.plain(list(read_lines(self.text / "bpe" / f"{split}.{target}")))
+            raw = [line.lower() for line in raw] if self.args.lowercase else raw
+            differ = [each for each in zip(itertools.count(1), raw, made) if each[1].split() != each[2].split()]
+            ceiling = detokenised_bleu(made, [raw], target)["bleu"] if differ else 100.0
+            say(f"{split}.{target}: the references themselves, prepared and detokenized, score {ceiling:.1f} sacreBLEU")
+            if ceiling < CEILING:
+                number, there, here = differ[0]
+                at = next((i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), 0)
+                shown = slice(max(0, at - 20), at + 20)
+                say(
+                    f"warning: {split}.{target}: no system can score more than {ceiling:.1f}, since detokenization "
+                    f"does not undo tokenization; in line {number}, {there[shown]!r} becomes {here[shown]!r}. "
+                    "--tokeniser none loses nothing"
+                )
 
     def test_sets(self) -> dict[str, str]:
         """The name of each subset of the data in scores, after its files."""
@@ -514,7 +550,6 @@ class Preparation:
         stock = recipes.CONFIGS / "_transformer-tiny.yaml"
         if self.recipe.is_relative_to(recipes.ROOT):
             stock = os.path.relpath(stock, self.recipe.parent)
-        post_process = {"subword-nmt": "post-process: subword_nmt, ", "sentencepiece": "post-process: sentencepiece, "}
         share = "share-decoder-input-output-embed" if self.args.separate_dictionaries else "share-all-embeddings"
         values = {
             "command": _quoted(self.command()),
@@ -532,7 +567,7 @@ class Preparation:
             share=share,
             epochs=epochs,
             warmup=min(4000, max(1, per_epoch * epochs // 4)),
-            post_process=post_process.get(self.bpe, ""),
+            post_process=self.bpe.replace("-", "_"),
             lowercase=str(self.args.lowercase).lower(),
             plain=str(self.plain).lower(),
         )
@@ -568,7 +603,7 @@ generate:
   subsets: {sets}
   beam: 5
   lenpen: 1.0
-  flags: {{{post_process}batch-size: 128, max-len-a: 1.0, max-len-b: 200}}
+  flags: {{post-process: {post_process}, batch-size: 128, max-len-a: 1.0, max-len-b: 200}}
 score:
   lowercase: {lowercase} # whether sacreBLEU and chrF ignore case
   plain: {plain} # whether the text was not tokenized

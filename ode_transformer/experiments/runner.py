@@ -26,6 +26,7 @@ from .recipes import RecipeError
 from .runs import OtherRunError, RunError
 from .tasks import TASKS
 from .tasks.task import OURS, Step, flags
+from .tasks.translation import check_data
 
 # Of fairseq-train, with a value: where it runs, and who else is told of its progress.
 PLACE_FLAGS = (
@@ -337,6 +338,8 @@ class Run:
             raise OtherRunError(f"{name} holds another run; take another --run-dir. It was made by:\n{line}")
         if (data / "manifest.json").is_file() and self.place.rank == 0:
             _call(["text", "intact", str(data)])
+        if self.place.rank == 0 and TASKS[self.recipe.task].section == "generate":
+            check_data(self.recipe)
         if begun and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
             raise OtherRunError(
                 f"{name} was trained with other dictionaries than {data} holds now; take another --run-dir"

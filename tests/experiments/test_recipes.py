@@ -409,7 +409,7 @@ def test_translations_are_made_and_scored_as_the_recipe_says():
     (words,) = commands(recipe, "score")
     score = f"python -m ode_transformer score --generate-output {run}/generate/generate-test.txt "
     score += f"--data {data} --subset test --target-lang de"
-    output = f"--output {run}/scores/test.json"
+    output = f"--remove-bpe none --output {run}/scores/test.json"
     assert shlex.join(words) == f"{score} --compound-split --join-hyphens {output}"
     (words,) = commands(replace(recipe, score=recipes.Score(lowercase=True)), "score")
     assert shlex.join(words) == f"{score} --lowercase {output}"

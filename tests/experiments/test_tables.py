@@ -341,7 +341,7 @@ def test_what_is_compared_are_the_scores(runs):
         found = significance.compare(systems[0], systems[1:], "bootstrap", 10)["test_sets"]["generated"]
         for name in found:
             hyps, refs, _ = translations.read_generate_output(runs / f"runs/{name}/generate/generate-test.txt")
-            expected = translations.score(hyps, refs, "en", raw_ref=raw, lowercase=lowercase)["sacrebleu"]["bleu"]
+            expected = translations.score(hyps, refs, "en", raw_refs=[raw], lowercase=lowercase)["sacrebleu"]["bleu"]
             assert found[name]["bleu"] == pytest.approx(expected)
 
 

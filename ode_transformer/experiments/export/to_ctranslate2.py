@@ -28,6 +28,7 @@ from ...modules.stacks import SplitStack
 from ...numerics.coefficients import Ones
 from ...numerics.integrators import EULER, HEUN
 from . import ExportError
+from .from_ctranslate2 import renamed
 from .trained import Trained
 
 ACTIVATIONS = {
@@ -137,7 +138,7 @@ class OurConverter(Converter):
         for dictionary, register in zip(
             self.trained.dictionaries, (spec.register_source_vocabulary, spec.register_target_vocabulary), strict=True
         ):
-            register(["<blank>" if symbol == "<pad>" else symbol for symbol in dictionary.symbols])
+            register(renamed(dictionary.symbols))
         spec.config.add_source_eos, spec.config.decoder_start_token = True, spec.config.eos_token
         return spec
 

@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,6 +21,32 @@ BETWEEN = 10_000  # lines between two looks at how much of a file has been read
 
 class TextError(OdeTransformerError):
     """Text that cannot be used; the message names the file, the line or count, and what is expected."""
+
+
+class Faults:
+    """How many lines or pairs have which fault, and the first of their numbers, whatever the size of the text.
+
+    Args:
+        what: has faults: ``lines`` or ``pairs``.
+    """
+
+    def __init__(self, what: str = "pairs") -> None:
+        self.what = what
+        self.counts: Counter[str] = Counter()
+        self.first: dict[str, list[int]] = {}
+
+    def add(self, fault: str, number: int) -> None:
+        """Count a line or pair; ``fault`` is the end of a sentence that begins with ``what``."""
+        self.counts[fault] += 1
+        if self.counts[fault] <= SHOWN:
+            self.first.setdefault(fault, []).append(number)
+
+    def report(self, files: str | Path, fate: str) -> None:
+        """Warn of the faults, and say what became of the lines or pairs."""
+        for fault, count in self.counts.items():
+            shown = ", ".join(map(str, self.first[fault])) + (", ..." if count > SHOWN else "")
+            where = f"lines {shown}" if self.what == "pairs" else shown
+            print(f"warning: {files}: {count} {self.what} {fault} ({where}): {fate}", file=sys.stderr)
 
 
 def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:

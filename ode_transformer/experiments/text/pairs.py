@@ -4,7 +4,6 @@ import argparse
 import bisect
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from ...files import copy_file
 from .binarised import test_names
-from .lines import SHOWN, TextError, keep_apart, parallel, read_lines, read_pair, whole_pair, write_pair
+from .lines import Faults, TextError, keep_apart, parallel, read_lines, read_pair, whole_pair, write_pair
 from .manifest import read_mapping
 
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
@@ -39,26 +38,6 @@ class Limits:
         if self.ratio is not None and longer / shorter > self.ratio:
             return f"with a side more than {self.ratio:g} times as long as the other"
         return None
-
-
-class Faults:
-    """How many pairs have which fault, and the first of their line numbers, whatever the size of the text."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.first: dict[str, list[int]] = {}
-
-    def add(self, fault: str, number: int) -> None:
-        """Count a pair; ``fault`` is the end of a sentence that begins with "pairs"."""
-        self.counts[fault] += 1
-        if self.counts[fault] <= SHOWN:
-            self.first.setdefault(fault, []).append(number)
-
-    def report(self, files: str, fate: str) -> None:
-        """Warn of the faults, and say what became of the pairs."""
-        for fault, count in self.counts.items():
-            shown = ", ".join(map(str, self.first[fault])) + (", ..." if count > SHOWN else "")
-            print(f"warning: {files}: {count} pairs {fault} (lines {shown}): {fate}", file=sys.stderr)
 
 
 def _files(prefix: Path, langs: Sequence[str]) -> str:
