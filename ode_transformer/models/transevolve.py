@@ -36,6 +36,7 @@ from torch import Tensor, nn
 
 from ..config import FlatTransformerConfig, add_flags, option, plain, register_architectures, to_transformer_config
 from ..errors import OdeTransformerError
+from ..modules import compilation
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
@@ -216,6 +217,7 @@ class _Evolving:
         if self.embed_positions is not None:
             self.embed_positions = SinusoidalPositions(cfg.encoder.embed_dim, self.padding_idx)
         self.dropout_module = Dropout(0.0, module_name=self.__class__.__name__)  # no dropout of embeddings
+        self.compile_layers = cfg.compile_layers
         # The two forms have the same parameters, so the form is stored in checkpoints.
         self._form = FORMS.index(str(cfg.transevolve_form))
         self.register_buffer("form", torch.tensor([float(self._form)]))
@@ -229,7 +231,7 @@ class _Evolving:
     def _through(self, x: Tensor, context: Context) -> list[Tensor]:
         states = [x]
         for block in self.layers:
-            states.append(block(states[-1], context))
+            states.append(compilation.run(self, block, states[-1], context))
         return states
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:

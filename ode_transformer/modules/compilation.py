@@ -5,21 +5,27 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-_VARIANTS = 64  # of the layers of a model: of encoder and decoder, with and without weights that are returned
+_VARIANTS = 64  # of the layers of a model: encoder's and decoder's, for some kinds of sizes each
 
 
-def compiled(layer: nn.Module, *args: Any) -> Any:
-    """The result of a layer in its compiled form.
+def run(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any) -> Any:
+    """The result of a layer; in training that of its compiled form, if its stack has ``--compile-layers``.
 
-    Layers of one kind share the compiled code, which is compiled for all sizes of a batch at once.
+    Layers of one kind share the compiled code, which is compiled once for all sizes of a batch. Evaluation and decoding
+    stay in eager mode.
 
     Args:
-        layer: the layer.
-        args: its arguments.
+        stack: the encoder or the decoder.
+        layer: the layer, or TransEvolve's block.
+        x: its input, (T, B, C).
+        context: what the stack passes to it.
+        more: its further arguments.
     """
-    return _compiled()(layer, *args)
+    if stack.compile_layers and stack.training and getattr(context, "incremental_state", None) is None:
+        return _compiled()(layer, x, context, *more)
+    return layer(x, context, *more)
 
 
 def _call(layer: nn.Module, *args: Any) -> Any:
@@ -28,6 +34,5 @@ def _call(layer: nn.Module, *args: Any) -> Any:
 
 @functools.cache
 def _compiled() -> Callable:
-    torch._dynamo.config.recompile_limit = _VARIANTS  # beyond it the layers would silently be run in eager mode
-    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _VARIANTS)
     return torch.compile(_call, dynamic=True)

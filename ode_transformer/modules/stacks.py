@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
 from ..numerics.protocol import Learned
-from .compilation import compiled
+from . import compilation
 from .dropout import replace_dropout
 from .layers import Context, DecoderContext, DecoderLayer, EncoderLayer
 from .momentum import Velocities
@@ -63,12 +63,6 @@ class SplitStack(Velocities, nn.Module):
     def learned(self) -> Learned:
         """What the layers share of what their steps learn."""
         return Learned(self.coefficients, self.stage_norms, self.history)
-
-    def _run(self, layer: nn.Module, x: Tensor, context: Context, carried: Any) -> Any:
-        """The result of a layer; in training that of its compiled form, with ``--compile-layers``."""
-        if self.compile_layers and self.training and getattr(context, "incremental_state", None) is None:
-            return compiled(layer, x, context, carried)
-        return layer(x, context, carried)
 
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
         """Set the position encoder. The model registers it as a sub-module; the stack only refers to it."""
@@ -201,7 +195,7 @@ class Encoder(SplitStack, PlainEncoder):
         x = past.read()
         for layer, place in self._layers(places):
             told = replace(context, learned=self.learned, biases=place.biases)
-            y, carried = self._run(layer, place.add(x), told, carried)
+            y, carried = compilation.run(self, layer, place.add(x), told, carried)
             past.put(y)
             states.append(x := past.read())
         return states
@@ -397,7 +391,7 @@ class Decoder(SplitStack, PlainDecoder):
         for i, (layer, place) in enumerate(self._layers(places)):
             need = i == alignment_layer
             told = replace(context, learned=self.learned, biases=place.biases, need_head_weights=need)
-            y, carried, of_layer = self._run(layer, place.add(x), told, carried)
+            y, carried, of_layer = compilation.run(self, layer, place.add(x), told, carried)
             past.put(y)
             states.append(x := past.read())
             if need:
