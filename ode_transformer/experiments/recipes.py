@@ -86,11 +86,18 @@ class Train:
 
 @dataclass(frozen=True)
 class Average:
-    """Which checkpoints are averaged; exactly one of the three."""
+    """Which checkpoints are averaged; exactly one of the first three."""
 
     last_epochs: Optional[int] = None
     last_updates: Optional[int] = None
     best: Optional[int] = None
+    fewer: bool = False  # average those that are there, if training left fewer
+
+    @property
+    def wanted(self) -> list[tuple[str, int]]:
+        """The kinds of checkpoints that are named, and how many of each: one, in a recipe that was checked."""
+        found = [(kind, getattr(self, kind)) for kind in ("last_epochs", "last_updates", "best")]
+        return [(kind, count) for kind, count in found if count is not None]
 
 
 @dataclass(frozen=True)
@@ -364,9 +371,8 @@ def _check_train(recipe: Recipe, path: str) -> None:
 
 
 def _check_average(average: Average, path: str) -> None:
-    chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(average, k) is not None]
-    if len(chosen) != 1 or getattr(average, chosen[0]) < 1:
-        got = ", ".join(f"{key} {getattr(average, key)}" for key in chosen) or "none"
+    if len(average.wanted) != 1 or average.wanted[0][1] < 1:
+        got = ", ".join(f"{kind} {count}" for kind, count in average.wanted) or "none"
         raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {got}")
 
 

@@ -77,9 +77,10 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "") -> list[Step]
     """
     run_dir = run_dir or recipes.default_run_dir(recipe)
     environment = processes.KEEP_FREED_MEMORY if place.cpu else {}
-    ((kind, count),) = [(k, v) for k, v in vars(recipe.average).items() if v is not None]
+    ((kind, count),) = recipe.average.wanted
     averaged, record = f"{run_dir}/average.pt", f"{run_dir}/record.json"
     average = [*OURS, "average", run_dir, f"--{kind.replace('_', '-')}", str(count), "--output", averaged]
+    average += ["--fewer"] * recipe.average.fewer
     write = [*OURS, "record", recipe.given, *recipes.variant(recipe), "--run-dir", run_dir, "--output", record]
     evaluation = TASKS[recipe.task].evaluation(recipe, run_dir, ["--cpu"] if place.cpu else [])
     return [
@@ -286,7 +287,8 @@ class Run:
                         data = recipes.ROOT / self.recipe.data.directory
                         _call(["check", str(self.folder / "average.pt"), "--data", str(data)])
                     processes.say(f"\n== {self.recipe.name}: {step.key}")
-                    seconds = self._compute(step, lock) if step.name in EVALUATION else execute(step, lock)
+                    do = {"average": self._average, **dict.fromkeys(EVALUATION, self._compute)}.get(step.name, execute)
+                    seconds = do(step, lock)
                     if step.name == "generate":  # what translates with this model later searches as its scores did
                         runs.note_search(self.folder, self.recipe)
                     self._stamp(step, stamps, seconds)
@@ -386,11 +388,26 @@ class Run:
 
     def _check_average(self, config: Any, average: bool) -> None:
         try:
-            runs.check_average(self.recipe, config)
+            if doubt := runs.check_average(self.recipe, config):
+                processes.say(f"warning: {doubt}")
         except RunError as error:
             if average:
                 raise
             processes.say(f"warning: {error}")
+
+    def _average(self, step: Step, lock: int) -> float:
+        """Average; a training that left fewer checkpoints than that takes is kept, and the user told what to change."""
+        from .. import checkpoints
+
+        try:
+            return execute(step, lock)
+        except checkpoints.TooFewError as error:
+            ((kind, _),) = self.recipe.average.wanted
+            other = f"average.fewer to true, or average.{kind} to {error.found}" if error.found else "another average"
+            raise RunError(
+                f"{error}. The training is finished and kept: in the recipe {self.recipe.given}, set {other}, and give "
+                "this command again; it will not train again"
+            ) from error
 
 
 def _begun(folder: Path) -> bool:

@@ -243,7 +243,7 @@ def test_a_recipe_has_its_papers_protocol(name, monkeypatch):
     recipe = recipes.load(name)
     (words,) = commands(recipe, "train")
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words[1:]))
-    (averaged,) = [(k, v) for k, v in vars(recipe.average).items() if v is not None]
+    (averaged,) = recipe.average.wanted
     found = (
         cfg.optimization.lr[0],
         cfg.lr_scheduler.warmup_updates,
@@ -602,7 +602,7 @@ def test_an_average_is_replaced_as_a_whole(tmp_path):
     """Another kind cannot be added to the one that is extended."""
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(sound()))
     recipe = load(tmp_path, {"extends": "base.yaml", "average": {"best": 1}})
-    assert vars(recipe.average) == {"last_epochs": None, "last_updates": None, "best": 1}
+    assert recipe.average.wanted == [("best", 1)]
 
 
 def test_the_batch_is_shown_as_it_is_on_the_papers_gpus(tmp_path, capsys):
