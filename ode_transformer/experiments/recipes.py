@@ -178,6 +178,7 @@ class Recipe:
     )  # of a run without --seeds; if empty, it is one run with the seed of the flags
     search: Optional[Search] = None  # from which the settings of train were chosen
     given: str = ""  # the argument that loads it: its name, or the path of a file elsewhere
+    added_to: str = ""  # what a row of a file elsewhere has from a row of its name in a file that this one extends
     scale: str = "full"
     seed: Optional[int] = None  # of this run, instead of the flags'
 
@@ -261,13 +262,39 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
         raise RecipeError(f"{path}: small must be a mapping, got {own!r}")
     if scale == "small":
         tree = _merge(_small(tree, path), own)
-    given = title if path.is_relative_to(CONFIGS) else f"{path}/{row}".rstrip("/")
-    recipe = _build(Recipe, {"name": title, **tree, "given": given, "scale": scale, "seed": seed}, str(path), "")
+    elsewhere = not path.is_relative_to(CONFIGS)
+    given = f"{path}/{row}".rstrip("/") if elsewhere else title
+    tree |= {"given": given, "scale": scale, "seed": seed, "added_to": _added_to(path, row) if elsewhere else ""}
+    recipe = _build(Recipe, {"name": title, **tree}, str(path), "")
     if recipe.train.start and "/" not in recipe.train.start.recipe:
         start = replace(recipe.train.start, recipe=f"{given.rpartition('/')[0]}/{recipe.train.start.recipe}")
         recipe = replace(recipe, train=replace(recipe.train, start=start))
     _check(recipe, str(path), (*_before, given))
     return replace(recipe, seed=None) if seed == recipe.own_seed else recipe
+
+
+def _added_to(path: Path, row: str) -> str:
+    """What a row has from the row of that name in a file that its file extends; empty if it has nothing."""
+    tree = plain_yaml.read(path)
+    if row not in tree.get("rows", {}):
+        return ""
+    theirs = _extended({"extends": tree.get("extends", [])}, path, (), []).get("rows", {}).get(row, {})
+    own = _leaves(_extended(tree["rows"][row], path, (), []))
+    rest = {key: value for key, value in _leaves(theirs).items() if key not in own}
+    found = [key if isinstance(value, list) else f"{key} {value}" for key, value in rest.items()]
+    if not found:
+        return ""
+    return (
+        f"{path}: row {row} is added to the row of that name that the file extends, and has from it {', '.join(found)}"
+    )
+
+
+def _leaves(tree: Mapping, prefix: str = "") -> dict[str, Any]:
+    """The values of nested mappings by their keys, joined by points."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
 
 
 def is_there(name: str) -> bool:

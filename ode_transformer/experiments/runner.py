@@ -20,7 +20,7 @@ from typing import Any, Optional
 
 from .. import processors
 from ..files import sha256, whole_folder, write_json
-from . import processes, recipes, runs
+from . import command_lines, processes, recipes, runs
 from .arguments import at_least
 from .recipes import RecipeError
 from .runs import OtherRunError, RunError
@@ -277,6 +277,8 @@ class Run:
                 keys = [step.key for step in self.steps() if step.name in chosen and step.name != "train"]
                 stamps = {key: stamp for key, stamp in stamps.items() if key not in keys}
                 write_json(self.folder / "steps.json", stamps)
+            if "train" in chosen and not trained and not _begun(self.folder):  # before the data are prepared, too
+                command_lines.check(step for step in self.steps() if step.name in chosen)
             for step in self.steps():
                 if step.name not in chosen or (not self.place.alone and step.name != "train"):
                     continue
@@ -628,6 +630,8 @@ def main(args: argparse.Namespace) -> int:
     chosen = []
     for name in args.recipe:
         recipe = recipes.load(name, scale=args.scale)
+        if recipe.added_to:
+            processes.say(f"warning: {recipe.added_to}")
         seeds = args.seeds or (recipe.seeds if args.scale == "full" else []) or [None]
         chosen += [recipes.load(name, scale=args.scale, seed=seed) for seed in seeds]
     if len(chosen) > 1 and (args.run_dir or args.record):

@@ -25,7 +25,7 @@ from .. import processors
 from ..errors import OdeTransformerError
 from ..files import read_json, sha256, write_json
 from ..version import __version__
-from . import recipes
+from . import command_lines, recipes
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -172,22 +172,15 @@ def configuration(words: Sequence[str]) -> "DictConfig":
     """What fairseq makes of the flags of ``fairseq-train``, to be called from the top of the repository.
 
     Raises:
-        RunError: it refuses them; what it says is in the message, or stands above it.
+        FlagError: it refuses them.
     """
-    from fairseq import options
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-    from .. import models  # noqa: F401  registers the architectures
-
-    parser = options.get_training_parser()
+    read = command_lines.parsed(["fairseq-train", *words])
     try:
-        return convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, list(words)))
-    except OdeTransformerError:
-        raise
-    except SystemExit as error:
-        raise RunError("fairseq-train refuses its flags, see above") from error
-    except (ValueError, SyntaxError) as error:  # --lr 0,001; --fp16 with --bf16
-        raise RunError(f"fairseq-train refuses its flags: {error}") from error
+        return convert_namespace_to_omegaconf(read)
+    except ValueError as error:
+        raise command_lines.FlagError(f"fairseq-train refuses its flags: {error}") from error
 
 
 def dictionaries(data: str | Path) -> dict[str, str]:

@@ -667,10 +667,8 @@ def test_what_translates_nothing_is_named(finished, recipe, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("flags", "messages"),
     [
-        (
-            ("--nonsense", 1),
-            ["unrecognized arguments: --nonsense 1", "error: fairseq-train refuses its flags, see above"],
-        ),
+        (("--nonsense", 1), ["error: fairseq-train refuses its flags: --nonsense: is unknown"]),
+        (("--dropot", 1), ["--dropot: is unknown; the nearest are --dropout"]),
         (("--encoder-attention-heads", 3), ["error: --encoder-attention-heads 3: must divide the width 16"]),
     ],
 )
@@ -680,6 +678,7 @@ def test_flags_that_cannot_be_trained_with_are_named_before_training(
     assert run(recipe, "--run-dir", tmp_path, "--cpu", "--", *flags) == 1
     error = capsys.readouterr().err
     assert all(message in error for message in messages) and "fairseq-train" not in names(programs)
+    assert "usage: " not in error and ("is unknown" not in error or not programs), "nor are the data prepared"
 
 
 def test_stamps_that_are_none_are_named(recipe, programs, tmp_path, capsys):
