@@ -60,11 +60,15 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
     parser.error = error  # instead of printing every flag that there is
     try:
-        return options.parse_args_and_arch(parser, list(words[1:]))
+        args = options.parse_args_and_arch(parser, list(words[1:]))
     except OdeTransformerError:
         raise
     except (ValueError, SyntaxError) as fault:  # --fp16 with --bf16; --lr 0,001
         raise FlagError(f"{words[0]} refuses its flags: {fault}") from fault
+    for name in ("fp16", "amp"):  # the former fails at the first gradient that overflows, the latter does nothing
+        if words[0] == "fairseq-train" and args.cpu and getattr(args, name):
+            raise FlagError(f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or bf16")
+    return args
 
 
 def _plain(message: str, parser: argparse.ArgumentParser) -> str:
@@ -83,6 +87,27 @@ def _plain(message: str, parser: argparse.ArgumentParser) -> str:
 def _nearest(value: str, valid: Sequence[str]) -> str:
     near = difflib.get_close_matches(value, valid, 3)
     return f"is unknown; the nearest {'is' if len(near) == 1 else 'are'} {', '.join(near)}" if near else "is unknown"
+
+
+def differing(theirs: Sequence[str], ours: Sequence[str]) -> str:
+    """Which flags of another run's command differ from ours, as the end of a sentence; empty if none do."""
+
+    def values(words: Sequence[str]) -> dict[str, str]:
+        """The value of each flag; that of an empty one are the words before the flags."""
+        found, flag = {"": ""}, ""
+        for word in words:
+            if word.startswith("--"):
+                flag, _, found[flag] = word.partition("=")
+            else:
+                found[flag] = f"{found[flag]} {word}".strip()
+        return found
+
+    def said(found: dict[str, str], flag: str) -> str:
+        return f"{flag} {found[flag]}".strip() if flag in found else f"no {flag}"
+
+    there, here = values(theirs), values(ours)
+    flags = [flag for flag in {**there, **here} if there.get(flag) != here.get(flag)]
+    return "; ".join(f"with {said(there, flag)} in place of {said(here, flag)}" for flag in flags)
 
 
 def _check_ours(words: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Optional
 
 from .. import processors
 from ..files import sha256, whole_folder, write_json
-from . import command_lines, processes, recipes, runs
+from . import command_lines, processes, recipes, records, runs
 from .arguments import at_least
 from .recipes import RecipeError
 from .runs import OtherRunError, RunError
@@ -337,9 +337,9 @@ class Run:
             runs.check_recipe(run, name, self.recipe)
             if name == recipes.default_run_dir(self.recipe):
                 runs.check_file(run, name, self.recipe)
-        if begun and not trained and run["command"] != list(step.command):
+        if begun and not trained and (others := command_lines.differing(run["command"], step.command)):
             line = shlex.join(run["command"])
-            raise OtherRunError(f"{name} holds another run; take another --run-dir. It was made by:\n{line}")
+            raise OtherRunError(f"{name} holds another run, {others}; take another --run-dir. It was made by:\n{line}")
         if (data / "manifest.json").is_file() and self.place.rank == 0:
             _call(["text", "intact", str(data)])
         if self.place.rank == 0 and TASKS[self.recipe.task].section == "generate":
@@ -443,6 +443,8 @@ def execute(step: Step, lock: int = -1) -> float:
         path = recipes.ROOT / step.log if step.log else None
         status = processes.launch(step.words, processes.environment(step.environment), path, lock)
         if status:
+            if path and (diverged := records.divergence(path)):
+                raise RunError(f"{step.key}: {diverged}. What it said is in {step.log}")
             more = f"; what it said is in {step.log}" if step.log else ""
             raise RunError(f"{step.key}: {step.words[0]} ended with status {status}{more}")
     for source, target in step.moves:
