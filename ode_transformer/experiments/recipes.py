@@ -210,8 +210,8 @@ def groups() -> list[str]:
 
 
 def group(name: str) -> dict[str, Any]:
-    """What a file of recipes holds, with what it extends."""
-    return _read(CONFIGS / f"{name}.yaml")
+    """What a file of recipes holds, with what it extends: one of ``groups``, or ``FILE.yaml``."""
+    return _read(Path(name).resolve() if name.endswith(".yaml") else CONFIGS / f"{name}.yaml")
 
 
 def names(files: Sequence[str] = ()) -> list[str]:
@@ -221,13 +221,13 @@ def names(files: Sequence[str] = ()) -> list[str]:
     Raises:
         RecipeError: a file cannot be read.
     """
-    trees = {file: _read(Path(file).resolve()) for file in files} or {name: group(name) for name in groups()}
-    return [f"{file}/{row}" if row else file for file, tree in trees.items() for row in tree.get("rows", [""])]
+    found = {name: group(name).get("rows", [""]) for name in files or groups()}
+    return [f"{name}/{row}" if row else name for name, rows in found.items() for row in rows]
 
 
 def quoted(name: str) -> list[Paper]:
     """The rows of a group that the paper took from others."""
-    return _build(list[Paper], group(name).get("quoted", []), f"{name}.yaml", "quoted")
+    return _build(list[Paper], group(name).get("quoted", []), name, "quoted")
 
 
 def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before: tuple[str, ...] = ()) -> Recipe:

@@ -229,6 +229,11 @@ class Run:
         """The folder as a path."""
         return recipes.ROOT / self.run_dir
 
+    @property
+    def title(self) -> str:
+        """The recipe and the seed, for headings."""
+        return f"{self.recipe.name}, seed {self.recipe.trained_seed}"
+
     def steps(self) -> list[Step]:
         """The steps, in order."""
         found = steps(self.recipe, self.place, self.run_dir)
@@ -288,7 +293,7 @@ class Run:
                     if step.name in EVALUATION and (self.folder / "average.pt").is_file():
                         data = recipes.ROOT / self.recipe.data.directory
                         _call(["check", str(self.folder / "average.pt"), "--data", str(data)])
-                    processes.say(f"\n== {self.recipe.name}: {step.key}")
+                    processes.say(f"\n== {self.title}: {step.key}")
                     do = {"average": self._average, **dict.fromkeys(EVALUATION, self._compute)}.get(step.name, execute)
                     seconds = do(step, lock)
                     if step.name == "generate":  # what translates with this model later searches as its scores did
@@ -362,7 +367,7 @@ class Run:
             processes.say(f"{name} has its {updates} updates")
             self._stamp(step, stamps, 0)
             return
-        processes.say(f"\n== {self.recipe.name}: train")
+        processes.say(f"\n== {self.title}: train")
         self._stamp(step, stamps, self._compute(step, lock))
 
     def _compute(self, step: Step, lock: int) -> float:
@@ -661,7 +666,7 @@ def main(args: argparse.Namespace) -> int:
         for run in found:
             if args.dry_run:
                 chosen = run.chosen(args.first, args.last)
-                print(printed((step for step in run.steps() if step.name in chosen), f"{run.recipe.name}: "))
+                print(printed((step for step in run.steps() if step.name in chosen), f"{run.title}: "))
                 continue
             try:
                 run.go(args.first, args.last, args.trained)

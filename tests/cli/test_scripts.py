@@ -568,7 +568,8 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert run(two, tmp_path / "y" / "other.yaml", "--cpu") == 0
     seeds = [words[words.index("--seed") + 1] for words, _ in programs if words[0] == "fairseq-train"]
     assert seeds == ["4", "5", "4", "5"]
-    shown = capsys.readouterr().out
+    shown, headings = capsys.readouterr()
+    assert all(f"== {name}, seed {seed}: train" in headings for name in ("tiny", "other") for seed in (4, 5))
     (line,) = [line for line in shown.splitlines() if line.startswith("| tiny |")]
     assert "± 0.00" in line and "| 2 |" in line
     assert (
