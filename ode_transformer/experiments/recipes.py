@@ -360,10 +360,12 @@ def _check_files(recipe: Recipe, path: str) -> None:
             if not isinstance(part, str) or not re.fullmatch(r"\w[\w .,=+-]*", part):
                 raise RecipeError(f"{path}: {key} {part!r}: must be letters, digits and .,=+-_, and no folders")
     try:
-        if not shlex.split(recipe.data.prepare):
+        if not (words := shlex.split(recipe.data.prepare)):
             raise ValueError("it is empty")
     except ValueError as error:
         raise RecipeError(f"{path}: data.prepare {recipe.data.prepare!r}: no command: {error}") from error
+    if literal := [word for word in (*words, recipe.data.directory) if word.startswith("~")]:
+        raise RecipeError(f"{path}: data: {literal[0]}: no shell reads the ~ here; write the name of the folder out")
 
 
 def _check_evaluation(recipe: Recipe, path: str) -> None:

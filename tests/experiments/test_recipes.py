@@ -523,6 +523,7 @@ def test_flags_are_written_as_fairseq_reads_them(tmp_path):
         (lambda t: t["train"].update(architecture="x"), r"unknown key train\.architecture; known: arch"),
         (lambda t: t["data"].pop("source"), r"data\.source is missing"),
         (lambda t: t["data"].pop("directory"), r"data\.directory is missing"),
+        (lambda t: t["data"].update(directory="~/bin"), r"data: ~/bin: no shell reads the ~ here"),
         (lambda t: t.update(task="parsing"), r"task 'parsing': must be one of translation, language_modeling"),
         (lambda t: t.update(task="language_modeling"), r"generate is of another task than language_modeling"),
         (lambda t: t.pop("generate"), r"generate is missing"),
