@@ -35,7 +35,6 @@ from .tasks.task import OURS
 from .text.lines import Faults, TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
 from .text.manifest import check_settings, read_mapping, versioned
 from .text.pairs import Limits
-from .text.parallel import KilledError
 from .text.tokenisation import is_unspaced, languages
 
 TOKENISERS = ("sacremoses", "none")
@@ -86,8 +85,8 @@ def main(args: argparse.Namespace) -> int:
     try:
         with alone_in(preparation.out, f"{preparation.out}.lock"):  # as the scripts of data-prep
             preparation.go()
-    except OdeTransformerError as error:  # with other text or options, all would be begun again
-        if not begun and not isinstance(error, KilledError):
+    except OdeTransformerError:
+        if not begun and not (text / "raw").exists():  # which messages of later steps name
             shutil.rmtree(text, ignore_errors=True)
         for folder in folders:
             with contextlib.suppress(OSError):  # something is in it

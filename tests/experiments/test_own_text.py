@@ -432,11 +432,19 @@ def test_what_cannot_be_prepared(tmp_path, monkeypatch, capsys, words, message):
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.yaml").exists()
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     """Begun anew if it is ours; left alone if it is not."""
     raw = write_raw(tmp_path / "raw", 30)
     words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x"]
     assert "too few to hold 20 out" in refused(capsys, *words, "--hold-out", "20")
+    assert not (tmp_path / "x.text").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare.Preparation, "held_out", interrupt)
+        assert cli.main([str(word) for word in words]) == 130
     with raw.with_suffix(".de").open("a") as de, raw.with_suffix(".en").open("a") as en:
         de.write("a b " * 700 + "\n")
         en.write("c d " * 700 + "\n")

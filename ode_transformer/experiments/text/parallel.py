@@ -18,10 +18,6 @@ from .lines import TextError, read_lines
 CHUNK = 10_000  # lines that a process works on at a time
 
 
-class KilledError(TextError):
-    """Work that a process was killed in, and that can go on."""
-
-
 def process(args: argparse.Namespace, work: Callable[[str], Callable[[list[str]], list[str]]]) -> None:
     """Process the lines of a folder's files in parallel, and write them to another folder.
 
@@ -68,7 +64,7 @@ def in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int)
     No process is started for a single chunk, as a validation set usually is.
 
     Raises:
-        KilledError: a process was killed.
+        TextError: a process was killed.
     """
     chunks = iter(chunks)
     first = list(itertools.islice(chunks, 2))
@@ -86,7 +82,7 @@ def in_parallel(work: Callable[[Any], Any], chunks: Iterable[Any], workers: int)
             while waiting:
                 yield waiting.popleft().result()
     except BrokenProcessPool as error:
-        raise KilledError("a process was killed, perhaps for lack of memory; use fewer --workers") from error
+        raise TextError("a process was killed, perhaps for lack of memory; use fewer --workers") from error
 
 
 def _end_with_parent() -> None:
