@@ -6,6 +6,7 @@ Its manifest describes all steps, and ``ode-transformer translate`` treats raw t
 """
 
 import argparse
+import contextlib
 import hashlib
 import heapq
 import itertools
@@ -22,6 +23,7 @@ from typing import Any
 import yaml
 
 from .. import processors
+from ..errors import OdeTransformerError
 from ..files import sha256, write_json, write_text
 from . import plain_yaml, recipes
 from .arguments import at_least
@@ -77,9 +79,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer prepare``; the exit status."""
     preparation = Preparation(args)
+    text, folders = preparation.text, [path for path in preparation.out.parents if not path.exists()]
+    begun = text.exists()
     preparation.out.parent.mkdir(parents=True, exist_ok=True)
-    with alone_in(preparation.out, f"{preparation.out}.lock"):  # as the scripts of data-prep
-        preparation.go()
+    try:
+        with alone_in(preparation.out, f"{preparation.out}.lock"):  # as the scripts of data-prep
+            preparation.go()
+    except OdeTransformerError:
+        if not begun and not (text / "raw").exists():  # which messages of later steps name
+            shutil.rmtree(text, ignore_errors=True)
+        for folder in folders:
+            with contextlib.suppress(OSError):  # something is in it
+                folder.rmdir()
+        raise
     return 0
 
 
@@ -353,6 +365,7 @@ class Preparation:
         sides = [{self.key(pair[side], side) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
         seen = {split: set(map(self.keys, _pairs(part / split, langs))) for split in self.splits[1:]}
         again: dict[str, set[tuple[str, ...]]] = {split: set() for split in seen}
+        sources = {split: {source for source, _ in pairs} for split, pairs in seen.items()}
         left = left_out = 0
         with whole_pair(part / "train", langs) as files:
             for number, pair in enumerate(_pairs(given / "train", langs, "divide train"), 1):
@@ -364,9 +377,9 @@ class Preparation:
                     continue
                 left += 1
                 write_pair(files, pair)
-                for split, pairs in seen.items():
-                    if keys in pairs:
-                        again[split].add(keys)
+                for split, found in again.items():
+                    if keys[0] in sources[split]:
+                        found.add(keys)
         if held:
             counts = " and ".join(f"{len(pairs):,} for {split}" for split, pairs in held.items())
             more = f" ({left_out:,} more that share a side with these are left out)" if left_out else ""
@@ -377,8 +390,11 @@ class Preparation:
                 f"--train {' '.join(self.args.train)}: no pair is left to train on; take a smaller --hold-out"
             )
         for split, found in again.items():
-            if found:
-                say(f"warning: {split}: {len(found):,} of its {len(seen[split]):,} different pairs are trained on, too")
+            if trained := {source for source, _ in found}:
+                say(
+                    f"warning: {split}: {len(trained):,} of its {len(sources[split]):,} different source sentences are "
+                    f"trained on, too, {len(found & seen[split]):,} with the same translation"
+                )
 
     def key(self, sentence: str, side: int) -> str:
         """A key that is equal for sentences of a side that the model reads alike.

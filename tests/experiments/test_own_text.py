@@ -9,6 +9,8 @@ import math
 import shutil
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from collections import Counter
 from dataclasses import replace
@@ -249,7 +251,64 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
     for side, lang in enumerate(LANGS):
         write(tmp_path / f"dev.{lang}", [pair[side].upper() for pair in found["train"][:3]])
     divided(tmp_path / "y", *words, "--valid", tmp_path / "dev")
-    assert "valid: 3 of its 3 different pairs are trained on" in capsys.readouterr().err
+    said = "valid: 3 of its 3 different source sentences are trained on, too, 3 with the same translation"
+    assert said in capsys.readouterr().err
+    write(tmp_path / f"dev.{LANGS[1]}", ["other", "words", found["train"][2][1]])
+    divided(tmp_path / "z", *words, "--valid", tmp_path / "dev")
+    assert said.replace("too, 3 with", "too, 1 with") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("Ja.\nMöwe\n".encode("cp1252"), "line 2 is not UTF-8 (byte 0xf6: invalid start byte); perhaps it is Latin-1"),
+        (b"Ja.\rNein.\rGut.\r", "its lines end in carriage returns alone"),
+        ("Ja, gut.\nNein.\n".encode("utf-16"), "is UTF-16, must be UTF-8"),
+        ("Ja, gut.\nNein.\n".encode("utf-16-le"), "is UTF-16LE, must be UTF-8"),
+        ("Ja, gut.\nNein.\n".encode("utf-16-be"), "is UTF-16BE, must be UTF-8"),
+    ],
+)  # fmt: skip
+def test_text_of_another_encoding_names_it_and_a_preparation_that_fails_leaves_nothing(
+    content, message, tmp_path, capsys
+):
+    write(tmp_path / "x.en", ["Yes."] * 40)
+    write(tmp_path / "x.de", ["Ja."] * 40)
+    (tmp_path / "dev.de").write_bytes(content)
+    write(tmp_path / "dev.en", ["Yes."])
+    there = set(tmp_path.iterdir())
+    words = ["--train", tmp_path / "x", "--valid", tmp_path / "dev", "--langs", "de", "en"]
+    assert message in refused(capsys, "prepare", *words, "--out", tmp_path / "new" / "folder" / "data")
+    assert set(tmp_path.iterdir()) == there
+    (tmp_path / "data.text").mkdir()  # the user's own
+    assert "no preparation made it" in refused(capsys, "prepare", *words, "--out", tmp_path / "data")
+    assert set(tmp_path.iterdir()) == {*there, tmp_path / "data.text"}
+
+
+def test_a_lock_that_was_removed_is_taken_anew(tmp_path):
+    """Whoever waited for it has that of a file that is no longer there, and another could come."""
+    began, path = threading.Event(), tmp_path / "data.lock"
+    inside = []
+
+    def second():
+        began.set()
+        with processes.alone_in(tmp_path, path):
+            inside.append(path.exists())
+
+    with processes.alone_in(tmp_path, path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        began.wait()
+        time.sleep(0.1)
+        assert not inside
+    thread.join()
+    assert inside == [True] and not path.exists()
+
+
+def test_the_users_folder_is_found_where_no_shell_names_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert f"{tmp_path}/x.de: no such file" in refused(
+        capsys, "prepare", "--train=~/x", "--langs", "de", "en", "--out", "~/data"
+    )
 
 
 def test_held_out_sentences_are_not_trained_on_in_other_punctuation_or_spacing(tmp_path):
@@ -373,11 +432,19 @@ def test_what_cannot_be_prepared(tmp_path, monkeypatch, capsys, words, message):
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.yaml").exists()
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     """Begun anew if it is ours; left alone if it is not."""
     raw = write_raw(tmp_path / "raw", 30)
     words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x"]
     assert "too few to hold 20 out" in refused(capsys, *words, "--hold-out", "20")
+    assert not (tmp_path / "x.text").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare.Preparation, "held_out", interrupt)
+        assert cli.main([str(word) for word in words]) == 130
     with raw.with_suffix(".de").open("a") as de, raw.with_suffix(".en").open("a") as en:
         de.write("a b " * 700 + "\n")
         en.write("c d " * 700 + "\n")

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from ...files import copy_file
 from .binarised import test_names
-from .lines import Faults, TextError, keep_apart, parallel, read_lines, read_pair, whole_pair, write_pair
+from .lines import PERHAPS, Faults, TextError, keep_apart, parallel, read_lines, read_pair, whole_pair, write_pair
 from .manifest import read_mapping
 
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
 COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 DIACRITICS = str.maketrans("\u0218\u0219\u021a\u021b\u0102\u0103\u00c2\u00e2\u00ce\u00ee", "SsTtAaAaIi")
+NOT_UTF8 = "that are not UTF-8"
 ROMANIAN = ("raw", "normalised", "stripped")
 
 
@@ -67,7 +68,8 @@ def gather(args: argparse.Namespace) -> None:
                     both = zip(pair, args.langs, strict=True)
                     write_pair(files, [romanian(line, args.romanian) if lang == "ro" else line for line, lang in both])
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
-                faults.report(f"{source}, {target}", "dropped")
+                hint = f"; {PERHAPS}" if NOT_UTF8 in faults.counts else ""
+                faults.report(f"{source}, {target}", f"dropped{hint}")
 
 
 def _names(splits: Iterable[str], langs: Sequence[str]) -> list[str]:
@@ -87,7 +89,7 @@ def _unusable(line: str) -> str | None:
     try:
         line.encode()
     except UnicodeEncodeError:  # it was read with surrogates
-        return "that are not UTF-8"
+        return NOT_UTF8
     return "that hold a NUL" if "\0" in line else None
 
 
