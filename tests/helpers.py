@@ -36,6 +36,7 @@ from torch.utils._pytree import tree_leaves
 import ode_transformer.models  # noqa: F401  registers the architectures
 from ode_transformer import config
 from ode_transformer.experiments import cli, records
+from ode_transformer.numerics.protocol import Learned
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = Path(__file__).resolve().parent / "fixtures"
@@ -421,6 +422,11 @@ def batch(symbols: int = 50, sizes=(5, 3, 6), seed: int = 0, pad: int = 1, eos: 
         prev[row, 0] = eos
         prev[row, 1:size] = torch.randint(4, symbols, (size - 1,), generator=g)
     return src, torch.tensor([s + 1 for s in sizes]), prev
+
+
+def rk_step(f, y, method, h=1.0, combine=None):
+    """The state after a step of a method, in a field of the state alone."""
+    return method.step(lambda x, stage: f(x), y, None, h, Learned(combine))[0]
 
 
 class Ends(BeamSearch):

@@ -5,26 +5,25 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 _VARIANTS = 64  # of the layers of a model: of encoder and decoder, with and without weights that are returned
 
 
-def compiled(layer: nn.Module, x: Tensor, context: Any) -> Any:
+def compiled(layer: nn.Module, *args: Any) -> Any:
     """The result of a layer in its compiled form.
 
     Layers of one kind share the compiled code, which is compiled for all sizes of a batch at once.
 
     Args:
         layer: the layer.
-        x: its input, (T, B, C).
-        context: what else it reads.
+        args: its arguments.
     """
-    return _compiled()(layer, x, context)
+    return _compiled()(layer, *args)
 
 
-def _call(layer: nn.Module, x: Tensor, context: Any) -> Any:
-    return layer(x, context)
+def _call(layer: nn.Module, *args: Any) -> Any:
+    return layer(*args)
 
 
 @functools.cache

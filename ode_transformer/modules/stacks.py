@@ -12,15 +12,16 @@ from typing import Any, Optional
 
 import torch
 from fairseq.distributed import fsdp_wrap
-from fairseq.models.transformer import Embedding, TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
-from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding, SinusoidalPositionalEmbedding
+from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
+from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
+from ..numerics.protocol import Learned
 from .compilation import compiled
 from .dropout import replace_dropout
-from .history import build_connection
 from .layers import Context, DecoderContext, DecoderLayer, EncoderLayer
+from .momentum import Velocities
 from .options import Options
 from .padding import padding_or_none
 from .positions import Place, PositionEncoder, SinusoidalPositions, Solution
@@ -40,7 +41,7 @@ _RELEASED_NAMES = (
 """Patterns of parameter names in released encoders, and our names for them."""
 
 
-class SplitStack(nn.Module):
+class SplitStack(Velocities, nn.Module):
     """What our encoder and decoder add to fairseq's: histories, modules that the layers share, and positions."""
 
     position_encoder: Optional[PositionEncoder] = None
@@ -51,24 +52,22 @@ class SplitStack(nn.Module):
         self.compile_layers = cfg.compile_layers
         if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
             self.embed_positions.__class__ = SinusoidalPositions
-        self.history = build_connection(options, len(self.layers), part.embed_dim, part.normalize_before)
+        self.history = options.build_history(len(self.layers), part.embed_dim, part.normalize_before)
         self.coefficients = options.build_coefficients("shared", part.embed_dim)
         self.stage_norms = options.build_norms(part.embed_dim)
-        self.velocity_tokens = self.velocity_positions = None
-        if options.velocity_embedding:
-            # Learned positions get a velocity table as well; sinusoidal positions are added to the state only.
-            tokens, positions = self.embed_tokens, self.embed_positions
-            self.velocity_tokens = Embedding(tokens.num_embeddings, part.embed_dim, tokens.padding_idx)
-            if isinstance(positions, LearnedPositionalEmbedding):
-                size = (positions.num_embeddings - positions.padding_idx - 1, part.embed_dim, positions.padding_idx)
-                self.velocity_positions = PositionalEmbedding(*size, learned=True)
+        self._embed_velocities(options.velocity_embedding, part.embed_dim)
         replace_dropout(self)
 
-    def _run(self, layer: nn.Module, x: Tensor, context: Context) -> Any:
+    @property
+    def learned(self) -> Learned:
+        """What the layers share of what their steps learn."""
+        return Learned(self.coefficients, self.stage_norms, self.history)
+
+    def _run(self, layer: nn.Module, x: Tensor, context: Context, carried: Any) -> Any:
         """The result of a layer; in training that of its compiled form, with ``--compile-layers``."""
         if self.compile_layers and self.training and getattr(context, "incremental_state", None) is None:
-            return compiled(layer, x, context)
-        return layer(x, context)
+            return compiled(layer, x, context, carried)
+        return layer(x, context, carried)
 
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
         """Set the position encoder. The model registers it as a sub-module; the stack only refers to it."""
@@ -86,16 +85,6 @@ class SplitStack(nn.Module):
             return x
         kept = torch.rand(x.shape[:2], device=x.device) >= self.word_dropout  # half precision has too few numbers
         return x * kept.unsqueeze(-1)
-
-    def _velocity(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Optional[Tensor]:
-        """Tokens (B, T) -> the initial velocity (T, B, C), or None if the stack starts at rest."""
-        if self.velocity_tokens is None:
-            return None
-        new = tokens if incremental_state is None else tokens[:, -1:]
-        v = self.embed_scale * self.velocity_tokens(new)
-        if self.velocity_positions is not None:
-            v = v + self.velocity_positions(tokens, incremental_state=incremental_state)[:, -new.size(1) :]
-        return self.dropout_module(v).transpose(0, 1)
 
     def _layers(self, places: Optional[Iterable[Place]]) -> list[tuple[nn.Module, Place]]:
         """The layers of this pass, each with its place; LayerDrop leaves some out in training."""
@@ -213,20 +202,13 @@ class Encoder(SplitStack, PlainEncoder):
         places = None
         if self.position_encoder is not None:
             places = self.position_encoder.source_places(tokens, tokens.eq(self.padding_idx), solution)
-        states, past = [x], []
-        x, carried = self.history.begin(past, x), self._velocity(tokens)
+        states, past, carried = [x], self.history.begin(x), self._velocity(tokens)
+        x = past.read()
         for layer, place in self._layers(places):
-            context = Context(
-                padding,
-                self.coefficients,
-                place.biases,
-                carried=carried,
-                norms=self.stage_norms,
-                correct=self.history.corrector(past),
-            )
-            y, carried = self._run(layer, place.add(x), context)
-            x = self.history.follow(past, y)
-            states.append(x)
+            context = Context(padding, self.learned, place.biases)
+            y, carried = self._run(layer, place.add(x), context, carried)
+            past.put(y)
+            states.append(x := past.read())
         return states
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
@@ -427,25 +409,22 @@ class Decoder(SplitStack, PlainDecoder):
         places = weights = None
         if self.position_encoder is not None:
             places = self._places(tokens, source, source_padding, incremental_state, solution)
-        states, past = [x], []
-        x, carried = self.history.begin(past, x), self._velocity(tokens, incremental_state)
+        states, past, carried = [x], self.history.begin(x), self._velocity(tokens, incremental_state)
+        x = past.read()
         for i, (layer, place) in enumerate(self._layers(places)):
             context = DecoderContext(
                 padding,
-                self.coefficients,
+                self.learned,
                 place.biases,
-                carried=carried,
-                norms=self.stage_norms,
-                correct=self.history.corrector(past),
                 source=source,
                 source_padding_mask=source_padding,
                 incremental_state=incremental_state,
                 attn_mask=mask,
                 need_head_weights=i == alignment_layer,
             )
-            y, of_layer, carried = self._run(layer, place.add(x), context)
-            x = self.history.follow(past, y)
-            states.append(x)
+            y, carried, of_layer = self._run(layer, place.add(x), context, carried)
+            past.put(y)
+            states.append(x := past.read())
             if i == alignment_layer:
                 weights = of_layer
         return states, weights

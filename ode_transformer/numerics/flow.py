@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torchdiffeq import odeint_adjoint
 
 from .coefficients import weighted_sum
-from .integrators import EULER, HEUN, MIDPOINT, THREE_EIGHTHS, ButcherTableau, rk_step
+from .integrators import EULER, HEUN, MIDPOINT, THREE_EIGHTHS, ButcherTableau
 from .sinusoids import sinusoids
 
 TIME_STEP = 0.01
@@ -137,9 +137,10 @@ class Flow(nn.Module):
         if self.gradient == "adjoint":
             values = odeint_adjoint(h, initial, nodes, method=self.method, adjoint_params=weights)
         else:
-            states = [initial]
+            method, states = FLOW_METHODS[self.method], [initial]
             for i in range(steps):
-                states.append(rk_step(h, states[-1], FLOW_METHODS[self.method], span, t=i * span))
+                times = [i * span + span * node for node in method.nodes]
+                states.append(method.step(lambda b, stage, t=times: h(t[stage], b), states[-1], h=span)[0])
             values = torch.stack(states)
         return _interpolate(values - initial, span * h(nodes[:, None, None], values), positions / self.step)
 

@@ -752,14 +752,14 @@ def test_the_same_weights_with_another_integrator(home, tmp_path):
     assert torch.equal(euler[0], second[0]) and torch.equal(euler, again)
     # Heun's first layer by hand: F of the state, F of the state after an Euler step, and their mean.
     layer, history = residual.models[0].encoder.layers[0], residual.models[0].encoder.history
-    context = Context(None, None, {})
+    context = Context()
     with torch.no_grad():
-        past = []
-        y = history.begin(past, euler[0][:, None])
+        past = history.begin(euler[0][:, None])
+        y = past.read()
         first = layer(y, context)[0] - y
         both = layer(y + first, context)[0] - (y + first)
-        expected = history.follow(past, y + (first + both) / 2)
-    torch.testing.assert_close(second[1], expected[:, 0])
+        past.put(y + (first + both) / 2)
+    torch.testing.assert_close(second[1], past.read()[:, 0])
 
     gated = ode_transformer.load(saved(home / "mine", tmp_path / "gated", "rk2_learnable_tiny"))
     assert "integrator midpoint" in repr(gated.with_integrator("midpoint")), "two stages, too"

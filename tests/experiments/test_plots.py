@@ -317,8 +317,8 @@ def gates_of(m, tokens):
 
     def f(y):
         x = y
-        for sublayer in layer.sublayers:
-            x = layer.euler(x, sublayer, context)
+        for sublayer in layer.sublayers():
+            x = x + sublayer.fraction * layer.field(sublayer, context, x, 0)
         return x - y
 
     stages = f1, _ = f(y), f(y + f(y))
