@@ -39,6 +39,7 @@ from ..errors import OdeTransformerError
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
+from ..modules.layers import Context, DecoderContext
 from ..modules.options import check_alone, check_stock
 from ..modules.recomputation import recompute
 from ..modules.stacks import PlainDecoder, PlainEncoder
@@ -148,26 +149,12 @@ class Block(nn.Module):
         self.form = form
         self.checkpointed = cfg.checkpoint_activations
 
-    def forward(
-        self,
-        x: Tensor,
-        padding: Optional[Tensor] = None,
-        source: Optional[Tensor] = None,
-        source_padding: Optional[Tensor] = None,
-        incremental_state: Optional[dict] = None,
-    ) -> Tensor:
-        """One block: (T, B, d) -> (T, B, d).
-
-        Args:
-            x: (T, B, d).
-            padding: (B, T), true where there is no token; None if there is no padding.
-            source: (S, B, d), the encoder's output, in a decoder.
-            source_padding: (B, S), true where the source is padding; None if there is none.
-            incremental_state: the cache of incremental decoding.
-        """
-        state = self.state(x, None, padding, incremental_state)
-        if source is not None:
-            source = self.encoder_state(x, source, source_padding, incremental_state)
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """One block: (T, B, d) -> (T, B, d)."""
+        source, incremental_state = None, getattr(context, "incremental_state", None)
+        state = self.state(x, None, context.padding_mask, incremental_state)
+        if self.encoder_state is not None:
+            source = self.encoder_state(x, context.source, context.source_padding_mask, incremental_state)
         if self.form == "paper" and x.size(0) > 1:
             state, source = (None if s is None else s.fitted() for s in (state, source))
         for i in range(len(self.feed_forward)):
@@ -239,6 +226,12 @@ class _Evolving:
         # Activation checkpointing is done within the block, for each depth.
         return fsdp_wrap(block, min_num_params=cfg.min_params_to_wrap)
 
+    def _through(self, x: Tensor, context: Context) -> list[Tensor]:
+        states = [x]
+        for block in self.layers:
+            states.append(block(states[-1], context))
+        return states
+
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         # Not taken from self.form, which has no value on the meta device.
         form = int(state_dict.setdefault(f"{prefix}form", torch.tensor([float(self._form)])))
@@ -254,11 +247,8 @@ class TransEvolveEncoder(_Evolving, PlainEncoder):
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         return self._block(cfg, "encoder")
 
-    def through(self, x: Tensor, tokens: Tensor, padding: Optional[Tensor]) -> list[Tensor]:
-        states = [x]
-        for block in self.layers:
-            states.append(block(states[-1], padding=padding))
-        return states
+    def through(self, x: Tensor, tokens: Tensor, context: Context) -> list[Tensor]:
+        return self._through(x, context)
 
 
 class TransEvolveDecoder(_Evolving, PlainDecoder):
@@ -271,11 +261,7 @@ class TransEvolveDecoder(_Evolving, PlainDecoder):
         self,
         x: Tensor,
         tokens: Tensor,
-        padding: Optional[Tensor],
-        source: Optional[Tensor],
-        source_padding: Optional[Tensor],
-        incremental_state: Optional[dict],
-        mask: Optional[Tensor],
+        context: DecoderContext,
         alignment_layer: int,
     ) -> tuple[list[Tensor], None]:
         """As in ``PlainDecoder``, without weights: fused attention has none to return.
@@ -283,12 +269,9 @@ class TransEvolveDecoder(_Evolving, PlainDecoder):
         Raises:
             ValueError: there is no output of an encoder.
         """
-        if source is None:
+        if context.source is None:
             raise ValueError("TransEvolve's decoder needs the output of an encoder")
-        states = [x]
-        for block in self.layers:
-            states.append(block(states[-1], padding, source, source_padding, incremental_state))
-        return states, None
+        return self._through(x, context), None
 
     def extract_features(self, *args: Any, full_context_alignment: bool = False, **more: Any) -> tuple[Tensor, dict]:
         """As in ``PlainDecoder``.

@@ -102,30 +102,22 @@ class PositionEncoder(nn.Module):
         """What encoder and decoder share in one pass, for sentences of at most ``length`` tokens; None for nothing."""
         return None
 
-    def source_places(self, tokens: Tensor, padding: Tensor, solution: Optional[Solution] = None) -> list[Place]:
-        """One place per layer, for a pass over sources.
-
-        Args:
-            tokens: (B, S).
-            padding: (B, S), true where there is no token.
-            solution: what ``solve`` has returned; None to solve here.
-        """
-        raise NotImplementedError
-
-    def target_places(
+    def places(
         self,
+        side: str,
         tokens: Tensor,
         padding: Tensor,
-        source_padding: Optional[Tensor],
-        incremental_state: Optional[dict],
+        source_padding: Optional[Tensor] = None,
+        incremental_state: Optional[dict] = None,
         solution: Optional[Solution] = None,
     ) -> list[Place]:
-        """One place per layer, for a pass over previous outputs.
+        """One place per layer, for a pass through the encoder or the decoder.
 
         Args:
+            side: ``encoder`` or ``decoder``.
             tokens: (B, T), all tokens so far.
             padding: (B, T), true where there is no token.
-            source_padding: (B, S), true where the source has no token; None without a source.
+            source_padding: (B, S), true where a decoder's source has no token; None without a source.
             incremental_state: the cache of incremental decoding; with it only the last token is processed.
             solution: what ``solve`` has returned; None to solve here.
         """
@@ -163,20 +155,9 @@ class BlockPositions(PositionEncoder):
             else:
                 self._sinusoids[side] = [stack.embed_positions]
 
-    def source_places(self, tokens: Tensor, padding: Tensor, solution: Optional[Solution] = None) -> list[Place]:
-        return self._places("encoder", tokens, None)
-
-    def target_places(
-        self,
-        tokens: Tensor,
-        padding: Tensor,
-        source_padding: Optional[Tensor],
-        incremental_state: Optional[dict],
-        solution: Optional[Solution] = None,
+    def places(
+        self, side: str, tokens: Tensor, padding: Tensor, incremental_state: Optional[dict] = None, **_: Any
     ) -> list[Place]:
-        return self._places("decoder", tokens, incremental_state)
-
-    def _places(self, side: str, tokens: Tensor, incremental_state: Optional[dict]) -> list[Place]:
         tables = self.learned[side] if self.learned else self._sinusoids[side]
         places = [Place(table(tokens, incremental_state=incremental_state).transpose(0, 1)) for table in tables]
         places = places if self.learned else places * (self.depths[side] - 1)
@@ -302,17 +283,13 @@ class BiasPositions(PositionEncoder):
         for p in self.solvers.parameters():
             p.param_group = "flow"  # for an optimizer that treats the flow separately
 
-    def source_places(self, tokens: Tensor, padding: Tensor, solution: Optional[Solution] = None) -> list[Place]:
-        length = tokens.size(1)
-        solution, index = solution or self.solve(length), token_positions(padding, slice(0, length))
-        return self.layout.places("encoder", solution, index, index)
-
-    def target_places(
+    def places(
         self,
+        side: str,
         tokens: Tensor,
         padding: Tensor,
-        source_padding: Optional[Tensor],
-        incremental_state: Optional[dict],
+        source_padding: Optional[Tensor] = None,
+        incremental_state: Optional[dict] = None,
         solution: Optional[Solution] = None,
     ) -> list[Place]:
         length, source_length, source = tokens.size(1), 0, None
@@ -321,7 +298,7 @@ class BiasPositions(PositionEncoder):
             source = token_positions(source_padding, slice(0, source_length))
         solution = solution or self.solve(max(length, source_length))
         own = token_positions(padding, slice(0 if incremental_state is None else length - 1, length))
-        return self.layout.places("decoder", solution, own, source)
+        return self.layout.places(side, solution, own, source)
 
     def solve(self, length: int) -> Solution:
         """The solution for ``length`` positions or more.

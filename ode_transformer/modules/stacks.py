@@ -8,6 +8,7 @@ Legend: T positions, S positions of the source, B sentences, C the width, H head
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Optional
 
 import torch
@@ -116,13 +117,13 @@ class SplitStack(Velocities, nn.Module):
 class PlainEncoder(TransformerEncoderBase):
     """fairseq's Transformer encoder, whose pass has no question in it that the host must answer, and some layers."""
 
-    def through(self, x: Tensor, tokens: Tensor, padding: Optional[Tensor], **more: Any) -> list[Tensor]:
+    def through(self, x: Tensor, tokens: Tensor, context: Context, **more: Any) -> list[Tensor]:
         """Pass through the layers.
 
         Args:
             x: (S, B, C), the input of the first layer.
             tokens: (B, S).
-            padding: (B, S), true where there is no token; None if there is no padding.
+            context: what all layers are told.
             more: further arguments of ``forward``.
 
         Returns:
@@ -157,7 +158,7 @@ class PlainEncoder(TransformerEncoderBase):
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
         if hidden is not None:
             x = x * (1 - hidden.unsqueeze(-1).type_as(x))
-        states = self.through(x.transpose(0, 1), src_tokens, hidden, **more)  # (S, B, C)
+        states = self.through(x.transpose(0, 1), src_tokens, Context(hidden), **more)  # (S, B, C)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x],
@@ -190,23 +191,17 @@ class Encoder(SplitStack, PlainEncoder):
         words = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
         return super().forward_embedding(src_tokens, self._drop_words(words))
 
-    def through(
-        self, x: Tensor, tokens: Tensor, padding: Optional[Tensor], solution: Optional[Solution] = None
-    ) -> list[Tensor]:
-        """As in ``PlainEncoder``.
-
-        Args:
-            x, tokens, padding: as there.
-            solution: what the position encoder has solved for encoder and decoder; None to solve here.
-        """
+    def through(self, x: Tensor, tokens: Tensor, context: Context, solution: Optional[Solution] = None) -> list[Tensor]:
+        """As in ``PlainEncoder``; ``solution`` is what ``PositionEncoder.solve`` has found, or None to solve here."""
         places = None
         if self.position_encoder is not None:
-            places = self.position_encoder.source_places(tokens, tokens.eq(self.padding_idx), solution)
+            padding = tokens.eq(self.padding_idx)
+            places = self.position_encoder.places("encoder", tokens, padding, solution=solution)
         states, past, carried = [x], self.history.begin(x), self._velocity(tokens)
         x = past.read()
         for layer, place in self._layers(places):
-            context = Context(padding, self.learned, place.biases)
-            y, carried = self._run(layer, place.add(x), context, carried)
+            told = replace(context, learned=self.learned, biases=place.biases)
+            y, carried = self._run(layer, place.add(x), told, carried)
             past.put(y)
             states.append(x := past.read())
         return states
@@ -239,11 +234,7 @@ class PlainDecoder(TransformerDecoderBase):
         self,
         x: Tensor,
         tokens: Tensor,
-        padding: Optional[Tensor],
-        source: Optional[Tensor],
-        source_padding: Optional[Tensor],
-        incremental_state: Optional[dict],
-        mask: Optional[Tensor],
+        context: DecoderContext,
         alignment_layer: int,
         **more: Any,
     ) -> tuple[list[Tensor], Optional[Tensor]]:
@@ -252,11 +243,7 @@ class PlainDecoder(TransformerDecoderBase):
         Args:
             x: (T, B, C), the input of the first layer; T is 1 in incremental decoding.
             tokens: (B, T'), all tokens so far.
-            padding: (B, T), true where there is no token; None if there is no padding.
-            source: (S, B, C), the encoder's output; None in a language model.
-            source_padding: (B, S), true where the source is padding; None if there is none.
-            incremental_state: the cache of incremental decoding.
-            mask: (T, T), the mask of self-attention, minus infinity where attention is forbidden.
+            context: what all layers are told.
             alignment_layer: the layer whose weights of cross-attention are returned.
             more: further arguments of ``extract_features``.
 
@@ -335,9 +322,14 @@ class PlainDecoder(TransformerDecoderBase):
         # A step of decoding asks, because caches would grow by their padding; a search never has any.
         asked = incremental_state is not None and not new.any()
         padding = new if self.cross_self_attention else None if asked else padding_or_none(new)
-        states, weights = self.through(
-            x, prev_output_tokens, padding, source, source_padding, incremental_state, mask, alignment_layer, **more
+        context = DecoderContext(
+            padding,
+            source=source,
+            source_padding_mask=source_padding,
+            incremental_state=incremental_state,
+            attn_mask=mask,
         )
+        states, weights = self.through(x, prev_output_tokens, context, alignment_layer, **more)
         if weights is not None:
             weights = weights.float().to(x)[:alignment_heads].mean(dim=0)  # over heads
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
@@ -392,54 +384,31 @@ class Decoder(SplitStack, PlainDecoder):
         self,
         x: Tensor,
         tokens: Tensor,
-        padding: Optional[Tensor],
-        source: Optional[Tensor],
-        source_padding: Optional[Tensor],
-        incremental_state: Optional[dict],
-        mask: Optional[Tensor],
+        context: DecoderContext,
         alignment_layer: int,
         solution: Optional[Solution] = None,
     ) -> tuple[list[Tensor], Optional[Tensor]]:
-        """As in ``PlainDecoder``.
-
-        Args:
-            x, tokens, padding, source, source_padding, incremental_state, mask, alignment_layer: as there.
-            solution: what the position encoder has solved for encoder and decoder; None to solve here.
-        """
+        """As in ``PlainDecoder``; ``solution`` is what ``PositionEncoder.solve`` has found, or None to solve here."""
         places = weights = None
         if self.position_encoder is not None:
-            places = self._places(tokens, source, source_padding, incremental_state, solution)
-        states, past, carried = [x], self.history.begin(x), self._velocity(tokens, incremental_state)
+            places = self._places(tokens, context, solution)
+        states, past, carried = [x], self.history.begin(x), self._velocity(tokens, context.incremental_state)
         x = past.read()
         for i, (layer, place) in enumerate(self._layers(places)):
-            context = DecoderContext(
-                padding,
-                self.learned,
-                place.biases,
-                source=source,
-                source_padding_mask=source_padding,
-                incremental_state=incremental_state,
-                attn_mask=mask,
-                need_head_weights=i == alignment_layer,
-            )
-            y, carried, of_layer = self._run(layer, place.add(x), context, carried)
+            need = i == alignment_layer
+            told = replace(context, learned=self.learned, biases=place.biases, need_head_weights=need)
+            y, carried, of_layer = self._run(layer, place.add(x), told, carried)
             past.put(y)
             states.append(x := past.read())
-            if i == alignment_layer:
+            if need:
                 weights = of_layer
         return states, weights
 
-    def _places(
-        self,
-        tokens: Tensor,
-        source: Optional[Tensor],
-        source_padding: Optional[Tensor],
-        state: Optional[dict],
-        solution: Optional[Solution],
-    ) -> list[Place]:
-        padding = tokens.eq(self.padding_idx)
+    def _places(self, tokens: Tensor, context: DecoderContext, solution: Optional[Solution]) -> list[Place]:
+        padding, source, source_padding = tokens.eq(self.padding_idx), context.source, context.source_padding_mask
         if source is None:
             source_padding = None
         elif source_padding is None:
             source_padding = padding.new_zeros(source.size(1), source.size(0))  # (B, S)
-        return self.position_encoder.target_places(tokens, padding, source_padding, state, solution)
+        more = {"incremental_state": context.incremental_state, "solution": solution}
+        return self.position_encoder.places("decoder", tokens, padding, source_padding=source_padding, **more)

@@ -283,10 +283,8 @@ class Multistep(Integrator):
         states, increments = ((y,), ()) if carried is None else carried
         increments = (*increments, scaled(h, f(y, 0)))
         t = len(increments) - 1
-        if learned.own is not None:
-            weights = learned.own.weight
-        else:
-            weights = self.initial(t + 2) if self.initial else None
+        initial = self.initial or (lambda depth: None)
+        weights = initial(t + 2) if learned.own is None else learned.own.weight
         of_states, of_increments = self.states(t, weights), self.increments(t, weights)
         terms = [states[k] for k in of_states] + [increments[i] for i in of_increments]
         y = weighted_sum([*of_states.values(), *of_increments.values()], terms)

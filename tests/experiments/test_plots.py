@@ -48,7 +48,7 @@ def test_vectors_are_the_biases(variant):
     assert (moved[8] - moved[0]).abs().max() > 0
     # As the layer is told them.
     tokens = torch.full((1, 9), 4)
-    place = m.position_encoder.target_places(tokens, tokens.eq(1), tokens.eq(1), None)[1]
+    place = m.position_encoder.places("decoder", tokens, tokens.eq(1), tokens.eq(1))[1]
     torch.testing.assert_close(place.biases["encoder_attn"].key_value()[1][:, 0] + attention.v_proj.bias, moved)
 
 

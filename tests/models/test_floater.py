@@ -118,7 +118,7 @@ def test_without_dynamics_it_is_the_transformer(norm, blocks):
 def test_only_the_input_block_is_told():
     m = small("floater_input_tiny")
     src, _, _ = batch()
-    places = m.position_encoder.source_places(src, src.eq(1))
+    places = m.position_encoder.places("encoder", src, src.eq(1))
     assert [bool(place.biases) for place in places] == [True, False]
 
 

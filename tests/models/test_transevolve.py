@@ -24,6 +24,7 @@ from ode_transformer.models.transevolve import (
 )
 from ode_transformer.modules.dropout import Dropout
 from ode_transformer.modules.feed_forward import RandomProjection
+from ode_transformer.modules.layers import Context, DecoderContext
 from tests.helpers import (
     USER_DIR,
     Kernels,
@@ -148,11 +149,11 @@ def test_the_released_weights_give_the_released_outputs(released):
     src_padding, tgt_padding = arrays["src"] == 0, arrays["tgt"] == 0
     x = arrays["enc_in"].transpose(0, 1)
     for block in m.encoder.layers:
-        x = block(x, src_padding)
+        x = block(x, Context(src_padding))
     torch.testing.assert_close(x.transpose(0, 1)[~src_padding], arrays["encoder_out"][~src_padding], atol=1e-5, rtol=0)
     y = arrays["dec_in"].transpose(0, 1)
     for block in m.decoder.layers:
-        y = block(y, tgt_padding, x, src_padding)
+        y = block(y, DecoderContext(tgt_padding, source=x, source_padding_mask=src_padding))
     torch.testing.assert_close(y.transpose(0, 1)[~tgt_padding], arrays["decoder_out"][~tgt_padding], atol=1e-5, rtol=0)
 
 

@@ -124,8 +124,7 @@ def test_every_attention_is_moved(variant):
     """Each by itself: with biases of the others alone, a model computes something else."""
     m = small(variant)
     expected = logits(m)
-    method = {"encoder": "source_places", "decoder": "target_places"}
-    stock = {side: getattr(BiasPositions, name) for side, name in method.items()}
+    stock = BiasPositions.places
     attentions = {("encoder", "self_attn"), ("decoder", "self_attn"), ("decoder", "encoder_attn")}
     if "twice" in variant:
         attentions |= {("encoder", "macaron_attn"), ("decoder", "macaron_attn")}
@@ -133,14 +132,16 @@ def test_every_attention_is_moved(variant):
     for side, attention in attentions:
         with pytest.MonkeyPatch.context() as patch:
 
-            def without(self, *given, side=side, attention=attention):
-                places = stock[side](self, *given)
+            def without(self, told, *given, side=side, attention=attention, **more):
+                places = stock(self, told, *given, **more)
+                if told != side:
+                    return places
                 names.update((side, name) for place in places for name in place.biases)
                 return [
                     replace(place, biases={k: v for k, v in place.biases.items() if k != attention}) for place in places
                 ]
 
-            patch.setattr(BiasPositions, method[side], without)
+            patch.setattr(BiasPositions, "places", without)
             assert (logits(m) - expected).abs().max() > 1e-6, (side, attention)
     assert names == attentions
 
@@ -288,7 +289,7 @@ def test_half_precision_ends_with_an_error_before_attention_does(m):
         m.half().eval()
         with pytest.raises(ValueError, match=r"attention in torch\.float16 from position \d+ on.*float32") as refused:
             tokens = torch.full((1, 200), 4)
-            m.position_encoder.source_places(tokens, tokens.eq(1))
+            m.position_encoder.places("encoder", tokens, tokens.eq(1))
         longest = int(re.search(r"position (\d+)", str(refused.value))[1]) - 1
         assert m.position_encoder.reach(200) == longest + 1 and m.position_encoder.reach(longest) == longest
         tokens = torch.full((1, longest + 1), 4)
@@ -318,12 +319,12 @@ def test_so_does_mixed_precision(m):
     tokens, flow = torch.full((1, 200), 4), m.position_encoder
     with torch.no_grad():
         flow.solvers["all"].weight1.mul_(20)
-        flow.eval().source_places(tokens, tokens.eq(1))
+        flow.eval().places("encoder", tokens, tokens.eq(1))
         with (
             torch.autocast("cpu", torch.float16),
             pytest.raises(ValueError, match=r"attention in torch\.float16 from position \d+ on"),
         ):
-            flow.source_places(tokens, tokens.eq(1))
+            flow.places("encoder", tokens, tokens.eq(1))
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
@@ -398,7 +399,7 @@ def test_self_attention_stays_fused(m):
 def test_blocks_are_told_what_the_input_is_told():
     """The sinusoid of the input, at every further block; in its first place it is the Transformer."""
     m = small("sinusoidal-blocks")
-    places = m.position_encoder.source_places(batch()[0], batch()[0].eq(1))
+    places = m.position_encoder.places("encoder", batch()[0], batch()[0].eq(1))
     assert places[0].addition is None
     assert torch.equal(places[1].addition, m.encoder.embed_positions(batch()[0]).transpose(0, 1))
     assert not list(m.position_encoder.parameters())
