@@ -41,11 +41,13 @@ class Context:
         padding_mask: (B, T), true where there is no token; None if there is no padding.
         learned: what the layers share of what their steps learn.
         biases: by the name of an attention, what positions add to its queries, keys and values.
+        distances: of each query and key, (T, S), if self-attention has relative positions (``relative_distances``).
     """
 
     padding_mask: Optional[Tensor] = None
     learned: Learned = NOTHING
     biases: Mapping[str, Biases] = field(default_factory=dict)
+    distances: Optional[Tensor] = None
 
 
 @dataclass
@@ -257,7 +259,15 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         return recompute(self.recomputed, self.step, x, context, carried, h, offload=self.offloaded)
 
     def attend(self, x: Tensor, attention: nn.Module, biases: Optional[Biases], context: Context, stage: int) -> Tensor:
-        return attention(x, x, x, key_padding_mask=context.padding_mask, need_weights=False, biases=biases)[0]
+        return attention(
+            x,
+            x,
+            x,
+            key_padding_mask=context.padding_mask,
+            need_weights=False,
+            biases=biases,
+            distances=context.distances,
+        )[0]
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
         """Rename the norms of old checkpoints; the released Macaron code stores that of FFN_a as ``layer_norms.2``."""
@@ -348,6 +358,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             need_weights=False,
             attn_mask=mask,
             biases=biases,
+            distances=context.distances,
             stage=stage,
         )[0]
 

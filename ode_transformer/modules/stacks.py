@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
 from ..numerics.protocol import Learned
+from .attention import relative_distances
 from .compilation import compiled
 from .dropout import replace_dropout
 from .layers import Context, DecoderContext, DecoderLayer, EncoderLayer
@@ -50,6 +51,7 @@ class SplitStack(Velocities, nn.Module):
     def _connect(self, cfg: TransformerConfig, side: str) -> None:
         options, part = Options.of(cfg, side), getattr(cfg, side)
         self.word_dropout = cfg.word_dropout
+        self.farthest = None if options.relative_positions == "none" else options.max_relative_length
         self.compile_layers = cfg.compile_layers
         if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
             self.embed_positions.__class__ = SinusoidalPositions
@@ -59,10 +61,12 @@ class SplitStack(Velocities, nn.Module):
         self._embed_velocities(options.velocity_embedding, part.embed_dim)
         replace_dropout(self)
 
-    @property
-    def learned(self) -> Learned:
-        """What the layers share of what their steps learn."""
-        return Learned(self.coefficients, self.stage_norms, self.history)
+    def _tell(self, context: Context, length: int, keys: int) -> Context:
+        """The context, with what all layers share: what is learned, and the distances of ``length`` queries."""
+        distances = None
+        if self.farthest is not None:
+            distances = relative_distances(length, keys, self.farthest, next(self.parameters()).device)
+        return replace(context, learned=Learned(self.coefficients, self.stage_norms, self.history), distances=distances)
 
     def _run(self, layer: nn.Module, x: Tensor, context: Context, carried: Any) -> Any:
         """The result of a layer; in training that of its compiled form, with ``--compile-layers``."""
@@ -197,11 +201,11 @@ class Encoder(SplitStack, PlainEncoder):
         if self.position_encoder is not None:
             padding = tokens.eq(self.padding_idx)
             places = self.position_encoder.places("encoder", tokens, padding, solution=solution)
+        context = self._tell(context, x.size(0), x.size(0))
         states, past, carried = [x], self.history.begin(x), self._velocity(tokens)
         x = past.read()
         for layer, place in self._layers(places):
-            told = replace(context, learned=self.learned, biases=place.biases)
-            y, carried = self._run(layer, place.add(x), told, carried)
+            y, carried = self._run(layer, place.add(x), replace(context, biases=place.biases), carried)
             past.put(y)
             states.append(x := past.read())
         return states
@@ -392,11 +396,12 @@ class Decoder(SplitStack, PlainDecoder):
         places = weights = None
         if self.position_encoder is not None:
             places = self._places(tokens, context, solution)
+        context = self._tell(context, x.size(0), tokens.size(1))
         states, past, carried = [x], self.history.begin(x), self._velocity(tokens, context.incremental_state)
         x = past.read()
         for i, (layer, place) in enumerate(self._layers(places)):
             need = i == alignment_layer
-            told = replace(context, learned=self.learned, biases=place.biases, need_head_weights=need)
+            told = replace(context, biases=place.biases, need_head_weights=need)
             y, carried, of_layer = self._run(layer, place.add(x), told, carried)
             past.put(y)
             states.append(x := past.read())

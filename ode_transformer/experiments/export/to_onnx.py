@@ -65,6 +65,13 @@ def _traceable(model: nn.Module) -> Iterator[None]:
         yield
 
 
+def told_of_positions(model: nn.Module, longest: int) -> dict[str, Any]:
+    """What encoder and decoder are told of all positions below ``longest``: arguments of both."""
+    if (encoder := getattr(model, "position_encoder", None)) is None:
+        return {}
+    return {"solution": encoder.solve(longest)}
+
+
 class Caches:
     """The tensors of an ``incremental_state``, by name and in order.
 
@@ -119,7 +126,7 @@ class EncoderGraph(nn.Module):
     Args:
         model: the model.
         end: the symbol that ends a sentence, and begins a translation.
-        told: what encoder and decoder are told of all positions, if anything (``PositionEncoder.solve``).
+        told: as ``told_of_positions`` says.
     """
 
     def __init__(self, model: nn.Module, end: int, told: dict[str, Any]):
@@ -243,9 +250,7 @@ def write(trained: Trained, folder: Path) -> None:
     source[:, -1] = dictionary.eos()
     try:
         with _traceable(model):
-            told = {}
-            if (positions := getattr(model, "position_encoder", None)) is not None:
-                told = {"solution": positions.solve(max(trained.longest.values()))}
+            told = told_of_positions(model, max(trained.longest.values()))
             encoder = EncoderGraph(model, dictionary.eos(), told)
             encoder.caches = caches = Caches(model, encoder.first_step(source))
             decoder = DecoderGraph(model, caches, told)
