@@ -170,11 +170,15 @@ class SplitLayer(nn.Module):
         ]
 
     def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any]:
-        """A step of size h from y, (T, B, C), and what the next layer needs besides."""
+        """A step of size h from y, (T, B, C), and what the next layer needs besides.
+
+        Macaron Net's equations 17 to 19 are the sub-steps in turn. The ODE Transformer's equations 12 to 19 are the
+        integrator's step, where F is the increment of the whole layer.
+        """
         return split_step(self.substeps(context), y, carried, h)
 
     def substeps(self, context: Context) -> list[Substep]:
-        """What is solved in turn: each sub-layer, or the layer as one field, its increment f(y)."""
+        """What is solved in turn: each sub-layer, or the whole layer as one field, its increment f(y)."""
         sublayers = self.present(context)
         fields = [(partial(self.field, sublayer, context), sublayer.fraction) for sublayer in sublayers]
         if self.options.integrated_flows is None:
