@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
 from ..numerics.integrators import EULER
-from ..numerics.protocol import NOTHING, Field, Learned
+from ..numerics.protocol import Field, Learned
 from ..numerics.splitting import Solver, Substep, increment, split_step
 from .attention import RelativeAttention, StagedAttention
 from .options import Options
@@ -45,7 +45,7 @@ class Context:
     """
 
     padding_mask: Optional[Tensor] = None
-    learned: Learned = NOTHING
+    learned: Learned = field(default_factory=Learned)
     biases: Mapping[str, Biases] = field(default_factory=dict)
     distances: Optional[Tensor] = None
 
@@ -121,9 +121,9 @@ class SplitLayer(nn.Module):
             self.macaron_attn_layer_norm = LayerNorm(size, export=cfg.export)
         self._reset_parameters()
         self.coefficients = self.options.build_coefficients("per-layer", size)
-        integrated = self.options.integrated_flows
+        self.integrator, integrated = self.options.solver, self.options.integrated_flows
         names = ["layer"] if integrated is None else [s.name for s in self.sublayers() if s.flow in integrated]
-        learned = {name: self.options.solver.learns(size) for name in names}
+        learned = {name: self.integrator.learns(size) for name in names}
         # What is learned for each field that is integrated, which only velocities are.
         self.velocities = nn.ModuleDict({name: module for name, module in learned.items() if module is not None})
 
@@ -199,7 +199,7 @@ class SplitLayer(nn.Module):
             learned = replace(learned, combine=self.coefficients)
         if name in self.velocities:
             learned = replace(learned, own=self.velocities[name])
-        return partial(self.options.solver.step, learned=learned)
+        return partial(self.integrator.step, learned=learned)
 
     def _solver_of(self, sublayer: Sublayer, context: Context) -> Solver:
         if not self.normalize_before:
@@ -338,7 +338,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         # The source's keys and values are the same for every stage, so they are computed once and cached, even if
         # nothing else is cached.
         memory = SourceMemory(context.incremental_state)
-        if memory.state is None and self.options.solver.stages > 1:
+        if memory.state is None and self.integrator.stages > 1:
             memory.state = {}
         x, carried = self.step(x, replace(context, memory=memory), carried, h)
         return x, carried, memory.weights

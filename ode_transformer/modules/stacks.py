@@ -162,7 +162,8 @@ class PlainEncoder(TransformerEncoderBase):
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
         if hidden is not None:
             x = x * (1 - hidden.unsqueeze(-1).type_as(x))
-        states = self.through(x.transpose(0, 1), src_tokens, Context(hidden), **more)  # (S, B, C)
+        # A graph of older versions of PyTorch cannot have the defaults of fields.
+        states = self.through(x.transpose(0, 1), src_tokens, Context(hidden, Learned(), {}), **more)  # (S, B, C)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x],
@@ -328,6 +329,8 @@ class PlainDecoder(TransformerDecoderBase):
         padding = new if self.cross_self_attention else None if asked else padding_or_none(new)
         context = DecoderContext(
             padding,
+            Learned(),
+            {},
             source=source,
             source_padding_mask=source_padding,
             incremental_state=incremental_state,
