@@ -95,6 +95,11 @@ class FlatTransformerConfig(_StockFields):
             if inherited is not None and not isinstance(default, Field):
                 setattr(cls, name, field(default=default, metadata=inherited.metadata))
 
+    @staticmethod
+    def idle_options(values: Mapping[str, Any]) -> set[str]:
+        """The options that have no meaning with the given values of others, whatever their own values are."""
+        return set()
+
 
 def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> None:
     """Add a flag for every field, without defaults: those come from the architecture, then from the dataclass.
@@ -142,12 +147,12 @@ def register_architectures(
         OdeTransformerError: there is an architecture of that name; or no such model.
     """
     for name, preset in architectures.items():
-        register_model_architecture(model, name)(partial(_apply_preset, model, name, preset))
+        register_model_architecture(model, name)(partial(_apply_preset, model, config_class, name, preset))
         if not released:
             PRESETS[name] = (model, config_class, preset)
 
 
-def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any) -> None:
+def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str, Any], config: Any) -> None:
     """Give ``config`` the values of a named architecture wherever the user gave none.
 
     fairseq calls this on the command line's ``Namespace``, and once more when it builds the model, with every field
@@ -165,13 +170,11 @@ def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any)
 
     if getattr(config, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
         config.tpu = False  # fairseq takes --bf16 on the command line for a TPU
-    # An option of the user's can leave others of the architecture without a meaning: --position-encoder none those of
-    # its flow.
-    from .modules.options import idle_options
-
     given = vars(config)
     known = {key: value for key, value in preset.items() if value is not STORED}
-    idle = idle_options({**known, **given})
+    # An option of the user's can leave others of the architecture without a meaning: --position-encoder none those of
+    # its flow.
+    idle = config_class.idle_options({**known, **given})
     for key, value in known.items():
         if key not in idle:
             given.setdefault(key, value)

@@ -20,7 +20,7 @@ from ..errors import OdeTransformerError
 from ..modules.attention import RELATIVE_POSITIONS
 from ..modules.graphs import TrainingGraphs
 from ..modules.history import HISTORIES
-from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_alone, check_model
+from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_alone, check_model, idle_options
 from ..modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS, build_position_encoder
 from ..modules.stacks import Decoder, Encoder, SplitStack
 from ..numerics.coefficients import COEFFICIENTS
@@ -73,6 +73,8 @@ def row(system: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
 @dataclass
 class SplitTransformerConfig(FlatTransformerConfig):
     """All options of fairseq's Transformer, and those of splitting, integrator, attention and history."""
+
+    idle_options = staticmethod(idle_options)
 
     splitting: SplittingName = option(
         "lie-trotter",

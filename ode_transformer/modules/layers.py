@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
 from ..numerics.integrators import EULER
-from ..numerics.protocol import NOTHING, Field, Learned
+from ..numerics.protocol import Field, Learned
 from ..numerics.splitting import Solver, Substep, increment, split_step
 from .attention import RelativeAttention, StagedAttention
 from .options import Options
@@ -41,11 +41,13 @@ class Context:
         padding_mask: (B, T), true where there is no token; None if there is no padding.
         learned: what the layers share of what their steps learn.
         biases: by the name of an attention, what positions add to its queries, keys and values.
+        distances: of each query and key, (T, S), if self-attention has relative positions (``relative_distances``).
     """
 
     padding_mask: Optional[Tensor] = None
-    learned: Learned = NOTHING
+    learned: Learned = field(default_factory=Learned)
     biases: Mapping[str, Biases] = field(default_factory=dict)
+    distances: Optional[Tensor] = None
 
 
 @dataclass
@@ -119,9 +121,9 @@ class SplitLayer(nn.Module):
             self.macaron_attn_layer_norm = LayerNorm(size, export=cfg.export)
         self._reset_parameters()
         self.coefficients = self.options.build_coefficients("per-layer", size)
-        integrated = self.options.integrated_flows
+        self.integrator, integrated = self.options.solver, self.options.integrated_flows
         names = ["layer"] if integrated is None else [s.name for s in self.sublayers() if s.flow in integrated]
-        learned = {name: self.options.solver.learns(size) for name in names}
+        learned = {name: self.integrator.learns(size) for name in names}
         # What is learned for each field that is integrated, which only velocities are.
         self.velocities = nn.ModuleDict({name: module for name, module in learned.items() if module is not None})
 
@@ -168,11 +170,15 @@ class SplitLayer(nn.Module):
         ]
 
     def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any]:
-        """A step of size h from y, (T, B, C), and what the next layer needs besides."""
+        """A step of size h from y, (T, B, C), and what the next layer needs besides.
+
+        Macaron Net's equations 17 to 19 are the sub-steps in turn. The ODE Transformer's equations 12 to 19 are the
+        integrator's step, where F is the increment of the whole layer.
+        """
         return split_step(self.substeps(context), y, carried, h)
 
     def substeps(self, context: Context) -> list[Substep]:
-        """What is solved in turn: each sub-layer, or the layer as one field, its increment f(y)."""
+        """What is solved in turn: each sub-layer, or the whole layer as one field, its increment f(y)."""
         sublayers = self.present(context)
         fields = [(partial(self.field, sublayer, context), sublayer.fraction) for sublayer in sublayers]
         if self.options.integrated_flows is None:
@@ -193,7 +199,7 @@ class SplitLayer(nn.Module):
             learned = replace(learned, combine=self.coefficients)
         if name in self.velocities:
             learned = replace(learned, own=self.velocities[name])
-        return partial(self.options.solver.step, learned=learned)
+        return partial(self.integrator.step, learned=learned)
 
     def _solver_of(self, sublayer: Sublayer, context: Context) -> Solver:
         if not self.normalize_before:
@@ -257,7 +263,15 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         return recompute(self.recomputed, self.step, x, context, carried, h, offload=self.offloaded)
 
     def attend(self, x: Tensor, attention: nn.Module, biases: Optional[Biases], context: Context, stage: int) -> Tensor:
-        return attention(x, x, x, key_padding_mask=context.padding_mask, need_weights=False, biases=biases)[0]
+        return attention(
+            x,
+            x,
+            x,
+            key_padding_mask=context.padding_mask,
+            need_weights=False,
+            biases=biases,
+            distances=context.distances,
+        )[0]
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
         """Rename the norms of old checkpoints; the released Macaron code stores that of FFN_a as ``layer_norms.2``."""
@@ -324,7 +338,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         # The source's keys and values are the same for every stage, so they are computed once and cached, even if
         # nothing else is cached.
         memory = SourceMemory(context.incremental_state)
-        if memory.state is None and self.options.solver.stages > 1:
+        if memory.state is None and self.integrator.stages > 1:
             memory.state = {}
         x, carried = self.step(x, replace(context, memory=memory), carried, h)
         return x, carried, memory.weights
@@ -348,6 +362,7 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             need_weights=False,
             attn_mask=mask,
             biases=biases,
+            distances=context.distances,
             stage=stage,
         )[0]
 

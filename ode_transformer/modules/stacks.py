@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ..errors import OdeTransformerError
 from ..numerics.protocol import Learned
 from . import compilation
+from .attention import relative_distances
 from .dropout import replace_dropout
 from .layers import Context, DecoderContext, DecoderLayer, EncoderLayer
 from .momentum import Velocities
@@ -50,6 +51,7 @@ class SplitStack(Velocities, nn.Module):
     def _connect(self, cfg: TransformerConfig, side: str) -> None:
         options, part = Options.of(cfg, side), getattr(cfg, side)
         self.word_dropout = cfg.word_dropout
+        self.farthest = None if options.relative_positions == "none" else options.max_relative_length
         self.compile_layers = cfg.compile_layers
         if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
             self.embed_positions.__class__ = SinusoidalPositions
@@ -59,10 +61,12 @@ class SplitStack(Velocities, nn.Module):
         self._embed_velocities(options.velocity_embedding, part.embed_dim)
         replace_dropout(self)
 
-    @property
-    def learned(self) -> Learned:
-        """What the layers share of what their steps learn."""
-        return Learned(self.coefficients, self.stage_norms, self.history)
+    def _tell(self, context: Context, length: int, keys: int) -> Context:
+        """The context, with what all layers share: what is learned, and the distances of ``length`` queries."""
+        distances = None
+        if self.farthest is not None:
+            distances = relative_distances(length, keys, self.farthest, next(self.parameters()).device)
+        return replace(context, learned=Learned(self.coefficients, self.stage_norms, self.history), distances=distances)
 
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
         """Set the position encoder. The model registers it as a sub-module; the stack only refers to it."""
@@ -152,7 +156,8 @@ class PlainEncoder(TransformerEncoderBase):
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
         if hidden is not None:
             x = x * (1 - hidden.unsqueeze(-1).type_as(x))
-        states = self.through(x.transpose(0, 1), src_tokens, Context(hidden), **more)  # (S, B, C)
+        # A graph of older versions of PyTorch cannot have the defaults of fields.
+        states = self.through(x.transpose(0, 1), src_tokens, Context(hidden, Learned(), {}), **more)  # (S, B, C)
         x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
         return {
             "encoder_out": [x],
@@ -191,11 +196,11 @@ class Encoder(SplitStack, PlainEncoder):
         if self.position_encoder is not None:
             padding = tokens.eq(self.padding_idx)
             places = self.position_encoder.places("encoder", tokens, padding, solution=solution)
+        context = self._tell(context, x.size(0), x.size(0))
         states, past, carried = [x], self.history.begin(x), self._velocity(tokens)
         x = past.read()
         for layer, place in self._layers(places):
-            told = replace(context, learned=self.learned, biases=place.biases)
-            y, carried = compilation.run(self, layer, place.add(x), told, carried)
+            y, carried = compilation.run(self, layer, place.add(x), replace(context, biases=place.biases), carried)
             past.put(y)
             states.append(x := past.read())
         return states
@@ -318,6 +323,8 @@ class PlainDecoder(TransformerDecoderBase):
         padding = new if self.cross_self_attention else None if asked else padding_or_none(new)
         context = DecoderContext(
             padding,
+            Learned(),
+            {},
             source=source,
             source_padding_mask=source_padding,
             incremental_state=incremental_state,
@@ -386,11 +393,12 @@ class Decoder(SplitStack, PlainDecoder):
         places = weights = None
         if self.position_encoder is not None:
             places = self._places(tokens, context, solution)
+        context = self._tell(context, x.size(0), tokens.size(1))
         states, past, carried = [x], self.history.begin(x), self._velocity(tokens, context.incremental_state)
         x = past.read()
         for i, (layer, place) in enumerate(self._layers(places)):
             need = i == alignment_layer
-            told = replace(context, learned=self.learned, biases=place.biases, need_head_weights=need)
+            told = replace(context, biases=place.biases, need_head_weights=need)
             y, carried, of_layer = compilation.run(self, layer, place.add(x), told, carried)
             past.put(y)
             states.append(x := past.read())

@@ -387,8 +387,8 @@ def test_a_new_tableau_is_a_layer_at_once(data):
     """A method is data: nothing else has to know of it."""
     y, mask = data
     built = layer()
-    built.options = replace(built.options, integrator=replace(RK4, b=(0.0, 0.0, 1.0, 0.0)))
-    expected = rk_step(lambda x: field(sub_layers(built, mask), x), y, built.options.integrator)
+    built.integrator = replace(RK4, b=(0.0, 0.0, 1.0, 0.0))
+    expected = rk_step(lambda x: field(sub_layers(built, mask), x), y, built.integrator)
     torch.testing.assert_close(built(y, Context(mask))[0], expected)
 
 
