@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -136,10 +137,15 @@ def read_json(path: str | Path, kind: type[OdeTransformerError] = OdeTransformer
         kind: the class of the error.
 
     Raises:
-        OdeTransformerError: it cannot be read, or is not JSON; the message names it.
+        OdeTransformerError: it cannot be read, is not JSON, or has text that cannot be written again, of halves of a
+            character; the message names it.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        found = json.loads(text)
+        if re.search(r"\\u[dD][89a-fA-F]", text):
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
+        return found
     except (OSError, ValueError, RecursionError) as error:
         raise kind(f"{path}: cannot be read: {error}") from error
 

@@ -32,6 +32,7 @@ from ..export.command import compare, export, sentences
 from ..export.trained import Trained, padded
 from ..metrics.bleu import multi_bleu
 from ..metrics.translations import JOIN
+from ..text.binarised import check_data
 from ..text.lines import read_lines
 from ..trained_translator import TrainedTranslator, find
 from .contest import Setting, System, configure, median_and_quartiles, seconds, speed
@@ -86,6 +87,7 @@ def test_set(trained: Trained, data: Path, subset: str) -> tuple[list[list[str]]
         ExportError: there is no such set.
     """
     pair, sides = "-".join(trained.languages), []
+    check_data(data, subset)
     for language, dictionary in zip(trained.languages, trained.dictionaries, strict=True):
         dataset = data_utils.load_indexed_dataset(str(data / f"{subset}.{pair}.{language}"), dictionary)
         if dataset is None:
