@@ -17,7 +17,7 @@ from fairseq.logging import meters
 from torch import Tensor
 
 from .errors import OdeTransformerError
-from .files import copy_file, whole
+from .files import copy_file, regular, whole
 
 # Checkpoints of stock fairseq's architectures contain an argparse.Namespace, and those of versions before 0.10 also the
 # trainer's meters, under the names that these had then. torch's weights-only loading refuses both until they are
@@ -89,7 +89,7 @@ def load(path: str | Path) -> dict[str, Any]:
             model with entries that are not tensors, or with tensors that repeat fewer stored values; or the file was
             written to, replaced or removed while it was read.
     """
-    path = Path(path)
+    path = regular(path)
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     before = path.stat()

@@ -94,9 +94,24 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
+def regular(path: str | Path) -> Path:
+    """The path of a file that is to be read, if it is no pipe or device, which may never end, or never begin.
+
+    What the caller has opened already, such as a shell's ``<(...)``, is as good as standard input.
+
+    Raises:
+        OdeTransformerError: it is one.
+    """
+    path = Path(path)
+    opened = str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+    if path.exists() and not (path.is_file() or path.is_dir() or opened):
+        raise OdeTransformerError(f"{path}: is a pipe or a device, must be a file")
+    return path
+
+
 def copy_file(source: str | Path, target: str | Path) -> None:
     """Copy the content of a file, whole or not at all."""
-    with open(source, "rb") as stored, whole(target, "wb") as file:
+    with open(regular(source), "rb") as stored, whole(target, "wb") as file:
         shutil.copyfileobj(stored, file)
 
 
@@ -107,7 +122,7 @@ def read_text(path: Path) -> str:
         OdeTransformerError: it cannot be read, or is not UTF-8; the message names it.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return regular(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise OdeTransformerError(f"{path}: {error}") from error
 
@@ -141,16 +156,18 @@ def read_json(path: str | Path, kind: type[OdeTransformerError] = OdeTransformer
             character; the message names it.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = regular(path).read_text(encoding="utf-8")
         found = json.loads(text)
         if re.search(r"\\u[dD][89a-fA-F]", text):
             json.dumps(found, ensure_ascii=False).encode("utf-8")
         return found
+    except OdeTransformerError as error:
+        raise kind(str(error)) from error
     except (OSError, ValueError, RecursionError) as error:
         raise kind(f"{path}: cannot be read: {error}") from error
 
 
 def sha256(path: str | Path) -> str:
     """The SHA-256 of a file, in hexadecimal digits."""
-    with open(path, "rb") as file:
+    with open(regular(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,11 +9,13 @@ import torch
 import yaml
 from fairseq.data import Dictionary
 
-from ode_transformer import checkpoints, standalone
+from ode_transformer import checkpoints, files, hugging_face, standalone
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, plain_yaml, recipes, records, runs
+from ode_transformer.experiments import cli, plain_yaml, recipes, records, runs, segmentation
+from ode_transformer.experiments.metrics import perplexity
 from ode_transformer.experiments.metrics.translations import read_generate_output, read_lines
+from ode_transformer.experiments.text import binarised, subwords
 from ode_transformer.experiments.text.lines import read_lines as text_lines
 from ode_transformer.files import sha256, write_json
 from tests.helpers import SMALL, model, parse, small, task
@@ -424,3 +426,58 @@ def test_positions_that_no_number_holds_are_named():
         m.position_encoder.solvers["all"].weight1.mul_(8)
         with pytest.raises(ValueError, match=r"in torch\.float32 from position \d+ on\. Set --flow-horizon"):
             m.position_encoder.places("encoder", tokens, tokens.eq(1))
+
+
+# Pipes and devices
+
+
+def readers(path, folder):
+    """Whatever reads a data, model or vocabulary file of the user's, and would wait for a pipe to be filled."""
+    data = folder / "data"
+    (data / "input0").mkdir(parents=True)
+    return {
+        "json": lambda: files.read_json(path),
+        "text": lambda: files.read_text(path),
+        "hash": lambda: files.sha256(path),
+        "copy": lambda: files.copy_file(path, folder / "copy"),
+        "lines": lambda: list(text_lines(path)),
+        "yaml": lambda: plain_yaml.read(path),
+        "checkpoint": lambda: checkpoints.load(path),
+        "log": lambda: records.read_log(path),
+        "perplexity": lambda: perplexity.score(path, "test"),
+        "roberta": lambda: hugging_face.load(linked(path, folder / "roberta", "config.json") / "x.safetensors"),
+        "sentencepiece": lambda: segmentation.sentencepiece_model(path),
+        "codes": lambda: subwords._bpe(path, ""),
+        "index": lambda: binarised.check_data(linked(path, folder / "indexed", "train.xx.idx")),
+        "vocabulary": lambda: binarised.symbols_of(path),
+        "dictionary": lambda: standalone.check_dictionaries(folder / "x.pt", linked(path, data / "input0", "dict.txt")),
+        "texts": lambda: standalone.read_texts([(path, path)], 1),
+    }
+
+
+def linked(path, folder, *names):
+    """A folder whose files are links."""
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).symlink_to(path)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_pipes_and_devices_are_not_read(tmp_path, kind):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    for name, read in readers(path if kind == "pipe" else "/dev/zero", tmp_path).items():
+        with pytest.raises(OdeTransformerError, match="is a pipe or a device, must be a file"):
+            pytest.fail(f"{name}: {read()}")
+
+
+def test_a_pipe_of_the_shell_is_read():
+    """``<(...)`` and standard input are open already, so that nobody waits for a writer."""
+    reader, writer = os.pipe()
+    os.write(writer, b"ein Haus\n")
+    os.close(writer)
+    try:
+        assert read_lines(f"/dev/fd/{reader}") == ["ein Haus"]
+    finally:
+        os.close(reader)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OdeTransformerError
-from ..files import read_json, sha256, write_json, write_lines
+from ..files import read_json, regular, sha256, write_json, write_lines
 from . import recipes, runs
 from .tasks import TASKS
 from .terminal import DIVERGED
@@ -84,7 +84,7 @@ def read_log(path: Path) -> dict[str, Any]:
         RecordError: it is no such log, or no epoch was finished.
     """
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = regular(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from error
     curve: dict[int, dict[str, Any]] = {}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OdeTransformerError
-from ..files import whole
+from ..files import regular, whole
 
 OWN = ("sentencepiece.model",)
 GPT2 = ("encoder.json", "vocab.bpe")
@@ -43,7 +43,7 @@ def sentencepiece_model(path: Path) -> Any:
     import sentencepiece
 
     try:
-        return sentencepiece.SentencePieceProcessor(model_file=str(path))
+        return sentencepiece.SentencePieceProcessor(model_file=str(regular(path)))
     except (OSError, RuntimeError) as error:
         raise SegmentationError(f"{path}: is not a SentencePiece model: {error}") from error
 

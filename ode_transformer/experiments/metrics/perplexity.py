@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
+from ...files import regular
 
 SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; fairseq-validate, two decimals"
 
@@ -28,7 +29,7 @@ def score(path: str | Path, subset: str) -> dict[str, Any]:
     from ..records import entries
 
     try:
-        found = [values for _, values in entries(Path(path).read_text(encoding="utf-8", errors="replace"), subset)]
+        found = [values for _, values in entries(regular(path).read_text(encoding="utf-8", errors="replace"), subset)]
     except OSError as error:
         raise OdeTransformerError(f"{path}: {error.strerror}") from error
     if not found:

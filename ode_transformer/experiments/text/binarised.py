@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...files import copy_file, sha256, whole, write_lines
+from ...files import copy_file, regular, sha256, whole, write_lines
 from .checksums import as_mapping
 from .lines import Faults, TextError, read_lines
 from .parallel import in_chunks, in_parallel
@@ -326,7 +326,7 @@ def _read_index(prefix: Path) -> tuple[int, np.ndarray]:
     """The index of binarized text: the code of the type of its numbers, and the number of symbols of each sentence."""
     index = Path(f"{prefix}.idx")
     try:
-        with index.open("rb") as file:
+        with regular(index).open("rb") as file:
             head = file.read(INDEX.size)
             if not head.startswith(MAGIC):
                 raise TextError(f"{index}: is not an index of fairseq's --dataset-impl mmap, its default")

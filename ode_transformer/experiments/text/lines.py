@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from ...errors import OdeTransformerError
-from ...files import whole
+from ...files import regular, whole
 
 SHOWN = 5  # line numbers named in a message
 PERHAPS = "perhaps it is Latin-1 or Windows-1252, from which iconv -f WINDOWS-1252 -t UTF-8 converts"
@@ -62,7 +62,7 @@ def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[st
         TextError: there is no such file, or it is truncated, damaged or not UTF-8; the message names the line.
     """
     try:
-        with path.open("rb") as stored:
+        with regular(path).open("rb") as stored:
             lines = decode_lines(unpacked(path, stored), path, errors)
             yield from _with_bar(lines, stored, bar) if bar else lines
     except OSError as error:
