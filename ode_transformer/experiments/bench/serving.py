@@ -27,8 +27,8 @@ from fairseq.sequence_generator import SequenceGenerator
 from ...errors import OdeTransformerError
 from ...standalone import task
 from .. import markdown
-from ..export import ExportError, Search, load_module, open_exported
-from ..export.command import compare, export, sentences
+from ..export import ExportError, Search, describe, load_module, open_exported
+from ..export.command import compare, export, sentences, write_description
 from ..export.trained import Trained, padded
 from ..metrics.bleu import multi_bleu
 from ..metrics.translations import JOIN
@@ -169,6 +169,7 @@ def engines(
             else:  # made from the first export, because tracing a model takes minutes
                 shutil.copytree(exports[format], folder / name)
                 load_module(format, "writer").quantise(trained, folder / name)
+                write_description(folder / name, describe(folder / name))
                 check = compare(trained, open_exported(folder / name), math.inf)
         except (ExportError, FileNotFoundError) as error:
             yield name, None, {"refused": str(error) if quantisation is None else "as in single precision"}
