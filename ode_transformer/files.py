@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -9,7 +10,8 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,13 +44,14 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
     try:
         with _naming(path, temporary):
             target.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open(mode.replace("w", "x"), **text) as file:
-                if target.exists():
-                    os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
+            with _alone_with(target, temporary, lambda: temporary.touch(exist_ok=False)):
+                with temporary.open(mode, **text) as file:
+                    if target.exists():
+                        os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.replace(target)
     finally:
         with contextlib.suppress(OSError):  # it is not there, or the error above says what is wrong
             temporary.unlink()
@@ -81,10 +84,11 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     temporary = _beside(path)
-    temporary.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        yield temporary
-        temporary.replace(path)
+        with _alone_with(path, temporary, temporary.mkdir):
+            yield temporary
+            temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -92,6 +96,38 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
 def _beside(path: Path) -> Path:
     """A hidden name beside a path that nothing else has."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+
+
+_BEGINNING = 1  # seconds in which a writer has made a file and has its lock
+
+
+@contextlib.contextmanager
+def _alone_with(target: Path, temporary: Path, make: Callable[[], Any]) -> Iterator[None]:
+    """Make what is to become a target, under its temporary name, and hold a lock on it; remove what was left of others.
+
+    Who is killed leaves the temporary name, but no lock, so that the next writer of the same target knows.
+    """
+    for left in target.parent.iterdir():
+        if re.fullmatch(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}", left.name):
+            with contextlib.suppress(OSError), _locked(left):
+                if time.time() - left.stat().st_mtime > _BEGINNING:
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
+    make()
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a file system without locks, where nothing is removed either
+            stack.enter_context(_locked(temporary))
+        yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """A lock on a file or folder that no other process holds; an ``OSError`` where one does."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def regular(path: str | Path) -> Path:
