@@ -1,9 +1,9 @@
 """The form of JSON files, compared with what a file holds once, where it is read.
 
 A form is a type (``float`` is any number, ``int`` a whole one, neither is a bool); ``None``; a list of one form, for a
-list of any length, or of several, for a list of so many; a mapping of forms by key, or of ``str`` to one form for any
-keys; a tuple of alternatives, among which ``...`` says that the key may be absent; or a function that returns what a
-value lacks, or an empty string. Further keys are allowed, so that a file of a later version can be read.
+list of any length, or of several, for a list of so many; a mapping of forms by key, in which ``str`` stands for any
+other key; a tuple of alternatives, among which ``...`` says that the key may be absent; or a function that returns what
+a value lacks, or an empty string. Further keys are allowed, so that a file of a later version can be read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,6 +33,22 @@ def lacks(value: Any, form: Any, at: str = "") -> str:
     return next(_lacks(value, form, at), "")
 
 
+def one_of(*values: Any) -> Any:
+    """The form of one of some values."""
+    return lambda value: "" if value in values else f"must be one of {', '.join(map(str, values))}"
+
+
+def count(value: Any) -> str:
+    """The form of a number of things."""
+    return "" if type(value) is int and 0 <= value < MOST else "must be a whole number, 0 or more"
+
+
+def positive(value: Any) -> str:
+    """The form of a size or a time."""
+    fits = type(value) in (int, float) and 0 < value < MOST
+    return "" if fits else "must be a number above 0"
+
+
 def _lacks(value: Any, form: Any, at: str) -> Iterator[str]:
     if isinstance(form, tuple):
         forms = [one for one in form if one is not ...]
@@ -54,7 +70,9 @@ def _lacks(value: Any, form: Any, at: str) -> Iterator[str]:
 
 
 def _lacks_in_mapping(value: dict, form: Mapping, at: str) -> Iterator[str]:
-    keys = dict.fromkeys(value, form[str]) if str in form else form
+    keys = {key: its for key, its in form.items() if key is not str}
+    if str in form:
+        keys = dict.fromkeys(value, form[str]) | keys
     for key, its in keys.items():
         name = f"{at}.{key}".lstrip(".")
         if key in value:

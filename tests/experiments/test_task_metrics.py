@@ -819,7 +819,8 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     entry = METRICS[found["metric"]].entry or found["metric"]
     for one, kind in zip(systems, ("", ".bf16"), strict=True):
         values = {test_set: by_system[one.recipe.name][key] for test_set, by_system in found["test_sets"].items()}
-        scores[one.recipe.name] = {test_set: {entry: {key: value}} for test_set, value in values.items()}
+        others = {metric.key: 0.0 for metric in METRICS.values() if (metric.entry or metric.name) == entry}
+        scores[one.recipe.name] = {test_set: {entry: {**others, key: value}} for test_set, value in values.items()}
         record = tmp_path / "results" / f"{one.recipe.name}{kind}.json"
         words = ["record", one.recipe.name, "--run-dir", str(one.folder), "--output", str(record)]
         assert cli.main([*words, "--translations"]) == 0

@@ -36,7 +36,7 @@ def score(path: str | Path, subset: str) -> dict[str, Any]:
         raise OdeTransformerError(f"{path}: no entry of subset {subset}; was it cut short?")
     try:
         value, loss = float(found[-1]["ppl"]), float(found[-1]["loss"])
-    except KeyError as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise OdeTransformerError(f"{path}: no perplexity of subset {subset}: the criterion does not log it") from error
     return {"perplexity": {"value": value, "signature": SIGNATURE}, "loss": loss}
 
