@@ -388,7 +388,7 @@ def test_chains_have_an_end(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("[1]", "is not what ode-transformer run writes"), ('{"seed": 1}', "it lacks recipe, given"), ("{", "Expecting")],
+    [("[1]", "is not what ode-transformer run writes"), ('{"seed": 1}', "recipe is missing"), ("{", "Expecting")],
 )
 def test_a_record_of_a_damaged_run_is_named(tmp_path, content, message):
     (tmp_path / "scores").mkdir()

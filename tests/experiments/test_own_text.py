@@ -584,10 +584,10 @@ def test_an_ensemble_of_a_run_elsewhere_and_a_bundle(run, home, bundle, translat
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"data": 1}, "it lacks a str of data"),
+        ({"data": 1}, "data must be null or a text"),
         ({"data": None, "command": []}, "does not say where its data are"),
-        ({"data": None, "command": [1, 2]}, "does not say where its data are"),
-        ({"generate": [1]}, "it lacks a dict of generate"),
+        ({"data": None, "command": [1, 2]}, r"command\[0\] must be a text"),
+        ({"generate": [1]}, "generate must be null or a mapping"),
     ],
 )
 def test_a_run_that_is_damaged(run, tmp_path, values, message):
