@@ -147,7 +147,7 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
     save(figure, output)
 
 
-_COSTS = {  # of ``bench``: whatever stands on an axis
+_COSTS = {  # of ``bench``, as far as it is drawn
     "rows": (..., [{"length": positive, "seconds": {str: positive}, "peak_mib": {str: positive}}]),
     "systems": (..., {str: {"at": (..., positive), "seconds": (..., positive), "step_mib": (..., positive)}}),
 }

@@ -28,7 +28,7 @@ def lacks(value: Any, form: Any, at: str = "") -> str:
     Args:
         value: of JSON.
         form: as above.
-        at: the name of the value, as of ``training.seconds``.
+        at: the name of the value, such as ``training.seconds``.
     """
     return next(_lacks(value, form, at), "")
 
