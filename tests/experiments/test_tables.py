@@ -133,7 +133,7 @@ def test_what_is_no_record_is_named_and_left_out(folder, damage, message, capsys
     (folder / "significance" / "multi30k-short.json").write_text("{}")
     assert tables.tables("multi30k-short", folder) == before
     said = capsys.readouterr().err
-    assert re.search(f"left out: .*{message}", said) and "multi30k-short.json: a comparison without baseline" in said
+    assert re.search(f"left out: .*{message}", said) and "multi30k-short.json: baseline is missing" in said
 
 
 def test_a_table_of_recipes_of_ones_own(folder, tmp_path, capsys):
