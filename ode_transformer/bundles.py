@@ -2,10 +2,12 @@
 
 A bundle holds the weights (``model.safetensors``), the configuration of the model and of the search (``config.json``),
 the dictionaries and the subword model, the manifest of the data, the record of the scores, a model card
-(``README.md``), and ``bundle.json`` with the SHA-256 of every other file but the card. It holds no code.
+(``README.md``), and ``bundle.json`` with the SHA-256 of every other file but the card. It holds no code. Whoever hands
+it on may add files for people, such as a license.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,13 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checkpoints import CheckpointError, identity
+from .checkpoints import CheckpointError, identity, load_tensors
 from .files import read_json, sha256, whole, whole_folder, write_json, write_text
 
 INDEX = "bundle.json"
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 CARD = "README.md"
+_READ = re.compile(r"codes|dict\..*|sentencepiece\..*|.*\.(json|pt|safetensors)")
+"""Files that are read where they are there. Others, such as a license, are for people."""
+
 FORMAT = 1
 """The version of the format of bundles; other versions are refused."""
 
@@ -50,7 +55,7 @@ def check(path: str | Path) -> None:
     there = {
         file.name for file in folder.iterdir() if not file.name.startswith(".")
     }  # the operating system's files begin with a dot
-    if unknown := sorted(there - set(files) - {INDEX, CARD}):
+    if unknown := sorted(name for name in there - set(files) - {INDEX, CARD} if _READ.fullmatch(name)):
         raise BundleError(f"{folder / unknown[0]}: is not a file of the bundle, must be named in {INDEX}")
     for name, digest in files.items():
         if Path(name).name != name:
@@ -91,16 +96,9 @@ def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
     Raises:
         BundleError: a file is missing, changed or cannot be read.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     if not checked:
         check(path)
-    found, weights = config(path), Path(path) / WEIGHTS
-    try:
-        tensors = load_file(weights)
-    except (SafetensorError, OSError) as error:
-        raise BundleError(f"{weights}: cannot be read: {error}") from error
+    found, tensors = config(path), load_tensors(Path(path) / WEIGHTS, BundleError)
     tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
     for name, of in found["tied"].items():
         if not isinstance(of, str) or of not in tensors:

@@ -17,7 +17,7 @@ from fairseq.logging import meters
 from torch import Tensor
 
 from .errors import OdeTransformerError
-from .files import copy_file, whole
+from .files import copy_file, regular, whole
 
 # Checkpoints of stock fairseq's architectures contain an argparse.Namespace, and those of versions before 0.10 also the
 # trainer's meters, under the names that these had then. torch's weights-only loading refuses both until they are
@@ -59,6 +59,9 @@ torch.serialization.add_safe_globals([(_NumberKind, "numpy.dtype"), *_SCALARS])
 _DROPPED = ("model", "criterion", "last_optimizer_state")
 
 
+_STORED = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.bool)
+
+
 class CheckpointError(OdeTransformerError):
     """A checkpoint that cannot be used; the message names the file and the reason."""
 
@@ -89,7 +92,7 @@ def load(path: str | Path) -> dict[str, Any]:
             model with entries that are not tensors, or with tensors that repeat fewer stored values; or the file was
             written to, replaced or removed while it was read.
     """
-    path = Path(path)
+    path = regular(path)
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     before = path.stat()
@@ -130,6 +133,29 @@ def load(path: str | Path) -> dict[str, Any]:
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise CheckpointError(f"{path}: was written to while it was read; try again")
     return state
+
+
+def load_tensors(path: str | Path, kind: type[CheckpointError] = CheckpointError) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file, by their names.
+
+    Args:
+        path: the file.
+        kind: the class of the error.
+
+    Raises:
+        CheckpointError: it is missing or damaged, or has tensors of a type that is not for weights.
+    """
+    from safetensors.torch import load_file
+
+    try:
+        tensors = load_file(regular(path))
+    except Exception as error:  # of the system, of a damaged head, of a type that PyTorch does not have
+        raise kind(f"{path}: is not a readable safetensors file: {type(error).__name__}: {error}") from error
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _STORED:
+            types = ", ".join(str(one).removeprefix("torch.") for one in _STORED)
+            raise kind(f"{path}: {name[:200]} is of type {tensor.dtype}, must be one of {types}")
+    return tensors
 
 
 def _of_the_system(error: Exception) -> bool:

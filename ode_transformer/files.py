@@ -2,13 +2,16 @@
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,13 +44,14 @@ def whole(path: str | Path, mode: str = "w") -> Iterator[IO]:
     try:
         with _naming(path, temporary):
             target.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open(mode.replace("w", "x"), **text) as file:
-                if target.exists():
-                    os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
+            with _alone_with(target, temporary, lambda: temporary.touch(exist_ok=False)):
+                with temporary.open(mode, **text) as file:
+                    if target.exists():
+                        os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.replace(target)
     finally:
         with contextlib.suppress(OSError):  # it is not there, or the error above says what is wrong
             temporary.unlink()
@@ -80,10 +84,11 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     temporary = _beside(path)
-    temporary.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        yield temporary
-        temporary.replace(path)
+        with _alone_with(path, temporary, temporary.mkdir):
+            yield temporary
+            temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -93,9 +98,56 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
+_BEGINNING = 1  # seconds in which a writer has made a file and has its lock
+
+
+@contextlib.contextmanager
+def _alone_with(target: Path, temporary: Path, make: Callable[[], Any]) -> Iterator[None]:
+    """Make what is to become a target, under its temporary name, and hold a lock on it; remove what was left of others.
+
+    Who is killed leaves the temporary name, but no lock, so that the next writer of the same target knows.
+    """
+    for left in target.parent.iterdir():
+        if re.fullmatch(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}", left.name):
+            with contextlib.suppress(OSError), _locked(left):
+                if time.time() - left.stat().st_mtime > _BEGINNING:
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
+    make()
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a file system without locks, where nothing is removed either
+            stack.enter_context(_locked(temporary))
+        yield
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """A lock on a file or folder that no other process holds; an ``OSError`` where one does."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def regular(path: str | Path) -> Path:
+    """The path of a file that is to be read, if it is no pipe or device, which may never end, or never begin.
+
+    What the caller has opened already, such as a shell's ``<(...)``, is as good as standard input.
+
+    Raises:
+        OdeTransformerError: it is one.
+    """
+    path = Path(path)
+    opened = str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+    if path.exists() and not (path.is_file() or path.is_dir() or opened):
+        raise OdeTransformerError(f"{path}: is a pipe or a device, must be a file")
+    return path
+
+
 def copy_file(source: str | Path, target: str | Path) -> None:
     """Copy the content of a file, whole or not at all."""
-    with open(source, "rb") as stored, whole(target, "wb") as file:
+    with open(regular(source), "rb") as stored, whole(target, "wb") as file:
         shutil.copyfileobj(stored, file)
 
 
@@ -106,7 +158,7 @@ def read_text(path: Path) -> str:
         OdeTransformerError: it cannot be read, or is not UTF-8; the message names it.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return regular(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise OdeTransformerError(f"{path}: {error}") from error
 
@@ -136,15 +188,22 @@ def read_json(path: str | Path, kind: type[OdeTransformerError] = OdeTransformer
         kind: the class of the error.
 
     Raises:
-        OdeTransformerError: it cannot be read, or is not JSON; the message names it.
+        OdeTransformerError: it cannot be read, is not JSON, or has text that cannot be written again, of halves of a
+            character; the message names it.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        text = regular(path).read_text(encoding="utf-8")
+        found = json.loads(text)
+        if re.search(r"\\u[dD][89a-fA-F]", text):
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
+        return found
+    except OdeTransformerError as error:
+        raise kind(str(error)) from error
     except (OSError, ValueError, RecursionError) as error:
         raise kind(f"{path}: cannot be read: {error}") from error
 
 
 def sha256(path: str | Path) -> str:
     """The SHA-256 of a file, in hexadecimal digits."""
-    with open(path, "rb") as file:
+    with open(regular(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
-from .checkpoints import CheckpointError
+from .checkpoints import CheckpointError, load_tensors
+from .files import regular
 
 _TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -115,7 +114,7 @@ def _must(path: Path, config: Mapping[str, Any], name: str, fits: bool, what: st
 
 def _options(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
+        config = json.loads(regular(path).read_text(encoding="utf-8"), parse_constant=_refuse)
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: {error}") from error
     if not isinstance(config, dict):
@@ -157,10 +156,7 @@ def _read(path: Path) -> dict[str, Tensor]:
     Raises:
         CheckpointError: the file is missing or damaged, or has tensors of another type than floating-point numbers.
     """
-    try:
-        tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: is not a readable safetensors file: {error}") from error
+    tensors = load_tensors(path)
     tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith("position_ids")}
     for name, tensor in tensors.items():
         if tensor.dtype not in _TYPES:

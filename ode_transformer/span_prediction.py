@@ -141,7 +141,7 @@ class SpanPredictionTask(FairseqTask):
         try:
             rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
             spans = np.array(rows, dtype=np.int64)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise OdeTransformerError(f"{path}: must have two numbers in every line: {error}") from error
         questions, windows = parts
         if not len(questions) == len(windows) == len(spans) or spans.ndim != 2 or spans.shape[1] != 2:

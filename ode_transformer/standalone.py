@@ -34,7 +34,7 @@ from . import bundles, checkpoints
 from .checkpoints import CheckpointError
 from .config import EVALUATED, FlatTransformerConfig, activation_dropout, literal
 from .errors import OdeTransformerError
-from .files import sha256
+from .files import regular, sha256
 from .models.classification import EncoderClassifier
 from .models.floater import FloaterConfig, FloaterModel
 from .models.masked_lm import MaskedLanguageModel, MaskedLanguageModelConfig
@@ -379,6 +379,8 @@ def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
         CheckpointError: a dictionary is missing or differs; the message names it.
     """
     data, run = Path(data), Path(checkpoint).parent / "run.json"
+    for file in [*data.glob("dict*.txt"), *data.glob("*/dict*.txt")] if data.is_dir() else [data]:
+        regular(file)  # before fairseq opens it
     if not run.is_file():
         return False
     with named(f"{run}: does not say the dictionaries of its training"):
@@ -423,9 +425,9 @@ def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> li
     texts = []
     for path, dictionary in files:
         try:
-            with open(path, encoding="utf-8-sig", newline="\n") as file:
+            with open(regular(path), encoding="utf-8-sig", newline="\n") as file:
                 lines = [line.removesuffix("\n") for line in itertools.islice(file, count)]
-            symbols = Dictionary.load(str(dictionary))
+            symbols = Dictionary.load(str(regular(dictionary)))
         except (OSError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"{path}, {dictionary}: {error}") from error
         texts.append([symbols.encode_line(line, add_if_not_exist=False).long() for line in lines])

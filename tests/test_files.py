@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from ode_transformer.files import whole, whole_folder, write_text
+from ode_transformer.errors import OdeTransformerError
+from ode_transformer.files import read_json, whole, whole_folder, write_text
 
 
 def test_what_goes_wrong_leaves_the_older_file(tmp_path):
@@ -78,3 +79,35 @@ def test_a_folder_takes_its_name_when_it_is_complete_and_otherwise_leaves_nothin
         (part / "a").touch()
         assert not (tmp_path / "x").exists()
     assert [p.name for p in tmp_path.rglob("*")] == ["x", "a"]
+
+
+def test_text_that_cannot_be_written_again_is_refused(tmp_path):
+    """Half of a character, which JSON can hold and UTF-8 cannot."""
+    path = tmp_path / "x.json"
+    path.write_text(r'{"a": ["\ud83d\ude00", "\\ud800"]}')
+    assert read_json(path) == {"a": ["\U0001f600", r"\ud800"]}
+    path.write_text(r'{"a": ["\ud800"]}')
+    with pytest.raises(OdeTransformerError, match=r"x\.json: cannot be read: .*surrogates not allowed"):
+        read_json(path)
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path):
+    """Its lock went with it; that of one who still writes is there."""
+    gone, kept = (".x.0123456789abcdef", ".data.0123456789abcdef"), (".xy.0123456789abcdef", ".x.mine")
+    (tmp_path / gone[1]).mkdir()
+    for name in (gone[0], f"{gone[1]}/inside", *kept):
+        (tmp_path / name).write_text("half")
+    for name in (*gone, *kept):
+        os.utime(tmp_path / name, (0, 0))
+    with whole(tmp_path / "x") as file, whole_folder(tmp_path / "data") as part:
+        (writing,) = set(tmp_path.glob(".x.*")) - {tmp_path / name for name in (*gone, *kept)}
+        for path in (writing, part):
+            os.utime(path, (0, 0))
+        write_text(tmp_path / "x", "other")
+        with whole_folder(tmp_path / "data"):
+            pass
+        (tmp_path / "data").rmdir()
+        assert writing.exists() and part.exists(), "their writer lives"
+        file.write("new")
+    assert {path.name for path in tmp_path.iterdir()} == {"x", "data", *kept}
+    assert (tmp_path / "x").read_text() == "new"

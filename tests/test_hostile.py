@@ -1,19 +1,25 @@
 """Files of strangers, damaged and odd ones: no code runs, no work is without bound, and each ends in one sentence."""
 
 import argparse
+import gzip
 import math
 import os
+import random
+import re
 
 import pytest
 import torch
 import yaml
 from fairseq.data import Dictionary
+from sacremoses import MosesPunctNormalizer
 
-from ode_transformer import checkpoints, standalone
+from ode_transformer import checkpoints, files, hugging_face, standalone
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, plain_yaml, recipes, records, runs
+from ode_transformer.experiments import cli, plain_yaml, recipes, records, runs, segmentation
+from ode_transformer.experiments.metrics import perplexity, translations
 from ode_transformer.experiments.metrics.translations import read_generate_output, read_lines
+from ode_transformer.experiments.text import binarised, lines, moses, pairs, subwords
 from ode_transformer.experiments.text.lines import read_lines as text_lines
 from ode_transformer.files import sha256, write_json
 from tests.helpers import SMALL, model, parse, small, task
@@ -382,7 +388,7 @@ def test_chains_have_an_end(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("[1]", "is not what ode-transformer run writes"), ('{"seed": 1}', "it lacks recipe, given"), ("{", "Expecting")],
+    [("[1]", "is not what ode-transformer run writes"), ('{"seed": 1}', "recipe is missing"), ("{", "Expecting")],
 )
 def test_a_record_of_a_damaged_run_is_named(tmp_path, content, message):
     (tmp_path / "scores").mkdir()
@@ -424,3 +430,91 @@ def test_positions_that_no_number_holds_are_named():
         m.position_encoder.solvers["all"].weight1.mul_(8)
         with pytest.raises(ValueError, match=r"in torch\.float32 from position \d+ on\. Set --flow-horizon"):
             m.position_encoder.places("encoder", tokens, tokens.eq(1))
+
+
+# Pipes and devices
+
+
+def readers(path, folder):
+    """Whatever reads a data, model or vocabulary file of the user's, and would wait for a pipe to be filled."""
+    data = folder / "data"
+    (data / "input0").mkdir(parents=True)
+    return {
+        "json": lambda: files.read_json(path),
+        "text": lambda: files.read_text(path),
+        "hash": lambda: files.sha256(path),
+        "copy": lambda: files.copy_file(path, folder / "copy"),
+        "lines": lambda: list(text_lines(path)),
+        "yaml": lambda: plain_yaml.read(path),
+        "checkpoint": lambda: checkpoints.load(path),
+        "log": lambda: records.read_log(path),
+        "perplexity": lambda: perplexity.score(path, "test"),
+        "roberta": lambda: hugging_face.load(linked(path, folder / "roberta", "config.json") / "x.safetensors"),
+        "sentencepiece": lambda: segmentation.sentencepiece_model(path),
+        "codes": lambda: subwords._bpe(path, ""),
+        "index": lambda: binarised.check_data(linked(path, folder / "indexed", "train.xx.idx")),
+        "vocabulary": lambda: binarised.symbols_of(path),
+        "dictionary": lambda: standalone.check_dictionaries(folder / "x.pt", linked(path, data / "input0", "dict.txt")),
+        "texts": lambda: standalone.read_texts([(path, path)], 1),
+    }
+
+
+def linked(path, folder, *names):
+    """A folder whose files are links."""
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).symlink_to(path)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_pipes_and_devices_are_not_read(tmp_path, kind):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    for name, read in readers(path if kind == "pipe" else "/dev/zero", tmp_path).items():
+        with pytest.raises(OdeTransformerError, match="is a pipe or a device, must be a file"):
+            pytest.fail(f"{name}: {read()}")
+
+
+def test_a_pipe_of_the_shell_is_read():
+    """``<(...)`` and standard input are open already, so that nobody waits for a writer."""
+    reader, writer = os.pipe()
+    os.write(writer, b"ein Haus\n")
+    os.close(writer)
+    try:
+        assert read_lines(f"/dev/fd/{reader}") == ["ein Haus"]
+    finally:
+        os.close(reader)
+
+
+# Work without bound
+
+
+def test_a_row_of_one_character_is_read_once(tmp_path):
+    """A line of 100,000 blanks or full stops took minutes: patterns tried it from each of them to the end."""
+    blanks, stops = " " * 100_000 + "x", "." * 100_000 + "x"
+    found = translations.score([blanks], [f"x{blanks}"], "de", compound_split=True)
+    assert found["compound_split"]["ref_len"] == 2
+    assert moses.Normalizer("de").normalize(stops).strip() == stops
+    (tmp_path / "x.xml").write_text("<seg id" * 20_000 + '\n<seg id="1">a</seg>\n')
+    assert list(pairs._text(tmp_path / "x.xml")) == ["a"]
+
+
+@pytest.mark.parametrize("lang", ["de", "fr", "it"])
+def test_full_stops_move_as_sacremoses_moves_them(lang):
+    theirs = MosesPunctNormalizer.DE_ES_FR_QUOTATION_FOLLOWED_BY_COMMA[1]
+    (ours,) = (rule for rule in moses.Normalizer(lang).substitutions if callable(rule[1]))
+    random_ = random.Random(0)
+    for _ in range(2000):
+        line = "".join(random_.choice('..."" <a') for _ in range(random_.randint(1, 12)))
+        assert re.sub(*ours, line) == re.sub(*theirs, line), line
+
+
+def test_a_line_without_end_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "LONGEST", 1000)
+    with gzip.open(tmp_path / "x.gz", "wb") as file:
+        file.write(b"a\n" + b"x" * 1001)
+    with pytest.raises(OdeTransformerError, match=r"x.gz: line 2 has more than 1,000 bytes; is it text?"):
+        list(text_lines(tmp_path / "x.gz"))
+    (tmp_path / "y").write_bytes(b"x" * 999 + b"\n" + b"y" * 1000)
+    assert [len(line) for line in text_lines(tmp_path / "y")] == [999, 1000]

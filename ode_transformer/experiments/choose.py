@@ -5,7 +5,9 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from ..errors import OdeTransformerError
+from ..files import read_text
 from .classify import Outputs, add_prediction_arguments, write_predictions
+from .text.binarised import check_data
 
 
 def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, str]]:
@@ -51,12 +53,13 @@ def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool
     with named(f"{data}: its dictionaries cannot be read"):
         task = SentenceRankingTask.setup_task(cfg)
     check_symbols(data, task.source_dictionary, model)
+    check_data(data, subset)
     parts = [data_utils.load_indexed_dataset(str(data / f"input{i}" / subset), None) for i in range(options + 1)]
     if options < 2 or None in parts:
         raise OdeTransformerError(f"{data}: has no subset {subset} of questions with options")
     if not (data / "label" / f"{subset}.label").is_file():
         raise OdeTransformerError(f"{data}: subset {subset} has no labels")
-    labels = (data / "label" / f"{subset}.label").read_text(encoding="utf-8").split()
+    labels = read_text(data / "label" / f"{subset}.label").split()
     if len(labels) != len(parts[0]) or not set(labels) <= set(map(str, range(options))):
         raise OdeTransformerError(
             f"{data}: label/{subset}.label must hold a number from 0 to {options - 1} for each of the "

@@ -4,7 +4,9 @@
 """
 
 import argparse
+import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +14,8 @@ from ..errors import OdeTransformerError
 from ..files import write_lines
 from .arguments import at_least
 from .metrics import accuracy
+from .text.binarised import check_data, count_sentences
+from .text.lines import read_lines
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,7 +65,6 @@ def outputs(
         OdeTransformerError: no such set in the data, or it has other symbols or classes than the model.
     """
     import torch
-    from fairseq.data import data_utils
     from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
     from .. import models  # noqa: F401  registers the architectures
@@ -81,12 +84,15 @@ def outputs(
     with named(f"{data}: its dictionaries cannot be read"):
         task = SentencePredictionTask.setup_task(cfg)
     check_symbols(data, task.source_dictionary, model)
-    if data_utils.load_indexed_dataset(str(data / "input0" / subset), task.source_dictionary) is None:
+    if not (data / "input0" / f"{subset}.idx").is_file():
         raise OdeTransformerError(f"{data}: has no subset {subset}")
     labels, begin = task.label_dictionary.symbols, task.label_dictionary.nspecial
     names = [] if regression else labels[begin : len(labels) - 1][:count]  # the last is <mask>, which fairseq adds
     if not regression and len(names) < count:
         raise CheckpointError(f"{checkpoint}: has {count} classes, {data / 'label' / 'dict.txt'} {len(names)}")
+    check_data(data, subset)
+    if regression:
+        check_numbers(data / "label" / f"{subset}.label", data / "input0" / subset)
     dataset, device = task.load_dataset(subset), next(model.parameters()).device
     order = sorted(range(len(dataset)), key=dataset.num_tokens)  # for little padding
     scores, targets = [], []
@@ -104,6 +110,20 @@ def outputs(
             f"{data}: class {labels[begin + odd[0]]} of {subset}: must be one of {', '.join(names)}"
         )
     return Outputs(torch.cat(scores)[place], golds, names)
+
+
+def check_numbers(path: Path, prefix: Path) -> None:
+    """Check that a file of numbers to predict, if there is one, has one for each sentence of binarized text."""
+    if not path.exists():
+        return
+    lines, count = list(read_lines(path)), count_sentences(prefix)
+    if len(lines) != count:
+        raise OdeTransformerError(f"{path}: has {len(lines)} lines, must be one for each of {count} sentences")
+    for number, line in enumerate(lines, 1):
+        with suppress(ValueError):
+            if math.isfinite(float(line)):
+                continue
+        raise OdeTransformerError(f"{path}: line {number}: must be a number, got {line[:60]!r}")
 
 
 def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, str, str]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OdeTransformerError
-from ..files import read_json, write_json
+from ..files import write_json
 from . import cli, processes, recipes, records, runner
 from .metrics.glue import LOGGED
 from .runs import OtherRunError
@@ -172,7 +172,7 @@ def train(recipe: recipes.Recipe, space: recipes.Search, options: Sequence[str],
                     raise OdeTransformerError(f"{folder}: {error}") from error
                 scores.append({})
                 continue
-            found = read_json(folder / "scores" / f"{subset}.json")
+            found = records.read_scores(folder / "scores" / f"{subset}.json")
             found = {metric: found[metric]["value"] for metric in LOGGED if metric in found}
             scores.append({metric: value if math.isfinite(value) else None for metric, value in found.items()})
         points.append({"flags": flags, "schedule": follows, "seeds": list(space.seeds), "scores": scores})

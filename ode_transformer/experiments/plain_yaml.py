@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from ..errors import OdeTransformerError
+from ..files import regular
 
 LONGEST = 2**20  # bytes of a file
 DEEPEST = 20  # mappings and lists within each other, with aliases written out
@@ -44,7 +45,7 @@ def read(path: Path) -> Any:
             keys.
     """
     try:
-        if (size := path.stat().st_size) > LONGEST:
+        if (size := regular(path).stat().st_size) > LONGEST:
             raise YamlError(f"{path}: has {size} bytes, must be at most {LONGEST}")
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:

@@ -28,6 +28,7 @@ from ..numerics.coefficients import Coefficients
 from ..standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts, stacks
 from . import markdown, records, runs, tables
 from .arguments import at_least
+from .schema import lacks, positive
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -146,6 +147,12 @@ def positions(paths: list[str], of: str | None, length: int, output: str | Path)
     save(figure, output)
 
 
+_COSTS = {  # of ``bench``, as far as it is drawn
+    "rows": (..., [{"length": positive, "seconds": {str: positive}, "peak_mib": {str: positive}}]),
+    "systems": (..., {str: {"at": (..., positive), "seconds": (..., positive), "step_mib": (..., positive)}}),
+}
+
+
 def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[float, float]]]]]:
     """The cost against something in a record of ``ode-transformer bench``.
 
@@ -157,6 +164,8 @@ def cost_lines(path: str | Path) -> tuple[str, dict[str, dict[str, list[tuple[fl
         RecordError: it is not a record of that kind.
     """
     record = read_json(path)
+    if wrong := lacks(record, _COSTS):
+        raise records.RecordError(f"{path}: no record of cost against length, depth or a dictionary's size: {wrong}")
     try:
         lines: dict[str, dict[str, list[tuple[float, float]]]] = {"seconds": {}, "MiB": {}}
         if record["what"] == "lengths":
@@ -227,10 +236,12 @@ def draw_curves(
 
     Args:
         axis: the axes to draw in.
-        curves: the points of each line, (updates, value), by its label; lines without points are left out.
+        curves: the points of each line, (updates, value), by its label; lines without points are left out, and values
+            that are not finite, as those of a training that diverged.
         label: what the values are.
         logarithmic: whether their axis is logarithmic.
     """
+    curves = {name: [point for point in points if math.isfinite(point[1])] for name, points in curves.items()}
     for i, (name, points) in enumerate(curves.items()):
         if points:
             axis.plot(*zip(*points, strict=True), markersize=3, **style(i, name))
@@ -247,8 +258,10 @@ def _training(path: Path) -> dict[str, Any]:
     """A training as records of runs have it, from a record or a log."""
     if path.suffix == ".json":
         record = read_json(path)
-        if isinstance(record["training"], dict):  # a record of a run
-            return record["training"]
+        if isinstance(record, dict) and isinstance(record.get("training"), dict):  # a record of a run
+            return records.check_record(record, path)["training"]
+        if wrong := lacks(record, records.CURVE):
+            raise records.RecordError(f"{path}: no record with a curve of a training: {wrong}")
     else:
         record = records.read_log(path)
     return {"curve": record.get("curve", []), "progress": record["training"], "validation": record["validation"]}

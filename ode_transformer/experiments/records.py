@@ -17,19 +17,57 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OdeTransformerError
-from ..files import read_json, sha256, write_json, write_lines
+from ..files import read_json, regular, sha256, write_json, write_lines
 from . import recipes, runs
+from .metrics import METRICS
+from .schema import MOST, count, lacks, one_of
 from .tasks import TASKS
 from .terminal import DIVERGED
 
 FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
-KEYS = {
-    **dict.fromkeys(("recipe", "task", "scale", "description", "precision", "command"), str),
-    **dict.fromkeys(("seeds", "flags", "paper", "averaged"), list),
-    **dict.fromkeys(("scores", "training", "hardware", "versions"), dict),
-    "devices": int,
+
+# The form of a record. Records of the first versions lack some keys.
+_ENTRY = {"num_updates": count, str: float}  # of a curve
+_HARDWARE = {"gpus": (..., None, [str])}
+_TRAINING = {
+    "curve": [{"num_updates": (..., count), str: float}],
+    "progress": (..., [_ENTRY]),
+    "validation": (..., [_ENTRY]),
+    "seconds": float,
+    "parameters": count,
+    "trained_on": (..., [{"hardware": _HARDWARE}]),
 }
-"""The keys, with their types, that every record has. Records of the first versions lack others, such as ``model``."""
+_CLASSES = {
+    "classes": (..., [str]),
+    "confusion": (..., [[count]]),
+    "report": (..., {str: {"precision": float, "recall": float, "f1": float, "examples": count}}),
+}
+_METRICS: dict[str, Any] = {"accuracy": {**_CLASSES}}
+for _metric in METRICS.values():
+    _METRICS.setdefault(_metric.entry or _metric.name, {}).update({_metric.key: float, "signature": (..., str)})
+_SCORES = {name: (..., None, form) for name, form in _METRICS.items()}
+CURVE = {"curve": (..., _TRAINING["curve"]), "training": [_ENTRY], "validation": [_ENTRY]}
+"""What :func:`curve` returns."""
+
+SCORES = {**_SCORES, "source": (..., {**_SCORES, "label": str})}
+"""The scores of a test set."""
+
+RECORD = {
+    **dict.fromkeys(("recipe", "task", "scale", "description", "command"), str),
+    "precision": one_of(*recipes.PRECISIONS),
+    "seeds": [int],
+    "flags": [str],
+    "paper": [{"scores": {str: {str: float}}}],
+    "averaged": list,
+    "scores": {str: SCORES},
+    "training": _TRAINING,
+    "devices": count,
+    "hardware": _HARDWARE,
+    "versions": dict,
+    "commands": (..., [{"command": str}]),
+    "translations": (..., {str: str}),
+    "sha256": (..., {str: str}),
+}
 
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # at the beginning of each line that fairseq logs
 
@@ -41,7 +79,7 @@ class RecordError(OdeTransformerError):
 def entries(text: str, *kinds: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The entries of some kinds in a log, without the kind before each key; those that a kill truncated are skipped."""
     for kind, body in re.findall(rf"\| INFO \| ({'|'.join(map(re.escape, kinds))}) \| (\{{[^{{}}\n]*\}})", text):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             yield kind, {k.removeprefix(f"{kind}_"): v for k, v in json.loads(body).items()}
 
 
@@ -84,7 +122,7 @@ def read_log(path: Path) -> dict[str, Any]:
         RecordError: it is no such log, or no epoch was finished.
     """
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = regular(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from error
     curve: dict[int, dict[str, Any]] = {}
@@ -93,7 +131,9 @@ def read_log(path: Path) -> dict[str, Any]:
         try:
             updates, epoch = int(values["num_updates"]), int(values["epoch"])
             kept = {k: float(values[k]) for k in ("loss", "ppl", "accuracy", "gnorm", "wps") if k in values}
-        except (KeyError, ValueError, TypeError) as error:
+            if not 0 <= updates < MOST:
+                raise ValueError(f"num_updates {updates}")
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise RecordError(
                 f"{path}: an entry of {kind} lacks a number that fairseq-train writes: {error!r}"
             ) from error
@@ -107,12 +147,16 @@ def read_log(path: Path) -> dict[str, Any]:
     curve = {epoch: entry for epoch, entry in curve.items() if "num_updates" in entry}  # others did not end
     if not curve:
         raise RecordError(f"{path}: no log of fairseq-train --log-format json with a finished epoch")
+    try:
+        seconds = sum(map(_seconds, processes(text)))
+    except ValueError as error:
+        raise RecordError(f"{path}: has a date that there is not: {error}") from error
     return {
         "curve": [curve[epoch] for epoch in sorted(curve)],
         "training": [steps["train_inner"][n] for n in sorted(steps["train_inner"])],
         "validation": [steps["valid"][n] for n in sorted(steps["valid"])],
         # Not by fairseq's own clock, "wall", which stands at 0 in a training that was resumed within an epoch.
-        "seconds": sum(map(_seconds, processes(text))),
+        "seconds": seconds,
     }
 
 
@@ -178,7 +222,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
     check_scores(recipe, run_dir)
     scores = {}
     for subset, test_set in recipe.subsets.items():
-        scores[test_set] = read_json(run_dir / "scores" / f"{subset}.json", RecordError)
+        scores[test_set] = read_scores(run_dir / "scores" / f"{subset}.json")
     if run is None:
         raise RecordError(f"{run_dir / 'run.json'}: not there; ode-transformer run writes it when training begins")
     manifest = recipes.ROOT / recipe.data.directory / "manifest.json"
@@ -248,31 +292,38 @@ def check_record(found: Any, path: Path) -> dict[str, Any]:
     Raises:
         RecordError: it lacks what a record of a run has.
     """
-    if not isinstance(found, dict):
-        found = {}
-    lacking = [f"a {kind.__name__} of {key}" for key, kind in KEYS.items() if not isinstance(found.get(key), kind)]
-    if not lacking:
-        training = found["training"]
-        if not _is_curve(training.get("curve")):
-            lacking.append("a training.curve with a number of updates")
-        lacking += [f"a number of training.{k}" for k in ("seconds", "parameters") if not _is_number(training.get(k))]
-        lacking += [
-            f"a dict of scores.{name}" for name, score in found["scores"].items() if not isinstance(score, dict)
-        ]
-        lacking += ["strings in flags"] * (not all(isinstance(flag, str) for flag in found["flags"]))
-        lacking += ["scores in paper"] * (not all(isinstance(row, dict) and "scores" in row for row in found["paper"]))
-    if lacking:
-        raise RecordError(f"{path}: is not what ode-transformer record writes, it lacks {', '.join(lacking)}")
+    wrong = lacks(found, RECORD)
+    if not wrong and not found["seeds"]:
+        wrong = "seeds must be one or more"
+    if not wrong and not any("num_updates" in entry for entry in found["training"]["curve"]):
+        wrong = "training.curve has no number of updates"
+    wrong = wrong or next(filter(None, (_odd_classes(name, one) for name, one in found["scores"].items())), "")
+    if wrong:
+        raise RecordError(f"{path}: is not what ode-transformer record writes: {wrong}")
     return found
 
 
-def _is_curve(value: Any) -> bool:
-    entries = value if isinstance(value, list) else []
-    return all(isinstance(entry, dict) for entry in entries) and any("num_updates" in entry for entry in entries)
+def _odd_classes(test_set: str, scores: dict[str, Any]) -> str:
+    """What is wrong with a classifier's matrix, whose rows and columns are its classes."""
+    accuracy = scores.get("accuracy") or {}
+    if not _CLASSES.keys() & accuracy.keys():
+        return ""
+    if missing := sorted(_CLASSES.keys() - accuracy.keys()):
+        return f"scores.{test_set}.accuracy.{missing[0]} is missing"
+    sizes = {len(accuracy["confusion"]), *map(len, accuracy["confusion"])}
+    return "" if sizes == {len(accuracy["classes"])} else f"scores.{test_set}.accuracy.confusion must be of its classes"
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def read_scores(path: Path) -> dict[str, Any]:
+    """The scores of a test set that ``ode-transformer score`` wrote.
+
+    Raises:
+        RecordError: they cannot be read, or are of another form.
+    """
+    scores = read_json(path, RecordError)
+    if wrong := lacks(scores, SCORES):
+        raise RecordError(f"{path}: is not what ode-transformer score writes: {wrong}")
+    return scores
 
 
 def curve(run_dir: Path) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import processors
+from ..errors import OdeTransformerError
 from ..files import read_json
 from . import processes, recipes, records, runner, runs
 from .arguments import at_least
+from .schema import lacks
 
 
 def folder(name: str) -> Path:
@@ -83,7 +85,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _held(output: Path) -> dict[str, Any]:
     """The entries of an earlier rehearsal."""
-    return read_json(output).get("rehearsed", {}) if output.is_file() else {}
+    held = read_json(output) if output.is_file() else {}
+    if wrong := lacks(held, {"rehearsed": (..., dict)}):
+        raise OdeTransformerError(f"--output {output}: is not what a rehearsal writes: {wrong}")
+    return held.get("rehearsed", {})
 
 
 def main(args: argparse.Namespace) -> int:

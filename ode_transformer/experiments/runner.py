@@ -27,6 +27,7 @@ from .runs import OtherRunError, RunError
 from .tasks import TASKS
 from .tasks.task import OURS, Step, flags
 from .tasks.translation import check_data
+from .text import binarised
 
 # Of fairseq-train, with a value: where it runs, and who else is told of its progress.
 PLACE_FLAGS = (
@@ -291,8 +292,7 @@ class Run:
                     self._train(step, stamps, trained, "average" in chosen, lock)
                 elif not self._is_done(step, stamps):
                     if step.name in EVALUATION and (self.folder / "average.pt").is_file():
-                        data = recipes.ROOT / self.recipe.data.directory
-                        _call(["check", str(self.folder / "average.pt"), "--data", str(data)])
+                        _check([self.folder / "average.pt"], self.recipe, step.part)
                     processes.say(f"\n== {self.title}: {step.key}")
                     do = {"average": self._average, **dict.fromkeys(EVALUATION, self._compute)}.get(step.name, execute)
                     seconds = do(step, lock)
@@ -349,6 +349,8 @@ class Run:
             _call(["text", "intact", str(data)])
         if self.place.rank == 0 and TASKS[self.recipe.task].section == "generate":
             check_data(self.recipe)
+        if self.place.rank == 0 and "train" not in stamps:
+            binarised.check_data(data)
         if begun and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
             raise OtherRunError(
                 f"{name} was trained with other dictionaries than {data} holds now; take another --run-dir"
@@ -472,6 +474,14 @@ def _call(words: Sequence[str]) -> None:
 
     if cli.call(words):
         raise RunError(f"ode-transformer {words[0]} failed")
+
+
+def _check(models: Sequence[Path], recipe: recipes.Recipe, subset: str = "") -> None:
+    """Check that models are intact, of a known architecture and trained with the dictionaries of a recipe's data, and
+    that the data, of one subset or all, are whole."""
+    data = recipes.ROOT / recipe.data.directory
+    _call(["check", *map(str, models), "--data", str(data)])
+    binarised.check_data(data, subset)
 
 
 # The command.
@@ -720,8 +730,7 @@ def generate_main(args: argparse.Namespace) -> int:
     for path in read:
         if not path.is_file():
             raise RunError(f"--checkpoint {args.checkpoint}: no file {path}" if paths else f"{path}: not there")
-    # Checkpoints have to be intact, of a known architecture, and trained with these dictionaries.
-    _call(["check", *map(str, read), "--data", str(recipes.ROOT / recipe.data.directory)])
+    _check(read, recipe)
     more = ["--path", ":".join(map(str, paths))] if paths else []
     cpu = args.cpu or not gpu_count()
     with processes.terminable(), whole_folder(output) as part:  # fairseq writes as it goes

@@ -26,6 +26,7 @@ from ..errors import OdeTransformerError
 from ..files import read_json, sha256, write_json
 from ..version import __version__
 from . import command_lines, recipes
+from .schema import count, lacks, one_of
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -34,6 +35,20 @@ KEYS = (
     *("recipe", "given", "task", "scale", "seed", "precision", "command", "start", "data", "flags", "generate"),
     *("dictionaries", "parameters", "model", "places", "devices"),
 )
+_RUN = {
+    **dict.fromkeys(KEYS, lambda _: ""),
+    **dict.fromkeys(("recipe", "given", "task", "scale", "data"), (None, str)),
+    **dict.fromkeys(("command", "flags"), (None, [str])),
+    "seed": (None, int),
+    "precision": (None, one_of(*recipes.PRECISIONS)),
+    "start": (None, {"file": str, "sha256": str}),
+    "generate": (None, dict),
+    "dictionaries": (None, {str: str}),
+    "parameters": (None, {"all": count, "trained": count}),
+    "model": (None, dict),
+    "places": (None, [{"where": [str], "hardware": dict, "versions": dict}]),
+    "devices": (None, count),
+}
 PACKAGES = ("torch", "fairseq-fixed", "numpy", "sacrebleu", "sacremoses", "subword-nmt", "sentencepiece")
 
 
@@ -114,13 +129,8 @@ def read(run_dir: str | Path) -> Optional[dict[str, Any]]:
             )
         return None
     run = read_json(folder / "run.json", RunError)
-    missing = [key for key in KEYS if key not in run] if isinstance(run, dict) else list(KEYS)
-    kinds = {"command": list, "dictionaries": dict, "parameters": dict, "places": list, "data": str, "generate": dict}
-    for key, kind in kinds.items():
-        if not missing and run.get(key) is not None and not isinstance(run[key], kind):
-            missing.append(f"a {kind.__name__} of {key}")
-    if missing:
-        raise RunError(f"{folder / 'run.json'}: is not what ode-transformer run writes, it lacks {', '.join(missing)}")
+    if wrong := lacks(run, _RUN):
+        raise RunError(f"{folder / 'run.json'}: is not what ode-transformer run writes: {wrong}")
     return run
 
 
@@ -161,10 +171,8 @@ def read_stamps(run_dir: str | Path) -> dict[str, dict[str, Any]]:
     """The stamps of a run's finished steps, in the order in which they were finished."""
     path = Path(run_dir) / "steps.json"
     stamps = read_json(path, RunError) if path.exists() else {}
-    if not isinstance(stamps, dict) or not all(
-        isinstance(stamp, dict) and {"command", "line", "seconds"} <= set(stamp) for stamp in stamps.values()
-    ):
-        raise RunError(f"{path}: is not what ode-transformer run writes")
+    if wrong := lacks(stamps, {str: {"command": [str], "line": str, "seconds": float}}):
+        raise RunError(f"{path}: is not what ode-transformer run writes: {wrong}")
     return stamps
 
 

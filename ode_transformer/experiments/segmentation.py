@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OdeTransformerError
-from ..files import whole
+from ..files import read_json, read_text, regular, whole
+from .schema import count, lacks
 
 OWN = ("sentencepiece.model",)
 GPT2 = ("encoder.json", "vocab.bpe")
@@ -43,7 +44,7 @@ def sentencepiece_model(path: Path) -> Any:
     import sentencepiece
 
     try:
-        return sentencepiece.SentencePieceProcessor(model_file=str(path))
+        return sentencepiece.SentencePieceProcessor(model_file=str(regular(path)))
     except (OSError, RuntimeError) as error:
         raise SegmentationError(f"{path}: is not a SentencePiece model: {error}") from error
 
@@ -60,11 +61,28 @@ def opened(folder: Path) -> Callable[[str], str]:
         return lambda line: " ".join(pieces.encode(line, out_type=str))
     from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
-    try:
-        encoder = get_encoder(*(str(folder / name) for name in GPT2))
-        return lambda line: " ".join(map(str, encoder.encode(line)))
-    except (OSError, ValueError) as error:
-        raise SegmentationError(f"{folder}: {', '.join(names)} cannot be used: {error}") from error
+    _check_gpt2(folder)
+    encoder = get_encoder(*(str(folder / name) for name in GPT2))
+    return lambda line: " ".join(map(str, encoder.encode(line)))
+
+
+def _check_gpt2(folder: Path) -> None:
+    """Check that the byte-level BPE of GPT-2 in a folder has a number for every symbol that it can make."""
+    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+
+    symbols, merges = folder / GPT2[0], folder / GPT2[1]
+    numbers = read_json(symbols, SegmentationError)
+    if wrong := lacks(numbers, {str: count}):
+        raise SegmentationError(f"{symbols}: {wrong}: must be the numbers of symbols")
+    needed = list(bytes_to_unicode().values())
+    for number, line in enumerate(read_text(merges).split("\n")[1:-1], 2):
+        if len(line.split()) != 2:
+            raise SegmentationError(f"{merges}: line {number} is {line[:60]!r}, must be two symbols")
+        needed.append("".join(line.split()))
+    if missing := [symbol for symbol in needed if symbol not in numbers]:
+        raise SegmentationError(f"{symbols}: has no number for the symbol {missing[0]!r}")
+    if len(set(numbers.values())) < len(numbers):
+        raise SegmentationError(f"{symbols}: two symbols have the same number")
 
 
 def learn(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ..errors import OdeTransformerError
-from ..files import read_json, sha256
+from ..files import sha256
 from . import markdown, recipes, records, runs
 from .arguments import at_least
 from .metrics import METRICS, bleu, translations
@@ -261,7 +261,7 @@ def _recorded(one: System, test_set: str, metric: str, signature: str, otherwise
     if one.record:
         scores = records.read_record(one.record)["scores"][test_set]
     else:
-        scores = read_json(path) if path.is_file() else {}
+        scores = records.read_scores(path) if path.is_file() else {}
     value = METRICS[metric].value(scores)
     return value if value is not None and METRICS[metric].signature(scores) == signature else otherwise
 

@@ -17,8 +17,16 @@ from ..errors import OdeTransformerError
 from ..files import read_json, write_json
 from .arguments import at_least
 from .metrics import squad as metric
+from .schema import lacks
+from .text.binarised import check_data
 
 PARTS = ("predictions", "no_answer", "nbest")
+_QUESTIONS = {
+    "version": lambda version: "" if version in ("1.1", "2.0") else "must be 1.1 or 2.0",
+    "paragraphs": [{"text": str, "offsets": [[int, int]]}],
+    "questions": [{"id": str, "paragraph": int, "answers": [str]}],
+    "windows": [[int, int]],
+}
 _NONE = 1e6  # the no-answer score where there is no candidate, nearly
 
 
@@ -38,8 +46,19 @@ def questions(data: Path, subset: str) -> dict[str, Any]:
     """
     path = data / f"{subset}.questions.json"
     tree = read_json(path)
-    if not isinstance(tree, dict) or not {"version", "paragraphs", "questions", "windows"} <= tree.keys():
-        raise OdeTransformerError(f"{path}: is not what prepare-squad.sh writes")
+    wrong = lacks(tree, _QUESTIONS)
+    if not wrong:
+        names = [one["id"] for one in tree["questions"]]
+        if not names or len(set(names)) < len(names):
+            wrong = "questions must be there, each once"
+        elif tree["version"] == "1.1" and not all(one["answers"] for one in tree["questions"]):
+            wrong = "questions of version 1.1 must have answers"
+        elif not all(0 <= one["paragraph"] < len(tree["paragraphs"]) for one in tree["questions"]):
+            wrong = "questions must be about one of its paragraphs"
+        elif not all(0 <= question < len(names) and begin >= 0 for question, begin in tree["windows"]):
+            wrong = "windows must be of one of its questions, and begin in its paragraph"
+    if wrong:
+        raise OdeTransformerError(f"{path}: is not what prepare-squad.sh writes: {wrong}")
     return tree
 
 
@@ -134,13 +153,19 @@ def predict(
     if torch.cuda.is_available() and not cpu:
         model = model.cuda()
     cfg = SpanPredictionConfig(data=str(data), **form, max_positions=model.max_positions(), no_shuffle=True, seed=1)
-    dataset = SpanPredictionTask.setup_task(cfg).load_dataset(subset)
-    check_symbols(data, dataset.dictionary, model)
+    task = SpanPredictionTask.setup_task(cfg)
+    check_symbols(data, task.dictionary, model)
+    check_data(data, subset)
+    dataset = task.load_dataset(subset)
     if len(dataset) != len(tree["windows"]):
         raise OdeTransformerError(
             f"{data}: {len(dataset)} windows of {subset}, but {len(tree['windows'])} in questions.json"
         )
     sizes = [int(size) - 1 for size in dataset.windows.sizes]
+    for (question, begin), size in zip(tree["windows"], sizes, strict=True):
+        symbols = len(tree["paragraphs"][tree["questions"][question]["paragraph"]]["offsets"])
+        if begin + size > symbols:
+            raise OdeTransformerError(f"{data}: a window of {subset} ends behind its paragraph, of {symbols} symbols")
     spans: list[list[tuple[int, int]]] = [[] for _ in tree["questions"]]
     numbers = []
     for (question, begin), size in zip(tree["windows"], sizes, strict=True):

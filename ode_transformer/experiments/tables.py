@@ -21,10 +21,20 @@ from ..files import read_json
 from . import markdown, recipes, significance
 from .metrics import METRICS
 from .records import check_record, read_record
+from .schema import count, lacks, one_of
 from .tasks import TASKS
 
 RESULTS = recipes.ROOT / "results"
 SIGNIFICANCE = "significance"  # the folder of comparisons below ``results``
+_COMPARISON = {
+    **dict.fromkeys(("baseline", "signature"), str),
+    "seed": int,
+    "samples": count,
+    "precisions": {str: one_of(*recipes.PRECISIONS)},
+    "test": one_of(*significance.TESTS),
+    "metric": one_of(*METRICS),
+    "test_sets": dict,
+}
 COLUMNS = (
     *("group", "table", "row", "recipe", "test_set", "metric"),
     *("paper", "measured", "deviation", "seeds", "p_value", "signature", "parameters", "updates"),
@@ -398,12 +408,19 @@ def read_comparison(path: Path) -> dict[str, Any]:
     """A comparison that ``ode-transformer compare`` wrote.
 
     Raises:
-        OdeTransformerError: it lacks something, as those of earlier versions do.
+        OdeTransformerError: it is of another form, as those of earlier versions are.
     """
     comparison = read_json(path)
-    for key in ("baseline", "seed", "precisions", "test", "metric", "signature", "test_sets"):
-        if not isinstance(comparison, dict) or key not in comparison:
-            raise OdeTransformerError(f"{path}: a comparison without {key}; ode-transformer compare writes it again")
+    wrong = lacks(comparison, _COMPARISON)
+    if not wrong:
+        values = {METRICS[comparison["metric"]].key: float, "p_value": (None, float)}
+        systems = dict.fromkeys((comparison["baseline"], *comparison["precisions"]), (..., values))
+        its = {**systems, comparison["baseline"]: values, str: lambda _: "has no precision"}
+        wrong = lacks(comparison["test_sets"], {str: its}, "test_sets")
+    if not wrong and comparison["baseline"] not in comparison["precisions"]:
+        wrong = f"precisions.{comparison['baseline']} is missing"
+    if wrong:
+        raise OdeTransformerError(f"{path}: {wrong}; ode-transformer compare writes it again")
     return comparison
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from .. import bundles, checkpoints, standalone
 from ..checkpoints import CheckpointError
 from ..errors import OdeTransformerError
-from ..files import sha256
+from ..files import regular, sha256
 from ..numerics.integrators import INTEGRATORS
 from . import recipes, runs
 from .export import is_exported
@@ -349,4 +349,4 @@ class TrainedTranslator(Translator):
 
 def _dictionary(path: Path) -> Dictionary:
     with standalone.named(str(path)):
-        return Dictionary.load(str(path))
+        return Dictionary.load(str(regular(path)))

@@ -14,6 +14,8 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.search import DiverseBeamSearch
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq_cli import generate as generate_cli
 from fairseq_cli import hydra_train as hydra_cli
 from fairseq_cli import interactive as interactive_cli
@@ -24,7 +26,7 @@ from fairseq_cli import validate as validate_cli
 from ode_transformer import checkpoints
 from ode_transformer.experiments import cli
 from ode_transformer.models.macaron import MacaronModel
-from tests.helpers import ROOT, SMALL, USER_DIR, VARIANTS, batch, environment, flags, write_parallel
+from tests.helpers import ROOT, SMALL, USER_DIR, VARIANTS, batch, dictionary, environment, flags, small, write_parallel
 
 TRAINING = {
     "task": "translation", "source-lang": "xx", "target-lang": "yy", "optimizer": "adam", "lr": 0.01,
@@ -348,6 +350,8 @@ import json, sys
 from fairseq_cli.train import main  # the first of fairseq: it sets up logging
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.search import DiverseBeamSearch
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.distributed.utils import call_main
 for words in json.load(sys.stdin):
     args = options.parse_args_and_arch(options.get_training_parser(), words)
@@ -415,3 +419,14 @@ def test_a_missing_user_dir_is_named(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["fairseq-train", "x", "--user-dir", "absent", "--arch", "macaron_tiny"])
     with pytest.raises(FileNotFoundError, match="absent"):
         train_cli.cli_main()
+
+
+def test_diverse_beams_fail_in_fairseq_itself():
+    """As docs/fairseq.md says: the number of a sentence in the test set is taken for its place in the batch."""
+    m, symbols = small("euler-euler"), dictionary(50)
+    tokens, lengths, _ = batch()
+    inputs = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+    generator = SequenceGenerator([m], symbols, 4, max_len_b=5, search_strategy=DiverseBeamSearch(symbols, 2, 0.5))
+    assert len(generator.generate([m], inputs)) == len(lengths)
+    with pytest.raises(IndexError):
+        generator.generate([m], {**inputs, "id": torch.arange(7, 7 + len(lengths))})

@@ -352,6 +352,9 @@ def test_onnx_computes_and_searches_the_same(tmp_path, variant, files, to_onnx):
     with pytest.raises(ExportError, match="a sentence of 71 subword units, its end included: must have 64 at most"):
         translator.translate([["w5"] * 70], Search())
     to_onnx.quantise(model, tmp_path / "out")
+    with pytest.raises(ExportError, match=r"decoder\.onnx: has changed since the model was exported"):
+        open_exported(tmp_path / "out")
+    command.write_description(tmp_path / "out", found)
     assert sorted(p.suffix for p in (tmp_path / "out").iterdir()) == [".json", ".onnx", ".onnx", ".txt", ".txt"]
     near = command.compare(model, open_exported(tmp_path / "out", threads=1), 1.0)
     assert near["largest"] > found["check"]["largest"]
@@ -502,14 +505,27 @@ def test_what_cannot_be_exported_is_named(tmp_path, saved, change, message, caps
     assert [p.name for p in tmp_path.iterdir()] == ["saved"]
 
 
+def described(format, **values):
+    """The least that is a description."""
+    least = {"source_lang": "xx", "target_lang": "yy", "longest": {"source": 9, "target": 9}, "sha256": {}}
+    return json.dumps({"format": format, **least, **values})
+
+
 @pytest.mark.parametrize(
     ("description", "message"),
     [
         (None, "export.json: cannot be read"),
         ("[", "export.json: cannot be read"),
-        ('{"format": "tensorflow"}', "its format must be one of ctranslate2, onnx"),
-        ('{"format": "onnx", "source_lang": "xx", "target_lang": "yy"}', "is damaged, or not of this version"),
-        ('{"format": "ctranslate2", "longest": {"source": 9, "target": 9}}', "is damaged, or not of this version"),
+        ('{"format": "tensorflow"}', "format must be one of ctranslate2, onnx"),
+        ('{"format": ["onnx"]}', "format must be one of ctranslate2, onnx"),
+        ('{"format": "onnx", "source_lang": "xx", "target_lang": "yy"}', "longest is missing"),
+        (described("onnx", longest={"source": 0, "target": 9}), "longest.source must be a whole number, 2 or more"),
+        (described("onnx", longest={"source": 9, "target": 1e3}), "longest.target must be a whole number, 2 or more"),
+        (described("onnx"), "is damaged, or not of this version"),
+        (described("ctranslate2"), "is damaged, or not of this version"),
+        (described("onnx", sha256={"../x": "0"}), "is missing from its folder"),
+        (described("onnx", sha256={"x": "0"}), "is missing from its folder"),
+        (described("onnx", sha256={"export.json": "0"}), "has changed since the model was exported"),
     ],
 )
 def test_folders_that_are_no_exports_are_named(tmp_path, description, message):
@@ -526,7 +542,8 @@ def test_opening_needs_neither_pytorch_nor_fairseq(name):
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     inside = {(node.level, node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level}
     assert not {"torch", "fairseq"} & {module.partition(".")[0] for module in imported}
-    assert inside <= {(1, None), (2, "text.binarised"), (3, "errors"), (3, "files"), (3, "processors")}  # none has
+    ours = {(1, None), (2, "schema"), (2, "text.binarised"), (3, "errors"), (3, "files"), (3, "processors")}
+    assert inside <= ours  # none has
 
 
 @pytest.mark.parametrize("format", export.FORMATS)
@@ -536,8 +553,7 @@ def test_damaged_models_are_named(tmp_path, files, format):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     for name in ("model.bin", "config.json", "encoder.onnx", "decoder.onnx"):
         (tmp_path / name).write_bytes(b"damaged")
-    described = {"format": format, "source_lang": "xx", "target_lang": "yy", "longest": {"source": 9, "target": 9}}
-    (tmp_path / "export.json").write_text(json.dumps(described))
+    (tmp_path / "export.json").write_text(described(format))
     with pytest.raises(ExportError, match="is damaged, or not of this version"):
         open_exported(tmp_path)
 

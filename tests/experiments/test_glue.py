@@ -547,6 +547,19 @@ def test_the_bpe_of_gpt2(tmp_path):
     assert segmentation.files(tmp_path) == segmentation.GPT2
     numbers = segmentation.opened(tmp_path)("low")
     assert numbers.split() == [str(symbols.index("lo")), str(symbols.index("w"))]
+    numbered = {s: i for i, s in enumerate(symbols)}
+    for encoder, merges, message in (
+        ([], "l o", "encoder.json: it must be a mapping"),
+        (numbered | {"l": "x"}, "l o", "encoder.json: l must be a whole number"),
+        (numbered | {"l": 0}, "l o", "two symbols have the same number"),
+        ({"lo": 1}, "l o", "encoder.json: has no number for the symbol '!'"),
+        (numbered, "l ow", "encoder.json: has no number for the symbol 'low'"),
+        (numbered, "l o w", "vocab.bpe: line 2 is 'l o w', must be two symbols"),
+    ):
+        (tmp_path / "encoder.json").write_text(json.dumps(encoder))
+        (tmp_path / "vocab.bpe").write_text(f"#version: 0.2\n{merges}\n")
+        with pytest.raises(segmentation.SegmentationError, match=message):
+            segmentation.opened(tmp_path)
 
 
 def test_a_fine_tuned_model_is_opened_with_its_head(tmp_path, like):

@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from ode_transformer.experiments import cli, processes, runs
+from ode_transformer.experiments import cli, processes, runner, runs
 from tests.helpers import SMALL, dictionary, model, parse, refused
 
 MISSING = {
@@ -97,6 +97,20 @@ def test_a_folder_with_data_that_are_not_binarised(recipe, tmp_path, capsys):
     (tmp_path / "data").mkdir()
     message = said(capsys, ["run", recipe, "--cpu", "--run-dir", tmp_path / "run"])
     assert "the model cannot be built: " in message and "dict.xx.txt" in message
+
+
+def test_damaged_data_are_not_read(recipe, tmp_path, monkeypatch, capsys):
+    (tmp_path / "data").mkdir()
+    for lang in ("xx", "yy"):
+        dictionary(30).save(str(tmp_path / "data" / f"dict.{lang}.txt"))
+        (tmp_path / "data" / f"train.xx-yy.{lang}.idx").write_bytes(b"x" * 40)
+    message = said(capsys, ["run", recipe, "--cpu", "--run-dir", tmp_path / "run"])
+    assert "train.xx-yy.xx.idx: is not an index of fairseq" in message
+    assert not (tmp_path / "run" / "run.json").exists()
+    (tmp_path / "run" / "average.pt").touch()
+    monkeypatch.setattr(runner, "_call", lambda _: None)  # which checks the model
+    words = ["generate", recipe, "--cpu", "--run-dir", tmp_path / "run", "--output", tmp_path / "out"]
+    assert "train.xx-yy.xx.idx: is not an index of fairseq" in said(capsys, words)
 
 
 @pytest.mark.parametrize(

@@ -584,10 +584,10 @@ def test_an_ensemble_of_a_run_elsewhere_and_a_bundle(run, home, bundle, translat
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"data": 1}, "it lacks a str of data"),
+        ({"data": 1}, "data must be null or a text"),
         ({"data": None, "command": []}, "does not say where its data are"),
-        ({"data": None, "command": [1, 2]}, "does not say where its data are"),
-        ({"generate": [1]}, "it lacks a dict of generate"),
+        ({"data": None, "command": [1, 2]}, r"command\[0\] must be a text"),
+        ({"generate": [1]}, "generate must be null or a mapping"),
     ],
 )
 def test_a_run_that_is_damaged(run, tmp_path, values, message):
@@ -1134,6 +1134,22 @@ def test_a_file_that_is_missing_or_changed_is_named(bundle, tmp_path, name, caps
     assert f"{damaged / name}: is missing from its bundle" in refused(capsys, "translate", damaged)
 
 
+def test_a_bundle_may_hold_a_license_and_odd_tensors_are_named(bundle, tmp_path, capsys):
+    folder = shutil.copytree(bundle, tmp_path / "bundle")
+    write(folder / "LICENSE", ["MIT"]), write(folder / "NOTICE.txt", ["thanks"])
+    bundles.check(folder)
+    index = json.loads((folder / "bundle.json").read_text())
+    for kind, size in (("F4", 1), ("C64", 16), ("F8_E4M3", 2)):
+        head = json.dumps({"x": {"dtype": kind, "shape": [2], "data_offsets": [0, size]}}).encode()
+        (folder / bundles.WEIGHTS).write_bytes(len(head).to_bytes(8, "little") + head + bytes(size))
+        index["sha256"][bundles.WEIGHTS] = sha256(folder / bundles.WEIGHTS)
+        (folder / "bundle.json").write_text(json.dumps(index))
+        assert f"{folder / bundles.WEIGHTS}: " in refused(capsys, "translate", folder)
+    write(folder / "sentencepiece.model", ["x"])
+    with pytest.raises(OdeTransformerError, match=r"sentencepiece\.model: is not a file of the bundle"):
+        bundles.check(folder)
+
+
 def test_a_bundle_of_a_stranger_runs_no_code_and_reaches_no_other_file(bundle, tmp_path, capsys):
     def forged(name, change):
         folder = shutil.copytree(bundle, tmp_path / name)
@@ -1274,7 +1290,7 @@ def test_what_an_exported_model_cannot_do_is_named(exported, run, home, tmp_path
     ("values", "message"),
     [
         ({"search": {"no_repeat_ngram_size": 3}}, "searches with no_repeat_ngram_size 3, which the search of exported"),
-        ({"search": [1]}, "its search must be a mapping"),
+        ({"search": [1]}, "search must be a mapping"),
         ({"search": {"beam": 10**6}}, "--beam 1000000: must be from 1 to 1000"),
         ({"search": {"batch_size": "x"}}, "batch_size 'x': must be a positive whole number"),
         ({"longest": {}}, "is damaged, or not of this version"),

@@ -6,6 +6,7 @@ import json
 import logging
 import random
 import re
+import shutil
 
 import pytest
 import torch
@@ -411,6 +412,23 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
     ):
         more = ["--output", str(tmp_path / "x")] if words[0] == "score" else ["--output-dir", str(tmp_path / "x")]
         refused(["squad", *words, *more], message, capsys)
+    shutil.copytree(data, tmp_path / "data")
+    tree = squad.questions(data, "valid")
+    for changed, message in (
+        ({"version": 2.0}, "version must be 1.1 or 2.0"),
+        ({"version": "1.1"}, "questions of version 1.1 must have answers"),
+        ({"paragraphs": [{"text": "a"}]}, r"paragraphs\[0\].offsets is missing"),
+        ({"paragraphs": []}, "must be about one of its paragraphs"),
+        ({"questions": tree["questions"] * 2}, "questions must be there, each once"),
+        ({"questions": []}, "questions must be there, each once"),
+        ({"questions": [{**tree["questions"][0], "id": True}]}, r"questions\[0\].id must be a text"),
+        ({"windows": [[0, 0, 0]]}, r"windows\[0\] must have 2 values"),
+        ({"windows": [[-1, 0]]}, "windows must be of one of its questions"),
+        ({"windows": [[*tree["windows"][0][:1], 999], *tree["windows"][1:]]}, "ends behind its paragraph"),
+    ):
+        (tmp_path / "data" / "valid.questions.json").write_text(json.dumps({**tree, **changed}))
+        with pytest.raises(OdeTransformerError, match=message):
+            squad.predict(checkpoint, tmp_path / "data", "valid", 32, True)
     state = torch.load(checkpoint, weights_only=True)
     state["model"]["span_head.bias"][:] = float("nan")
     torch.save(state, tmp_path / "nan.pt")

@@ -121,7 +121,7 @@ def test_only_what_was_run(folder, capsys):
         (lambda r: json.dumps(r)[:200], r"x\.json: cannot be read"),
         (
             lambda r: json.dumps({k: v for k, v in r.items() if k != "seeds"}),
-            r"x\.json: is not what .* writes, it lacks a list of seeds",
+            r"x\.json: is not what .* writes: seeds is missing",
         ),
     ],
 )
@@ -133,7 +133,7 @@ def test_what_is_no_record_is_named_and_left_out(folder, damage, message, capsys
     (folder / "significance" / "multi30k-short.json").write_text("{}")
     assert tables.tables("multi30k-short", folder) == before
     said = capsys.readouterr().err
-    assert re.search(f"left out: .*{message}", said) and "multi30k-short.json: a comparison without baseline" in said
+    assert re.search(f"left out: .*{message}", said) and "multi30k-short.json: baseline is missing" in said
 
 
 def test_a_table_of_recipes_of_ones_own(folder, tmp_path, capsys):
@@ -440,10 +440,25 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     assert cli.main(["compare", *names, "--samples", "300", "--output", str(output)]) == 0
     assert f"the precisions of training differ: {names[0]} fp32, " in capsys.readouterr().out
     content = json.loads(output.read_text())
-    assert content.pop("precisions")[names[-1]] == "fp16"
-    output.write_text(json.dumps(content))
+    assert content["precisions"][names[-1]] == "fp16"
+    its = content["test_sets"]["generated"]
+    for change, message in (
+        ({"precisions": None}, "precisions must be a mapping"),
+        ({"precisions": {}}, "test_sets.generated.quickstart/.* has no precision"),
+        ({"precisions": dict.fromkeys(names, "fp8")}, "precisions.* must be one of fp32"),
+        ({"baseline": "x"}, "test_sets.generated.x is missing"),
+        ({"baseline": "x", "test_sets": {}}, "precisions.x is missing"),
+        ({"samples": "many"}, "samples must be a whole number"),
+        ({"metric": ["sacrebleu"]}, "metric must be one of"),
+        ({"test": "t"}, "test must be one of bootstrap, randomisation"),
+        ({"test_sets": {"generated": its | {names[0]: {"bleu": 1}}}}, ".*p_value is missing"),
+        ({"test_sets": {"generated": its | {names[0]: {"bleu": None, "p_value": 1}}}}, ".*bleu must be a number"),
+    ):
+        output.write_text(json.dumps(content | change))
+        with pytest.raises(OdeTransformerError, match=rf"quickstart\.json: {message}.*; ode-transformer compare"):
+            tables.read_comparison(output)
     assert not starred("rk4-tiny")
-    assert "left out: " in (said := capsys.readouterr().err) and "json: a comparison without precisions" in said
+    assert "left out: " in (said := capsys.readouterr().err) and "bleu must be a number; ode-transformer" in said
 
 
 def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):

@@ -8,6 +8,7 @@ import os
 import re
 import runpy
 import shutil
+import struct
 import sys
 from pathlib import Path
 
@@ -22,11 +23,12 @@ from sacrebleu.metrics import BLEU
 from ode_transformer import checkpoints, standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, records, significance
-from ode_transformer.experiments.classify import classify
+from ode_transformer.experiments.classify import check_numbers, classify
 from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, errant, gleu, glue, m2, programs, rouge
 from ode_transformer.experiments.runs import KEYS, search
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import Scored
+from ode_transformer.experiments.text.binarised import check_data
 from ode_transformer.files import sha256, write_lines, write_text
 from tests.helpers import FIXTURES, configure, refused, run_record, unpack
 
@@ -570,6 +572,66 @@ def test_data_of_another_model_are_not_classified(trained, tmp_path):
         classify(path, tmp_path / "data", "test", 1, True)
 
 
+def put(file, at, form, *values):
+    """Write numbers into a file in place."""
+    content = bytearray(file.read_bytes())
+    struct.pack_into(form, content, at, *values)
+    file.write_bytes(content)
+
+
+SIZES, BEGINS = 26, 26 + 4 * len(LENGTHS)  # of an index: where they begin in the file
+DAMAGES = {
+    "input0/test.idx": [
+        (lambda file: put(file, 9, "<Q", 2), "is of version 2"),
+        (lambda file: put(file, 17, "<B", 6), "type 6 of numbers"),
+        (lambda file: put(file, 18, "<Q", 2**40), "must have 12 bytes for each of 1099511627776 sentences"),
+        (lambda file: put(file, SIZES, "<2i", LENGTHS[0] + 2, LENGTHS[1]), "its sentences do not follow each other"),
+        (lambda file: put(file, SIZES, "<i", -1), "its sentences do not follow each other"),
+        (lambda file: put(file, BEGINS + 8, "<q", 2**42), "its sentences do not follow each other"),
+        (lambda file: file.write_bytes(file.read_bytes()[:18] + bytes(8)), "input0/test.bin: has 144 bytes"),
+    ],
+    "input0/test.bin": [
+        (lambda file: put(file, 8, "<i", 16), "holds number 16, must be below 16"),
+        (lambda file: put(file, 8, "<i", -1), "holds number -1, must be below 16"),
+        (lambda file: file.unlink(), "No such file"),
+    ],
+    "label/test.bin": [(lambda file: put(file, 4, "<i", 4), "each sentence must be a label and the end")],
+    "label/test.idx": [(lambda file: write_index(file, 5), "has 5 sentences, .*input0/test.idx has 6")],
+}
+
+
+def write_index(file, count):
+    builder = MMapIndexedDatasetBuilder(str(file.with_suffix(".bin")), dtype=np.int32)
+    for _ in range(count):
+        builder.add_item(torch.IntTensor([4, 2]))
+    builder.finalize(str(file))
+
+
+@pytest.mark.parametrize(("name", "damage", "message"), [(name, *one) for name, its in DAMAGES.items() for one in its])
+def test_damaged_data_are_named(trained, tmp_path, name, damage, message):
+    path, data, _ = trained
+    shutil.copytree(data, tmp_path / "data")
+    check_data(tmp_path / "data", "another"), check_data(tmp_path / "data")
+    damage(tmp_path / "data" / name)
+    with pytest.raises(OdeTransformerError, match=message):
+        classify(path, tmp_path / "data", "test", 2, True)
+
+
+def test_numbers_to_predict_are_one_for_each_example(tmp_path):
+    prefix, labels = write_labelled(tmp_path / "data") / "input0" / "test", tmp_path / "test.label"
+    check_numbers(labels, prefix)  # a test set has none
+    labels.write_text("0.5\n" * len(LENGTHS))
+    check_numbers(labels, prefix)
+    for text, message in (
+        ("0.5\n" * 5, "has 5 lines, must be one for each of 6"),
+        ("0.5\nnan\n" * 3, "line 2: must be a number, got 'nan'"),
+        ("0 1\n" * 6, "line 1: must be a number"),
+    ):
+        labels.write_text(text)
+        with pytest.raises(OdeTransformerError, match=message):
+            check_numbers(labels, prefix)
+
+
 def test_a_diverged_classifier_has_no_accuracy(trained, tmp_path, capsys):
     """Its examples are of no class; of old, they were of the first."""
     path, data, _ = trained
@@ -757,7 +819,8 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
     entry = METRICS[found["metric"]].entry or found["metric"]
     for one, kind in zip(systems, ("", ".bf16"), strict=True):
         values = {test_set: by_system[one.recipe.name][key] for test_set, by_system in found["test_sets"].items()}
-        scores[one.recipe.name] = {test_set: {entry: {key: value}} for test_set, value in values.items()}
+        others = {metric.key: 0.0 for metric in METRICS.values() if (metric.entry or metric.name) == entry}
+        scores[one.recipe.name] = {test_set: {entry: {**others, key: value}} for test_set, value in values.items()}
         record = tmp_path / "results" / f"{one.recipe.name}{kind}.json"
         words = ["record", one.recipe.name, "--run-dir", str(one.folder), "--output", str(record)]
         assert cli.main([*words, "--translations"]) == 0

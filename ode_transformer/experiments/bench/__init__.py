@@ -355,7 +355,7 @@ def _table(args: argparse.Namespace) -> int:
             print(rendered(path.name.split(".")[0], record), end="\n\n")
         except OdeTransformerError:
             raise
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+        except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise OdeTransformerError(
                 f"{path}: not a record of the benchmark ({type(error).__name__}: {error})"
             ) from error

@@ -45,6 +45,7 @@ from ...numerics.splitting import SPLITTINGS
 from ...standalone import task
 from .. import runs
 from ..processes import KEEP_FREED_MEMORY
+from ..text.binarised import check_data
 
 STOCK = "label_smoothed_cross_entropy"
 
@@ -192,6 +193,7 @@ def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[st
     if not setting.data:
         size = system.symbols or setting.symbols
         return task(size), [sentences(setting.sentences, setting.tokens, setting.shortest, size)]
+    check_data(Path(setting.data), "train")
     try:
         its_task = tasks.setup_task(configure(system, setting).task)
         its_task.load_dataset("train")

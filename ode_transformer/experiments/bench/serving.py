@@ -27,11 +27,12 @@ from fairseq.sequence_generator import SequenceGenerator
 from ...errors import OdeTransformerError
 from ...standalone import task
 from .. import markdown
-from ..export import ExportError, Search, load_module, open_exported
-from ..export.command import compare, export, sentences
+from ..export import ExportError, Search, describe, load_module, open_exported
+from ..export.command import compare, export, sentences, write_description
 from ..export.trained import Trained, padded
 from ..metrics.bleu import multi_bleu
 from ..metrics.translations import JOIN
+from ..text.binarised import check_data
 from ..text.lines import read_lines
 from ..trained_translator import TrainedTranslator, find
 from .contest import Setting, System, configure, median_and_quartiles, seconds, speed
@@ -86,6 +87,7 @@ def test_set(trained: Trained, data: Path, subset: str) -> tuple[list[list[str]]
         ExportError: there is no such set.
     """
     pair, sides = "-".join(trained.languages), []
+    check_data(data, subset)
     for language, dictionary in zip(trained.languages, trained.dictionaries, strict=True):
         dataset = data_utils.load_indexed_dataset(str(data / f"{subset}.{pair}.{language}"), dictionary)
         if dataset is None:
@@ -167,6 +169,7 @@ def engines(
             else:  # made from the first export, because tracing a model takes minutes
                 shutil.copytree(exports[format], folder / name)
                 load_module(format, "writer").quantise(trained, folder / name)
+                write_description(folder / name, describe(folder / name))
                 check = compare(trained, open_exported(folder / name), math.inf)
         except (ExportError, FileNotFoundError) as error:
             yield name, None, {"refused": str(error) if quantisation is None else "as in single precision"}

@@ -8,6 +8,7 @@ import csv
 from pathlib import Path
 
 from ...errors import OdeTransformerError
+from ...files import regular
 from .labelled import Example, plain
 
 HEADER = ["Class Index", "Title", "Description"]  # of some copies
@@ -41,7 +42,7 @@ def read(folder: Path, held_out: int) -> dict[str, list[Example]]:
 def _articles(path: Path) -> list[Example]:
     found = []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with regular(path).open(encoding="utf-8-sig", newline="") as file:
             for row in csv.reader(file):
                 if not "".join(row).strip() or (row == HEADER and not found):
                     continue

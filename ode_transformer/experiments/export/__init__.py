@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional, Protocol
 
 from ...errors import OdeTransformerError, install
-from ...files import read_json
+from ...files import read_json, sha256
+from ..schema import lacks
 
 DESCRIPTION = "export.json"
 
@@ -44,6 +45,23 @@ FORMATS = {
     "onnx": Format(".to_onnx", ".from_onnx", "onnx", ("onnx", "onnxruntime", "onnxscript", "onnx_ir")),
 }
 QUANTISATIONS = ("int8",)
+
+
+def _positions(value: Any) -> str:
+    """What a number of positions lacks: there must be room for a subword unit and the end."""
+    return "" if type(value) is int and 2 <= value < 2**31 else "must be a whole number, 2 or more"
+
+
+_FORM = {
+    "format": lambda value: "" if value in list(FORMATS) else f"must be one of {', '.join(FORMATS)}",
+    "source_lang": str,
+    "target_lang": str,
+    "longest": {"source": _positions, "target": _positions},
+    "quantization": (..., None, str),
+    "model": (..., str),
+    "search": (..., dict),
+    "sha256": {str: str},
+}
 
 
 class Hypothesis(NamedTuple):
@@ -151,9 +169,14 @@ def describe(folder: str | Path) -> dict[str, Any]:
     """
     path = Path(folder) / DESCRIPTION
     description = read_json(path, ExportError)
-    if not isinstance(description, dict) or description.get("format") not in FORMATS:
-        raise ExportError(f"{path}: its format must be one of {', '.join(FORMATS)}")
+    if wrong := lacks(description, _FORM):
+        raise ExportError(f"{path}: is damaged, or not of this version: {wrong}")
     return description
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of every file of an exported folder but its description, for the latter."""
+    return {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != DESCRIPTION}
 
 
 def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = "cpu") -> Translator:
@@ -165,10 +188,15 @@ def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = 
         device: ``cpu`` or ``cuda``, of several ``cuda:1`` and so on; a GPU if the library can use one if None.
 
     Raises:
-        ExportError: it is no such folder, something in it is missing, the library is not installed, or it cannot use
-            the device.
+        ExportError: it is no such folder, something in it is missing or has changed, the library is not installed, or
+            it cannot use the device.
     """
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ExportError(f"device {device}: must be cpu or cuda")
     description = describe(folder)
+    for name, digest in description["sha256"].items():  # a damaged model could end this process
+        if Path(name).name != name or not (path := Path(folder) / name).is_file():
+            raise ExportError(f"{Path(folder) / name}: is missing from its folder; export the model again")
+        if sha256(path) != digest:
+            raise ExportError(f"{path}: has changed since the model was exported; export it again")
     return load_module(description["format"], "reader").open_folder(Path(folder), description, threads, device)

@@ -20,7 +20,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from ...files import whole_folder, write_json
 from .. import runs
 from ..trained_translator import SEARCH
-from . import DESCRIPTION, FORMATS, QUANTISATIONS, ExportError, Translator, load_module, open_exported
+from . import DESCRIPTION, FORMATS, QUANTISATIONS, ExportError, Translator, hashes, load_module, open_exported
 from .trained import Trained, open_trained
 
 TOLERANCE = 1e-4
@@ -96,13 +96,19 @@ def export(trained: Trained, format: str, output: str | Path, quantisation: Opti
                 shutil.copyfile(file, part / file.name)
             for step in (writer.write, *([writer.quantise] if quantisation else [])):
                 step(trained, part)
-                write_json(part / DESCRIPTION, description)
+                write_description(part, description)
                 exact = step is writer.write
                 description["check"] = compare(trained, open_exported(part), TOLERANCE if exact else math.inf)
-            write_json(part / DESCRIPTION, description)
+            write_description(part, description)
     except OSError as error:
         raise ExportError(f"-o {output}: cannot be written: {error}") from error
     return description
+
+
+def write_description(folder: Path, description: dict[str, Any]) -> None:
+    """Write the description of an exported folder, with the SHA-256 of the files that are in it now."""
+    description["sha256"] = hashes(folder)
+    write_json(folder / DESCRIPTION, description)
 
 
 def _search(flags: Mapping[str, Any]) -> dict[str, Any]:

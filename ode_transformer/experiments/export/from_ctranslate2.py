@@ -39,7 +39,7 @@ class CTranslate2Translator:
         self.threads = threads or usable()
         chosen = device or ("cuda" if ctranslate2.get_cuda_device_count() else "cpu")
         try:
-            self.longest = {side: int(description["longest"][side]) for side in ("source", "target")}
+            self.longest = description["longest"]
             self.model = self._open(folder, chosen)
             if device is None and chosen != "cpu":
                 self._try(folder)

@@ -15,6 +15,8 @@ ONNX Runtime starts them by default, bring less.
 
 import itertools
 import math
+import mmap
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +25,7 @@ from typing import Any, Optional
 import numpy as np
 import onnxruntime
 
+from ...files import regular
 from ...processors import usable
 from ..text.binarised import symbols_of
 from . import ExportError, Hypothesis, Search, check_length
@@ -68,6 +71,9 @@ class OnnxTranslator:
         options.intra_op_num_threads = 1
         self.threads = threads or usable()
         try:
+            options.add_session_config_entry("session.load_model_format", "ONNX")  # and not what a file claims to be
+            for name in ("encoder.onnx", "decoder.onnx"):
+                _check_ends(folder / name)
             self.source, self.target = (
                 Symbols(folder / f"dict.{description[language]}.txt") for language in ("source_lang", "target_lang")
             )
@@ -75,13 +81,29 @@ class OnnxTranslator:
                 onnxruntime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
                 for name in ("encoder.onnx", "decoder.onnx")
             )
-            self.longest = {side: int(description["longest"][side]) for side in ("source", "target")}
+            self.of_source = [output.name for output in self.encoder.get_outputs()]
+            self.grown = [output.name for output in self.decoder.get_outputs() if output.name.endswith(NEXT)]
+            self.growing = {name.removesuffix(NEXT) for name in self.grown}
+            self.inputs = {given.name: given for given in self.decoder.get_inputs()}
+            self._check_graphs()
         except Exception as error:  # damaged files raise errors of many kinds
             raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
-        self.of_source = [output.name for output in self.encoder.get_outputs()]
-        self.grown = [output.name for output in self.decoder.get_outputs() if output.name.endswith(NEXT)]
-        self.growing = {name.removesuffix(NEXT) for name in self.grown}
-        self.inputs = {given.name: given for given in self.decoder.get_inputs()}
+        self.name, self.longest = str(folder), description["longest"]
+
+    def _check_graphs(self) -> None:
+        """Check the inputs and outputs of both graphs by their names, and the types of those that begin empty."""
+        there = {output.name for output in self.decoder.get_outputs()}
+        if lacking := sorted({"log_probs", "values", "symbols"} - there):
+            raise ExportError(f"decoder.onnx has no output {lacking[0]}")
+        read = [given.name for given in self.encoder.get_inputs()]
+        if read != ["source"]:
+            raise ExportError(f"encoder.onnx has the inputs {read}, must have source")
+        if unknown := sorted(self.inputs.keys() - {"tokens", "order", "count", *self.of_source, *self.growing}):
+            raise ExportError(f"decoder.onnx has an input {unknown[0]}, which nothing gives")
+        for name in sorted(self.growing - set(self.of_source)):
+            given = self.inputs.get(name)
+            if given is None or given.type not in _TYPES or not given.shape:
+                raise ExportError(f"decoder.onnx has no input {name} of numbers for its output {name}{NEXT}")
 
     def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
         """As in ``Translator``.
@@ -175,8 +197,11 @@ class OnnxTranslator:
         padded = np.full((len(sources), columns), PAD)
         for row, source in zip(padded, sources, strict=True):
             row[columns - len(source) - 1 :] = [*source, END]
-        read = self.encoder.run_with_ort_values(self.of_source, {"source": _value(padded)})
+        read = self._run(self.encoder, self.of_source, {"source": _value(padded)})
         caches = dict(zip(self.of_source, read, strict=True))
+        for name, value in caches.items():
+            if not value.shape() or value.shape()[0] != len(sources):
+                raise ExportError(f"{self.name}: its {name} is of shape {value.shape()}, must have a row per sentence")
         for name in self.growing - caches.keys():  # nothing is there yet
             given = self.inputs[name]
             shape = [len(sources), *(0 if isinstance(size, str) else size for size in given.shape[1:])]
@@ -189,10 +214,36 @@ class OnnxTranslator:
         """Take a step, and update the caches."""
         given = {"tokens": tokens, "order": order, "count": np.array([count])}
         given = {name: _value(x) for name, x in given.items() if name in self.inputs}
-        found = self.decoder.run_with_ort_values([*outputs, *self.grown], given | caches)
+        found = self._run(self.decoder, [*outputs, *self.grown], given | caches)
         for name, value in zip(self.grown, found[len(outputs) :], strict=True):
             caches[name.removesuffix(NEXT)] = value
-        return [value.numpy().copy() for value in found[: len(outputs)]]  # their memory goes with the values
+        arrays = [value.numpy().copy() for value in found[: len(outputs)]]  # their memory goes with the values
+        for name, array in zip(outputs, arrays, strict=True):
+            wide = len(self.target.symbols) if name == "log_probs" else count
+            if array.shape != (*order.shape, wide):
+                raise ExportError(f"{self.name}: its {name} are of shape {array.shape}, must be {(*order.shape, wide)}")
+            if name == "symbols" and not np.isin(array, range(len(self.target.symbols))).all():
+                raise ExportError(f"{self.name}: finds symbols that are not in its dictionary")
+            if name != "symbols" and not (array < np.inf).all():
+                raise ExportError(f"{self.name}: its log-probabilities are not numbers")
+        return arrays
+
+    def _run(self, graph: Any, outputs: list[str], given: dict[str, Any]) -> list[Any]:
+        """Run a graph, whose errors are of many kinds."""
+        try:
+            return graph.run_with_ort_values(outputs, given)
+        except Exception as error:
+            raise ExportError(f"{self.name}: cannot be computed: {' '.join(str(error).split())[:300]}") from error
+
+
+def _check_ends(path: Path) -> None:
+    """Refuse a graph with a loop, which need not end; ours have none.
+
+    A node holds the name of its operator as protobuf's field 4, behind its length.
+    """
+    with regular(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if found := re.search(rb'"(?:\x04|\x84\x80*\x00)(Loop|Scan)', content):
+            raise ExportError(f"{path.name} has an operator {found[1].decode()}, must have none that repeats others")
 
 
 def _value(x: np.ndarray) -> Any:

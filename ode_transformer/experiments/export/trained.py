@@ -13,6 +13,7 @@ from fairseq.data.data_utils import collate_tokens
 from torch import Tensor, nn
 
 from ... import bundles, checkpoints, models, standalone  # noqa: F401  registers the architectures
+from ...files import regular
 from ..text.manifest import MODEL_FILES, read_manifest
 from ..trained_translator import find
 from . import ExportError
@@ -104,7 +105,7 @@ def open_trained(path: str | Path, data: Optional[str | Path] = None) -> Trained
         languages = _languages(checkpoints.options(state, "task"), origin.model)
     paths = [folder / f"dict.{language}.txt" for language in languages]
     try:
-        dictionaries = [Dictionary.load(str(path)) for path in paths]
+        dictionaries = [Dictionary.load(str(regular(path))) for path in paths]
     except (OSError, ValueError, RuntimeError) as error:
         raise ExportError(
             f"{folder}: no dictionaries of {' and '.join(languages)}: {error}; --data names their folder"

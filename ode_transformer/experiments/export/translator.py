@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from ...errors import OdeTransformerError
 from ..translator import Found, Translator
-from . import ExportError, Search, describe, open_exported
+from . import Search, describe, open_exported
 
 NO_WORDS = ("<s>", "</s>")  # symbols that a model may find, and that fairseq does not print
 
@@ -31,8 +31,6 @@ class ExportedTranslator(Translator):
         self.name = str(folder)
         self.description = describe(folder)
         search = self.description.get("search", {})
-        if not isinstance(search, dict):
-            raise ExportError(f"{folder}: its search must be a mapping")
         if lacking := sorted(set(search) - set(self.flags) - {"batch_size"}):
             raise OdeTransformerError(
                 f"{folder}: its recipe searches with {lacking[0]} {search[lacking[0]]}, which the search of exported "

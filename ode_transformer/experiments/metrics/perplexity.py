@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
+from ...files import regular
 
 SIGNATURE = "of the units of the dictionary, end-of-sentence symbols included; fairseq-validate, two decimals"
 
@@ -28,14 +29,14 @@ def score(path: str | Path, subset: str) -> dict[str, Any]:
     from ..records import entries
 
     try:
-        found = [values for _, values in entries(Path(path).read_text(encoding="utf-8", errors="replace"), subset)]
+        found = [values for _, values in entries(regular(path).read_text(encoding="utf-8", errors="replace"), subset)]
     except OSError as error:
         raise OdeTransformerError(f"{path}: {error.strerror}") from error
     if not found:
         raise OdeTransformerError(f"{path}: no entry of subset {subset}; was it cut short?")
     try:
         value, loss = float(found[-1]["ppl"]), float(found[-1]["loss"])
-    except KeyError as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise OdeTransformerError(f"{path}: no perplexity of subset {subset}: the criterion does not log it") from error
     return {"perplexity": {"value": value, "signature": SIGNATURE}, "loss": loss}
 

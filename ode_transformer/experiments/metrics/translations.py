@@ -114,8 +114,9 @@ def detokenise(lines: Sequence[str], lang: str) -> list[str]:
     moses = MosesDetokenizer(lang)
     found = []
     for line in lines:
-        line = re.sub(r"\s*##AT##-##AT##\s*", "-", line)
-        line = re.sub(r"\s*@([-/])@\s*", r"\1", line)
+        line = " ".join(line.split())  # patterns of any number of blanks would try each of them
+        line = re.sub(" ?##AT##-##AT## ?", "-", line)
+        line = re.sub(" ?@([-/])@ ?", r"\1", line)
         found.append(rejoin(moses.detokenize(line.split()), lang))
     return found
 

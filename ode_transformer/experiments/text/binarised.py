@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...files import copy_file, sha256, whole, write_lines
+from ...files import copy_file, regular, sha256, whole, write_lines
 from .checksums import as_mapping
 from .lines import Faults, TextError, read_lines
 from .parallel import in_chunks, in_parallel
@@ -22,6 +22,7 @@ CONTROL = frozenset(SPECIAL[:3])  # those that mean no word
 MOST_UNKNOWN = 0.01  # the share of unknown units in a text from which on a warning says so
 INDEX = struct.Struct("<9sQBQ")  # the head of fairseq's index: magic, version, code of NUMBERS, number of sentences
 MAGIC = b"MMIDIDX\0\0"
+_SENTENCES = 2**20  # of an index that are compared at a time
 
 
 def numbered(names: Sequence[str]) -> dict[str, str]:
@@ -190,6 +191,53 @@ def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.n
         index.write(INDEX.pack(MAGIC, 1, code, sum(map(len, sizes))))
 
 
+def check_data(folder: Path, subset: str = "") -> None:
+    """Check that binarized data are whole: that indices, numbers and dictionaries belong together.
+
+    Everything is read once, so that fairseq, which trusts it, can open it.
+
+    Args:
+        folder: of ``fairseq-preprocess``; or one with such folders of the parts of examples, ``input0`` and others.
+        subset: the one set to look at; by default all.
+
+    Raises:
+        TextError: a file is damaged, or is not of the same data as another; the message names it.
+    """
+    counts: dict[tuple[str, ...], tuple[int, Path]] = {}
+    for index in sorted(path for pattern in ("*.idx", "input*/*.idx", "label/*.idx") for path in folder.glob(pattern)):
+        split, *languages = index.stem.split(".")
+        if subset not in ("", split):
+            continue
+        part = folder / "input0" if index.parent.name.startswith("input") else index.parent  # fairseq reads one for all
+        symbols = None
+        if len(languages) in (0, 2):
+            symbols = len(symbols_of(part / ".".join(["dict", *languages[1:], "txt"])))
+        count = _check_binarised(index.with_suffix(""), symbols, index.parent.name == "label")
+        others, other = counts.setdefault((split, *languages[:1]), (count, index))
+        if count != others:
+            raise TextError(f"{index}: has {count} sentences, {other} has {others}: must be parallel")
+
+
+def _check_binarised(prefix: Path, symbols: int | None, labels: bool) -> int:
+    """Check binarized text, ``PREFIX.idx`` and ``PREFIX.bin``, and return its number of sentences.
+
+    Args:
+        prefix: the path without its ending.
+        symbols: how many the dictionary has; None if it is not known.
+        labels: each sentence is a label and the end.
+    """
+    code, sizes = _read_index(prefix)
+    count_tokens(prefix, len(sizes))
+    if not len(sizes):
+        raise TextError(f"{prefix}.idx: has no sentences")
+    numbers = np.memmap(f"{prefix}.bin", NUMBERS[code], "r")
+    if odd := [int(n) for n in (numbers.min(), numbers.max()) if symbols is not None and not 0 <= n < symbols]:
+        raise TextError(f"{prefix}.bin: holds number {odd[0]}, must be below {symbols}, the size of its dictionary")
+    if labels and not ((sizes == 2).all() and (numbers[1::2] == SPECIAL.index("</s>")).all()):
+        raise TextError(f"{prefix}.bin: each sentence must be a label and the end of the sentence")
+    return len(sizes)
+
+
 def unbinarise(args: argparse.Namespace) -> None:
     """Turn binarized text, DIR/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries."""
     for lang in args.langs:
@@ -260,27 +308,45 @@ def count_tokens(prefix: Path, lines: int) -> int:
     code, sizes = _read_index(prefix)
     if len(sizes) != lines:
         raise TextError(f"{prefix}.idx: has {len(sizes)} sentences, must have those of the text, {lines}")
-    size, symbols = Path(f"{prefix}.bin").stat().st_size, int(sizes.sum(dtype=np.int64))
+    try:
+        size, symbols = Path(f"{prefix}.bin").stat().st_size, int(sizes.sum(dtype=np.int64))
+    except OSError as error:
+        raise TextError(f"{prefix}.bin: {error.strerror}") from error
     if size != symbols * np.dtype(NUMBERS[code]).itemsize:
         raise TextError(f"{prefix}.bin: has {size} bytes, which do not fit {symbols} symbols")
     return symbols - lines
+
+
+def count_sentences(prefix: Path) -> int:
+    """The number of sentences of binarized text by its index; raises the errors of :func:`count_tokens`."""
+    return len(_read_index(prefix)[1])
 
 
 def _read_index(prefix: Path) -> tuple[int, np.ndarray]:
     """The index of binarized text: the code of the type of its numbers, and the number of symbols of each sentence."""
     index = Path(f"{prefix}.idx")
     try:
-        with index.open("rb") as file:
+        with regular(index).open("rb") as file:
             head = file.read(INDEX.size)
             if not head.startswith(MAGIC):
-                raise TextError(f"{index}: is not an index of fairseq")
+                raise TextError(f"{index}: is not an index of fairseq's --dataset-impl mmap, its default")
             if len(head) < INDEX.size:
                 raise TextError(f"{index}: is cut off")
-            *_, code, count = INDEX.unpack(head)
+            _, version, code, count = INDEX.unpack(head)
+            if version != 1:
+                raise TextError(f"{index}: is of version {version} of fairseq's format, must be 1")
             if index.stat().st_size != INDEX.size + 12 * count:
-                raise TextError(f"{index}: is cut off")
+                raise TextError(f"{index}: is cut off, or damaged: must have 12 bytes for each of {count} sentences")
             if code not in NUMBERS:
                 raise TextError(f"{index}: type {code} of numbers: must be one of {[*NUMBERS]}")
-            return code, np.fromfile(file, np.int32, count)
+            sizes, begin = np.fromfile(file, np.int32, count), 0
+            for first in range(0, count, _SENTENCES):
+                its = sizes[first : first + _SENTENCES]
+                ends = begin + its.cumsum(dtype=np.int64) * np.dtype(NUMBERS[code]).itemsize
+                begins = np.fromfile(file, np.int64, len(its))
+                if (its < 1).any() or begins[0] != begin or (begins[1:] != ends[:-1]).any():
+                    raise TextError(f"{index}: is damaged: its sentences do not follow each other; binarize them again")
+                begin = ends[-1]
+            return code, sizes
     except OSError as error:
         raise TextError(f"{index}: {error.strerror}") from error

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...files import sha256, whole
+from ...files import regular, sha256, whole
 from .lines import SHOWN, TextError, read_lines, unpacked
 
 
@@ -56,7 +56,7 @@ def copy(args: argparse.Namespace) -> None:
 
 def _digest(path: Path) -> str:
     try:
-        with path.open("rb") as stored:
+        with regular(path).open("rb") as stored:
             return hashlib.file_digest(unpacked(path, stored), "sha256").hexdigest()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TextError(f"{path}: cut off or damaged") from error

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from ...errors import OdeTransformerError
-from ...files import whole
+from ...files import regular, whole
 
+LONGEST = 2**26  # bytes of a line, of which a packed file of some kilobytes can have any number
 SHOWN = 5  # line numbers named in a message
 PERHAPS = "perhaps it is Latin-1 or Windows-1252, from which iconv -f WINDOWS-1252 -t UTF-8 converts"
 BETWEEN = 10_000  # lines between two looks at how much of a file has been read
@@ -62,7 +63,7 @@ def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[st
         TextError: there is no such file, or it is truncated, damaged or not UTF-8; the message names the line.
     """
     try:
-        with path.open("rb") as stored:
+        with regular(path).open("rb") as stored:
             lines = decode_lines(unpacked(path, stored), path, errors)
             yield from _with_bar(lines, stored, bar) if bar else lines
     except OSError as error:
@@ -90,12 +91,14 @@ def _with_bar(lines: Iterable[str], stored: IO[bytes], name: str) -> Iterator[st
         shown.update(stored.tell() - shown.n)
 
 
-def decode_lines(file: Iterable[bytes], name: str | Path, errors: str = "strict") -> Iterator[str]:
+def decode_lines(file: IO[bytes], name: str | Path, errors: str = "strict") -> Iterator[str]:
     """As :func:`read_lines`, for a file that is open already, such as standard input; ``name`` is for messages."""
     number = 0
     try:
-        for line in file:
+        for line in iter(lambda: file.readline(LONGEST + 1), b""):
             number += 1
+            if len(line) > LONGEST:
+                raise TextError(f"{name}: line {number} has more than {LONGEST:,} bytes; is it text?")
             if number == 1:  # a byte order mark would become part of the first word
                 line = line.removeprefix(codecs.BOM_UTF8)
                 _check_first(line, name)

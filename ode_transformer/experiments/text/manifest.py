@@ -12,6 +12,7 @@ from typing import Any
 
 from ...files import copy_file, read_json, sha256, write_json, write_lines
 from ..runs import installed
+from ..schema import count, lacks
 from . import binarised
 from .binarised import count_tokens, numbered
 from .checksums import as_mapping
@@ -254,8 +255,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     held = read_mapping(folder / "manifest.json")
     held.setdefault("sha256", {})  # generated data have none; their settings describe them
-    if not isinstance(held["sha256"], dict):
-        raise TextError(f"{folder / 'manifest.json'}: is not a manifest: its sha256 must be a mapping")
+    if wrong := lacks(held, {"sha256": {str: str}, "counts": (..., {str: {"lines": (..., count)}})}):
+        raise TextError(f"{folder / 'manifest.json'}: is not a manifest: its {wrong}")
     for name, digest in held["sha256"].items():
         needed = name in MODEL_FILES or re.fullmatch(r"dict\.[\w-]+\.txt", name)
         if needed and sha256(folder / name) != digest:

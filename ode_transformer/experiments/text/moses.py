@@ -59,6 +59,15 @@ class Tokenizer(MosesTokenizer):
         return text if self.old_full_stop else re.sub(r"(\S)\.$", r"\1 .", text)
 
 
+def _after_quotation_mark(stops: re.Match[str]) -> str:
+    return f'"{stops[1]}{stops[2]}' if stops[2] else stops[0]
+
+
+_FULL_STOPS = (r'(\.+)(?:"(\s*[^<]))?', _after_quotation_mark)
+"""Full stops move after a closing quotation mark; as in sacremoses, but a row of them, as in a table of contents, is
+read once and not from each of them."""
+
+
 class Normalizer(MosesPunctNormalizer):
     """sacremoses' normalizer with three more rules of ``normalize-punctuation.perl``.
 
@@ -72,6 +81,8 @@ class Normalizer(MosesPunctNormalizer):
         rules = [(mark, '"' if mark in ("‘", "‚") else text) for mark, text in rules]
         if lang not in ("cs", "de", "en", "es", "fr"):
             rules += self.DE_ES_FR_QUOTATION_FOLLOWED_BY_COMMA
+        slow, _ = self.DE_ES_FR_QUOTATION_FOLLOWED_BY_COMMA[1]
+        rules = [_FULL_STOPS if pattern == slow else (pattern, text) for pattern, text in rules]
         self.substitutions = [*rules, numbers]
 
     def normalize(self, text: str) -> str:

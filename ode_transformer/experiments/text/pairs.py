@@ -97,7 +97,7 @@ def _text(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
     """The sentences of a file, without markup; arguments and errors as for :func:`read_lines`."""
     lines = read_lines(path, errors, bar)
     if path.name.removesuffix(".gz").endswith((".sgm", ".xml")):
-        return (found[1].strip() for line in lines if (found := re.search(r"<seg id[^>]*>(.*?)(</seg>|$)", line)))
+        return (found[1].strip() for line in lines if (found := re.search(r"<seg id[^<>]*>(.*?)(</seg>|$)", line)))
     if path.name.startswith("train.tags."):
         kept = (line for line in lines if not re.search("<(url|talkid|keywords)>", line))
         return (re.sub("</?(title|description)>", "", line) for line in kept)

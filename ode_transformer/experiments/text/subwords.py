@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from ...files import sha256, whole
+from ...files import regular, sha256, whole
 from .. import segmentation
 from .binarised import SPECIAL
 from .lines import TextError, read_lines
@@ -75,8 +75,9 @@ def _bpe(codes: Path, digest: str) -> Any:
     """The codes in a file, cached while the file is the same."""
     from subword_nmt.apply_bpe import BPE
 
+    path = regular(codes)
     try:
-        with codes.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8") as file:
             return BPE(file)
     except (ValueError, SystemExit) as error:  # subword-nmt prints the line that it cannot read, and ends
         raise TextError(f"{codes}: is not a file of subword-nmt codes") from error

@@ -1,0 +1,101 @@
+"""The form of JSON files, compared with what a file holds once, where it is read.
+
+A form is a type (``float`` is any number, ``int`` a whole one, neither is a bool); ``None``; a list of one form, for a
+list of any length, or of several, for a list of so many; a mapping of forms by key, in which ``str`` stands for any
+other key; a tuple of alternatives, among which ``...`` says that the key may be absent; or a function that returns what
+a value lacks, or an empty string. Further keys are allowed, so that a file of a later version can be read.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MOST = 2**63
+"""Whole numbers are smaller: larger ones are no counts, and become no floating-point numbers."""
+
+_NAMES = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "a mapping",
+    list: "a list",
+}
+
+
+def lacks(value: Any, form: Any, at: str = "") -> str:
+    """Where a value is of another form, and what it must be there; empty if it is of this form.
+
+    Args:
+        value: of JSON.
+        form: as above.
+        at: the name of the value, such as ``training.seconds``.
+    """
+    return next(_lacks(value, form, at), "")
+
+
+def one_of(*values: Any) -> Any:
+    """The form of one of some values."""
+    return lambda value: "" if value in values else f"must be one of {', '.join(map(str, values))}"
+
+
+def count(value: Any) -> str:
+    """The form of a number of things."""
+    return "" if type(value) is int and 0 <= value < MOST else "must be a whole number, 0 or more"
+
+
+def positive(value: Any) -> str:
+    """The form of a size or a time."""
+    fits = type(value) in (int, float) and 0 < value < MOST
+    return "" if fits else "must be a number above 0"
+
+
+def _lacks(value: Any, form: Any, at: str) -> Iterator[str]:
+    if isinstance(form, tuple):
+        forms = [one for one in form if one is not ...]
+        if all(lacks(value, one, at) for one in forms):
+            near = [one for one in forms if _of_kind(value, one)]
+            yield lacks(value, near[0], at) if near else _must(at, forms)
+    elif not _of_kind(value, form):
+        yield _must(at, [form])
+    elif _is_function(form):
+        if complaint := form(value):
+            yield f"{at} {complaint}".lstrip()
+    elif isinstance(form, list):
+        if len(form) not in (1, len(value)):
+            yield f"{at} must have {len(form)} values"
+        for i, item in enumerate(value):
+            yield from _lacks(item, form[i % len(form)], f"{at}[{i}]")
+    elif isinstance(form, Mapping):
+        yield from _lacks_in_mapping(value, form, at)
+
+
+def _lacks_in_mapping(value: dict, form: Mapping, at: str) -> Iterator[str]:
+    keys = {key: its for key, its in form.items() if key is not str}
+    if str in form:
+        keys = dict.fromkeys(value, form[str]) | keys
+    for key, its in keys.items():
+        name = f"{at}.{key}".lstrip(".")
+        if key in value:
+            yield from _lacks(value[key], its, name)
+        elif not (isinstance(its, tuple) and ... in its):
+            yield f"{name} is missing"
+
+
+def _of_kind(value: Any, form: Any) -> bool:
+    """Whether a value has the type of a form, whatever is in it."""
+    if form is None or _is_function(form):
+        return form is not None or value is None
+    kind = form if isinstance(form, type) else list if isinstance(form, list) else dict
+    if kind in (int, float):
+        is_int = isinstance(value, int) and not isinstance(value, bool) and -MOST < value < MOST
+        return is_int or (kind is float and isinstance(value, float))
+    return isinstance(value, kind)
+
+
+def _is_function(form: Any) -> bool:
+    return callable(form) and not isinstance(form, type)
+
+
+def _must(at: str, forms: list) -> str:
+    names = ["null" if f is None else _NAMES[f if isinstance(f, type) else type(f)] for f in forms]
+    return f"{at or 'it'} must be {' or '.join(names)}"
