@@ -11,6 +11,7 @@ import contextlib
 import functools
 import io
 import itertools
+import math
 import os
 import pkgutil
 import re
@@ -18,9 +19,9 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ode_transformer.experiments import recipes, tables
+from ode_transformer.experiments import recipes, significance, tables
 from ode_transformer.experiments.markdown import table
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.tasks import TASKS
@@ -245,7 +246,7 @@ def api() -> str:
 
 def scores(group: str) -> str:
     """A group of translation recipes: tokenized BLEU, sacreBLEU and chrF2 of each test set, mean over seeds."""
-    rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    rows = [row for rows in _tables(group).values() for row in rows if row.records]
     if not rows:
         return "Nothing has been run yet."
     test_sets = list(dict.fromkeys(test_set for row in rows for test_set, _ in row.cells))
@@ -257,8 +258,9 @@ def scores(group: str) -> str:
             compared = row.cells[test_set, "sacrebleu"]
             marks = {"sacrebleu": r"\*" if compared.differs() else "†" if compared.left_out else ""}
             cells.append(" / ".join(_mean(row.records, test_set, m, marks.get(m, "")) for m in metrics))
-        found.append((row.label, *cells, len(row.records), row.numbers("parameters"), row.numbers("updates")))
-    lines = [table(("system", *test_sets, "seeds", "parameters", "updates"), found), ""]
+        sizes = len(row.records), row.numbers("parameters"), row.numbers("updates")
+        found.append((row.label, *cells, _endless(row.records, test_sets), *sizes))
+    lines = [table(("system", *test_sets, "endless", "seeds", "parameters", "updates"), found), ""]
     records = [record for row in rows for record in row.records]
     signed = {
         (METRICS[metric].label, text)
@@ -267,10 +269,16 @@ def scores(group: str) -> str:
         for text in METRICS[metric].signatures(records, test_set)
     }
     lines.append("Signatures: " + "; ".join(f"{label} `{text}`" for label, text in sorted(signed)) + ".")
-    comparison = tables._significance(group, tables.RESULTS)
-    if "baseline" in comparison:
-        lines.append("Baseline of the stars: `{baseline}`, seed {seed}.".format(**comparison))
+    if against := tables.baseline(group):
+        lines.append(f"The stars: sacreBLEU differs from {against}.")
     return "\n".join(lines)
+
+
+def _endless(records: Sequence[dict], test_sets: Iterable[str]) -> str:
+    """The number of endless translations on each test set, seed by seed, as far as they were counted."""
+    counts = (METRICS["endless"].values(records, test_set) for test_set in test_sets)
+    cells = [", ".join(map(str, found)) for found in counts]
+    return " / ".join(cell or "-" for cell in cells) if any(cells) else ""
 
 
 def _mean(records: Sequence[dict], test_set: str, metric: str, mark: str = "") -> str:
@@ -279,7 +287,7 @@ def _mean(records: Sequence[dict], test_set: str, metric: str, mark: str = "") -
 
 def measured(group: str) -> str:
     """A group that is in no paper, as ``ode-transformer table`` prints it."""
-    (rows,) = tables.tables(group).values()
+    (rows,) = _tables(group).values()
     if not any(row.records for row in rows):
         return "Nothing has been run yet."
     text = tables.section("", rows, tables.baseline(group)).partition("\n\n")[2].strip()
@@ -288,7 +296,7 @@ def measured(group: str) -> str:
 
 def metric(group: str, papers: str, name: str) -> str:
     """A group of another task beside the papers' numbers, which rows of the same name of ``papers`` hold."""
-    rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    rows = [row for rows in _tables(group).values() for row in rows if row.records]
     if not rows:
         return "Nothing has been run yet."
     test_sets = list(
@@ -310,6 +318,22 @@ def metric(group: str, papers: str, name: str) -> str:
                 row.numbers("updates"),
             )
         )
+    path = ROOT / "results" / "baselines" / f"{group}.json"
+    if path.is_file():
+        record = read_json(path)
+        label = {
+            "first-symbol": "baseline: the most frequent class by the first symbol",
+            "bag-of-symbols": "baseline: a linear model of the bag of subwords",
+        }
+        values = {
+            test_set: record["scores"][subset]["value"]
+            for subset, test_set in recipes.load(rows[0].recipe).subsets.items()
+        }
+        found.append((label[record["kind"]], "", *(f"{values[test_set]:.2f}" for test_set in test_sets), "", ""))
+        if "model" in record:
+            followed = "the Transformer's most frequent answer by the first symbol, the same in "
+            followed += f"{record['model']['agreement']:.2f} percent of all examples"
+            found.append((followed, "", f"{record['model']['rule']:.2f}", *[""] * (len(test_sets) - 1), "", ""))
     head = (
         "system",
         "paper, full protocol",
@@ -347,18 +371,41 @@ def headline() -> str:
         published = ""
         if printed:
             group, row = printed
-            (cell, *_) = [r.cells for rows in tables.tables(group).values() for r in rows if r.label == row]
+            (cell, *_) = [r.cells for rows in _tables(group).values() for r in rows if r.label == row]
             published = f"{cell['newstest2014', 'compound_split'].paper:g}"
         found.append((label, *cells, published))
     head = ["system", *(f"Multi30k {pair}, test 2016" for pair in ("en-de", "en-fr"))]
     head.append("published: WMT14 en-de, base, compounds split")
     signatures = ", ".join(f"`{text}`" for text in sorted(signed))
-    return table(head, found) + f"\n\nsacreBLEU's signature: {signatures}."
+    return table(head, found) + f"\n\nsacreBLEU's signature: {signatures}. {spread(*measured)}"
 
 
+def spread(*groups: str) -> str:
+    """A sentence on how far the seeds of one system differ in groups of translation recipes."""
+    found = []
+    for group in groups:
+        pair = "-".join(filter(None, (_data(group).source, _data(group).target)))
+        differences = []
+        for row in (row for rows in _tables(group).values() for row in rows if len(row.records) > 1):
+            for test_set in dict.fromkeys(test_set for test_set, _ in row.cells):
+                values = METRICS["sacrebleu"].values(row.records, test_set)
+                name = f"`{row.recipe.rpartition('/')[2]}`, {row.records[0]['precision']}"
+                differences.append((max(values) - min(values), statistics.variance(values), name, test_set))
+        largest, _, name, test_set = max(differences)
+        pooled = math.sqrt(statistics.mean(variance for _, variance, *_ in differences))
+        found.append(f"up to {largest:.2f} sacreBLEU on {pair} ({name}, {test_set}; pooled deviation {pooled:.2f})")
+    return f"Seeds of one system differ by {' and by '.join(found)}."
+
+
+def _data(group: str) -> recipes.Data:
+    """The data of a group's first recipe."""
+    return recipes.load(next(name for name in recipes.names() if name.rpartition("/")[0] == group)).data
+
+
+@functools.cache
 def _rows(group: str, precision: str = "fp32") -> dict[str, Any]:
     """Rows of the systems of a group that were run in a precision, by the recipe's row."""
-    rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    rows = [row for rows in _tables(group).values() for row in rows if row.records]
     found = [row for row in rows if tables.variant(row.records[0]) == (precision,)]
     return {row.recipe.rpartition("/")[2]: row for row in found}
 
@@ -446,7 +493,7 @@ def comparison(group: str, precision: str, *paths: str) -> str:
     if len({contest["baseline"] for contest in contests}) > 1:
         raise ValueError(f"{', '.join(paths)}: must have one baseline")
     costs_of = {system: contest["systems"] for contest in reversed(contests) for system in contest["systems"]}
-    baseline, comparisons = contests[0]["baseline"], tables.comparisons()
+    baseline, comparisons = contests[0]["baseline"], _comparisons()
     rows = _rows(group, precision)
     test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values()
     compared = {*costs_of, *CONTROLS, *itertools.chain(*CONTROLS.values())}
@@ -468,19 +515,113 @@ def comparison(group: str, precision: str, *paths: str) -> str:
             memory = f"{cost['step_mib']:,.0f} ({cost['step_mib'] / systems[baseline]['step_mib']:.2f})"
             costs = f"{cost['seconds']:.2f} ({speed})", memory, f"{cost['parameters']:,}"
         controlled = "; ".join(f"`{name}`{p_values}" for name, p_values in controls.items())
-        found.append((f"`{system}-tiny`", *cells, against, controlled, *costs))
-    head = ["row", *test_sets, f"p, against `{baseline}-tiny`", "p, against the control"]
+        endless = _endless(row.records, test_sets) if row else ""
+        found.append((f"`{system}-tiny`", *cells, endless, against, controlled, *costs))
+    head = ["row", *test_sets, "endless", f"p, against `{baseline}-tiny`", "p, against the control"]
     head += ["seconds per update", "memory of a step, MiB", "parameters"]
     signatures = ", ".join(f"`{text}`" for text in sorted(signed))
     notes = [
         f"sacreBLEU, seed by seed, {signatures}.",
-        "p on the test sets in their order, by sacreBLEU's paired bootstrap resampling, whose p is about half of the",
-        r"two-sided one; \* marks p < .025, which is significant at 5 percent in a two-sided test.",
+        "Endless translations and p on the test sets in their order; p is two-sided, by approximate randomization;",
+        rf"\* marks a p that is below {significance.LEVEL:g} after adjustment for {len(_family(group))} comparisons.",
         f"In parentheses, speed and memory relative to `{baseline}-tiny` in the same contest. Costs and parameters:",
         "; ".join(dict.fromkeys(suite.described(p.rpartition("/")[2], c) for p, c in zip(paths, contests, strict=True)))
         + ".",
     ]
     return f"{table(head, found)}\n\n{' '.join(notes)}"
+
+
+@functools.cache
+def _records() -> dict[str, list[dict]]:
+    return tables.read_records()
+
+
+@functools.cache
+def _tables(group: str) -> dict[str, list[tables.Row]]:
+    return tables.tables(group, records=_records())
+
+
+@functools.cache
+def _comparisons() -> dict[str, Any]:
+    return tables.comparisons(records=_records())
+
+
+@functools.cache
+def _adjusted() -> dict[str, dict[tuple, float]]:
+    return tables.adjusted()
+
+
+def _family(group: str) -> dict[tuple, float]:
+    """The adjusted p-values of all comparisons of a group by sacreBLEU."""
+    return _adjusted()[f"{group} by sacrebleu"]
+
+
+def compared(group: str, *which: str) -> str:
+    """The recorded comparisons of a group.
+
+    Args:
+        group: of recipes.
+        which: the baselines, as the recipes' rows without ``-tiny``, and the precisions of the systems that are wanted;
+            all by default.
+    """
+    precisions = {word for word in which if word in recipes.PRECISIONS} or set(recipes.PRECISIONS)
+    baselines = set(which) - precisions
+    found, notes, heads = [], {}, {}
+    for path in sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")):
+        comparison = tables.read_comparison(path)
+        its_group, _, baseline = comparison["baseline"].rpartition("/")
+        if its_group != group or (baselines and baseline.removesuffix("-tiny") not in baselines):
+            continue
+        metric = METRICS[comparison["metric"]]
+        heads |= dict.fromkeys(comparison["test_sets"])
+        adjusted = _adjusted()[tables.family(comparison)]
+        for name, precision in comparison["precisions"].items():
+            differences, p_values, without = [], [], []
+            for test_set, systems in comparison["test_sets"].items():
+                values, theirs = systems[name], systems[comparison["baseline"]]
+                if values["p_value"] is None or precision not in precisions:
+                    continue
+                p_value = adjusted[tables.key(comparison, name, test_set)]
+                differences.append(f"{values[metric.key] - theirs[metric.key]:+.2f}")
+                p_values.append(f"{significance.two_sided(comparison, values['p_value']):.4f} ({p_value:.3f})")
+                p_values[-1] += r"\*" * (p_value < significance.LEVEL)
+                if "difference_without" in values:
+                    without.append(f"{values['difference_without']:+.2f} ({values['endless']})")
+            if differences:
+                kind = f"{significance.kind_of_p(comparison)}, by paired {comparison['test']} of {metric.label}"
+                notes[kind] = len(adjusted)
+                label = tables.variant_label(f"`{name.rpartition('/')[2]}`", (precision,))
+                cells = [" / ".join(cells) for cells in (differences, p_values, without)]
+                found.append((label, f"`{baseline}`", comparison["seed"], *cells))
+    head = ["system", "compared with", "seed", f"difference on {' / '.join(heads)}", "p (adjusted)"]
+    head.append("difference without endless translations (their number)")
+    if not any(row[-1] for row in found):
+        head, found = head[:-1], [row[:-1] for row in found]
+    said = "; ".join(f"{note}, adjusted for {number} comparisons" for note, number in notes.items())
+    return table(head, found) + f"\n\np: {said}."
+
+
+def endless(*groups: str) -> str:
+    """Sentences on what endless translations do to the differences of systems, in all comparisons that measured it."""
+    tested = []
+    for path in sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")):
+        comparison = tables.read_comparison(path)
+        group = comparison["baseline"].rpartition("/")[0]
+        for test_set, systems in comparison["test_sets"].items() if group in groups else ():
+            for name, its in systems.items():
+                if "difference_without" in its:
+                    difference = its["bleu"] - systems[comparison["baseline"]]["bleu"]
+                    adjusted = _adjusted()[tables.family(comparison)][tables.key(comparison, name, test_set)]
+                    starred = adjusted < significance.LEVEL
+                    tested.append((difference, its["difference_without"], starred, its["endless"] > 0))
+    moved = max(abs(difference - without) for difference, without, *_ in tested)
+    turned = [starred for difference, without, starred, _ in tested if difference * without < 0]
+    return (
+        f"Of {len(tested)} comparisons of two systems on a test set, {sum(one[-1] for one in tested)} have sentences "
+        f"that one of the two translates without end. Without these, the difference moves by up to {moved:.2f} "
+        f"sacreBLEU and changes its sign in {len(turned)} comparisons, of which {sum(turned)} have a star. "
+        f"{sum(one[2] for one in tested)} comparisons have a star."
+    )
 
 
 def gains(baseline: str, precision: str, *groups: str) -> str:
@@ -492,41 +633,108 @@ def gains(baseline: str, precision: str, *groups: str) -> str:
         groups: of recipes, two columns each.
     """
 
-    comparisons, by_group = tables.comparisons(), {group: _rows(group, precision) for group in groups}
+    by_group = {group: _rows(group, precision) for group in groups}
 
     def over(control: str, system: str) -> list[str]:
-        cells = []
-        for group, rows in by_group.items():
-            row, other = (rows.get(f"{name}-tiny") for name in (system, control))
-            its = comparisons.get(f"{group}/{control}-tiny", {}).get(f"{group}/{system}-tiny", {})
-            test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values() if row and other else ()
-            cells.append(" / ".join(_gain(row, other, its, test_set) for test_set in test_sets))
-        return cells
+        cells = (_differences(group, precision, control, system) for group in groups)
+        return [" / ".join(f"{d.mean:+.2f}" + r"\*" * (d.ahead + d.behind) for d in cell) for cell in cells]
 
     found = []
-    names = (name.removeprefix(f"{groups[0]}/").removesuffix("-tiny") for name in recipes.names())
-    wanted = {*CONTROLS, *itertools.chain(*CONTROLS.values()), "parallel"}
-    for system in (name for name in names if name in wanted):
+    for system in _compared_systems(groups[0]):
         for control in CONTROLS.get(system, ("",)):
             of_control = f"`{control}-tiny`" * bool(control)
             rows = (by_group[group].get(f"{system}-tiny") for group in groups)
             seeds = ", ".join(str(len(row.records)) if row else "0" for row in rows)
             found.append((f"`{system}-tiny`", seeds, *over(baseline, system), of_control, *over(control, system)))
-    pairs = [f"{data.source}-{data.target}" for data in (recipes.load(f"{g}/{baseline}-tiny").data for g in groups)]
+    pairs = ["-".join((data.source, data.target)) for data in map(_data, groups)]
     head = ["row", "seeds", *(f"over `{baseline}-tiny`, {pair}" for pair in pairs)]
     head += ["control", *(f"over the control, {pair}" for pair in pairs)]
     return table(head, found)
 
 
-def _gain(row: Any, control: Any, compared: dict[tuple[int, str], dict], test_set: str) -> str:
-    """The difference of two rows on a test set, of the means over their common seeds; a star if it is significant with
-    every one of them.
-    """
-    ours, theirs = _by_seed(row, test_set), _by_seed(control, test_set)
-    seeds, precision = ours.keys() & theirs.keys(), row.records[0]["precision"]
-    tested = [compared.get((seed, precision), {}).get((test_set, "sacrebleu")) for seed in seeds]
-    star = all(one and one.among(list(ours.values())) and one.differs() for one in tested)
-    return f"{statistics.mean(ours[seed] - theirs[seed] for seed in seeds):+.2f}" + r"\*" * star
+def verdicts(baseline: str, precision: str, *groups: str) -> str:
+    """On how many test sets each system of :func:`gains`, with the same arguments, is higher, ahead or behind."""
+    found = []
+    for system in _compared_systems(groups[0]):
+        for control in (baseline, *CONTROLS.get(system, ())):
+            its = [d for group in groups for d in _differences(group, precision, control, system)]
+            if control == system or not its:
+                continue
+            means = [d.mean for d in its]
+            seeds = ", ".join(map(str, sorted({d.seeds for d in its})))
+            higher = f"{sum(mean > 0 for mean in means)} of {len(its)}"
+            extent = f"{min(means):+.2f} to {max(means):+.2f}"
+            counts = [sum(getattr(d, what) for d in its) for what in ("ahead", "behind", "some_ahead", "some_behind")]
+            found.append((f"`{system}-tiny`", f"`{control}-tiny`", seeds, extent, higher, *counts))
+    head = (
+        "row",
+        "over",
+        "seeds",
+        "by",
+        "higher on",
+        "ahead on",
+        "behind on",
+        "ahead with one seed",
+        "behind with one",
+    )
+    return table(head, found)
+
+
+def leads(group: str, baseline: str, *systems: str) -> str:
+    """A sentence on which systems have a higher mean than their baseline on all test sets, in each precision."""
+    found = []
+    for precision in recipes.PRECISIONS:
+        its = {system: [d.mean for d in _differences(group, precision, baseline, system)] for system in systems}
+        its = {system: means for system, means in its.items() if means}
+        ahead = [f"`{s}-tiny` (by {min(d):.2f} to {max(d):.2f})" for s, d in its.items() if min(d) > 0]
+        if its:
+            found.append(f"in {precision} {' and '.join(ahead) or 'none'} of {len(its)}")
+    named = ", ".join(f"`{system}-tiny`" for system in systems)
+    return (
+        f"Of {named}, these are higher than `{baseline}-tiny` on all test sets, by the mean over common seeds: "
+        f"{'; '.join(found)}."
+    )
+
+
+def _compared_systems(group: str) -> list[str]:
+    """The systems of the comparison, without ``-tiny``, in the order of the recipes."""
+    wanted = {*CONTROLS, *itertools.chain(*CONTROLS.values()), "parallel"}
+    names = (name.removeprefix(f"{group}/").removesuffix("-tiny") for name in recipes.names())
+    return [name for name in names if name in wanted]
+
+
+class Difference(NamedTuple):
+    """How far a system is from another on a test set by sacreBLEU: the mean over their common seeds, and whether it is
+    significantly ahead or behind with every seed, or with some only."""
+
+    mean: float
+    seeds: int
+    ahead: bool
+    behind: bool
+    some_ahead: bool
+    some_behind: bool
+
+
+def _differences(group: str, precision: str, control: str, system: str) -> list[Difference]:
+    """Of two systems of a group, without ``-tiny``, on each test set; empty if one of them was not trained."""
+    rows = _rows(group, precision)
+    row, other = (rows.get(f"{name}-tiny") for name in (system, control))
+    if not row or not other:
+        return []
+    its = _comparisons().get(other.recipe, {}).get(row.recipe, {})
+    found = []
+    for test_set in recipes.load(row.recipe).subsets.values():
+        ours, theirs = _by_seed(row, test_set), _by_seed(other, test_set)
+        by_seed = {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
+        signs = []
+        for seed, difference in by_seed.items():
+            one = its.get((seed, precision), {}).get((test_set, "sacrebleu"))
+            known = one and one.among(list(ours.values())) and one.differs()
+            signs.append((1 if difference > 0 else -1) if known else 0)
+        every, some = [all(s == sign for s in signs) for sign in (1, -1)], [sign in signs for sign in (1, -1)]
+        alone = [found and not whole for found, whole in zip(some, every, strict=True)]
+        found.append(Difference(statistics.mean(by_seed.values()), len(by_seed), *every, *alone))
+    return found
 
 
 def _by_seed(row: Any, test_set: str) -> dict[int, float]:
@@ -631,6 +839,11 @@ KINDS: dict[str, Callable[..., str]] = {
     "serving": served,
     "orders": orders,
     "gains": gains,
+    "verdicts": verdicts,
+    "leads": leads,
+    "spread": spread,
+    "compared": compared,
+    "endless": endless,
 }
 
 

@@ -38,14 +38,11 @@ class Compared(NamedTuple):
         value: of its metric.
         p_value: two-sided; None for the baseline.
         adjusted: the same, adjusted for the number of comparisons of the group.
-        without: by how much the system is ahead on the sentences that neither it nor the baseline translates without
-            end, if it was measured.
     """
 
     value: float
     p_value: Optional[float]
     adjusted: Optional[float]
-    without: Optional[float] = None
 
     def among(self, measured: Sequence[float]) -> bool:
         """Whether the run that was compared is among those with these values, and was not trained anew since."""
@@ -316,7 +313,7 @@ def baseline(group: str, folder: Path = RESULTS) -> str:
     return "{baseline} at p < {level:g}, adjusted for {number} comparisons (paired {test}, seed {seed}; {kind})".format(
         **compared,
         level=significance.LEVEL,
-        number=len(adjusted(folder)[_family(compared)]),
+        number=len(adjusted(folder)[family(compared)]),
         kind=significance.kind_of_p(compared),
     )
 
@@ -408,10 +405,12 @@ def read_comparison(path: Path) -> dict[str, Any]:
     return comparison
 
 
-def comparisons(folder: Path = RESULTS) -> dict[str, dict[str, dict[tuple[int, str], dict[tuple[str, str], Compared]]]]:
+def comparisons(
+    folder: Path = RESULTS, records: Optional[dict[str, list[dict]]] = None
+) -> dict[str, dict[str, dict[tuple[int, str], dict[tuple[str, str], Compared]]]]:
     """Recorded comparisons of systems that were trained in the precision of their baseline: by baseline, by recipe, and
-    by seed and precision; then by test set and metric."""
-    records, by_family, found = read_records(folder), adjusted(folder), {}
+    by seed and precision; then by test set and metric. The arguments are those of :func:`tables`."""
+    records, by_family, found = records or read_records(folder), adjusted(folder), {}
     for path in sorted((folder / SIGNIFICANCE).rglob("*.json")):
         comparison = read_comparison(path)
         precisions = comparison["precisions"]
@@ -432,23 +431,23 @@ def adjusted(folder: Path = RESULTS) -> dict[str, dict[tuple, float]]:
     families: dict[str, dict[tuple, float]] = {}
     for path in sorted((folder / SIGNIFICANCE).rglob("*.json")):
         comparison = read_comparison(path)
-        its = families.setdefault(_family(comparison), {})
+        its = families.setdefault(family(comparison), {})
         for test_set, systems in comparison["test_sets"].items():
             for name, values in systems.items():
                 if (p_value := significance.two_sided(comparison, values["p_value"])) is not None:
-                    its[_key(comparison, name, test_set)] = p_value
+                    its[key(comparison, name, test_set)] = p_value
     return {
-        family: dict(zip(its, significance.adjusted(list(its.values())), strict=True))
-        for family, its in families.items()
+        name: dict(zip(its, significance.adjusted(list(its.values())), strict=True)) for name, its in families.items()
     }
 
 
-def _family(comparison: dict[str, Any]) -> str:
+def family(comparison: dict[str, Any]) -> str:
     """The comparisons among which a comparison is adjusted: those of its group by its metric."""
     return f"{comparison['baseline'].rpartition('/')[0]} by {comparison['metric']}"
 
 
-def _key(comparison: dict[str, Any], name: str, test_set: str) -> tuple:
+def key(comparison: dict[str, Any], name: str, test_set: str) -> tuple:
+    """What identifies a test among those of its family."""
     return comparison["baseline"], comparison["seed"], name, comparison["precisions"].get(name), test_set
 
 
@@ -463,8 +462,7 @@ def _by_system(
             name: Compared(
                 values[METRICS[by].key],
                 significance.two_sided(comparison, values["p_value"]),
-                by_family.get(_family(comparison), {}).get(_key(comparison, name, test_set)),
-                values.get("difference_without"),
+                by_family.get(family(comparison), {}).get(key(comparison, name, test_set)),
             )
             for name, values in systems.items()
         }
