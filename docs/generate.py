@@ -318,22 +318,8 @@ def metric(group: str, papers: str, name: str) -> str:
                 row.numbers("updates"),
             )
         )
-    path = ROOT / "results" / "baselines" / f"{group}.json"
-    if path.is_file():
-        record = read_json(path)
-        label = {
-            "first-symbol": "baseline: the most frequent class by the first symbol",
-            "bag-of-symbols": "baseline: a linear model of the bag of subwords",
-        }
-        values = {
-            test_set: record["scores"][subset]["value"]
-            for subset, test_set in recipes.load(rows[0].recipe).subsets.items()
-        }
-        found.append((label[record["kind"]], "", *(f"{values[test_set]:.2f}" for test_set in test_sets), "", ""))
-        if "model" in record:
-            followed = "the Transformer's most frequent answer by the first symbol, the same in "
-            followed += f"{record['model']['agreement']:.2f} percent of all examples"
-            found.append((followed, "", f"{record['model']['rule']:.2f}", *[""] * (len(test_sets) - 1), "", ""))
+    for label, values in _baselines(group).items():
+        found.append((label, "", *(values.get(test_set, "") for test_set in test_sets), "", ""))
     head = (
         "system",
         "paper, full protocol",
@@ -342,6 +328,92 @@ def metric(group: str, papers: str, name: str) -> str:
         "updates",
     )
     return table(head, found)
+
+
+PUBLISHED = {
+    "multi30k-full": ("multi30k-full", "tokenised", "Multi30k en-de, tokenized BLEU"),
+    "ptb": ("ptb", "perplexity", "Penn Treebank, perplexity"),
+    "imdb-short": ("imdb", "accuracy", "IMDB, shortened, accuracy"),
+    "listops-short": ("listops", "accuracy", "ListOps, shortened, accuracy"),
+}
+"""Groups with rows that a paper prints too: the group that has the paper's numbers, the metric and the name."""
+
+
+def published() -> str:
+    """The README's table of all that was measured beside a number that a paper prints for the same row."""
+    found = []
+    for group, (papers, metric, label) in PUBLISHED.items():
+        cells = []
+        for row in (row for rows in _tables(group).values() for row in rows if row.records and row.recipe):
+            name = row.recipe.rpartition("/")[2]
+            theirs = [
+                (test_set, by_metric[metric])
+                for paper in recipes.load(f"{papers}/{name}").paper
+                for test_set, by_metric in paper.scores.items()
+                if metric in by_metric
+            ]
+            name = tables.variant_label(f"`{name}`", tables.variant(row.records[0]))
+            cells += [f"{name} {_mean(row.records, test_set, metric)} ({value:g})" for test_set, value in theirs]
+        cells += [f"{name} {next(iter(values.values()))}" for name, values in _baselines(group).items()]
+        found.append((label, "; ".join(cells)))
+    return table(("test set, score", "measured (published)"), found)
+
+
+def _baselines(group: str) -> dict[str, dict[str, str]]:
+    """The accuracies on each test set of a group's trivial baselines, by the baseline's label."""
+    path = ROOT / "results" / "baselines" / f"{group}.json"
+    if not path.is_file():
+        return {}
+    record = read_json(path)
+    label = {
+        "first-symbol": "baseline: the most frequent class by the first symbol",
+        "bag-of-symbols": "baseline: a linear model of the bag of subwords",
+    }[record["kind"]]
+    subsets = recipes.load(next(name for name in recipes.names() if name.rpartition("/")[0] == group)).subsets
+    found = {label: {name: f"{record['scores'][subset]['value']:.2f}" for subset, name in subsets.items()}}
+    if "model" in record:
+        followed = "the Transformer's most frequent answer by the first symbol, the same in "
+        followed += f"{record['model']['agreement']:.2f} percent of all examples"
+        found[followed] = {subsets["test"]: f"{record['model']['rule']:.2f}"}
+    return found
+
+
+def gap(group: str, baseline: str, *systems: str) -> str:
+    """Sentences on how far language models are ahead of a baseline by the test set's perplexity, and the paper's.
+
+    Args:
+        group: of recipes, whose rows have the paper's numbers.
+        baseline: a row of it.
+        systems: other rows.
+    """
+
+    def perplexities(name: str) -> tuple[float, float, int]:
+        recipe = recipes.load(f"{group}/{name}")
+        (paper,) = recipe.paper
+        ((test_set, theirs),) = paper.scores.items()
+        mine = [record for record in _records().get(recipe.name, []) if record["scores"].get(test_set)]
+        values = METRICS["perplexity"].values(mine, test_set)
+        return theirs["perplexity"], statistics.mean(values), len(values)
+
+    found, (of_paper, ours, _) = [], perplexities(baseline)
+    for system in systems:
+        theirs, value, seeds = perplexities(system)
+        gained, printed = ours - value, of_paper - theirs
+        said = f"{abs(gained):.2f} points ({100 * abs(gained) / ours:.1f} percent) {'below' if gained > 0 else 'above'}"
+        found.append(
+            f"- `{system}` has a perplexity {said} that of `{baseline}` (runs: {seeds}). In the paper it is "
+            f"{printed:.2f} points ({100 * printed / of_paper:.1f} percent) below; ours is "
+            f"{100 * gained / printed:.0f} percent of that gap."
+        )
+    return "\n".join(found)
+
+
+def flow(name: str) -> str:
+    """How far a flow on a coarser grid is from the released code's, from a record in ``results/lab``."""
+    from ode_transformer.experiments import lab
+
+    record = _results(f"lab/{name}")
+    return f"{lab.flow_table(record['flows'])}\n\nThe first {record['positions']} positions."
 
 
 HEADLINE = {
@@ -561,16 +633,19 @@ def compared(group: str, *which: str) -> str:
 
     Args:
         group: of recipes.
-        which: the baselines, as the recipes' rows without ``-tiny``, and the precisions of the systems that are wanted;
-            all by default.
+        which: the baselines, as the recipes' rows without ``-tiny``, the precisions of the systems and the metrics that
+            are wanted; all by default.
     """
-    precisions = {word for word in which if word in recipes.PRECISIONS} or set(recipes.PRECISIONS)
-    baselines = set(which) - precisions
+    precisions, metrics = (
+        {word for word in which if word in known} or {*known} for known in (recipes.PRECISIONS, METRICS)
+    )
+    baselines = set(which) - precisions - metrics
     found, notes, heads = [], {}, {}
     for path in sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")):
         comparison = tables.read_comparison(path)
         its_group, _, baseline = comparison["baseline"].rpartition("/")
-        if its_group != group or (baselines and baseline.removesuffix("-tiny") not in baselines):
+        wanted = its_group == group and comparison["metric"] in metrics
+        if not wanted or (baselines and baseline.removesuffix("-tiny") not in baselines):
             continue
         metric = METRICS[comparison["metric"]]
         heads |= dict.fromkeys(comparison["test_sets"])
@@ -588,7 +663,10 @@ def compared(group: str, *which: str) -> str:
                 if "difference_without" in values:
                     without.append(f"{values['difference_without']:+.2f} ({values['endless']})")
             if differences:
-                kind = f"{significance.kind_of_p(comparison)}, by paired {comparison['test']} of {metric.label}"
+                test = {"randomisation": "approximate randomization", "bootstrap": "paired bootstrap"}[
+                    comparison["test"]
+                ]
+                kind = f"{significance.kind_of_p(comparison)}, by {test} of {metric.label}"
                 notes[kind] = len(adjusted)
                 label = tables.variant_label(f"`{name.rpartition('/')[2]}`", (precision,))
                 cells = [" / ".join(cells) for cells in (differences, p_values, without)]
@@ -676,6 +754,69 @@ def verdicts(baseline: str, precision: str, *groups: str) -> str:
         "behind on",
         "ahead with one seed",
         "behind with one",
+    )
+    return table(head, found)
+
+
+def beside(precision: str, *pairs: str) -> str:
+    """Pairs of systems in one precision, and by how much the second is higher over their common seeds.
+
+    Args:
+        precision: of the trainings.
+        pairs: ``GROUP/ROW:ROW``.
+    """
+    found = []
+    for pair in pairs:
+        group, _, names = pair.rpartition("/")
+        control, system = (_rows(group, precision)[name] for name in names.split(":"))
+        its = METRICS["sacrebleu"]
+        test_sets = [t for t in recipes.load(system.recipe).subsets.values() if its.values(system.records, t)]
+        differences = []
+        for test_set in test_sets:
+            ours, theirs = _by_seed(system, test_set), _by_seed(control, test_set)
+            differences.append(statistics.mean(ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()))
+        scores = [" / ".join(_mean(row.records, t, "sacrebleu") for t in test_sets) for row in (control, system)]
+        named = (f"`{row.recipe.rpartition('/')[2]}`" for row in (control, system))
+        cells = [f"{name} {score}" for name, score in zip(named, scores, strict=True)]
+        found.append((f"`{group}`", *cells, " / ".join(f"{d:+.2f}" for d in differences), system.numbers("updates")))
+    return table(("group", "without", "with", "difference", "updates"), found)
+
+
+QUOTED = {"multi30k-full": ("Wu et al. 2021", "41.02", "71.0/47.5/34.3/24.5", "0.999", "12,103")}
+"""What papers print of the parts of a BLEU."""
+
+
+def parts(group: str, test_set: str) -> str:
+    """The parts of tokenized BLEU of each system of a group on a test set, below those that a paper prints."""
+    found = [QUOTED[group]] if group in QUOTED else []
+    for record in (record for rows in _tables(group).values() for row in rows for record in row.records):
+        its = record["scores"][test_set]["tokenised"]
+        label = f"`{record['recipe']}`, seed {', '.join(map(str, record['seeds']))}"
+        precisions = "/".join(f"{value:.1f}" for value in its["precisions"])
+        label = tables.variant_label(label, tables.variant(record))
+        found.append((label, f"{its['bleu']:.2f}", precisions, f"{its['bp']:.3f}", f"{its['ref_len']:,}"))
+    return table(("system", "BLEU", "precisions", "brevity penalty", "length of the reference"), found)
+
+
+def trainings(group: str) -> str:
+    """How long the systems of a group were trained, and when their validation loss was best."""
+    found = []
+    for record in (record for rows in _tables(group).values() for row in rows for record in row.records):
+        curve = [entry for entry in record["training"]["curve"] if "valid_loss" in entry]
+        best = min(curve, key=lambda entry: entry["valid_loss"])
+        label = tables.variant_label(f"`{record['recipe'].rpartition('/')[2]}`", tables.variant(record))
+        updates = max(entry["num_updates"] for entry in record["training"]["curve"])
+        resumed = "yes" if len(record["training"].get("trained_on", [])) > 1 else ""
+        seed = ", ".join(map(str, record["seeds"]))
+        loss = f"{best['valid_loss']:.3f} ({best['epoch']})"
+        found.append((label, seed, record["training"]["curve"][-1]["epoch"], f"{updates:,}", loss, resumed))
+    head = (
+        "system",
+        "seed",
+        "epochs",
+        "updates",
+        "best validation loss (its epoch)",
+        "resumed, as far as the record says",
     )
     return table(head, found)
 
@@ -829,6 +970,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "measured": measured,
     "metric": metric,
     "headline": headline,
+    "published": published,
     "thresholds": thresholds,
     "contest": contest,
     "arithmetic": arithmetic,
@@ -843,6 +985,11 @@ KINDS: dict[str, Callable[..., str]] = {
     "leads": leads,
     "spread": spread,
     "compared": compared,
+    "beside": beside,
+    "parts": parts,
+    "trainings": trainings,
+    "gap": gap,
+    "flow": flow,
     "endless": endless,
 }
 

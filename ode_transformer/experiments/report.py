@@ -267,9 +267,15 @@ def _comparison(comparison: dict[str, Any]) -> str:
         rows.append([escape(name.rpartition("/")[2]), *cells])
     note = (
         "{label}, and p of the difference from {baseline}, seed {seed}; a star where p, adjusted for the number of "
-        "comparisons in this table, is below {level:g}. Paired {test}, {samples:,} samples, {kind}, signature "
+        "comparisons in this table, is below {level:g}. Test: {named}, {samples:,} samples, {kind}, signature "
         "{signature}"
-    ).format(**comparison, label=metric.label, level=significance.LEVEL, kind=significance.kind_of_p(comparison))
+    ).format(
+        **comparison,
+        label=metric.label,
+        level=significance.LEVEL,
+        named=significance.TESTS[comparison["test"]],
+        kind=significance.kind_of_p(comparison),
+    )
     if differ := significance.precisions(comparison):
         note += f"; {differ}"
     return _table(["system", *map(escape, test_sets)], rows) + f'<p class="soft">{escape(note)}</p>'

@@ -18,7 +18,7 @@ from .tasks.translation import plain_text
 from .tasks.translation import translations as translated
 
 TRANSLATIONS_BY = "sacrebleu"  # the metric of translations, and of comparisons that do not say theirs
-TESTS = {"randomisation": "ar", "bootstrap": "bs"}  # and their names in sacreBLEU
+TESTS = {"randomisation": "approximate randomization", "bootstrap": "paired bootstrap"}
 LEVEL = 0.05  # of adjusted p-values: the expected share of differences by chance among those called significant
 
 
@@ -214,7 +214,9 @@ def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
         metric = BLEU(lowercase=first.score.lowercase, trg_lang=first.data.target, references=[references])
         named = [(s.recipe.name, hyps) for s, hyps in zip(systems, texts, strict=True)]
         differ = [_differing(metric, texts[0], hyps, references) for hyps in texts]
-        done = PairedTest(named, {"BLEU": metric}, None, test_type=TESTS[test], n_samples=samples)
+        done = PairedTest(
+            named, {"BLEU": metric}, None, test_type={"randomisation": "ar", "bootstrap": "bs"}[test], n_samples=samples
+        )
         signatures, scores = done()
         ((key, signature),) = signatures.items()
         found[test_set] = {

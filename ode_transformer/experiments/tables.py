@@ -310,8 +310,9 @@ def baseline(group: str, folder: Path = RESULTS) -> str:
     compared = _significance(group, folder)
     if "test" not in compared:
         return ""
-    return "{baseline} at p < {level:g}, adjusted for {number} comparisons (paired {test}, seed {seed}; {kind})".format(
+    return "{baseline} at p < {level:g}, adjusted for {number} comparisons ({named}, seed {seed}; {kind})".format(
         **compared,
+        named=significance.TESTS[compared["test"]],
         level=significance.LEVEL,
         number=len(adjusted(folder)[family(compared)]),
         kind=significance.kind_of_p(compared),
@@ -375,7 +376,8 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
             for test_set, values in found["test_sets"].items():
                 p_value = values[name]["p_value"]
                 p = "no p" if p_value is None else f"p = {p_value:.4f}"
-                how = f"paired {found['test']} of {METRICS[found['metric']].label}; {significance.kind_of_p(found)}"
+                test, label = significance.TESTS[found["test"]], METRICS[found["metric"]].label
+                how = f"{test} of {label}; {significance.kind_of_p(found)}"
                 lines.append(f"{name} against {baseline}, seed {seed}, {test_set}: {p} ({how})")
     return "\n".join(lines)
 

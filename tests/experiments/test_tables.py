@@ -366,7 +366,7 @@ def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, 
     monkeypatch.setattr(significance, "compare", compared)
     lines = tables.sweep(made).splitlines()
     of = "against quickstart/transformer-tiny, seed 1"
-    how = "paired randomisation of sacreBLEU; two-sided p"
+    how = "approximate randomization of sacreBLEU; two-sided p"
     assert f"quickstart/rk2-tiny {of}, generated: no p ({how})" in lines
     assert f"quickstart/rk4-tiny {of}: not compared: they have other references" in lines
     assert any(line.startswith("| quickstart/rk4-tiny ") for line in lines), lines
@@ -394,7 +394,7 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     line = {x.split(" | ")[0].strip("| "): x for x in shown.splitlines() if x.startswith("| ")}
     assert "*" in line["rk4-tiny"] and "*" not in line["rk2-tiny"]
     assert "†" in line["macaron-tiny"] and "†" not in line["rk4-tiny"] + line["rk2-tiny"] and "† not compared" in shown
-    where = "paired randomisation, seed 1; two-sided p"
+    where = "approximate randomization, seed 1; two-sided p"
     expected = f"sacreBLEU differs from quickstart/transformer-tiny at p < 0.05, adjusted for 2 comparisons ({where})"
     assert expected in shown
     # What was compared was fp32, and it was this very run.
