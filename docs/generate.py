@@ -929,12 +929,14 @@ def lengths() -> str:
     for row in rows:
         speed, memory = row["speed_of_evolving_over"], row["peak_mib"]
         ratios = [f"{speed[k]:.2f}" if k in speed else "" for k in ("materialised", "equation-9", "fused")]
+        alike = [row["seconds"].get(k) for k in ("materialised", "equation-9")]
+        ratios.append(f"{alike[0] / alike[1]:.2f}" if all(alike) else "")
         sizes = [
             f"{memory[k]:,.0f}" if k in memory else "" for k in ("evolving", "fused", "materialised", "equation-9")
         ]
         found.append((f"{row['length']:,}", *ratios, *sizes))
-    head = ("tokens", "speed / materialized", "/ equation 9", "/ fused", "MiB", "fused", "materialized", "equation 9")
-    return table(head, found)
+    head = ["tokens", "speed / materialized", "/ equation 9", "/ fused", "equation 9 / materialized"]
+    return table([*head, "MiB", "fused", "materialized", "equation 9"], found)
 
 
 def preparation() -> str:
@@ -960,6 +962,16 @@ def orders() -> str:
     return f"{table(head, found)}\n\nThese have no order:\n\n{without}"
 
 
+def steps() -> str:
+    """How far single steps inside trained models are from two half steps, over the layers of each model."""
+    found = []
+    for name, layers in _results("lab/orders")["layers"].items():
+        differences, sizes = ([layer[what] for layer in layers] for what in ("difference", "increment"))
+        cells = f"{100 * min(differences):.0f} to {100 * max(differences):.0f}", f"{min(sizes):.1f} to {max(sizes):.1f}"
+        found.append((f"`{name}`", len(layers), *cells))
+    return table(("model", "layers", "difference, percent", "size of a step"), found)
+
+
 def _results(path: str) -> Any:
     """A record below ``results``, by its path without the suffix."""
     return read_json(ROOT / "results" / f"{path}.json")
@@ -980,6 +992,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "preparation": preparation,
     "serving": served,
     "orders": orders,
+    "steps": steps,
     "gains": gains,
     "verdicts": verdicts,
     "leads": leads,

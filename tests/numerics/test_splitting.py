@@ -94,6 +94,14 @@ def test_flows_that_are_taken_together_have_no_error_of_splitting():
     assert np.allclose(split_step(substeps(PARALLEL, matrices), Y0, 0.7, exact), scipy.linalg.expm(0.7 * (A + B)) @ Y0)
 
 
+def test_flows_that_are_taken_together_have_their_fractions():
+    """Two halves of G are one G, and unequal parts of F one F, however many fields there are."""
+    fields = {"F": lambda y: A @ y, "G": lambda y: B @ y}
+    for flows, fractions in (("GFG", (0.5, 1.0, 0.5)), ("FGFG", (0.25, 0.5, 0.75, 0.5))):
+        ((together, part),) = Splitting(flows, fractions, together=True).substeps(fields)
+        assert part == 1.0 and np.allclose(together(Y0), (A + B) @ Y0)
+
+
 def test_the_substeps_of_a_splitting():
     fields = {"F": lambda y: A @ y, "G": lambda y: B @ y}
     ((together, part),) = PARALLEL.substeps(fields)
