@@ -208,18 +208,19 @@ known_archive() {
     if ! grep -qsx "$sum  $file" "$text/archives.sha256"; then echo "$sum  $file" >>"$text/archives.sha256"; fi
 }
 
-# fetch VARIABLE FILE URL: set $archive to $RAW_DIR/FILE, or to FILE as downloaded from URL, which VARIABLE says.
+# fetch VARIABLE FILE URL: set $archive to $RAW_DIR/FILE if it is there, or to FILE as downloaded from URL, which
+# VARIABLE says.
 fetch() {
-    if [[ -n ${RAW_DIR:-} ]]; then
-        raw_dir_exists
+    if [[ -n ${RAW_DIR:-} ]]; then raw_dir_exists; fi
+    if [[ -f ${RAW_DIR:-}/$2 ]]; then
         archive=$(absolute "$RAW_DIR")/$2
-        [[ -f $archive || $dry_run -eq 1 ]] || die "RAW_DIR=$RAW_DIR: holds no $2, which $3 has"
     else
+        if [[ -n ${RAW_DIR:-} ]]; then echo "RAW_DIR=$RAW_DIR: holds no $2, so it is downloaded from $3" >&2; fi
         archive=$text/download/$2
         run mkdir -p "${archive%/*}"
         download "$3" "$archive" ||
-            die "$2: RAW_DIR is not set, and the download from $3 failed; what was downloaded is kept, and resumed next" \
-                "time. $1 names another address"
+            die "$2: the download from $3 failed; what was downloaded is kept, and resumed next time. $1 names another" \
+                "address, RAW_DIR a folder with the file"
     fi
     known_archive "$archive"
 }
@@ -229,11 +230,13 @@ alone() {
     if [[ $dry_run -eq 1 ]]; then return; fi
     need flock
     mkdir -p "$(dirname "$1")"
-    exec 8>>"$1.lock"
-    if ! flock --nonblock 8; then
-        echo "waiting for another process that prepares $1" >&2
-        flock 8
-    fi
+    while [[ ! $1.lock -ef /proc/self/fd/8 ]]; do # whoever had it may have removed it
+        exec 8>>"$1.lock"
+        if ! flock --nonblock 8; then
+            echo "waiting for another process that prepares $1" >&2
+            flock 8
+        fi
+    done
 }
 
 # need PROGRAM...: an error that names the programs that are not installed.

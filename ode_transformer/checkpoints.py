@@ -67,6 +67,14 @@ class DamagedError(CheckpointError):
     """A checkpoint whose file is truncated or damaged."""
 
 
+class TooFewError(CheckpointError):
+    """A folder has fewer checkpoints of a kind than were asked for: ``found`` of them."""
+
+    def __init__(self, message: str, found: int):
+        super().__init__(message)
+        self.found = found
+
+
 def load(path: str | Path) -> dict[str, Any]:
     """Load a fairseq checkpoint on the CPU without running code from it.
 
@@ -172,6 +180,7 @@ def select(
     last_epochs: Optional[int] = None,
     last_updates: Optional[int] = None,
     best: Optional[int] = None,
+    fewer: bool = False,
 ) -> list[Path]:
     """The checkpoints that fairseq-train left in a folder, oldest (or worst) first.
 
@@ -180,9 +189,11 @@ def select(
         last_epochs: this many of ``checkpointN.pt``, the newest.
         last_updates: this many of ``checkpoint_E_U.pt``, the newest.
         best: this many of ``checkpoint.best_*.pt`` (``--keep-best-checkpoints``); 1 is ``checkpoint_best.pt``.
+        fewer: take those that are there, if there are fewer, but at least one.
 
     Raises:
-        CheckpointError: not exactly one of the three is given, or there are too few.
+        CheckpointError: not exactly one of the three numbers is given.
+        TooFewError: there are too few.
     """
     given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
     chosen = [(k, n) for k, n in given.items() if n is not None]
@@ -200,10 +211,10 @@ def select(
     found = [(m[1], p) for p in Path(directory).glob("*.pt") if (m := re.fullmatch(pattern, p.name))]
     found.sort(key=lambda pair: (float(pair[0] or 0), pair[1].name))
     paths = [path for _, path in found]
-    if len(paths) < count:
+    if len(paths) < (1 if fewer else count):
         others = sorted(p.name for p in Path(directory).glob("*.pt"))
         names = ", ".join(p.name for p in paths) or f"but {', '.join(others) or 'no checkpoints'}"
-        raise CheckpointError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names})")
+        raise TooFewError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names})", len(paths))
     if kind == "best" and count > 1 and not _maximised(paths[0]):
         paths.reverse()
     return paths[-count:]

@@ -71,12 +71,22 @@ _StockFields = make_dataclass(
 )
 
 
+def option(default: Any, help: str) -> Any:
+    """A field of a configuration; its help is the flag's."""
+    return field(default=default, metadata={"help": help})
+
+
 @dataclass
 class FlatTransformerConfig(_StockFields):
-    """All options of fairseq's Transformer, flat, with its defaults; the families' configurations extend it.
+    """All options of fairseq's Transformer, flat, with its defaults, and how a model is run; families extend it.
 
     A family that gives a field another default names its type and its default alone: the help stays.
     """
+
+    compile_layers: bool = option(False, "compile the layers for training (torch.compile), which takes minutes once")
+    cuda_graphs: bool = option(
+        False, "record training passes as CUDA graphs, one for each of a few shapes that batches are padded to"
+    )
 
     def __init_subclass__(cls, **more: Any):
         super().__init_subclass__(**more)
@@ -85,10 +95,10 @@ class FlatTransformerConfig(_StockFields):
             if inherited is not None and not isinstance(default, Field):
                 setattr(cls, name, field(default=default, metadata=inherited.metadata))
 
-
-def option(default: Any, help: str) -> Any:
-    """A field of a configuration; its help is the flag's."""
-    return field(default=default, metadata={"help": help})
+    @staticmethod
+    def idle_options(values: Mapping[str, Any]) -> set[str]:
+        """The options that have no meaning with the given values of others, whatever their own values are."""
+        return set()
 
 
 def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> None:
@@ -137,12 +147,12 @@ def register_architectures(
         OdeTransformerError: there is an architecture of that name; or no such model.
     """
     for name, preset in architectures.items():
-        register_model_architecture(model, name)(partial(_apply_preset, model, name, preset))
+        register_model_architecture(model, name)(partial(_apply_preset, model, config_class, name, preset))
         if not released:
             PRESETS[name] = (model, config_class, preset)
 
 
-def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any) -> None:
+def _apply_preset(model: str, config_class: type, name: str, preset: Mapping[str, Any], config: Any) -> None:
     """Give ``config`` the values of a named architecture wherever the user gave none.
 
     fairseq calls this on the command line's ``Namespace``, and once more when it builds the model, with every field
@@ -160,13 +170,11 @@ def _apply_preset(model: str, name: str, preset: Mapping[str, Any], config: Any)
 
     if getattr(config, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
         config.tpu = False  # fairseq takes --bf16 on the command line for a TPU
-    # An option of the user's can leave others of the architecture without a meaning: --position-encoder none those of
-    # its flow.
-    from .modules.options import idle_options
-
     given = vars(config)
     known = {key: value for key, value in preset.items() if value is not STORED}
-    idle = idle_options({**known, **given})
+    # An option of the user's can leave others of the architecture without a meaning: --position-encoder none those of
+    # its flow.
+    idle = config_class.idle_options({**known, **given})
     for key, value in known.items():
         if key not in idle:
             given.setdefault(key, value)
@@ -192,10 +200,15 @@ def resolve(preset: Mapping[str, Any], config_class: type) -> dict[str, Any]:
     return plain(config_class.from_namespace(argparse.Namespace(**given)))
 
 
+GONE = {"flow_update_interval"}
+"""Options of earlier versions, which checkpoints store, and which changed a training but not its model."""
+
+
 def plain(config: Any) -> dict[str, Any]:
     """The fields of a configuration, an instance of its class or what fairseq or hydra made of one, as a dict."""
     if OmegaConf.is_config(config):
-        return OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+        found = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+        return {name: value for name, value in found.items() if name not in GONE}
     return {f.name: getattr(config, f.name) for f in fields(config)}
 
 

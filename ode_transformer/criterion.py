@@ -54,7 +54,9 @@ class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
             OdeTransformerError: the model's output is not a plain projection, or accuracy or losses per token are
                 asked for.
         """
-        return super().forward(model, {**sample, "net_input": {**sample["net_input"], "features_only": True}}, reduce)
+        # No layer is the one whose attention weights are returned: it could not take the fused kernel.
+        net_input = {**sample["net_input"], "features_only": True, "alignment_layer": -1}
+        return super().forward(model, {**sample, "net_input": net_input}, reduce)
 
     def compute_loss(
         self, model: nn.Module, net_output: tuple[Tensor, Any], sample: dict[str, Any], reduce: bool = True

@@ -42,7 +42,7 @@ from .models.masked_lm import MaskedLanguageModel
 from .modules.history import LearnableDense
 from .numerics.coefficients import Gates, Scalars
 from .numerics.flow import Flow
-from .numerics.integrators import INTEGRATORS, ButcherTableau, Polynomial
+from .numerics.integrators import INTEGRATORS
 from .numerics.splitting import SPLITTINGS
 from .standalone import STOCK, Stock, check_dictionaries, model_options, named, open_state, stock_options, symbols, task
 
@@ -320,11 +320,6 @@ def _near_euler(after: nn.Module, outcomes: dict[str, str]) -> None:
             outcomes[f"{name}.weight"] = "new, identity"
 
 
-def _has_stages(integrator: str) -> bool:
-    """Whether an integrator has stages, which ``scalars`` weight."""
-    return isinstance(INTEGRATORS.named(integrator), (ButcherTableau, Polynomial))
-
-
 def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """Which of its options make an architecture another function than the Transformer."""
     reasons = [
@@ -339,7 +334,8 @@ def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Ma
         reasons += [
             f"{name.replace('_', '-')} {values[name]} with coefficients {coefficients} is another step than Euler's"
             for name in ("integrator", "decoder_integrator")
-            if str(values[name]) != "euler" and not (coefficients == "scalars" and _has_stages(str(values[name])))
+            if str(values[name]) != "euler"
+            and not (coefficients == "scalars" and INTEGRATORS.named(str(values[name])).weights)
         ]
     if values["rk_norm"]:
         reasons.append("rk-norm normalizes the state")

@@ -210,6 +210,10 @@ def test_selection(tmp_path):
     assert names(best=2) == ["checkpoint.best_loss_2.9002", "checkpoint.best_loss_2.90011"]
     with pytest.raises(CheckpointError, match=r"--last-epochs 4: .* has 3 .*checkpoint10\.pt\)$"):
         names(last_epochs=4)
+    assert names(last_epochs=4, fewer=True) == ["checkpoint1", "checkpoint2", "checkpoint10"]
+    (tmp_path / "none").mkdir()
+    with pytest.raises(checkpoints.TooFewError, match=r"--best 1: .* has 0 of that kind"):
+        checkpoints.select(tmp_path / "none", best=1, fewer=True)
     with pytest.raises(CheckpointError, match="--best 0"):
         names(best=0)
     for which in ({}, {"best": 1, "last_epochs": 2}):

@@ -428,4 +428,4 @@ def test_positions_that_no_number_holds_are_named():
         assert all(torch.isfinite(v).all() for v in small("floater_tiny").position_encoder.biases(9000).values())
         m.position_encoder.solvers["all"].weight1.mul_(8)
         with pytest.raises(ValueError, match=r"in torch\.float32 from position \d+ on\. Set --flow-horizon"):
-            m.position_encoder.source_places(tokens, tokens.eq(1))
+            m.position_encoder.places("encoder", tokens, tokens.eq(1))

@@ -5,11 +5,12 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq.optim import fp16_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from torch import nn
 
-from ode_transformer.optim import FlowAdam, FlowAdamConfig, FusedAdam
+from ode_transformer.optim import FlowAdam, FlowAdamConfig, FP16Optimizer, FusedAdam
 
 
 def config(**more):
@@ -100,16 +101,39 @@ def test_options_of_other_adams_are_refused(option):
         FusedAdam(config(**{option: True}), [nn.Parameter(torch.zeros(1))])
 
 
-def test_the_flow_stands_still_only_where_all_of_its_gradients_are_zero():
-    flow, rest = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2))], nn.Parameter(torch.ones(1))
-    for p in flow:
-        p.param_group = "flow"
-    config = FlowAdamConfig(_name="flow_adam", adam_betas="(0.9, 0.98)", lr=[1e-2])
-    optimizer = FlowAdam(config, [rest, *flow])
-    for scales, moves in (((1, 1, 1), (True, True)), ((1, 0, 1), (True, True)), ((1, 0, 0), (False, False))):
-        before = [p.detach().clone() for p in flow]
-        for p, scale in zip((rest, *flow), scales, strict=True):
-            p.grad = torch.full_like(p, float(scale))
-        optimizer.step()
-        assert tuple(not torch.equal(p, q) for p, q in zip(flow, before, strict=True)) == moves
-        assert [float(p.grad.abs().max()) for p in flow] == list(map(float, scales[1:]))  # as they were
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_copies_of_all_tensors_at_once_are_those_of_fairseq_bit_by_bit(flat, precision):
+    common = Namespace(
+        bf16=precision == "bf16", fp16_scale_window=2, fp16_init_scale=16, fp16_scale_tolerance=0.0,
+        threshold_loss_scale=None, min_loss_scale=1e-4,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float16
+    start = [nn.Parameter(torch.randn(size, dtype=dtype)) for size in ((7, 5), (3,), (4, 2))]
+    optimizers, parameters = [], []
+    for kind in (fp16_optimizer.FP16Optimizer, FP16Optimizer):
+        mine = copy.deepcopy(start)
+        parameters.append(mine)
+        singles = kind.build_fp32_params(None, mine, flatten=False)
+        if flat:  # as fairseq builds it on a GPU
+            whole = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in singles]))
+            whole.grad = torch.zeros_like(whole)
+            singles = {None: whole}
+        cfg = Namespace(optimizer=config(), common=common, optimization=Namespace(update_freq=[1]))
+        cfg.distributed_training, cfg.common.model_parallel_size = Namespace(distributed_world_size=1), 1
+        adam = FusedAdam(config(), list(singles.values()) if flat else singles)
+        optimizers.append(kind(cfg, mine, adam, singles))
+    for update in range(6):
+        signs = [torch.randn(p.shape).to(dtype) for p in start]
+        for optimizer, mine in zip(optimizers, parameters, strict=True):
+            optimizer.zero_grad()
+            used = mine[:2] if update == 2 else mine  # a layer is dropped
+            optimizer.backward(sum((p * sign).sum() for p, sign in zip(used, signs, strict=False)).float())
+            optimizer.multiply_grads(0.5)
+            optimizer.clip_grad_norm(1.0)
+            optimizer.step()
+        for one, other in zip(*parameters, strict=True):
+            assert torch.equal(one, other)
+    assert not torch.equal(parameters[1][0], start[0])
+    assert type(optimizers[1]).__name__ == type(optimizers[0]).__name__  # as in checkpoints

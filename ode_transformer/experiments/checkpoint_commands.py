@@ -17,14 +17,14 @@ def add_average_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--best", type=int, metavar="N", help="the best N of --keep-best-checkpoints; 1 is checkpoint_best.pt"
     )
+    parser.add_argument("--fewer", action="store_true", help="average those that are there, if they are fewer than N")
     parser.add_argument("--output", required=True, help="the file to write")
 
 
 def average_main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer average``; the exit status."""
-    paths = checkpoints.select(
-        args.directory, last_epochs=args.last_epochs, last_updates=args.last_updates, best=args.best
-    )
+    wanted = {"last_epochs": args.last_epochs, "last_updates": args.last_updates, "best": args.best}
+    paths = checkpoints.select(args.directory, **wanted, fewer=args.fewer)
     output = Path(args.output)
     if (
         re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|_last|\.best_.+)\.pt", output.name)

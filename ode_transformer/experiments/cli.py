@@ -3,6 +3,7 @@
 import argparse
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -130,12 +131,18 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
 
 def call(words: Sequence[str]) -> int:
     """Run a command in this process; its exit status. Errors are raised."""
-    words, flags = list(words), []
+    # The shell leaves ~ as it is in --option=~/FILE and in quotation marks; a folder of that name is ./~.
+    words, flags = [re.sub(r"^(--[\w-]+=)?(~(?=/|$).*)", _at_home, word) for word in words], []
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]
     args = parser(chosen).parse_args(words, argparse.Namespace(flags=flags))
     return args.run(args)
+
+
+def _at_home(found: re.Match) -> str:
+    """A word with the user's folder in place of ``~``."""
+    return (found[1] or "") + os.path.expanduser(found[2])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,13 +1,15 @@
-"""What needs a GPU: checks in every precision, real training, several runs at once, and then the benchmark.
+"""What needs a GPU, the most informative first: checks, the contest with stock fairseq, then trainings side by side.
 
-By default it trains the tiny systems at full budget on Multi30k, and Table 5 of the ODE Transformer on the Penn
-Treebank, with three seeds. It needs no network, but Multi30k in the folder that ``ODE_TRANSFORMER_DATA`` names, and
-leaves out Table 5 if that folder has no ptb.
+Each part has its share of the time, and writes what it found at once. Checks that have passed are listed in a file and
+not repeated. By default it trains Table 5 of the ODE Transformer on the Penn Treebank and the tiny systems at full
+budget on Multi30k. It needs no network, but the data: prepared in ``data-bin``, or in the folder that
+``ODE_TRANSFORMER_DATA`` names.
 """
 
 import argparse
 import contextlib
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -17,13 +19,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import processors
-from . import cli, processes, recipes, runner
+from .. import files, processors
+from . import processes, recipes, runner
 from .arguments import at_least
 from .runs import RunError
 from .tasks.task import OURS
 
 TIMED_OUT = 124  # what timeout(1) and this module call a command whose time was over
+NO_TESTS = 5  # pytest's exit status
+
+CHECKS, CONTEST = 0.2, 0.4
+"""The shares of checks and contest in the time; trainings have the rest."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +70,14 @@ def jobs_of(args: argparse.Namespace) -> list[Job]:
     if names is None:
         data = Path(os.environ.get("ODE_TRANSFORMER_DATA") or os.devnull)
         treebank = any(path.exists() for path in (recipes.ROOT / "data-bin" / "ptb", data / "ptb", data / "ptb.tar.xz"))
-        groups = ("multi30k-full", "ptb") if treebank else ("multi30k-full",)
-        names = [n for n in recipes.names() if n.partition("/")[0] in groups and recipes.load(n).train.start is None]
+        groups = ("ptb", "multi30k-full") if treebank else ("multi30k-full",)
+        names = [
+            n for g in groups for n in recipes.names() if n.startswith(f"{g}/") and not recipes.load(n).train.start
+        ]
     found = []
     for precision in args.precisions:
         for name in names:
-            seeds = recipes.load(name).seeds or [None]
+            seeds = args.seeds if recipes.load(name).seeds else [None]
             found += [Job(recipes.load(name, seed=seed), precision) for seed in seeds]
     return [job for job in found if job.fits()]
 
@@ -83,7 +91,7 @@ class Suite:
         self.deadline = time.monotonic() + 60 * args.minutes
         self.jobs = jobs_of(args)
         self.failed = False
-        self.checks = self.out / "gpu-checks.txt"
+        self.checks, self.record = self.out / "gpu-checks.txt", self.out / "contest.json"
 
     def left(self) -> float:
         """The seconds that are left."""
@@ -93,8 +101,8 @@ class Suite:
         """Whether there is a record of a job."""
         return job.files(self.runs, self.out)[1].is_file()
 
-    def timed(self, words: Sequence[str], output: Path | None = None) -> int:
-        """Run a command until the time is over; its exit status."""
+    def timed(self, words: Sequence[str], seconds: float, output: Path | None = None) -> int:
+        """Run a command for so many seconds at most, or until the time is over; its exit status."""
         process = None
         with contextlib.ExitStack() as stack:
             where = stack.enter_context(open(output, "wb")) if output else None
@@ -108,7 +116,7 @@ class Suite:
                         stderr=where and subprocess.STDOUT,
                         start_new_session=True,
                     )
-                return process.wait(timeout=max(self.left(), 1))
+                return process.wait(timeout=max(min(self.left(), seconds), 1))
             except subprocess.TimeoutExpired:
                 return TIMED_OUT
             finally:  # with the processes that it started
@@ -117,26 +125,30 @@ class Suite:
                         os.killpg(process.pid, signal.SIGKILL)
 
     def check(self) -> None:
-        """The tests that need a GPU; what they print is kept, under another name if one failed."""
-        if self.checks.is_file():
-            return
+        """The tests that need a GPU and have not passed yet; those that pass are listed, by name."""
         processes.say("== checks")
-        failed = self.out / "gpu-checks.failed.txt"
-        status = self.timed([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/gpu"], failed)
-        if status == 0:
-            failed.replace(self.checks)
-        elif status != TIMED_OUT:
-            processes.say("\n".join(failed.read_text(errors="replace").splitlines()[-40:]))
-            self.failed = True
+        passed = self.checks.read_text().split("\n") if self.checks.is_file() else []
+        log = self.out / "gpu-checks.log"
+        words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb", "short", "tests/gpu"]
+        words += [word for name in passed if name for word in ("--deselect", name)]
+        status = self.timed(words, CHECKS * self.args.minutes * 60, log)
+        found = re.findall(r"^(tests/\S.*?) PASSED", log.read_text(errors="replace"), re.MULTILINE)
+        files.write_text(self.checks, "\n".join(sorted({*passed, *found} - {""})) + "\n")
+        failed = re.findall(r"^FAILED .*", log.read_text(errors="replace"), re.MULTILINE)
+        processes.say("\n".join([f"{len(found)} passed, {len(failed)} failed", *failed]))
+        self.failed |= bool(failed) or status not in (0, NO_TESTS, TIMED_OUT)
 
-    def bench(self) -> None:
-        """The contests of the benchmark that have no record yet."""
-        for precision in self.args.bench:
-            if self.left() > processes.LEAST:
-                processes.say(f"== benchmark, {precision}")
-                words = [sys.executable, "-m", "ode_transformer", "bench", "suite", "--device", "cuda", "--missing"]
-                words += ["--precision", precision, "--directory", str(self.out / "bench")]
-                self.failed |= self.timed(words) not in (0, TIMED_OUT)
+    def contest(self) -> None:
+        """Training in every mode beside stock fairseq, unless there is a record."""
+        if self.record.is_file():
+            return
+        processes.say("== contest")
+        minutes = CONTEST * self.args.minutes
+        words = [sys.executable, "-m", "ode_transformer", "bench", "gpu", "--output", str(self.record)]
+        words += ["--minutes", f"{minutes:.2f}", "--device", "cpu" if self.args.cpu else "cuda"]
+        data = recipes.ROOT / "data-bin" / "multi30k-own.en-de"
+        words += ["--data", str(data)] if data.is_dir() else []
+        self.failed |= self.timed(words, 60 * minutes + 90) not in (0, TIMED_OUT)
 
     def train(self) -> None:
         """All runs, some at a time, spread over the GPUs; the next call resumes those that have not ended."""
@@ -172,13 +184,6 @@ class Suite:
     def report(self) -> int:
         """Print what is done and what is left; return how many are left."""
         left = 0
-        if not self.args.cpu:
-            if not self.checks.is_file():
-                left += 1
-                print(f"left: the checks (see {self.out / 'gpu-checks.failed.txt'})")
-            for precision in self.args.bench:
-                words = ["bench", "suite", "--device", "cuda", "--precision", precision, "--missing", "--list"]
-                left += bool(cli.main([*words, "--directory", str(self.out / "bench")]))
         for job in self.jobs:
             if self.done(job):
                 print(f"done: {job.name}")
@@ -204,14 +209,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RECIPE",
         help="what to train (default: all of multi30k-full that start from no checkpoint, and ptb)",
     )
-    add("--precisions", nargs="+", choices=precisions, default=["fp32", "fp16"], help="(default: fp32 fp16)")
-    add("--bench", nargs="*", choices=precisions, default=["fp16"], help="precisions to benchmark in (default: fp16)")
+    add("--precisions", nargs="+", choices=precisions, default=["bf16"], help="(default: bf16)")
+    add("--seeds", nargs="+", type=at_least(1), default=[1], metavar="N", help="(default: 1)")
     add("--cpu", action="store_true", help="rehearse the suite without a GPU")
     add("--dry-run", action="store_true", help="print what would be run")
     parser.epilog = (
         "Words after -- are passed on to fairseq-train, such as `-- --max-update 20`; they and --cpu need --runs and "
-        "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, bench/CONTEST.cuda-PRECISION.json and a "
-        "record of every finished run; what is there is not done again."
+        "--out, because such a run is a rehearsal. --out gets gpu-checks.txt, contest.json and a record of every "
+        "finished run; what is there is not done again."
     )
 
 
@@ -230,11 +235,9 @@ def main(args: argparse.Namespace) -> int:
         return 0
     suite.out.mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(recipes.ROOT), processes.terminable():
-        if not args.cpu:
-            suite.check()
+        suite.check()
+        suite.contest()
         suite.train()
-        if not args.cpu:
-            suite.bench()
         left = suite.report()
     if not left:
         print("all done")

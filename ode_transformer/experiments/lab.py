@@ -20,10 +20,11 @@ of size 1/2: for a method of order p, that is the error of the step up to a fact
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,25 +32,20 @@ from torch import Tensor, nn
 
 from ..checkpoints import CheckpointError
 from ..errors import OdeTransformerError
-from ..modules.history import Connection
 from ..modules.layers import SplitLayer
 from ..modules.positions import BiasPositions
-from ..numerics.coefficients import Coefficients, Scalars, SecondOrderGate, weighted_sum
+from ..numerics.coefficients import Scalars, SecondOrderGate, weighted_sum
 from ..numerics.flow import Flow
 from ..numerics.integrators import (
     EULER,
     HEUN,
     INTEGRATORS,
     RK4,
-    ButcherTableau,
-    Momentum,
     Multistep,
-    Polynomial,
-    momentum_step,
-    multistep_step,
-    rk_step,
 )
-from ..numerics.splitting import SPLITTINGS, Field, split_step
+from ..numerics.momentum import Momentum
+from ..numerics.protocol import Field, Integrator, Learned
+from ..numerics.splitting import SPLITTINGS, Substep, split_step
 from ..standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts
 from . import markdown, plots, records, runs
 from .arguments import at_least
@@ -65,8 +61,8 @@ NU = 1.7
 """nu of a method that learns it; otherwise nu is 1."""
 
 
-def _field(matrix: Tensor) -> Callable[[Tensor], Tensor]:
-    return lambda y: (1 + y * y).sqrt() * (matrix @ y.asinh())
+def _field(matrix: Tensor) -> Field:
+    return lambda y, stage=0: (1 + y * y).sqrt() * (matrix @ y.asinh())
 
 
 def _flow(matrix: Tensor, y: Tensor, t: float) -> Tensor:
@@ -116,12 +112,13 @@ def methods() -> dict[str, Method]:
     def one_step(name: str, theory: int, step: Callable[[Tensor, float], Tensor]) -> None:
         found[name] = Method(theory, lambda past, h: step(past[-1], h))
 
-    def exact(letter: str, y: Tensor, h: float) -> Tensor:
-        return _flow(matrices[letter], y, h)
+    def exact(letter: str, y: Tensor, carried: None, h: float) -> tuple[Tensor, None]:
+        return _flow(matrices[letter], y, h), carried
 
     for name, of_two in SPLITTINGS.items():
         if not of_two.together:  # otherwise there is no splitting error to measure
-            one_step(f"{name}, exact sub-flows", int(of_two.order) + 1, partial(split_step, list(of_two), step=exact))
+            substeps = [Substep(exact, letter, fraction) for letter, fraction in of_two]
+            one_step(f"{name}, exact sub-flows", int(of_two.order) + 1, partial(_split, substeps))
     for name, solver, exponent, method in (
         ("lie-trotter", "Euler (Transformer)", 2, EULER),
         ("strang", "Euler (Macaron)", 2, EULER),
@@ -130,20 +127,17 @@ def methods() -> dict[str, Method]:
         ("parallel", "Heun", 3, HEUN),
         ("parallel", "RK4", 5, RK4),
     ):
-        solve = partial(_rk_step, method)
-        one_step(f"{name}, {solver}", exponent, partial(split_step, SPLITTINGS[name].substeps(fields), step=solve))
+        one_step(f"{name}, {solver}", exponent, partial(_split, SPLITTINGS[name].substeps(fields, method.step)))
     for name, method in INTEGRATORS.items():
-        if isinstance(method, ButcherTableau):
-            one_step(name, method.order + 1, partial(_rk_step, method, f))
-        elif isinstance(method, Polynomial):
-            one_step(name, 2, lambda y, h, method=method: method.step(f, y, h)[0])
-        elif isinstance(method, Multistep):
-            found[name] = Method(method.order + 1, partial(_multistep, method, f))
-        elif isinstance(method, Momentum):
+        if isinstance(method, Momentum):
             nu = NU if method.learns_nu else 1.0
             found[f"{name}, for a damped equation of second order"] = Method(
-                2, partial(_momentum, nu), partial(_damped, nu)
+                2, partial(_momentum, method, nu), partial(_damped, nu)
             )
+        elif method.spans_layers:
+            found[name] = Method(method.order + 1, partial(_multistep, method, f))
+        else:
+            one_step(name, method.order + 1, partial(_step, method, f))
     for name, weights, exponent in (
         ("gate 0.3", (0.3, 0.7), 2),
         ("gate 0.5", (0.5, 0.5), 3),
@@ -151,10 +145,10 @@ def methods() -> dict[str, Method]:
         ("ema of 1", (0.0, 1.0), 2),
     ):
         scalars = Scalars(torch.tensor(weights, dtype=_A.dtype)).requires_grad_(False)
-        one_step(f"heun, {name}", exponent, partial(_rk_step, HEUN, f, combine=scalars))
+        one_step(f"heun, {name}", exponent, partial(_step, HEUN, f, learned=Learned(scalars)))
     gate = SecondOrderGate(len(_START)).double().requires_grad_(False)
     gate.gate.weight.copy_(torch.linspace(-2, 2, len(_START)))  # so that g differs from state to state
-    one_step("heun, second-order gate", 3, partial(_rk_step, HEUN, f, combine=gate))
+    one_step("heun, second-order gate", 3, partial(_step, HEUN, f, learned=Learned(gate)))
     for predictor, weights, exponent in (
         ("heun", (0.0, 1.0, 0.0), 2),
         ("euler", _SECOND_ORDER, 2),
@@ -173,28 +167,30 @@ _SECOND_ORDER = (0.5, 0.0, 0.5)
 of y_{n-1} and y_{n+1} is y_n + h^2 / 2 y'', and h^2 / 2 y'' is the term that an Euler step lacks."""
 
 
-def _rk_step(method: ButcherTableau, f: Field, y: Tensor, h: float, combine: Optional[Coefficients] = None) -> Tensor:
-    return rk_step(f, y, method, h, combine)
+def _step(method: Integrator, f: Field, y: Tensor, h: float, **more: Any) -> Tensor:
+    return method.step(f, y, None, h, **more)[0]
+
+
+def _split(substeps: Sequence[Substep], y: Tensor, h: float) -> Tensor:
+    return split_step(substeps, y, None, h)[0]
 
 
 def _multistep(scheme: Multistep, f: Field, past: Sequence[Tensor], h: float) -> Tensor:
-    learned = scheme.initial(len(past) + 1) if scheme.initial else None
-    return multistep_step(scheme, past, [h * f(y) for y in past], learned)
+    return scheme.step(f, past[-1], (past, [h * f(y, 0) for y in past[:-1]]), h)[0]
 
 
-def _momentum(nu: float, past: Sequence[Tensor], h: float) -> Tensor:
+def _momentum(method: Momentum, nu: float, past: Sequence[Tensor], h: float) -> Tensor:
     y, speed = past[-1].chunk(2)
     beta = 1 - DAMPING * h
-    y, v = momentum_step(lambda y: _A @ y, y, h / nu * speed, beta=beta, mu=beta, gamma=h, nu=nu, h=h)
+    numbers = SimpleNamespace(numbers=lambda: (beta, beta, h, nu), norm=None)
+    y, v = method.step(lambda y, stage: _A @ y, y, h / nu * speed, h, Learned(own=numbers))
     return torch.cat((y, nu / h * v))
 
 
-def _corrected(
-    predictor: ButcherTableau, f: Field, weights: Sequence[float], past: Sequence[Tensor], h: float
-) -> Tensor:
+def _corrected(predictor: Integrator, f: Field, weights: Sequence[float], past: Sequence[Tensor], h: float) -> Tensor:
     """The corrector without its norms: an Euler step from a mixture of the last two states and the prediction."""
-    c = weighted_sum(weights, [*past[-2:], rk_step(f, past[-1], predictor, h)])
-    return c + h * f(c)
+    c = weighted_sum(weights, [*past[-2:], _step(predictor, f, past[-1], h)])
+    return _step(EULER, f, c, h)
 
 
 def slope(sizes: list[float], errors: list[float]) -> float:
@@ -253,12 +249,12 @@ def flow_errors(flow: Flow, initial: Tensor, positions: int) -> list[dict[str, f
     """
     generator = torch.Generator().manual_seed(1)
     weights = torch.randn(positions, *initial.shape, generator=generator)
-    own, times = flow.step, torch.arange(positions)
+    own = flow.step
 
     def solved(step: float) -> tuple[Tensor, Tensor]:
         flow.step, moved, gradient = step, [], 0.0
         for rows, its in zip(initial.detach().float().split(6), weights.split(6, 1), strict=True):  # within memory
-            b = flow(rows, times)
+            b = flow(rows, positions)
             found = torch.autograd.grad((its * b).sum(), list(flow.parameters()))
             gradient = gradient + torch.cat([g.flatten() for g in found])
             moved.append(b.detach())
@@ -303,16 +299,15 @@ def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitL
     Raises:
         CheckpointError: their step cannot be halved; the message says why.
     """
-    history = getattr(stack, "history", None)
-    corrected = history is not None and type(history).corrector is not Connection.corrector
     found = {f"{side} {i + 1}": layer for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers))}
     for name, layer in found.items():
         if not isinstance(layer, SplitLayer):
             raise CheckpointError(f"{path}: its {name} is a {type(layer).__name__}: no layers to measure")
+        corrected = layer.options.history == "corrector"
         for trouble, there in (
             ("is post-norm, which is not a step of an equation", not layer.normalize_before),
             ("has the released code's residual, which has no step size", layer.options.released),
-            ("belongs to a multistep scheme", isinstance(layer.options.integrator, Multistep)),
+            ("belongs to a multistep scheme", layer.options.integrator.spans_layers),
             ("carries a velocity, which a half step would misread", bool(layer.velocities)),
             ("normalizes its stages, which removes the step size", layer.options.rk_norm),
             ("is corrected with the states of other layers, which have no half steps", corrected),
@@ -347,11 +342,10 @@ def step_errors(model: nn.Module, net_input: dict[str, Tensor], path: str | Path
             return float(x[real].double().pow(2).mean().sqrt())
 
         def hook(layer: SplitLayer, args: tuple, result: tuple) -> None:
-            (x, context), (y, *_) = args, result
-            if context.step_size != 1:
+            if len(args) > 3:
                 return  # our own half steps
-            half = replace(context, step_size=0.5)
-            two, *_ = layer(layer(x, half)[0], half)
+            (x, context, carried), (y, *_) = args, result
+            two, *_ = layer(layer(x, context, carried, 0.5)[0], context, carried, 0.5)
             state, step, difference = norm(x), norm(y - x), norm(two - y)
             if not (state > 0 and step > 0 and math.isfinite(state + step + difference)):
                 raise CheckpointError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import sha256
-from .metrics.translations import detokenise, join_pieces, remove_segmentation
+from .metrics.translations import JOIN, detokenise
 from .text.lines import TextError
 from .text.manifest import MODEL_FILES, read_manifest
 from .text.subwords import segmented
@@ -18,6 +18,11 @@ from .text.tokenisation import LOWERCASE, Tokeniser
 
 MODELS = {"subword-nmt": MODEL_FILES[0], "sentencepiece": MODEL_FILES[1], "none": None}
 """The file of the model that a segmentation learned, by the name of the segmentation."""
+
+
+def joined(units: str, segmentation: str) -> str:
+    """The words that a line of units makes, by one of ``MODELS``."""
+    return JOIN[segmentation.replace("-", "_")](units)
 
 
 @dataclass(frozen=True)
@@ -90,17 +95,14 @@ class Pipeline:
 
     def plain(self, lines: Sequence[str]) -> list[str]:
         """Subword units separated by spaces -> text to read."""
-        if self.segmentation == "sentencepiece":  # also where no piece begins a word
-            words = join_pieces(lines)
-        else:
-            words = remove_segmentation(lines, self.segmentation.replace("-", "_"))
+        words = [joined(line, self.segmentation) for line in lines]
         return words if self.tokeniser.plain else detokenise(words, self.target)
 
     def ends_word(self, units: Sequence[str], i: int) -> bool:
         """Whether a word ends with unit i."""
         if self.segmentation == "sentencepiece":
             return i + 1 == len(units) or units[i + 1].startswith("\u2581")
-        return not units[i].endswith("@@")
+        return self.segmentation == "none" or not units[i].endswith("@@")
 
     def __str__(self) -> str:
         made = "as it is" if self.tokeniser.plain else "tokenized with Moses' rules"

@@ -11,7 +11,6 @@ import os
 import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,14 +96,10 @@ def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
         found |= encoder.biases(length)
     elif encoder is not None:
         padding = torch.zeros_like(tokens, dtype=torch.bool)
-        places = {
-            "encoder": encoder.source_places,
-            "decoder": partial(encoder.target_places, source_padding=None, incremental_state=None),
-        }
         found |= {
             f"{side}.{layer}.input": place.addition[:, 0]
             for side in sides
-            for layer, place in enumerate(places[side](tokens, padding))
+            for layer, place in enumerate(encoder.places(side, tokens, padding))
             if place.addition is not None
         }
     return found

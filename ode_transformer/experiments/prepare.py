@@ -6,8 +6,10 @@ Its manifest describes all steps, and ``ode-transformer translate`` treats raw t
 """
 
 import argparse
+import contextlib
 import hashlib
 import heapq
+import itertools
 import math
 import os
 import re
@@ -21,15 +23,16 @@ from typing import Any
 import yaml
 
 from .. import processors
+from ..errors import OdeTransformerError
 from ..files import sha256, write_json, write_text
 from . import plain_yaml, recipes
 from .arguments import at_least
-from .metrics.bleu import check_language
-from .pipeline import MODELS
+from .metrics.bleu import check_language, detokenised_bleu
+from .pipeline import MODELS, Pipeline, joined
 from .processes import alone_in, say
 from .runner import folder_of
 from .tasks.task import OURS
-from .text.lines import TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
+from .text.lines import Faults, TextError, count_lines, read_lines, read_pair, whole_pair, write_pair
 from .text.manifest import check_settings, read_mapping, versioned
 from .text.pairs import Limits
 from .text.tokenisation import is_unspaced, languages
@@ -41,6 +44,7 @@ SIZES = ((50_000, 4_000), (1_000_000, 10_000), (float("inf"), 32_000))
 HELD_OUT = 2_000  # the most pairs of a validation or test set that is held out
 PART = 20  # at most one pair in so many is held out
 LONGEST = 1_023  # units of a sentence; the end of the sentence takes the last of fairseq's 1,024 positions
+CEILING = 99  # sacreBLEU of references that were prepared and made text again, below which a warning says so
 NAME = r"\w[\w .=+-]*"  # the name of a folder, for recipes and for fairseq
 
 
@@ -75,9 +79,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer prepare``; the exit status."""
     preparation = Preparation(args)
+    text, folders = preparation.text, [path for path in preparation.out.parents if not path.exists()]
+    begun = text.exists()
     preparation.out.parent.mkdir(parents=True, exist_ok=True)
-    with alone_in(preparation.out, f"{preparation.out}.lock"):  # as the scripts of data-prep
-        preparation.go()
+    try:
+        with alone_in(preparation.out, f"{preparation.out}.lock"):  # as the scripts of data-prep
+            preparation.go()
+    except OdeTransformerError:
+        if not begun and not (text / "raw").exists():  # which messages of later steps name
+            shutil.rmtree(text, ignore_errors=True)
+        for folder in folders:
+            with contextlib.suppress(OSError):  # something is in it
+                folder.rmdir()
+        raise
     return 0
 
 
@@ -351,6 +365,7 @@ class Preparation:
         sides = [{self.key(pair[side], side) for pairs in held.values() for _, pair in pairs} for side in (0, 1)]
         seen = {split: set(map(self.keys, _pairs(part / split, langs))) for split in self.splits[1:]}
         again: dict[str, set[tuple[str, ...]]] = {split: set() for split in seen}
+        sources = {split: {source for source, _ in pairs} for split, pairs in seen.items()}
         left = left_out = 0
         with whole_pair(part / "train", langs) as files:
             for number, pair in enumerate(_pairs(given / "train", langs, "divide train"), 1):
@@ -362,9 +377,9 @@ class Preparation:
                     continue
                 left += 1
                 write_pair(files, pair)
-                for split, pairs in seen.items():
-                    if keys in pairs:
-                        again[split].add(keys)
+                for split, found in again.items():
+                    if keys[0] in sources[split]:
+                        found.add(keys)
         if held:
             counts = " and ".join(f"{len(pairs):,} for {split}" for split, pairs in held.items())
             more = f" ({left_out:,} more that share a side with these are left out)" if left_out else ""
@@ -375,8 +390,11 @@ class Preparation:
                 f"--train {' '.join(self.args.train)}: no pair is left to train on; take a smaller --hold-out"
             )
         for split, found in again.items():
-            if found:
-                say(f"warning: {split}: {len(found):,} of its {len(seen[split]):,} different pairs are trained on, too")
+            if trained := {source for source, _ in found}:
+                say(
+                    f"warning: {split}: {len(trained):,} of its {len(sources[split]):,} different source sentences are "
+                    f"trained on, too, {len(found & seen[split]):,} with the same translation"
+                )
 
     def key(self, sentence: str, side: int) -> str:
         """A key that is equal for sentences of a side that the model reads alike.
@@ -460,6 +478,18 @@ class Preparation:
         """Segment all text into subword units."""
         text_step(f"apply-{self.bpe}", folder, *self._files(), "--model", self.text / MODELS[self.bpe],
                   "--output-dir", output)  # fmt: skip
+        self.check_units(folder, output)
+
+    def check_units(self, folder: Path, output: Path) -> None:
+        """Warn of lines whose units do not make the same words again, since their characters are those of units."""
+        for name in (f"{split}.{lang}" for split in self.splits for lang in self.args.langs):
+            faults = Faults("lines")
+            for number, (line, units) in enumerate(
+                zip(read_lines(folder / name), read_lines(output / name), strict=True), 1
+            ):
+                if joined(units, self.bpe) != line:
+                    faults.add("are other words when their subword units are joined", number)
+            faults.report(folder / name, f"kept; has it the mark of units of {self.bpe}?")
 
     def size(self, trained: Path) -> int:
         """Merges of BPE, or the vocabulary size of SentencePiece."""
@@ -481,6 +511,28 @@ class Preparation:
         del settings["text_version"]  # which the manifest has of itself
         text_step("manifest", *texts, "--text-dir", bpe, "--set", self.out.name, "--source", "own text",
                   "--settings", *(f"{k}={v}" for k, v in settings.items()), f"--tokenise={self.flags}")  # fmt: skip
+        self.say_ceilings(part)
+
+    def say_ceilings(self, data: Path) -> None:
+        """Say what the references of the test sets score, prepared and made text again: no system can score more."""
+        target = self.args.langs[1]
+        pipeline = Pipeline.of(data)
+        for split in self.splits[2:]:
+            raw = list(read_lines(data / "raw" / f"{split}.{target}"))
+            made = pipeline.plain(list(read_lines(self.text / "bpe" / f"{split}.{target}")))
+            raw = [line.lower() for line in raw] if self.args.lowercase else raw
+            differ = [each for each in zip(itertools.count(1), raw, made) if each[1].split() != each[2].split()]
+            ceiling = detokenised_bleu(made, [raw], target)["bleu"] if differ else 100.0
+            say(f"{split}.{target}: the references themselves, prepared and detokenized, score {ceiling:.1f} sacreBLEU")
+            if ceiling < CEILING:
+                number, there, here = differ[0]
+                at = next((i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), 0)
+                shown = slice(max(0, at - 20), at + 20)
+                say(
+                    f"warning: {split}.{target}: no system can score more than {ceiling:.1f}, since detokenization "
+                    f"does not undo tokenization; in line {number}, {there[shown]!r} becomes {here[shown]!r}. "
+                    "--tokeniser none loses nothing"
+                )
 
     def test_sets(self) -> dict[str, str]:
         """The name of each subset of the data in scores, after its files."""
@@ -514,7 +566,6 @@ class Preparation:
         stock = recipes.CONFIGS / "_transformer-tiny.yaml"
         if self.recipe.is_relative_to(recipes.ROOT):
             stock = os.path.relpath(stock, self.recipe.parent)
-        post_process = {"subword-nmt": "post-process: subword_nmt, ", "sentencepiece": "post-process: sentencepiece, "}
         share = "share-decoder-input-output-embed" if self.args.separate_dictionaries else "share-all-embeddings"
         values = {
             "command": _quoted(self.command()),
@@ -532,7 +583,7 @@ class Preparation:
             share=share,
             epochs=epochs,
             warmup=min(4000, max(1, per_epoch * epochs // 4)),
-            post_process=post_process.get(self.bpe, ""),
+            post_process=self.bpe.replace("-", "_"),
             lowercase=str(self.args.lowercase).lower(),
             plain=str(self.plain).lower(),
         )
@@ -568,7 +619,7 @@ generate:
   subsets: {sets}
   beam: 5
   lenpen: 1.0
-  flags: {{{post_process}batch-size: 128, max-len-a: 1.0, max-len-b: 200}}
+  flags: {{post-process: {post_process}, batch-size: 128, max-len-a: 1.0, max-len-b: 200}}
 score:
   lowercase: {lowercase} # whether sacreBLEU and chrF ignore case
   plain: {plain} # whether the text was not tokenized

@@ -46,15 +46,31 @@ def alone_in(folder: Path, lock: str | Path = "") -> Iterator[int]:
 
     Args:
         folder: the folder.
-        lock: the file that is locked, by default ``.lock`` in the folder.
+        lock: the file that is locked, by default ``.lock`` in the folder; another is removed in the end.
     """
-    with open(lock or folder / ".lock", "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another process in {folder}")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield file.fileno()
+    path = Path(lock or folder / ".lock")
+    while True:
+        with open(path, "a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"waiting for another process in {folder}")
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if not _is_there(path, file.fileno()):
+                continue  # whoever had it has removed it
+            try:
+                yield file.fileno()
+            finally:
+                if lock:
+                    path.unlink(missing_ok=True)
+            return
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    """Whether an open file is the one that has this name now."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

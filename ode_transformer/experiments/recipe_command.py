@@ -1,10 +1,11 @@
 """``ode-transformer recipe``: list, check and show recipes, and print the commands of their steps."""
 
 import argparse
+import sys
 from dataclasses import replace
 from typing import Optional
 
-from . import estimates, recipes, runner
+from . import command_lines, estimates, recipes, runner
 from .arguments import at_least
 
 
@@ -19,6 +20,7 @@ def show(recipe: recipes.Recipe, devices: Optional[int], precision: Optional[str
         )
     else:
         lines += _about(recipe, place.devices, place.precision) + estimates.lines(recipe)
+    lines += [f"# row: {recipe.added_to}"] * bool(recipe.added_to)
     return "\n".join([*lines, runner.printed(runner.steps(recipe, place, run_dir))])
 
 
@@ -61,7 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     listed = actions.add_parser("list", help="print the names of all recipes")
     listed.add_argument("--paper", action="store_true", help="only those that reproduce a row of a paper")
-    checked = actions.add_parser("check", help="read every recipe; the exit status says whether all are sound")
+    checked = actions.add_parser(
+        "check", help="read every recipe and its flags; the exit status says whether all are sound"
+    )
     checked.add_argument(
         "files", nargs="*", metavar="FILE", help="files of recipes of your own, instead of this package's"
     )
@@ -86,7 +90,14 @@ def main(args: argparse.Namespace) -> int:
         return 0
     if args.action == "check":
         for name in recipes.names(args.files):
-            print(recipes.load(name).name)
+            recipe = recipes.load(name)
+            try:
+                command_lines.check(runner.steps(recipe, runner.Place()))
+            except command_lines.FlagError as error:
+                raise recipes.RecipeError(f"{name}: {error}") from error
+            print(recipe.name)
+            if recipe.added_to:
+                print(f"warning: {recipe.added_to}", file=sys.stderr)
         return 0
     recipe = recipes.load(args.name, scale=args.scale, seed=args.seed)
     if args.action == "show":

@@ -86,11 +86,18 @@ class Train:
 
 @dataclass(frozen=True)
 class Average:
-    """Which checkpoints are averaged; exactly one of the three."""
+    """Which checkpoints are averaged; exactly one of the first three."""
 
     last_epochs: Optional[int] = None
     last_updates: Optional[int] = None
     best: Optional[int] = None
+    fewer: bool = False  # average those that are there, if training left fewer
+
+    @property
+    def wanted(self) -> list[tuple[str, int]]:
+        """The kinds of checkpoints that are named, and how many of each: one, in a recipe that was checked."""
+        found = [(kind, getattr(self, kind)) for kind in ("last_epochs", "last_updates", "best")]
+        return [(kind, count) for kind, count in found if count is not None]
 
 
 @dataclass(frozen=True)
@@ -171,6 +178,7 @@ class Recipe:
     )  # of a run without --seeds; if empty, it is one run with the seed of the flags
     search: Optional[Search] = None  # from which the settings of train were chosen
     given: str = ""  # the argument that loads it: its name, or the path of a file elsewhere
+    added_to: str = ""  # what a row of a file elsewhere has from a row of its name in a file that this one extends
     scale: str = "full"
     seed: Optional[int] = None  # of this run, instead of the flags'
 
@@ -202,8 +210,8 @@ def groups() -> list[str]:
 
 
 def group(name: str) -> dict[str, Any]:
-    """What a file of recipes holds, with what it extends."""
-    return _read(CONFIGS / f"{name}.yaml")
+    """What a file of recipes holds, with what it extends: one of ``groups``, or ``FILE.yaml``."""
+    return _read(Path(name).resolve() if name.endswith(".yaml") else CONFIGS / f"{name}.yaml")
 
 
 def names(files: Sequence[str] = ()) -> list[str]:
@@ -213,13 +221,13 @@ def names(files: Sequence[str] = ()) -> list[str]:
     Raises:
         RecipeError: a file cannot be read.
     """
-    trees = {file: _read(Path(file).resolve()) for file in files} or {name: group(name) for name in groups()}
-    return [f"{file}/{row}" if row else file for file, tree in trees.items() for row in tree.get("rows", [""])]
+    found = {name: group(name).get("rows", [""]) for name in files or groups()}
+    return [f"{name}/{row}" if row else name for name, rows in found.items() for row in rows]
 
 
 def quoted(name: str) -> list[Paper]:
     """The rows of a group that the paper took from others."""
-    return _build(list[Paper], group(name).get("quoted", []), f"{name}.yaml", "quoted")
+    return _build(list[Paper], group(name).get("quoted", []), name, "quoted")
 
 
 def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before: tuple[str, ...] = ()) -> Recipe:
@@ -254,13 +262,39 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
         raise RecipeError(f"{path}: small must be a mapping, got {own!r}")
     if scale == "small":
         tree = _merge(_small(tree, path), own)
-    given = title if path.is_relative_to(CONFIGS) else f"{path}/{row}".rstrip("/")
-    recipe = _build(Recipe, {"name": title, **tree, "given": given, "scale": scale, "seed": seed}, str(path), "")
+    elsewhere = not path.is_relative_to(CONFIGS)
+    given = f"{path}/{row}".rstrip("/") if elsewhere else title
+    tree |= {"given": given, "scale": scale, "seed": seed, "added_to": _added_to(path, row) if elsewhere else ""}
+    recipe = _build(Recipe, {"name": title, **tree}, str(path), "")
     if recipe.train.start and "/" not in recipe.train.start.recipe:
         start = replace(recipe.train.start, recipe=f"{given.rpartition('/')[0]}/{recipe.train.start.recipe}")
         recipe = replace(recipe, train=replace(recipe.train, start=start))
     _check(recipe, str(path), (*_before, given))
     return replace(recipe, seed=None) if seed == recipe.own_seed else recipe
+
+
+def _added_to(path: Path, row: str) -> str:
+    """What a row has from the row of that name in a file that its file extends; empty if it has nothing."""
+    tree = plain_yaml.read(path)
+    if row not in tree.get("rows", {}):
+        return ""
+    theirs = _extended({"extends": tree.get("extends", [])}, path, (), []).get("rows", {}).get(row, {})
+    own = _leaves(_extended(tree["rows"][row], path, (), []))
+    rest = {key: value for key, value in _leaves(theirs).items() if key not in own}
+    found = [key if isinstance(value, list) else f"{key} {value}" for key, value in rest.items()]
+    if not found:
+        return ""
+    return (
+        f"{path}: row {row} is added to the row of that name that the file extends, and has from it {', '.join(found)}"
+    )
+
+
+def _leaves(tree: Mapping, prefix: str = "") -> dict[str, Any]:
+    """The values of nested mappings by their keys, joined by points."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
 
 
 def is_there(name: str) -> bool:
@@ -326,10 +360,12 @@ def _check_files(recipe: Recipe, path: str) -> None:
             if not isinstance(part, str) or not re.fullmatch(r"\w[\w .,=+-]*", part):
                 raise RecipeError(f"{path}: {key} {part!r}: must be letters, digits and .,=+-_, and no folders")
     try:
-        if not shlex.split(recipe.data.prepare):
+        if not (words := shlex.split(recipe.data.prepare)):
             raise ValueError("it is empty")
     except ValueError as error:
         raise RecipeError(f"{path}: data.prepare {recipe.data.prepare!r}: no command: {error}") from error
+    if literal := [word for word in (*words, recipe.data.directory) if word.startswith("~")]:
+        raise RecipeError(f"{path}: data: {literal[0]}: no shell reads the ~ here; write the name of the folder out")
 
 
 def _check_evaluation(recipe: Recipe, path: str) -> None:
@@ -364,9 +400,8 @@ def _check_train(recipe: Recipe, path: str) -> None:
 
 
 def _check_average(average: Average, path: str) -> None:
-    chosen = [k for k in ("last_epochs", "last_updates", "best") if getattr(average, k) is not None]
-    if len(chosen) != 1 or getattr(average, chosen[0]) < 1:
-        got = ", ".join(f"{key} {getattr(average, key)}" for key in chosen) or "none"
+    if len(average.wanted) != 1 or average.wanted[0][1] < 1:
+        got = ", ".join(f"{kind} {count}" for kind, count in average.wanted) or "none"
         raise RecipeError(f"{path}: average needs one of last_epochs, last_updates, best, at least 1; got {got}")
 
 

@@ -20,6 +20,7 @@ from ..errors import OdeTransformerError
 from ..files import read_json, sha256, write_json, write_lines
 from . import recipes, runs
 from .tasks import TASKS
+from .terminal import DIVERGED
 
 FOLDERS = ("ODE_TRANSFORMER_DATA", "RAW_DIR", "MOSES_DIR", "ROBERTA_DIR", "WIKITEXT_DIR", "IMDB_DIR")  # that name one
 KEYS = {
@@ -113,6 +114,30 @@ def read_log(path: Path) -> dict[str, Any]:
         # Not by fairseq's own clock, "wall", which stands at 0 in a training that was resumed within an epoch.
         "seconds": sum(map(_seconds, processes(text))),
     }
+
+
+def divergence(path: Path) -> str:
+    """What a log says of a training that ended because it diverged: the update and the last numbers; else empty.
+
+    The update and the learning rate are those of ``crash.pt``, which fairseq leaves beside it, if it can be read.
+    """
+    from .. import checkpoints
+
+    text = processes(path.read_text(encoding="utf-8", errors="replace"))[-1] if path.is_file() else ""
+    if not DIVERGED.search(text):
+        return ""
+    reported = [values for _, values in entries(text, "train_inner", "train")]
+    found = reported[-1] if reported else {}
+    with contextlib.suppress(OdeTransformerError, LookupError, TypeError):
+        state = checkpoints.load(path.with_name("crash.pt"))
+        found |= {"num_updates": state["optimizer_history"][-1]["num_updates"]}
+        found |= {"lr": state["last_optimizer_state"]["param_groups"][0]["lr"]}
+    names = {"num_updates": "updates", "lr": "learning rate", "gnorm": "gradient norm of the last report"}
+    numbers = ", ".join(f"{name} {found[key]}" for key, name in names.items() if key in found)
+    return (
+        f"the training diverged, its gradients are no longer finite numbers ({numbers or 'before the first report'}); "
+        "take a lower --lr, more --warmup-updates or a lower --clip-norm"
+    )
 
 
 def check_scores(recipe: recipes.Recipe, run_dir: Path) -> None:

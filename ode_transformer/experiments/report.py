@@ -79,7 +79,7 @@ def page(folder: Path, baseline: Optional[str] = None, sentences: Sequence[int] 
         sentences: the numbers of those that are shown of each test set; by default those that differ most, and others.
 
     Raises:
-        OdeTransformerError: there is no record of a finished run, or none of the baseline; a file is not a record.
+        OdeTransformerError: there is no record of a finished run, or none of the baseline.
     """
     found = tables.read_records(folder) if folder.is_dir() else {}
     if not found:
@@ -194,8 +194,9 @@ def _by_class(accuracy: dict[str, Any]) -> str:
 def _recorded(folder: Path, by_recipe: dict[str, list[dict]], all_: dict[str, list[dict]]) -> list[str]:
     """Comparisons that ``ode-transformer compare`` wrote below the folder, of systems of this group."""
     found = []
-    for path in sorted((folder / tables.SIGNIFICANCE).rglob("*.json")):
-        comparison = _current(tables.read_comparison(path), all_)
+    files = sorted((folder / tables.SIGNIFICANCE).rglob("*.json"))
+    for _, comparison in tables.readable(files, tables.read_comparison):
+        comparison = _current(comparison, all_)
         if comparison["baseline"] in by_recipe and comparison["test_sets"]:
             found.append(_comparison(comparison))
     return ["<h3>Significance</h3>", *found] if found else []
@@ -317,7 +318,10 @@ def _translated(folder: Path) -> list[Translated]:
     """Runs that left translations beside their records: the first of each recipe, variant and seed."""
     found: dict[tuple, Translated] = {}
     for path in tables.json_files(folder, "record.json"):
-        record = read_record(path)
+        try:
+            record = read_record(path)
+        except OdeTransformerError:  # it was named when the records were read
+            continue
         if record["scale"] == "full" and any((path.parent / "generate").glob("generate-*.txt")):
             run = Translated(record["recipe"], tables.variant(record), record["seeds"][0], path.parent)
             found.setdefault(run[:-1], run)
@@ -334,13 +338,12 @@ def _translations(translated: Sequence[Translated], sentences: Sequence[int], ea
     )
     for subset in subsets:
         sources, references, by_system = [], None, {}
-        for name, run_dir in systems.items():
-            path = run_dir / "generate" / subset
-            if path.is_file():
-                hypotheses, its, found = read_generate_output(path)
-                if its and references in (None, its):
-                    sources, references = found or [""] * len(its), its
-                    by_system[name] = [line.split() for line in hypotheses]
+        files = {run_dir / "generate" / subset: name for name, run_dir in systems.items()}
+        there = [path for path in files if path.is_file()]
+        for path, (hypotheses, its, found) in tables.readable(there, read_generate_output):
+            if its and references in (None, its):
+                sources, references = found or [""] * len(its), its
+                by_system[files[path]] = [line.split() for line in hypotheses]
         if not references:
             continue
         chosen = [i for i in sentences if i < len(references)]

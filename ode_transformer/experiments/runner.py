@@ -20,12 +20,13 @@ from typing import Any, Optional
 
 from .. import processors
 from ..files import sha256, whole_folder, write_json
-from . import processes, recipes, runs
+from . import command_lines, processes, recipes, records, runs
 from .arguments import at_least
 from .recipes import RecipeError
 from .runs import OtherRunError, RunError
 from .tasks import TASKS
 from .tasks.task import OURS, Step, flags
+from .tasks.translation import check_data
 
 # Of fairseq-train, with a value: where it runs, and who else is told of its progress.
 PLACE_FLAGS = (
@@ -76,9 +77,10 @@ def steps(recipe: recipes.Recipe, place: Place, run_dir: str = "") -> list[Step]
     """
     run_dir = run_dir or recipes.default_run_dir(recipe)
     environment = processes.KEEP_FREED_MEMORY if place.cpu else {}
-    ((kind, count),) = [(k, v) for k, v in vars(recipe.average).items() if v is not None]
+    ((kind, count),) = recipe.average.wanted
     averaged, record = f"{run_dir}/average.pt", f"{run_dir}/record.json"
     average = [*OURS, "average", run_dir, f"--{kind.replace('_', '-')}", str(count), "--output", averaged]
+    average += ["--fewer"] * recipe.average.fewer
     write = [*OURS, "record", recipe.given, *recipes.variant(recipe), "--run-dir", run_dir, "--output", record]
     evaluation = TASKS[recipe.task].evaluation(recipe, run_dir, ["--cpu"] if place.cpu else [])
     return [
@@ -227,6 +229,11 @@ class Run:
         """The folder as a path."""
         return recipes.ROOT / self.run_dir
 
+    @property
+    def title(self) -> str:
+        """The recipe and the seed, for headings."""
+        return f"{self.recipe.name}, seed {self.recipe.trained_seed}"
+
     def steps(self) -> list[Step]:
         """The steps, in order."""
         found = steps(self.recipe, self.place, self.run_dir)
@@ -275,6 +282,8 @@ class Run:
                 keys = [step.key for step in self.steps() if step.name in chosen and step.name != "train"]
                 stamps = {key: stamp for key, stamp in stamps.items() if key not in keys}
                 write_json(self.folder / "steps.json", stamps)
+            if "train" in chosen and not trained and not _begun(self.folder):  # before the data are prepared, too
+                command_lines.check(step for step in self.steps() if step.name in chosen)
             for step in self.steps():
                 if step.name not in chosen or (not self.place.alone and step.name != "train"):
                     continue
@@ -284,8 +293,9 @@ class Run:
                     if step.name in EVALUATION and (self.folder / "average.pt").is_file():
                         data = recipes.ROOT / self.recipe.data.directory
                         _call(["check", str(self.folder / "average.pt"), "--data", str(data)])
-                    processes.say(f"\n== {self.recipe.name}: {step.key}")
-                    seconds = self._compute(step, lock) if step.name in EVALUATION else execute(step, lock)
+                    processes.say(f"\n== {self.title}: {step.key}")
+                    do = {"average": self._average, **dict.fromkeys(EVALUATION, self._compute)}.get(step.name, execute)
+                    seconds = do(step, lock)
                     if step.name == "generate":  # what translates with this model later searches as its scores did
                         runs.note_search(self.folder, self.recipe)
                     self._stamp(step, stamps, seconds)
@@ -332,11 +342,13 @@ class Run:
             runs.check_recipe(run, name, self.recipe)
             if name == recipes.default_run_dir(self.recipe):
                 runs.check_file(run, name, self.recipe)
-        if begun and not trained and run["command"] != list(step.command):
+        if begun and not trained and (others := command_lines.differing(run["command"], step.command)):
             line = shlex.join(run["command"])
-            raise OtherRunError(f"{name} holds another run; take another --run-dir. It was made by:\n{line}")
+            raise OtherRunError(f"{name} holds another run, {others}; take another --run-dir. It was made by:\n{line}")
         if (data / "manifest.json").is_file() and self.place.rank == 0:
             _call(["text", "intact", str(data)])
+        if self.place.rank == 0 and TASKS[self.recipe.task].section == "generate":
+            check_data(self.recipe)
         if begun and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:
             raise OtherRunError(
                 f"{name} was trained with other dictionaries than {data} holds now; take another --run-dir"
@@ -355,7 +367,7 @@ class Run:
             processes.say(f"{name} has its {updates} updates")
             self._stamp(step, stamps, 0)
             return
-        processes.say(f"\n== {self.recipe.name}: train")
+        processes.say(f"\n== {self.title}: train")
         self._stamp(step, stamps, self._compute(step, lock))
 
     def _compute(self, step: Step, lock: int) -> float:
@@ -383,11 +395,26 @@ class Run:
 
     def _check_average(self, config: Any, average: bool) -> None:
         try:
-            runs.check_average(self.recipe, config)
+            if doubt := runs.check_average(self.recipe, config):
+                processes.say(f"warning: {doubt}")
         except RunError as error:
             if average:
                 raise
             processes.say(f"warning: {error}")
+
+    def _average(self, step: Step, lock: int) -> float:
+        """Average; a training that left fewer checkpoints than that takes is kept, and the user told what to change."""
+        from .. import checkpoints
+
+        try:
+            return execute(step, lock)
+        except checkpoints.TooFewError as error:
+            ((kind, _),) = self.recipe.average.wanted
+            other = f"average.fewer to true, or average.{kind} to {error.found}" if error.found else "another average"
+            raise RunError(
+                f"{error}. The training is finished and kept: in the recipe {self.recipe.given}, set {other}, and give "
+                "this command again; it will not train again"
+            ) from error
 
 
 def _begun(folder: Path) -> bool:
@@ -421,6 +448,8 @@ def execute(step: Step, lock: int = -1) -> float:
         path = recipes.ROOT / step.log if step.log else None
         status = processes.launch(step.words, processes.environment(step.environment), path, lock)
         if status:
+            if path and (diverged := records.divergence(path)):
+                raise RunError(f"{step.key}: {diverged}. What it said is in {step.log}")
             more = f"; what it said is in {step.log}" if step.log else ""
             raise RunError(f"{step.key}: {step.words[0]} ended with status {status}{more}")
     for source, target in step.moves:
@@ -608,6 +637,8 @@ def main(args: argparse.Namespace) -> int:
     chosen = []
     for name in args.recipe:
         recipe = recipes.load(name, scale=args.scale)
+        if recipe.added_to:
+            processes.say(f"warning: {recipe.added_to}")
         seeds = args.seeds or (recipe.seeds if args.scale == "full" else []) or [None]
         chosen += [recipes.load(name, scale=args.scale, seed=seed) for seed in seeds]
     if len(chosen) > 1 and (args.run_dir or args.record):
@@ -635,7 +666,7 @@ def main(args: argparse.Namespace) -> int:
         for run in found:
             if args.dry_run:
                 chosen = run.chosen(args.first, args.last)
-                print(printed((step for step in run.steps() if step.name in chosen), f"{run.recipe.name}: "))
+                print(printed((step for step in run.steps() if step.name in chosen), f"{run.title}: "))
                 continue
             try:
                 run.go(args.first, args.last, args.trained)

@@ -11,7 +11,7 @@ import io
 import math
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -132,32 +132,42 @@ def json_files(folder: Path, pattern: str = "*.json") -> list[Path]:
     return found
 
 
+def readable(paths: Iterable[Path], read: Callable[[Path], Any]) -> Iterator[tuple[Path, Any]]:
+    """Files with what a function reads from them; one that it refuses is left out, and named on standard error."""
+    for path in paths:
+        try:
+            found = read(path)
+        except (OdeTransformerError, OSError) as error:
+            print(f"left out: {error}", file=sys.stderr)
+            continue
+        yield path, found
+
+
+def _record(path: Path) -> Optional[dict]:
+    """The record in a file; None where it is another file, such as one of translations."""
+    found = read_json(path)
+    return check_record(found, path) if isinstance(found, dict) and "recipe" in found else None
+
+
 def read_records(folder: Path = RESULTS) -> dict[str, list[dict]]:
     """The records of finished runs below a folder, by recipe.
 
-    JSON files that are not records, such as translations, are left out, but not a record that is damaged.
+    JSON files that are not records, such as translations, are left out; those that look like records and are none, such
+    as a bundle's or a damaged one, are named on standard error.
 
     A second record of the same precision, seed and flags, such as that of a run with another ``--run-dir``, becomes a
     variant of its own, named after its file. The first is the one in the fewest folders: one in ``results/gpu`` comes
     after that of the same run on a CPU.
 
     Raises:
-        OdeTransformerError: no such folder, or a record cannot be used.
+        OdeTransformerError: no such folder.
     """
     found: dict[str, dict[tuple, dict]] = {}
     if not folder.is_dir():
         raise OdeTransformerError(f"--results {folder}: no such folder")
-    for path in json_files(folder):
-        if path.name in ("run.json", "steps.json"):
-            continue
-        try:
-            record = read_json(path)
-        except OdeTransformerError as error:
-            if b'"recipe"' in path.read_bytes():
-                raise
-            print(f"left out: {error}", file=sys.stderr)
-            continue
-        if isinstance(record, dict) and "recipe" in record and check_record(record, path)["scale"] == "full":
+    files = [path for path in json_files(folder) if path.name not in ("run.json", "steps.json")]
+    for path, record in readable(files, _record):
+        if record and record["scale"] == "full":
             runs = found.setdefault(record["recipe"], {})
             if (*record["seeds"], *variant(record)) in runs:
                 record["file"] = str(path.relative_to(folder))
@@ -169,7 +179,7 @@ def tables(group: str, folder: Path = RESULTS, records: Optional[dict[str, list[
     """The tables of a group of recipes, in the order of its rows.
 
     Args:
-        group: a file of recipes, such as ``multi30k-short``.
+        group: a file of recipes, such as ``multi30k-short``, or a path, ``FILE.yaml``.
         folder: of results.
         records: those below the folder, if they were read already.
 
@@ -180,8 +190,9 @@ def tables(group: str, folder: Path = RESULTS, records: Optional[dict[str, list[
         OdeTransformerError: an unknown group, or a file of results that cannot be used.
         RecipeError: a recipe that cannot be used.
     """
-    if group not in recipes.groups():
-        raise OdeTransformerError(f"no group of recipes {group!r}; there are: {', '.join(recipes.groups())}")
+    if group not in recipes.groups() and not group.endswith(".yaml"):
+        known = ", ".join(recipes.groups())
+        raise OdeTransformerError(f"no group of recipes {group!r}; it must be a FILE.yaml, or one of {known}")
     tree = recipes.group(group)
     records = read_records(folder) if records is None else records
     comparison = _significance(group, folder)
@@ -388,9 +399,9 @@ def _blank(value: Optional[float]) -> Any:
 
 def _significance(group: str, folder: Path) -> dict[str, Any]:
     """The recorded comparison of a group, if there is one."""
-    path = folder / SIGNIFICANCE / f"{group}.json"
-    if path.is_file():
-        return read_comparison(path)
+    path = folder / SIGNIFICANCE / f"{Path(group).stem if group.endswith('.yaml') else group}.json"
+    for _, comparison in readable([path] if path.is_file() else [], read_comparison):
+        return comparison
     return {"precisions": {}, "test_sets": {}, "metric": significance.TRANSLATIONS_BY, "baseline": ""}
 
 
@@ -413,8 +424,7 @@ def comparisons(
     """Recorded comparisons of systems that were trained in the precision of their baseline: by baseline, by recipe, and
     by seed and precision; then by test set and metric. The arguments are those of :func:`tables`."""
     records, by_family, found = records or read_records(folder), adjusted(folder), {}
-    for path in sorted((folder / SIGNIFICANCE).rglob("*.json")):
-        comparison = read_comparison(path)
+    for _, comparison in readable(sorted((folder / SIGNIFICANCE).rglob("*.json")), read_comparison):
         precisions = comparison["precisions"]
         for name, compared in _by_system(comparison, records, by_family).items():
             if precisions[name] != precisions[comparison["baseline"]]:
@@ -431,8 +441,7 @@ def adjusted(folder: Path = RESULTS) -> dict[str, dict[tuple, float]]:
         by group and metric; then by baseline, seed, system, its precision and test set.
     """
     families: dict[str, dict[tuple, float]] = {}
-    for path in sorted((folder / SIGNIFICANCE).rglob("*.json")):
-        comparison = read_comparison(path)
+    for _, comparison in readable(sorted((folder / SIGNIFICANCE).rglob("*.json")), read_comparison):
         its = families.setdefault(family(comparison), {})
         for test_set, systems in comparison["test_sets"].items():
             for name, values in systems.items():
@@ -477,7 +486,8 @@ def _by_system(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer table``."""
-    parser.add_argument("group", nargs="*", help="files of recipes, such as ode/wmt14-en-de (default: all)")
+    parser.add_argument("group", nargs="*", help="files of recipes, such as ode/wmt14-en-de, or "
+        "FILE.yaml of your own (default: all of this package)")  # fmt: skip
     parser.add_argument("--csv", action="store_true", help="for programs, one line per number")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder of records (default: results)")
     parser.add_argument("--measured", action="store_true", help="only tables in which something was run")
@@ -487,14 +497,20 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer table``; the exit status."""
     if args.csv:
         print(",".join(COLUMNS))
-    records = read_records(args.results)
+    records, measured = read_records(args.results), False
     for group in args.group or recipes.groups():
         found, against = tables(group, args.results, records), baseline(group, args.results)
         if args.measured:
             found = {title: rows for title, rows in found.items() if any(row.records for row in rows)}
+        measured = measured or bool(found)
         if args.csv:
             print(comma_separated(group, found), end="")
             continue
         for title, rows in found.items():
             print(section(title, rows, against))
+    if not measured:
+        others = f"; its records are of {', '.join(records)}" if records else ""
+        print(
+            f"nothing of {', '.join(args.group) or 'any recipe'} is measured in {args.results}{others}", file=sys.stderr
+        )
     return 0

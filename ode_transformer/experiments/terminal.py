@@ -66,12 +66,16 @@ SHOWN = {"loss": "loss", "ppl": "perplexity", "accuracy": "accuracy", "wps": "wo
 """What is shown of the progress of a training, by fairseq's name, and what it is called."""
 
 
+DIVERGED = re.compile(r"FloatingPointError: (?:gradients are Nan/Inf|Minimum loss scale reached)")
+"""How the traceback of a training ends, or the first of several, whose gradients are no finite numbers."""
+
+
 class LogView:
     """Shows the log of a program of fairseq's on standard error as it grows.
 
     What a record of the log says below a warning is left out, but for progress: on a terminal a bar, and a line for
-    every validation; elsewhere a line each time. Everything else, such as a traceback, is shown, but
-    the same warning only once.
+    every validation; elsewhere a line each time. Everything else, such as a traceback, is shown, but the same warning
+    only once, and not the traceback of a training that diverged, of which :func:`.records.divergence` says enough.
 
     Args:
         words: the command, which says how long training is.
@@ -88,6 +92,7 @@ class LogView:
         self.bar = tqdm(total=total, unit=f" {self.unit}s", disable=None, leave=False, dynamic_ncols=True)
         self.rest, self.showing = b"", True
         self.warned: set[str] = set()
+        self.traceback: list[str] = []
 
     def __enter__(self) -> "LogView":
         return self
@@ -95,6 +100,8 @@ class LogView:
     def __exit__(self, *_: Any) -> None:
         if self.rest:
             self._line(self.rest.decode(errors="replace"))
+        if not any(map(DIVERGED.match, self.traceback)):
+            self._release()
         self.bar.close()
 
     def feed(self, more: bytes) -> None:
@@ -109,6 +116,7 @@ class LogView:
             # What belongs to a record of several lines, such as a printed model, is indented, or closes what it opened.
             self.showing = not REINIT.match(line) and (self.showing or (line != "" and line[0] not in " \t)"))
         else:
+            self._release()
             level, of, message = found.groups()
             self.showing = level not in ("DEBUG", "INFO") or message.startswith("early stop")
             if not self.showing:
@@ -116,8 +124,16 @@ class LogView:
             elif level == "WARNING":
                 self.showing = message not in self.warned
                 self.warned.add(message)
-        if self.showing:
+        if self.showing and (self.traceback or line.startswith("Traceback (")):
+            self.traceback.append(line)  # until it is known how it ends
+        elif self.showing:
             self._write(line)
+
+    def _release(self) -> None:
+        """Show the traceback that was kept back."""
+        for line in self.traceback:
+            self._write(line)
+        self.traceback = []
 
     def _progress(self, of: str, message: str) -> None:
         if batches := BATCHES.match(message):
@@ -137,7 +153,10 @@ class LogView:
         if of == "train_inner" and not self.bar.disable:
             self.bar.set_postfix_str(values, refresh=False)
             self._move(updates if self.unit == "update" else float(said["update"]))
-        elif values:
+            return
+        if of == "train" and "epoch" in said:  # an epoch may have fewer updates than two reports are apart
+            self._move(updates if self.unit == "update" else int(said["epoch"]))
+        if values:
             when = f"epoch {said['epoch']}, {updates:,} updates: " if "epoch" in said else ""
             what = "" if trained else "validation: " if of == "valid" else f"{of}: "
             self._write(f"{when}{what}{values}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import read_json, sha256, write_json
-from . import processes, recipes, runner
+from . import command_lines, processes, recipes, runner
 from .recipes import RecipeError
 from .tasks.task import OURS, Step
 
@@ -36,11 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _differing(path: Path, this: dict[str, Any]) -> list[str]:
-    """What differs between this training and the one that ``path`` describes."""
+    """How this training differs from the one that ``path`` describes, as sentences without their beginning."""
     trained = read_json(path, RecipeError)
     if not isinstance(trained, dict):
         raise RecipeError(f"{path}: must be a mapping")
-    return [key for key, value in this.items() if trained.get(key) != value]
+    differing = [key for key, value in this.items() if trained.get(key) != value]
+    if not differing:
+        return []
+    flags = command_lines.differing(trained["flags"], this["flags"]) if isinstance(trained.get("flags"), list) else ""
+    return [f"{', '.join(differing)} differ", *[flags] * bool(flags)]
 
 
 def main(args: argparse.Namespace) -> int:
@@ -71,6 +75,7 @@ def main(args: argparse.Namespace) -> int:
         return 0
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.chdir(recipes.ROOT), processes.terminable(), processes.alone_in(folder) as lock:
+        command_lines.parsed([*train, *args.flags])  # before the warm start
         from .. import checkpoints
         from ..warm_start import needed
 
@@ -88,8 +93,7 @@ def main(args: argparse.Namespace) -> int:
                 )
             if differing := _differing(folder / "start.json", this):
                 raise RecipeError(
-                    f"--save-dir {args.save_dir}: holds another training: {', '.join(differing)} differ; take another "
-                    "folder"
+                    f"--save-dir {args.save_dir}: holds another training: {', '.join(differing)}; take another folder"
                 )
         if checkpoints.resume_point(folder) == 0:
             runner.execute(warm_start, lock)

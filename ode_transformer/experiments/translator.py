@@ -15,6 +15,7 @@ from typing import Any, Optional
 from ..errors import OdeTransformerError
 from . import recipes
 from .pipeline import Pipeline
+from .text.binarised import symbols_of, warn_of_unknown
 from .text.tokenisation import is_unspaced
 
 KINDS = {bool: ("a switch", (bool,)), int: ("a whole number", (int,)), float: ("a number", (int, float))}
@@ -62,6 +63,7 @@ class Translator:
 
     def __init__(self, data: Path, search: Mapping[str, Any]):
         self.pipeline = Pipeline.of(data)
+        self.known = frozenset(symbols_of(data / f"dict.{self.pipeline.tokeniser.lang}.txt")) - {"<unk>"}
         given = {name.replace("-", "_"): value for name, value in search.items() if value is not None}
         self.search = {"beam": 5, "lenpen": 1.0, **{k: v for k, v in given.items() if k in self.flags}}
         self._checked({})
@@ -142,11 +144,10 @@ class Translator:
         names = names or [f"sentence {i + 1}" for i in range(len(sentences))]
         for name, sentence in zip(names, sentences, strict=True):
             check_sentence(name, sentence)
-        pieces = [
-            (i, piece)
-            for i, units in enumerate(self.pipeline.units(sentences))
-            for piece in self._pieces(units.split(), names[i])
-        ]
+        read = [units.split() for units in self.pipeline.units(sentences)]
+        unknown = sum(unit not in self.known for units in read for unit in units)
+        warn_of_unknown("the text", unknown, sum(map(len, read)))
+        pieces = [(i, piece) for i, units in enumerate(read) for piece in self._pieces(units, names[i])]
         found: dict[int, list[list[Hypothesis]]] = {i: [] for i in range(len(sentences))}
         asked = ", ".join(f"{name} {value}" for name, value in values.items())
         try:

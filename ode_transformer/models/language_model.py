@@ -15,10 +15,11 @@ embeddings of input and output. That code had no gate, and its F was the layer w
 
 import argparse
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
 from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import TransformerConfig
+from torch import Tensor
 
 from ..config import add_flags, option, register_architectures
 from ..modules.stacks import Decoder
@@ -29,6 +30,7 @@ from .transformer import (
     SplitTransformerConfig,
     SplitTransformerModel,
     add_positions_and_freeze,
+    build_graphs,
     nested,
 )
 
@@ -58,6 +60,13 @@ class OdeLanguageModel(KeepsLayers, FairseqLanguageModel):
     def __init__(self, cfg: TransformerConfig, decoder: Decoder):
         super().__init__(decoder)
         add_positions_and_freeze(self, cfg, {"decoder": decoder})
+        self.graphs = build_graphs(cfg, decoder)
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **more: Any) -> tuple[Tensor, dict]:
+        """As in fairseq: tokens (B, T) -> scores (B, T, vocabulary size), and the decoder's dictionary."""
+        if self.graphs is None:
+            return super().forward(src_tokens, **more)
+        return self.graphs(self, super().forward, {"src_tokens": src_tokens}, **more)
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:

@@ -24,29 +24,29 @@ the paper's classification experiments.
 import argparse
 import logging
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from functools import partial
+from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
-from fairseq.models.transformer import (
-    TransformerConfig,
-    TransformerDecoderBase,
-    TransformerEncoderBase,
-    TransformerModelBase,
-)
+from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
 from ..config import FlatTransformerConfig, add_flags, option, plain, register_architectures, to_transformer_config
 from ..errors import OdeTransformerError
+from ..modules import compilation
 from ..modules.dropout import Dropout
 from ..modules.evolving_attention import FORMS, EvolvingAttention, InitialState, State
 from ..modules.feed_forward import FEED_FORWARDS, FeedForward
+from ..modules.layers import Context, DecoderContext
 from ..modules.options import check_alone, check_stock
 from ..modules.recomputation import recompute
+from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
 from .classification import LONGEST, EncoderClassifier
+from .transformer import build_graphs
 
 logger = logging.getLogger(__name__)
 
@@ -150,49 +150,19 @@ class Block(nn.Module):
         self.form = form
         self.checkpointed = cfg.checkpoint_activations
 
-    def forward(
-        self,
-        x: Tensor,
-        encoder_out: Optional[Tensor] = None,
-        encoder_padding_mask: Optional[Tensor] = None,
-        incremental_state: Optional[dict] = None,
-        self_attn_mask: Optional[Tensor] = None,
-        self_attn_padding_mask: Optional[Tensor] = None,
-        need_attn: bool = False,
-        need_head_weights: bool = False,
-    ) -> Union[Tensor, tuple[Tensor, None, None]]:
-        """One block, with the interface of fairseq's layers.
-
-        Args:
-            x: (T, B, d).
-            encoder_out: (S, B, d), in a decoder.
-            encoder_padding_mask: (B, T) in an encoder, (B, S) in a decoder; true where the source is padding.
-            incremental_state: the cache of incremental decoding.
-            self_attn_mask: ignored; the attention of a decoder is always causal.
-            self_attn_padding_mask: (B, T), in a decoder.
-            need_attn, need_head_weights: ignored; fused attention has no weights to return.
-
-        Returns:
-            The new state (T, B, d); in a decoder followed by None and None, in place of attention weights.
-
-        Raises:
-            ValueError: a decoder's block without the encoder's output.
-        """
-        decoder = self.encoder_state is not None
-        if decoder and encoder_out is None:
-            raise ValueError("a decoder's block needs the output of the encoder")
-        state = self.state(x, None, self_attn_padding_mask if decoder else encoder_padding_mask, incremental_state)
-        source = None
-        if decoder:
-            source = self.encoder_state(x, encoder_out, encoder_padding_mask, incremental_state)
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """One block: (T, B, d) -> (T, B, d)."""
+        source, incremental_state = None, getattr(context, "incremental_state", None)
+        state = self.state(x, None, context.padding_mask, incremental_state)
+        if self.encoder_state is not None:
+            source = self.encoder_state(x, context.source, context.source_padding_mask, incremental_state)
         if self.form == "paper" and x.size(0) > 1:
             state, source = (None if s is None else s.fitted() for s in (state, source))
         for i in range(len(self.feed_forward)):
             # With a cache there is nothing to recompute: a second pass would append to the cache again.
             recomputed = self.checkpointed and incremental_state is None
             x = recompute(recomputed, self._layer, i, x, state, source, incremental_state)
-        x = self.layer_norm(x)
-        return (x, None, None) if decoder else x
+        return self.layer_norm(x)
 
     def _layer(
         self,
@@ -247,6 +217,7 @@ class _Evolving:
         if self.embed_positions is not None:
             self.embed_positions = SinusoidalPositions(cfg.encoder.embed_dim, self.padding_idx)
         self.dropout_module = Dropout(0.0, module_name=self.__class__.__name__)  # no dropout of embeddings
+        self.compile_layers = cfg.compile_layers
         # The two forms have the same parameters, so the form is stored in checkpoints.
         self._form = FORMS.index(str(cfg.transevolve_form))
         self.register_buffer("form", torch.tensor([float(self._form)]))
@@ -257,6 +228,12 @@ class _Evolving:
         # Activation checkpointing is done within the block, for each depth.
         return fsdp_wrap(block, min_num_params=cfg.min_params_to_wrap)
 
+    def _through(self, x: Tensor, context: Context) -> list[Tensor]:
+        states = [x]
+        for block in self.layers:
+            states.append(compilation.run(self, block, states[-1], context))
+        return states
+
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         # Not taken from self.form, which has no value on the meta device.
         form = int(state_dict.setdefault(f"{prefix}form", torch.tensor([float(self._form)])))
@@ -266,21 +243,40 @@ class _Evolving:
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-class TransEvolveEncoder(_Evolving, TransformerEncoderBase):
+class TransEvolveEncoder(_Evolving, PlainEncoder):
     """fairseq's encoder with TransEvolve's blocks; it can be used without a decoder."""
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         return self._block(cfg, "encoder")
 
+    def through(self, x: Tensor, tokens: Tensor, context: Context) -> list[Tensor]:
+        return self._through(x, context)
 
-class TransEvolveDecoder(_Evolving, TransformerDecoderBase):
+
+class TransEvolveDecoder(_Evolving, PlainDecoder):
     """fairseq's decoder with TransEvolve's blocks."""
 
     def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
         return self._block(cfg, "decoder")
 
+    def through(
+        self,
+        x: Tensor,
+        tokens: Tensor,
+        context: DecoderContext,
+        alignment_layer: int,
+    ) -> tuple[list[Tensor], None]:
+        """As in ``PlainDecoder``, without weights: fused attention has none to return.
+
+        Raises:
+            ValueError: there is no output of an encoder.
+        """
+        if context.source is None:
+            raise ValueError("TransEvolve's decoder needs the output of an encoder")
+        return self._through(x, context), None
+
     def extract_features(self, *args: Any, full_context_alignment: bool = False, **more: Any) -> tuple[Tensor, dict]:
-        """As in fairseq.
+        """As in ``PlainDecoder``.
 
         Raises:
             OdeTransformerError: ``full_context_alignment`` is asked for, but attention is always causal here.
@@ -310,6 +306,19 @@ class _Counted:
 @register_model("transevolve", dataclass=TransEvolveConfig)
 class TransEvolveModel(_Counted, TransformerModelBase):
     """TransEvolve for translation (``--arch transevolve_fullff_1`` and others)."""
+
+    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module):
+        super().__init__(args, encoder, decoder)
+        self.graphs = build_graphs(self.cfg, decoder)
+
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor, **more: Any
+    ) -> tuple[Tensor, dict]:
+        """As in fairseq's Transformer."""
+        tokens = {"src_tokens": src_tokens, "prev_output_tokens": prev_output_tokens}
+        if self.graphs is None:
+            return super().forward(**tokens, src_lengths=src_lengths, **more)
+        return self.graphs(self, partial(super().forward, src_lengths=None), tokens, **more)
 
     @classmethod
     def add_args(cls, parser: argparse._ActionsContainer) -> None:

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from ..config import FlatTransformerConfig, add_flags, option, to_transformer_config
 from ..errors import OdeTransformerError
 from ..modules.attention import RELATIVE_POSITIONS
+from ..modules.graphs import TrainingGraphs
 from ..modules.history import HISTORIES
-from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_alone, check_model
+from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_alone, check_model, idle_options
 from ..modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS, build_position_encoder
 from ..modules.stacks import Decoder, Encoder, SplitStack
 from ..numerics.coefficients import COEFFICIENTS
@@ -72,6 +73,8 @@ def row(system: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
 @dataclass
 class SplitTransformerConfig(FlatTransformerConfig):
     """All options of fairseq's Transformer, and those of splitting, integrator, attention and history."""
+
+    idle_options = staticmethod(idle_options)
 
     splitting: SplittingName = option(
         "lie-trotter",
@@ -147,11 +150,6 @@ class SplitTransformerConfig(FlatTransformerConfig):
     )
     flow_gradient: FlowGradientName = option(
         "direct", "flow's gradients: direct (back-propagation through the solver), or adjoint (saves memory, slower)"
-    )
-    flow_update_interval: int = option(
-        1,
-        "solve the flow, and compute gradients of its dynamics, only every N updates; use --optimizer flow_adam, "
-        "because the momentum of other optimizers moves the flow in between",
     )
     freeze: Optional[str] = option(
         None,
@@ -241,6 +239,25 @@ def add_positions_and_freeze(model: nn.Module, cfg: TransformerConfig, sides: Ma
     freeze(model, cfg.freeze)
 
 
+def build_graphs(cfg: TransformerConfig, decoder: nn.Module) -> Optional[TrainingGraphs]:
+    """The recorded training passes of a model with this decoder, if they are asked for.
+
+    Raises:
+        OdeTransformerError: the options cannot be combined with CUDA graphs.
+    """
+    if not cfg.cuda_graphs:
+        return None
+    for name in ("checkpoint_activations", "offload_activations", "encoder_layerdrop", "decoder_layerdrop"):
+        side, _, field = name.partition("_")
+        value = getattr(getattr(cfg, side), field) if field == "layerdrop" else getattr(cfg, name)
+        if value:
+            raise OdeTransformerError(f"--cuda-graphs: cannot be combined with --{name.replace('_', '-')}")
+    # torchdiffeq asks the host for the time of every step.
+    if str(getattr(cfg, "flow_gradient", "direct")) == "adjoint" and str(cfg.position_encoder) == "floater":
+        raise OdeTransformerError("--cuda-graphs: cannot be combined with --flow-gradient adjoint")
+    return TrainingGraphs(decoder.dictionary.pad(), decoder.dictionary.eos())
+
+
 def freeze(model: nn.Module, pattern: Optional[str]) -> None:
     """Turn off gradients for the parameters whose names contain a match of a regular expression.
 
@@ -270,8 +287,11 @@ class SplitTransformerModel(KeepsLayers, TransformerModelBase):
     def __init__(self, args: Any, encoder: Encoder, decoder: Decoder):
         super().__init__(args, encoder, decoder)
         add_positions_and_freeze(self, self.cfg, {"encoder": encoder, "decoder": decoder})
+        self.graphs = build_graphs(self.cfg, decoder)
 
-    def forward(self, src_tokens: Tensor, src_lengths: Tensor, prev_output_tokens: Tensor, **more: Any) -> Any:
+    def forward(
+        self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor, **more: Any
+    ) -> tuple[Tensor, dict]:
         """As in fairseq's Transformer.
 
         Args:
@@ -283,10 +303,20 @@ class SplitTransformerModel(KeepsLayers, TransformerModelBase):
         Returns:
             Scores (B, T, vocabulary size), and the decoder's dictionary.
         """
-        if self.position_encoder is None:
-            return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
-        with self.position_encoder.one_pass(max(src_tokens.size(1), prev_output_tokens.size(1))):
-            return super().forward(src_tokens, src_lengths, prev_output_tokens, **more)
+        tokens = {"src_tokens": src_tokens, "prev_output_tokens": prev_output_tokens}
+        if self.graphs is None:
+            return self._pass(**tokens, **more)
+        return self.graphs(self, self._pass, tokens, **more)
+
+    def _pass(
+        self, src_tokens: Tensor, prev_output_tokens: Tensor, return_all_hiddens: bool = True, **more: Any
+    ) -> tuple[Tensor, dict]:
+        solution = None
+        if self.position_encoder is not None:
+            solution = self.position_encoder.solve(max(src_tokens.size(1), prev_output_tokens.size(1)))
+        # Our encoders count the padding themselves.
+        encoder_out = self.encoder(src_tokens, None, return_all_hiddens, solution=solution)
+        return self.decoder(prev_output_tokens, encoder_out, solution=solution, **more)
 
     def set_beam_size(self, beam_size: int) -> None:
         """Set the number of hypotheses per sentence; fairseq's generator calls this if there are several."""

@@ -23,6 +23,12 @@ class StagedAttention(MultiheadAttention):
     cross-attention keeps keys and values once per sentence, and treats the hypotheses as queries of their sentence.
     """
 
+    max_relative_length: Optional[int] = None
+    """The largest distance that relative positions tell apart; None without relative positions."""
+
+    reads_weights = False
+    """Whether relative positions of values read the weights of each pair."""
+
     def _get_input_buffer(self, incremental_state: Optional[dict], stage: int = 0) -> dict:
         return self.get_incremental_state(incremental_state, f"attn_state.{stage}") or {}
 
@@ -41,6 +47,7 @@ class StagedAttention(MultiheadAttention):
         attn_mask: Optional[Tensor] = None,
         need_head_weights: bool = False,
         biases: Optional[Biases] = None,
+        distances: Optional[Tensor] = None,
         stage: int = 0,
     ) -> tuple[Tensor, Optional[Tensor]]:
         """Attend as fairseq's attention does: bitwise equal in evaluation in single precision; in beam search, equal
@@ -56,6 +63,7 @@ class StagedAttention(MultiheadAttention):
             attn_mask: (T, S), minus infinity where attention is forbidden.
             need_head_weights: return the weights of each head.
             biases: what positions add to queries, keys and values.
+            distances: (T, S), with relative positions what ``relative_distances`` says, which is asked if None.
             stage: the evaluation within the step, from 0; each stage has its own cache.
 
         Returns:
@@ -66,22 +74,38 @@ class StagedAttention(MultiheadAttention):
             query, key, value, key_padding_mask, incremental_state, static_kv, biases, stage
         )
         q = as_queries(q, k.size(0))
+        if distances is None and self.max_relative_length is not None:
+            distances = relative_distances(length, k.size(2), self.max_relative_length, query.device)
         dropout = self.dropout_module.p if self.training or self.dropout_module.apply_during_inference else 0.0
         # Two separate products are faster than PyTorch's fused kernel for a single query, where there is no (T, S)
-        # matrix to avoid, and for dropout on a CPU, where the kernel holds that matrix too.
-        fused = length > 1 and not (dropout > 0 and query.device.type == "cpu")
-        if fused and not (need_weights or need_head_weights):
+        # matrix to avoid, and on a CPU for dropout and with relative positions, where the kernel holds that matrix too.
+        held = query.device.type == "cpu" and (dropout > 0 or distances is not None)
+        if length > 1 and not (held or need_weights or need_head_weights or self.reads_weights):
             mask = attn_mask
-            if key_padding_mask is not None:
+            if distances is not None:
+                mask = self.score_bias(q * self.scaling, distances)
+                if (hidden := _mask(attn_mask, key_padding_mask, q.dtype)) is not None:
+                    mask = mask + hidden
+            elif key_padding_mask is not None:
                 hidden = key_padding_mask.to(torch.bool)[:, None, None]  # (B, 1, 1, S)
                 mask = ~hidden if mask is None else mask.masked_fill(hidden, float("-inf"))
             out, weights = fused_kernel(q, k, v, mask, dropout_p=dropout), None
         else:
             # In the order of fairseq's attention, for bitwise equal results: (N, T, d), N = B H.
             q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
-            scores = torch.bmm(q, k.transpose(1, 2)).unflatten(0, (-1, self.num_heads))  # (B, H, n T, S)
-            weights = _softmax(scores, attn_mask, key_padding_mask)
-            out = torch.bmm(self.dropout_module(weights.type_as(v)).flatten(0, 1), v)
+            scores = torch.bmm(q, k.transpose(1, 2))
+            if distances is not None:
+                scores += self.score_bias(q, distances)
+            scores = scores.unflatten(0, (-1, self.num_heads))  # (B, H, n T, S)
+            if (mask := _mask(attn_mask, key_padding_mask, scores.dtype)) is not None:
+                scores = scores + mask
+            # PyTorch computes it in single precision and rounds the result to the type of the scores, as fairseq does.
+            # In half precision, unless under autocast, only the rounded weights are kept for the backward pass.
+            weights = scores.softmax(-1)
+            p = self.dropout_module(weights.type_as(v)).flatten(0, 1)
+            out = torch.bmm(p, v)
+            if self.reads_weights:
+                out = out + self.value_bias(p, distances)
             out = out.unflatten(0, (-1, self.num_heads))
             weights = as_hypotheses(weights, length)  # (B n, H, T, S)
             weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1) if need_weights else None
@@ -187,20 +211,14 @@ def fused_kernel(q: Tensor, k: Tensor, v: Tensor, attn_mask: Optional[Tensor] = 
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, **more).to(kind)
 
 
-def _softmax(scores: Tensor, attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor]) -> Tensor:
-    """Softmax of scores (B, H, T, S) under both masks.
-
-    PyTorch computes it in single precision and rounds the result to the type of the scores, as fairseq does. In half
-    precision, unless under autocast, only the rounded weights are kept for the backward pass.
-    """
-    mask = attn_mask
-    if key_padding_mask is not None:  # on a CPU, adding is much faster than filling
-        hidden = torch.zeros_like(key_padding_mask, dtype=scores.dtype)
-        hidden = hidden.masked_fill_(key_padding_mask.to(torch.bool), float("-inf"))[:, None, None]  # (B, 1, 1, S)
-        mask = _open(hidden if mask is None else mask + hidden)
-    if mask is not None:
-        scores = scores + mask
-    return scores.softmax(-1)
+def _mask(attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], kind: torch.dtype) -> Optional[Tensor]:
+    """Both masks as one that is added to scores, (T, S) or (B, 1, T, S); None if there is nothing to hide."""
+    if key_padding_mask is None:
+        return attn_mask
+    # On a CPU, adding is much faster than filling.
+    hidden = torch.zeros_like(key_padding_mask, dtype=kind)
+    hidden = hidden.masked_fill_(key_padding_mask.to(torch.bool), float("-inf"))[:, None, None]  # (B, 1, 1, S)
+    return _open(hidden if attn_mask is None else attn_mask + hidden)
 
 
 def _open(mask: Tensor) -> Tensor:
@@ -235,61 +253,33 @@ class RelativeAttention(StagedAttention):
         self.relative_position_keys = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size)))
         self.relative_position_values = nn.Parameter(nn.init.xavier_uniform_(torch.empty(size))) if values else None
 
-    def forward(
-        self,
-        query: Tensor,
-        key: Optional[Tensor] = None,
-        value: Optional[Tensor] = None,
-        key_padding_mask: Optional[Tensor] = None,
-        incremental_state: Optional[dict] = None,
-        need_weights: bool = True,
-        attn_mask: Optional[Tensor] = None,
-        biases: Optional[Biases] = None,
-        stage: int = 0,
-    ) -> tuple[Tensor, Optional[Tensor]]:
-        """Attend from every position to all positions that the masks leave.
+    @property
+    def reads_weights(self) -> bool:
+        return self.relative_position_values is not None
 
-        Args:
-            query: (T, B, C); T is the number of new positions in incremental decoding.
-            key, value: ignored; the query takes their place.
-            key_padding_mask: (B, T), true where a key is padding.
-            incremental_state: the cache of incremental decoding; with it the keys are those of all S positions so far.
-            need_weights: return the weights, averaged over heads.
-            attn_mask: (T, S), minus infinity where attention is forbidden.
-            biases: what positions add to queries, keys and values.
-            stage: the evaluation within the step, from 0; each stage has its own cache.
-
-        Returns:
-            The output (T, B, C); the weights (B, T, S) or None.
-        """
-        length, batch, _ = query.shape
-        q, k, v = self._project(query, query, query, biases)
-        if incremental_state is not None:
-            k, v, key_padding_mask = self._remember(incremental_state, k, v, key_padding_mask, stage)
-        q, k, v = (q * self.scaling).flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)  # (N, T, d), N = B H
-        scores = torch.bmm(q, k.transpose(1, 2))  # (N, T, S)
-        columns = _distances(length, k.size(1), self.max_relative_length, q.device).expand_as(scores)
+    def score_bias(self, q: Tensor, distances: Tensor) -> Tensor:
+        """q_i . a_K[r(i, j)] of scaled queries (..., T, d) -> (..., T, S)."""
         # Sums over all pairs at one distance, here of gradients, lose most of their digits in half precision.
         exact = torch.promote_types(q.dtype, torch.float32)
-        scores += torch.matmul(q, self.relative_position_keys.t()).to(exact).gather(2, columns)
-        scores = scores.unflatten(0, (batch, self.num_heads))
-        weights = _softmax(scores, attn_mask, key_padding_mask).flatten(0, 1)
-        p = self.dropout_module(weights.type_as(v))
-        out = torch.bmm(p, v)  # (N, T, d)
-        if self.relative_position_values is not None:
-            by_distance = p.new_zeros(*p.shape[:2], len(self.relative_position_values), dtype=exact)
-            by_distance = by_distance.scatter_add(2, columns, p.to(exact)).type_as(p)
-            out = out + torch.matmul(by_distance, self.relative_position_values)
-        out = self.out_proj(out.transpose(0, 1).reshape(length, batch, self.embed_dim))
-        if not need_weights:
-            return out, None
-        return out, weights.view(batch, self.num_heads, length, -1).mean(dim=1)
+        products = torch.matmul(q, self.relative_position_keys.t())  # (..., T, 2m + 1)
+        return products.to(exact).gather(-1, distances.expand(*q.shape[:-1], -1)).type_as(products)
+
+    def value_bias(self, p: Tensor, distances: Tensor) -> Tensor:
+        """sum_j p_ij a_V[r(i, j)] of weights (N, T, S) -> (N, T, d)."""
+        exact = torch.promote_types(p.dtype, torch.float32)
+        sums = p.new_zeros(*p.shape[:2], len(self.relative_position_values), dtype=exact)
+        sums = sums.scatter_add(2, distances.expand_as(p), p.to(exact)).type_as(p)
+        return torch.matmul(sums, self.relative_position_values)
 
 
-def _distances(length: int, keys: int, m: int, device: torch.device) -> Tensor:
-    """The row of the table for each pair (i, j), m + clip(j - (i + S - T), -m, m): (T, S).
+def relative_distances(length: int, keys: int, m: int, device: torch.device) -> Tensor:
+    """The row of the tables for each pair (i, j), m + clip(j - (i + S - T), -m, m): (T, S).
 
-    The last query and the last key are the same position.
+    Args:
+        length: T, the number of queries; the last query and the last key are the same position.
+        keys: S.
+        m: the largest distance that is told apart.
+        device: where the result is.
     """
     i = torch.arange(keys - length, keys, device=device)
     j = torch.arange(keys, device=device)

@@ -1,4 +1,4 @@
-"""What passes between the layers of a stack besides the state: dense connections and multistep schemes.
+"""Histories: what a layer reads of the outputs of all layers before it.
 
 A *history* mixes the outputs of all earlier layers into the input of the next. With y_0 the embedding and y_l the
 output of layer l, layer l + 1 reads
@@ -19,39 +19,45 @@ the ODE Transformer have them (appendix B). With z_0 = y_0 and z_l = LN_l(y_l), 
 
 The last mixture is the stack's output. In a post-norm stack z_l is the output itself, and LN_l normalizes x_l.
 
-A *corrector* is a history that evaluates a layer once more: ``corrector`` is that of PCformer (Li et al. 2024,
-"Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning", arXiv 2411.03042).
-Layer l + 1 reads x_l, and its step from there, with any integrator and coefficients, is the prediction P. With z' =
-LN'(P), the layer then takes an Euler step from a mixture of all states so far, and layer l + 2 reads a second mixture::
-
-    c = sum_{k <= l} W[l + 1, k] z_k + W[l + 1, l + 1] z'
-    z_{l+1} = LN(c + f(c))
-    x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
-
-Where the parameters of ``learnable_dense`` and ``corrector`` have a counterpart in the released codes, they have its
-name: ``history.weight`` and ``history.weight_c`` (square matrices whose upper triangles are never used), and
-``history.layer_norms``. The corrector's ``prediction_norms`` are renamed when a released checkpoint is loaded.
+Where the parameters of ``learnable_dense`` have a counterpart in the released codes, they have its name:
+``history.weight`` (a square matrix whose upper triangle is never used) and ``history.layer_norms``.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Optional
 
 import torch
 from fairseq.modules import LayerNorm
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from ..numerics.coefficients import weighted_sum
-from ..numerics.integrators import Multistep, multistep_step
+from ..numerics.integrators import Multistep
 from ..numerics.table import Table
-from .options import Options
 
 
-class Connection(nn.Module):
-    """What a stack does between its layers. This base class does nothing: each layer reads the output of the previous.
+class Past:
+    """One pass through a stack: what its layers put out, and what the next one reads of it.
 
-    The methods receive ``past``, initially an empty list, in which one pass through the stack keeps what it needs.
+    Args:
+        history: the history of the stack.
+        x: the input of the stack, (T, B, C).
+    """
+
+    def __init__(self, history: "History", x: Tensor):
+        self.history, self.kept = history, [x]
+
+    def put(self, y: Tensor) -> None:
+        """Take the output of a layer, (T, B, C)."""
+        self.kept.append(self.history.keep(self.kept, y))
+
+    def read(self) -> Tensor:
+        """The input of the next layer, (T, B, C), or after the last one the output of the stack."""
+        return self.history.mix(self.kept)
+
+
+class History(nn.Module):
+    """What a layer reads of earlier outputs. This base class has no weights: each layer reads the previous output.
 
     Args:
         depth: L, the number of layers.
@@ -61,57 +67,42 @@ class Connection(nn.Module):
         super().__init__()
         self.depth = depth
 
-    def begin(self, past: list, x: Tensor) -> Tensor:
-        """Embedding (T, B, C) -> the input of the first layer."""
-        return x
+    def begin(self, x: Tensor) -> Past:
+        """A pass whose first layer has the input (T, B, C)."""
+        return Past(self, x)
 
-    def follow(self, past: list, y: Tensor) -> Tensor:
-        """The output of a layer (T, B, C) -> the input of the next layer, or the output of the stack."""
+    def keep(self, kept: Sequence[Tensor], y: Tensor) -> Tensor:
+        """What is kept of the output y of layer l, (T, B, C); ``kept`` has an entry for each layer before, from 0."""
         return y
 
-    def corrector(self, past: list) -> Optional[Callable[[Tensor], Tensor]]:
-        """A function that turns the result of the next layer's step, (T, B, C), into the state, (T, B, C), from which
-        that layer then takes an Euler step; None for no correction. The function keeps its own copy of ``past``, so
-        that recomputation in the backward pass can call it again.
-        """
-        return None
+    def mix(self, kept: Sequence[Tensor]) -> Tensor:
+        """What layer l + 1 reads, (T, B, C), of what is kept of layers 0 to l."""
+        return kept[-1]
 
 
-class History(Connection):
-    """A history of layer outputs; a subclass defines how it mixes them.
+class SchemeWeights(History):
+    """The learned weights of a multistep scheme, which a stack has in place of a history.
 
     Args:
         depth: L, the number of layers.
-        embed_dim: C, the width.
-        pre_norm: whether the layers are pre-norm.
+        scheme: the scheme.
     """
 
-    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
+    def __init__(self, depth: int, scheme: Multistep):
         super().__init__(depth)
-        self.pre_norm = pre_norm
-
-    def begin(self, past: list, x: Tensor) -> Tensor:
-        past.append(x)
-        return x
-
-    def follow(self, past: list, y: Tensor) -> Tensor:
-        return self.mix(past, y)
-
-    def mix(self, past: list, z: Tensor) -> Tensor:
-        """z_l (T, B, C) -> the input of layer l + 1; ``past`` has an entry for z_0 and for every earlier layer."""
-        raise NotImplementedError
+        initial = torch.tensor(scheme.initial(depth) if scheme.initial else [])
+        self.weight = nn.Parameter(initial) if initial.numel() else None
 
 
 class DenseFormer(History):
     """sum_k W[l, k] y_k, where W starts as the identity: one row per layer; the upper triangle is unused."""
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
-        super().__init__(depth, embed_dim, pre_norm)
+        super().__init__(depth)
         self.weight = nn.Parameter(torch.eye(depth + 1)[1:])
 
-    def mix(self, past: list, z: Tensor) -> Tensor:
-        past.append(z)
-        return _mixture(self.weight[len(past) - 2], past)
+    def mix(self, kept: Sequence[Tensor]) -> Tensor:
+        return kept[0] if len(kept) == 1 else mixture(self.weight[len(kept) - 2], kept)
 
 
 class AttentionOverLayers(History):
@@ -122,31 +113,43 @@ class AttentionOverLayers(History):
     """
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
-        super().__init__(depth, embed_dim, pre_norm)
+        super().__init__(depth)
         self.weight = nn.Parameter(torch.zeros(depth, embed_dim))  # w_1 to w_L
 
-    def begin(self, past: list, x: Tensor) -> Tensor:
-        past.append((x, self._scores(x)))
-        return x
-
-    def mix(self, past: list, z: Tensor) -> Tensor:
-        layer = len(past) - 1
-        past.append((z, self._scores(z)))
-        scores = torch.stack([scores[..., layer] for _, scores in past], dim=-1)  # (T, B, l + 1)
-        weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).type_as(z)
-        return weighted_sum(weights.split(1, dim=-1), [z for z, _ in past])
-
-    def _scores(self, z: Tensor) -> Tensor:
-        # For all layers at once, (T, B, L), although earlier layers do not need them: one product in place of l.
-        return F.linear(F.rms_norm(z, z.shape[-1:], eps=1e-5), self.weight)
+    def mix(self, kept: Sequence[Tensor]) -> Tensor:
+        if len(kept) == 1:
+            return kept[0]
+        past = torch.stack(list(kept), dim=-2)  # (T, B, l + 1, C)
+        scores = F.rms_norm(past, past.shape[-1:], eps=1e-5) @ self.weight[len(kept) - 2]  # (T, B, l + 1)
+        weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).type_as(past)
+        return (weights.unsqueeze(-2) @ past).squeeze(-2)
 
 
-def _mixture(weights: Tensor, past: Sequence[Tensor]) -> Tensor:
-    """sum_k weights[k] past[k] over the states past[k], (T, B, C); further weights are ignored."""
-    return weighted_sum(list(weights[: len(past)]), past)
+class _Mixture(torch.autograd.Function):
+    """sum_k w_k y_k as one contraction; the stacked tensor is not kept for the backward pass, but stacked again."""
+
+    @staticmethod
+    def forward(ctx, weights: Tensor, *states: Tensor) -> Tensor:
+        ctx.save_for_backward(weights, *states)
+        with torch.autocast(weights.device.type, enabled=False):
+            return (weights.type_as(states[0]) @ torch.stack(states).flatten(1)).view_as(states[0])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor) -> tuple[Optional[Tensor], ...]:
+        weights, *states = ctx.saved_tensors
+        flat = gradient.flatten()
+        of_weights = (torch.stack(states).flatten(1) @ flat).type_as(weights)
+        of_states = torch.outer(weights.type_as(flat), flat).unflatten(1, gradient.shape)
+        return of_weights, *of_states
 
 
-def _means(depth: int) -> Tensor:
+def mixture(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
+    """sum_k weights[k] states[k] over states (T, B, C); further weights are ignored."""
+    return _Mixture.apply(weights[: len(states)], *states)
+
+
+def means(depth: int) -> Tensor:
     """The weights of means, (L + 1, L + 1): row l has those of the mean of the states 0 to l."""
     rows = torch.arange(1, depth + 2, dtype=torch.float)
     return torch.ones(depth + 1, depth + 1).tril() / rows[:, None]
@@ -156,36 +159,47 @@ class NormedHistory(History):
     """A history of normalized layer outputs, z_l = LN_l(y_l); in a post-norm stack the mixtures are normalized instead.
 
     Args:
-        depth, embed_dim, pre_norm: as in ``History``.
+        depth: L, the number of layers.
+        embed_dim: C, the width.
+        pre_norm: whether the layers are pre-norm.
     """
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
-        super().__init__(depth, embed_dim, pre_norm)
+        super().__init__(depth)
+        self.pre_norm = pre_norm
         self.layer_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
 
-    def follow(self, past: list, y: Tensor) -> Tensor:
-        norm = self.layer_norms[len(past) - 1]
-        if self.pre_norm:
-            return self.mix(past, norm(y))
-        return norm(self.mix(past, y))
+    def keep(self, kept: Sequence[Tensor], y: Tensor) -> Tensor:
+        return self.layer_norms[len(kept) - 1](y) if self.pre_norm else y
+
+    def mix(self, kept: Sequence[Tensor]) -> Tensor:
+        mixed = self.mean(kept)
+        return mixed if self.pre_norm or len(kept) == 1 else self.layer_norms[len(kept) - 2](mixed)
+
+    def mean(self, kept: Sequence[Tensor]) -> Tensor:
+        """The mixture before its norm, if it has one, (T, B, C)."""
+        raise NotImplementedError
 
 
 class Residual(NormedHistory):
-    """x_l = x_{l-1} + z_l."""
+    """x_l = x_{l-1} + z_l; x_l itself is kept, in a post-norm stack normalized."""
 
-    def follow(self, past: list, y: Tensor) -> Tensor:
-        norm = self.layer_norms[len(past) - 1]
-        # In a post-norm stack the sum continues from the normalized state.
-        past.append(past[-1] + norm(y) if self.pre_norm else norm(past[-1] + y))
-        return past[-1]
+    def keep(self, kept: Sequence[Tensor], y: Tensor) -> Tensor:
+        norm = self.layer_norms[len(kept) - 1]
+        return kept[-1] + norm(y) if self.pre_norm else norm(kept[-1] + y)
+
+    def mix(self, kept: Sequence[Tensor]) -> Tensor:
+        return kept[-1]
 
 
 class Dense(NormedHistory):
-    """The mean of z_0 to z_l."""
+    """The mean of z_0 to z_l; their sums are kept."""
 
-    def mix(self, past: list, z: Tensor) -> Tensor:
-        past.append(past[-1] + z)  # the sum so far
-        return past[-1] / len(past)
+    def keep(self, kept: Sequence[Tensor], y: Tensor) -> Tensor:
+        return kept[-1] + super().keep(kept, y)
+
+    def mean(self, kept: Sequence[Tensor]) -> Tensor:
+        return kept[-1] / len(kept)
 
 
 class LearnableDense(NormedHistory):
@@ -193,86 +207,21 @@ class LearnableDense(NormedHistory):
 
     def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
         super().__init__(depth, embed_dim, pre_norm)
-        self.weight = nn.Parameter(_means(depth))
+        self.weight = nn.Parameter(means(depth))
 
-    def begin(self, past: list, x: Tensor) -> Tensor:
-        past.append(x)
-        return self.weight[0, 0] * x
-
-    def mix(self, past: list, z: Tensor) -> Tensor:
-        past.append(z)
-        return _mixture(self.weight[len(past) - 1], past)
+    def mean(self, kept: Sequence[Tensor]) -> Tensor:
+        return mixture(self.weight[len(kept) - 1], kept)
 
 
-class Corrector(NormedHistory):
-    """PCformer's corrector: two matrices W and W_c over the states, both starting as means.
-
-    Their first rows are never used, because the first layer reads the embedding.
-
-    Args:
-        depth, embed_dim, pre_norm: as in ``History``; ``pre_norm`` must be true.
-    """
-
-    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
-        super().__init__(depth, embed_dim, pre_norm)
-        self.weight, self.weight_c = (nn.Parameter(_means(depth)) for _ in range(2))
-        self.prediction_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
-
-    def corrector(self, past: list) -> Callable[[Tensor], Tensor]:
-        return partial(self._correct, tuple(past))
-
-    def _correct(self, past: tuple[Tensor, ...], prediction: Tensor) -> Tensor:
-        z = self.prediction_norms[len(past) - 1](prediction)
-        return _mixture(self.weight[len(past)], (*past, z))
-
-    def mix(self, past: list, z: Tensor) -> Tensor:
-        past.append(z)
-        return _mixture(self.weight_c[len(past) - 1], past)
-
-
-HISTORIES: Table[Optional[Callable[[int, int, bool], Connection]]] = Table(
+HISTORIES: Table[Callable[[int, int, bool], History]] = Table(
     "history",
     {
-        "none": None,
+        "none": lambda depth, embed_dim, pre_norm: History(depth),
         "residual": Residual,
         "dense": Dense,
         "learnable_dense": LearnableDense,
         "denseformer": DenseFormer,
         "attention": AttentionOverLayers,
-        "corrector": Corrector,
     },
 )
-"""(number of layers, C, pre-norm) -> what stands between the layers."""
-
-
-class MultistepConnection(Connection):
-    """A multistep scheme over the layers of a stack, with its learned weights. The layers return their increments.
-
-    Args:
-        scheme: the scheme.
-        depth: the number of layers.
-    """
-
-    def __init__(self, scheme: Multistep, depth: int):
-        super().__init__(depth)
-        self.scheme = scheme
-        initial = torch.tensor(scheme.initial(depth) if scheme.initial else [])
-        self.weight = nn.Parameter(initial) if initial.numel() else None
-
-    def begin(self, past: list, x: Tensor) -> Tensor:
-        past.append(([x], []))
-        return x
-
-    def follow(self, past: list, y: Tensor) -> Tensor:
-        states, increments = past[0]
-        increments.append(y)
-        states.append(multistep_step(self.scheme, states, increments, self.weight))
-        return states[-1]
-
-
-def build_connection(options: Options, depth: int, embed_dim: int, pre_norm: bool) -> Connection:
-    """What stands between the layers of a stack: a history, a multistep scheme, or nothing."""
-    if isinstance(options.integrator, Multistep):
-        return MultistepConnection(options.integrator, depth)
-    history = HISTORIES.named(options.history)
-    return Connection(depth) if history is None else history(depth, embed_dim, pre_norm)
+"""(number of layers, C, pre-norm) -> what the layers read of earlier outputs; ``pcformer.py`` adds ``corrector``."""

@@ -1,19 +1,20 @@
 """Encoder and decoder layers: splitting x integrator x attention x feed-forward.
 
-A layer is split into attention (F) and feed-forward (G). Euler sub-steps of the Lie-Trotter splitting are stock
-fairseq's layer, with bitwise equal results in evaluation. The last F and the last G of a splitting are the stock
-sub-layers under their stock names, so that checkpoints of the Transformer fit; an earlier one is an additional
-sub-layer with its own weights (``macaron_*``). In a decoder layer F is self-attention; cross-attention (C) follows the
-last F and takes a whole step. Sub-layers that are taken together, cross-attention included, all read the layer's input.
+A layer is a step of dy/dt = F(y) + G(y), where F is attention and G feed-forward. Its sub-layers are solved in turn, as
+the splitting says, each by itself or all as one: the vector field of a layer is its increment f(y), the sum of what its
+sub-layers add to y. Euler steps of the sub-layers of the Lie-Trotter splitting are stock fairseq's layer, with bitwise
+equal results in evaluation.
 
-An integrator of higher order evaluates a layer, or its sub-layers, several times with the same weights; each evaluation
-is a stage. The vector field of a layer is its increment f(y), the sum of what its sub-layers add to y.
+The last F and the last G of a splitting are the stock sub-layers under their stock names, so that checkpoints of the
+Transformer fit; an earlier one is an additional sub-layer with its own weights (``macaron_*``). In a decoder layer F is
+self-attention; cross-attention (C) follows the last F and takes a whole step.
 
 Legend: T positions, S positions of the source, B sentences, C the width, H heads.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -23,8 +24,9 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
-from ..numerics.coefficients import Coefficients, Velocity, weighted_sum
-from ..numerics.integrators import EULER, Learned, Momentum, Norm
+from ..numerics.integrators import EULER
+from ..numerics.protocol import Field, Learned
+from ..numerics.splitting import Solver, Substep, increment, split_step
 from .attention import RelativeAttention, StagedAttention
 from .options import Options
 from .positions import Biases
@@ -37,22 +39,15 @@ class Context:
 
     Args:
         padding_mask: (B, T), true where there is no token; None if there is no padding.
-        coefficients: what weights the stages, if the layers share it.
+        learned: what the layers share of what their steps learn.
         biases: by the name of an attention, what positions add to its queries, keys and values.
-        step_size: h; 1 in a network, other values for studies of the equation.
-        carried: what the integrator carries from layer to layer besides the state, a velocity (T, B, C); None at first.
-        norms: the norms of the state and of each stage of a Runge-Kutta step, which layers share; None for no norms.
-        correct: a function that turns the result of the layer's step, (T, B, C), into the state, (T, B, C), from which
-            the layer then takes an Euler step; None for no correction.
+        distances: of each query and key, (T, S), if self-attention has relative positions (``relative_distances``).
     """
 
     padding_mask: Optional[Tensor] = None
-    coefficients: Optional[Coefficients] = None
+    learned: Learned = field(default_factory=Learned)
     biases: Mapping[str, Biases] = field(default_factory=dict)
-    step_size: float = 1.0
-    carried: Optional[Tensor] = None
-    norms: Optional[Sequence[Norm]] = None
-    correct: Optional[Callable[[Tensor], Tensor]] = None
+    distances: Optional[Tensor] = None
 
 
 @dataclass
@@ -90,31 +85,25 @@ class DecoderContext(Context):
 
 
 class Sublayer(NamedTuple):
-    """A row of a layer's table. It names its modules and does not hold them, so that a layer can be copied and its
-    modules replaced.
+    """A sub-layer of a layer.
 
     Args:
         flow: F (self-attention), C (cross-attention) or G (feed-forward).
-        modules: the name of the attention, or of each linear map.
-        norm: the name of the norm.
+        name: the name of its first module in the layer.
+        modules: the attention, or the linear maps in order.
+        norm: its norm.
         fraction: the fraction of the step.
     """
 
     flow: str
-    modules: tuple[str, ...]
-    norm: str
+    name: str
+    modules: tuple[nn.Module, ...]
+    norm: nn.Module
     fraction: float
 
 
-_LAST = {"F": (("self_attn",), "self_attn_layer_norm"), "G": (("fc1", "fc2"), "final_layer_norm")}
-_EARLIER = {
-    "F": (("macaron_attn",), "macaron_attn_layer_norm"),
-    "G": (("macaron_fc1", "macaron_fc2"), "macaron_layer_norm"),
-}
-
-
 class SplitLayer(nn.Module):
-    """What encoder layers and decoder layers share: the sub-layers that the splitting names, and the step."""
+    """What encoder layers and decoder layers share: the sub-layers that the splitting asks for, and the step."""
 
     def _build_sublayers(self, cfg: TransformerConfig, side: str) -> None:
         ffn_embed_dim = getattr(cfg, side).ffn_embed_dim
@@ -132,21 +121,11 @@ class SplitLayer(nn.Module):
             self.macaron_attn_layer_norm = LayerNorm(size, export=cfg.export)
         self._reset_parameters()
         self.coefficients = self.options.build_coefficients("per-layer", size)
-        self.sublayers = self._table()
-        self.velocities = nn.ModuleDict()  # of each field that is integrated, if the integrator has a velocity
-        for rows, integrated in self._fields(self.sublayers):
-            if integrated and isinstance(self.options.integrator, Momentum):
-                self.velocities[_name(rows)] = Velocity(size, self.options.integrator.learns_nu)
-
-    def _table(self) -> tuple[Sublayer, ...]:
-        """The sub-layers in the order of the splitting."""
-        rows, flows = [], self.options.splitting.flows
-        for i, (flow, fraction) in enumerate(self.options.splitting):
-            modules, norm = (_EARLIER if flow in flows[i + 1 :] else _LAST)[flow]
-            if flow == "G" and self.options.ffn_hidden_layers == 2:
-                modules = ("fc1", "fc_hidden", "fc2")
-            rows.append(Sublayer(flow, modules, norm, fraction))
-        return tuple(rows)
+        self.integrator, integrated = self.options.solver, self.options.integrated_flows
+        names = ["layer"] if integrated is None else [s.name for s in self.sublayers() if s.flow in integrated]
+        learned = {name: self.integrator.learns(size) for name in names}
+        # What is learned for each field that is integrated, which only velocities are.
+        self.velocities = nn.ModuleDict({name: module for name, module in learned.items() if module is not None})
 
     def _build_attention(self, cfg: TransformerConfig, side: str, **more: Any) -> MultiheadAttention:
         heads = getattr(cfg, side).attention_heads
@@ -173,95 +152,89 @@ class SplitLayer(nn.Module):
                 if "fc" in name:
                     nn.init.xavier_uniform_(module.weight)
 
-    def _fields(self, sublayers: Sequence[Sublayer]) -> list[tuple[Sequence[Sublayer], bool]]:
-        """The sub-layers of each field, in order, and whether the integrator solves it; otherwise Euler steps do."""
-        integrated = self.options.integrated_flows
-        if integrated is None:
-            return [(sublayers, True)]
-        return [((sublayer,), sublayer.flow in integrated) for sublayer in sublayers]
+    def sublayers(self) -> list[Sublayer]:
+        """The sub-layers in the order of the splitting, with the modules that the layer has now."""
+        hidden = (self.fc_hidden,) if self.options.ffn_hidden_layers == 2 else ()
+        last = {
+            "F": ("self_attn", (self.self_attn,), self.self_attn_layer_norm),
+            "G": ("fc1", (self.fc1, *hidden, self.fc2), self.final_layer_norm),
+        }
+        earlier = {}
+        if self.options.splitting.flows.count("F") == 2:
+            earlier["F"] = ("macaron_attn", (self.macaron_attn,), self.macaron_attn_layer_norm)
+        if self.options.splitting.feed_forwards == 2:
+            earlier["G"] = ("macaron_fc1", (self.macaron_fc1, self.macaron_fc2), self.macaron_layer_norm)
+        return [
+            Sublayer(flow, *(earlier.pop(flow, None) or last[flow]), fraction)
+            for flow, fraction in self.options.splitting
+        ]
 
-    def solve(self, y: Tensor, sublayers: Sequence[Sublayer], context: Context) -> tuple[Tensor, Optional[Tensor]]:
-        """The layer's step from y; for a multistep scheme, which spans several layers, its increment f(y) alone.
+    def step(self, y: Tensor, context: Context, carried: Any, h: float) -> tuple[Tensor, Any]:
+        """A step of size h from y, (T, B, C), and what the next layer needs besides.
 
-        Args:
-            y: the state, (T, B, C).
-            sublayers: the rows of the table that take part.
-            context: what the stack passes to the layer.
-
-        Returns:
-            The new state, (T, B, C), and what the integrator carries besides.
+        Macaron Net's equations 17 to 19 are the sub-steps in turn. The ODE Transformer's equations 12 to 19 are the
+        integrator's step, where F is the increment of the whole layer.
         """
-        integrator, carried, h = self.options.integrator, context.carried, context.step_size
-        combine = context.coefficients if self.coefficients is None else self.coefficients
-        # Without weights, and with nothing taken together, each sub-layer takes an Euler step by itself, bitwise equal
-        # to fairseq's.
-        plain = integrator == EULER and combine is None and not self.options.splitting.together
-        for rows, integrated in self._fields(sublayers):
-            if integrated and not plain:
-                velocity = self.velocities[_name(rows)] if self.velocities else None
-                learned = Learned(combine, context.norms, velocity)
-                y, carried = integrator.step(LayerField(self, rows, context), y, h, carried, learned)
-            else:
-                for row in rows:
-                    y = self.euler(y, row, context)
-        if context.correct is not None:
-            y = context.correct(y)
-            increment = LayerField(self, sublayers, context, stage=integrator.stages).increment(y)
-            y = torch.add(y, increment, alpha=h)
-        return y, carried
+        return split_step(self.substeps(context), y, carried, h)
 
-    def euler(self, y: Tensor, sublayer: Sublayer, context: Context) -> Tensor:
-        """An Euler step of one sub-layer. Pre-norm: y + h Sub(LN(y)). Post-norm: LN(y + h Sub(y))."""
-        norm, h = getattr(self, sublayer.norm), sublayer.fraction * context.step_size
-        if self.normalize_before:
-            return torch.add(y, self.sub(norm(y), sublayer, context, 0), alpha=h)
-        return norm(torch.add(y, self.sub(y, sublayer, context, 0), alpha=h))
+    def substeps(self, context: Context) -> list[Substep]:
+        """What is solved in turn: each sub-layer, or the whole layer as one field, its increment f(y)."""
+        sublayers = self.present(context)
+        fields = [(partial(self.field, sublayer, context), sublayer.fraction) for sublayer in sublayers]
+        if self.options.integrated_flows is None:
+            f = partial(increment, fields, self.options.splitting.together)
+            return [Substep(self.solver("layer", context.learned), f, 1.0)]
+        return [
+            Substep(self._solver_of(sublayer, context), f, fraction)
+            for sublayer, (f, fraction) in zip(sublayers, fields, strict=True)
+        ]
+
+    def present(self, context: Context) -> list[Sublayer]:
+        """The sub-layers that take part in a pass."""
+        return self.sublayers()
+
+    def solver(self, name: str, learned: Learned) -> Solver:
+        """The integrator's step, with what it has learned for the field of that name."""
+        if self.coefficients is not None:
+            learned = replace(learned, combine=self.coefficients)
+        if name in self.velocities:
+            learned = replace(learned, own=self.velocities[name])
+        return partial(self.integrator.step, learned=learned)
+
+    def _solver_of(self, sublayer: Sublayer, context: Context) -> Solver:
+        if not self.normalize_before:
+            return partial(_euler_then_norm, sublayer.norm)
+        if sublayer.flow in self.options.integrated_flows:
+            return self.solver(sublayer.name, context.learned)
+        return EULER.step
+
+    def field(self, sublayer: Sublayer, context: Context, y: Tensor, stage: int) -> Tensor:
+        """The vector field of a sub-layer, Sub(LN(y)), or in a post-norm layer Sub(y): (T, B, C) -> (T, B, C)."""
+        return self.sub(sublayer.norm(y) if self.normalize_before else y, sublayer, context, stage)
 
     def sub(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
         """Sub(x) of a sub-layer, (T, B, C) -> (T, B, C), in a stage of the step; stages count from 0."""
+        if sublayer.flow == "G":
+            return self.feed_forward(x, *sublayer.modules)
+        (attention,) = sublayer.modules
+        return self.dropout_module(self.attend(x, attention, context.biases.get(sublayer.name), context, stage))
+
+    def feed_forward(self, x: Tensor, *linears: nn.Module) -> Tensor:
+        """Linear maps with activations between them: (T, B, C) -> (T, B, C)."""
+        *inner, last = linears
+        for linear in inner:
+            x = self.activation_dropout_module(self.activation_fn(linear(x)))
+        return self.dropout_module(last(x))
+
+    def attend(self, x: Tensor, attention: nn.Module, biases: Optional[Biases], context: Context, stage: int) -> Tensor:
+        """Attention from x, (T, B, C) -> (T, B, C)."""
         raise NotImplementedError
 
-    def feed_forward(self, x: Tensor, modules: Sequence[str]) -> Tensor:
-        """Linear maps with activations between them: (T, B, C) -> (T, B, C)."""
-        *inner, last = modules
-        for name in inner:
-            x = self.activation_dropout_module(self.activation_fn(getattr(self, name)(x)))
-        return self.dropout_module(getattr(self, last)(x))
 
-
-def _name(sublayers: Sequence[Sublayer]) -> str:
-    """The name of a field among a layer's modules: the first module of its only sub-layer, or "layer" for several."""
-    return sublayers[0].modules[0] if len(sublayers) == 1 else "layer"
-
-
-@dataclass
-class LayerField:
-    """The vector field of some sub-layers of a pre-norm layer in one pass, f(y) = sum of h Sub(LN(y + the sum so far)).
-
-    Sub-layers that are taken together all read y. The field is never computed as layer(y) - y, which loses bits in half
-    precision. With ``--ode-residual released`` it is F(y) = y + f(y), as in the released code. The field counts its
-    evaluations, the stages of a step, because an attention keeps the keys of each stage separately.
-    """
-
-    layer: SplitLayer
-    sublayers: Sequence[Sublayer]
-    context: Context
-    stage: int = 0
-
-    def __call__(self, y: Tensor) -> Tensor:
-        """F(y), (T, B, C) -> (T, B, C)."""
-        increment = self.increment(y)
-        return y + increment if self.layer.options.released else increment
-
-    def increment(self, y: Tensor) -> Tensor:
-        """f(y), (T, B, C) -> (T, B, C)."""
-        layer, total, together = self.layer, None, self.layer.options.splitting.together
-        for sublayer in self.sublayers:
-            x = getattr(layer, sublayer.norm)(y if total is None or together else y + total)
-            slope = layer.sub(x, sublayer, self.context, self.stage)
-            total = weighted_sum([sublayer.fraction], [slope], total)  # total + h Sub
-        self.stage += 1
-        return total
+def _euler_then_norm(norm: nn.Module, f: Field, y: Tensor, carried: Any, h: float) -> tuple[Tensor, Any]:
+    """The step of a post-norm layer, LN(y + h Sub(y))."""
+    y, carried = EULER.step(f, y, carried, h)
+    return norm(y), carried
 
 
 class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
@@ -275,27 +248,30 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> MultiheadAttention:
         return self._build_attention(cfg, "encoder", self_attention=True)
 
-    def forward(self, x: Tensor, context: Context) -> tuple[Tensor, Optional[Tensor]]:
+    def forward(self, x: Tensor, context: Context, carried: Any = None, h: float = 1.0) -> tuple[Tensor, Any]:
         """One layer.
 
         Args:
             x: (T, B, C).
             context: what the encoder passes to the layer.
+            carried: what the integrator of the previous layer has carried on besides the state; None at first.
+            h: the size of the step; 1 in a network, other values for studies of the equation.
 
         Returns:
-            The new state (T, B, C), or for a multistep scheme the increment alone; what the integrator carries
-            besides the state, or None.
+            The new state (T, B, C), and what the integrator carries on besides the state, or None.
         """
-        return recompute(self.recomputed, self.solve, x, self.sublayers, context, offload=self.offloaded)
+        return recompute(self.recomputed, self.step, x, context, carried, h, offload=self.offloaded)
 
-    def sub(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
-        if sublayer.flow == "G":
-            return self.feed_forward(x, sublayer.modules)
-        (name,) = sublayer.modules
-        x, _ = getattr(self, name)(
-            x, x, x, key_padding_mask=context.padding_mask, need_weights=False, biases=context.biases.get(name)
-        )
-        return self.dropout_module(x)
+    def attend(self, x: Tensor, attention: nn.Module, biases: Optional[Biases], context: Context, stage: int) -> Tensor:
+        return attention(
+            x,
+            x,
+            x,
+            key_padding_mask=context.padding_mask,
+            need_weights=False,
+            biases=biases,
+            distances=context.distances,
+        )[0]
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> None:
         """Rename the norms of old checkpoints; the released Macaron code stores that of FFN_a as ``layer_norms.2``."""
@@ -314,12 +290,18 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         # The released Macaron code takes the encoder's feed-forward dimension here, which is wrong if the two differ.
         self._build_sublayers(cfg, "decoder")
 
-    def _table(self) -> tuple[Sublayer, ...]:
-        rows = super()._table()
-        if self.encoder_attn is None:
-            return rows
-        after = self.options.splitting.flows.rindex("F") + 1
-        return (*rows[:after], Sublayer("C", ("encoder_attn",), "encoder_attn_layer_norm", 1.0), *rows[after:])
+    def sublayers(self) -> list[Sublayer]:
+        """As in ``SplitLayer``, and cross-attention after the last self-attention."""
+        found = super().sublayers()
+        if self.encoder_attn is not None:
+            after = self.options.splitting.flows.rindex("F") + 1
+            cross = Sublayer("C", "encoder_attn", (self.encoder_attn,), self.encoder_attn_layer_norm, 1.0)
+            found.insert(after, cross)
+        return found
+
+    def present(self, context: DecoderContext) -> list[Sublayer]:
+        """As in ``SplitLayer``; cross-attention only if there is a source."""
+        return [s for s in self.sublayers() if s.flow != "C" or context.source is not None]
 
     def build_self_attention(
         self, embed_dim: int, cfg: TransformerConfig, add_bias_kv: bool = False, add_zero_attn: bool = False
@@ -330,47 +312,48 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         width = cfg.encoder.embed_dim
         return self._build_attention(cfg, "decoder", kdim=width, vdim=width, encoder_decoder_attention=True)
 
-    def forward(self, x: Tensor, context: DecoderContext) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+    def forward(
+        self, x: Tensor, context: DecoderContext, carried: Any = None, h: float = 1.0
+    ) -> tuple[Tensor, Any, Optional[Tensor]]:
         """One layer.
 
         Args:
             x: (T, B, C); T is 1 in incremental decoding.
             context: what the decoder passes to the layer.
+            carried: what the integrator of the previous layer has carried on besides the state; None at first.
+            h: the size of the step; 1 in a network, other values for studies of the equation.
 
         Returns:
-            The new state (T, B, C), or for a multistep scheme the increment alone; the weights of cross-attention,
-            (B, T, S), or (H, B, T, S) for separate heads, or None; what the integrator carries besides the state, or
-            None. With several evaluations the weights are those of the last one.
+            The new state (T, B, C); what the integrator carries on besides the state, or None; the weights of
+            cross-attention, (B, T, S), or (H, B, T, S) for separate heads, or None. With several evaluations the
+            weights are those of the last one.
         """
         # With a cache there is nothing to recompute: a second pass would append to the cache again.
         recomputed = self.recomputed and context.incremental_state is None
-        return recompute(recomputed, self._step, x, context, offload=self.offloaded)
+        return recompute(recomputed, self._remembering, x, context, carried, h, offload=self.offloaded)
 
-    def _step(self, x: Tensor, context: DecoderContext) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+    def _remembering(
+        self, x: Tensor, context: DecoderContext, carried: Any, h: float
+    ) -> tuple[Tensor, Any, Optional[Tensor]]:
         # The source's keys and values are the same for every stage, so they are computed once and cached, even if
         # nothing else is cached.
         memory = SourceMemory(context.incremental_state)
-        if memory.state is None and (self.options.integrator.stages > 1 or context.correct is not None):
+        if memory.state is None and self.integrator.stages > 1:
             memory.state = {}
-        sublayers = [row for row in self.sublayers if row.flow != "C" or context.source is not None]
-        x, carried = self.solve(x, sublayers, replace(context, memory=memory))
-        return x, memory.weights, carried
+        x, carried = self.step(x, replace(context, memory=memory), carried, h)
+        return x, carried, memory.weights
 
-    def sub(self, x: Tensor, sublayer: Sublayer, context: DecoderContext, stage: int) -> Tensor:
-        if sublayer.flow == "F":
-            return self.attend(x, *sublayer.modules, context, stage)
-        if sublayer.flow == "C":
-            return self.attend_to_source(x, context)
-        return self.feed_forward(x, sublayer.modules)
-
-    def attend(self, x: Tensor, name: str, context: DecoderContext, stage: int) -> Tensor:
-        """The self-attention of that name, (T, B, C) -> (T, B, C); with --cross-self-attention over the source too."""
-        attention, state = getattr(self, name), context.incremental_state
-        y, mask, padding_mask = x, context.attn_mask, context.padding_mask
+    def attend(
+        self, x: Tensor, attention: nn.Module, biases: Optional[Biases], context: DecoderContext, stage: int
+    ) -> Tensor:
+        """Self-attention, with --cross-self-attention over the source too, or cross-attention."""
+        if attention is self.encoder_attn:
+            return self._attend_to_source(x, biases, context)
+        state, y, mask, padding_mask = context.incremental_state, x, context.attn_mask, context.padding_mask
         # In incremental decoding the cache holds the source from the first step on.
         if self.cross_self_attention and "prev_key" not in attention._get_input_buffer(state, stage):
             y, mask, padding_mask = _with_source(context.source, context.source_padding_mask, x, mask, padding_mask)
-        x, _ = attention(
+        return attention(
             x,
             y,
             y,
@@ -378,13 +361,12 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             incremental_state=state,
             need_weights=False,
             attn_mask=mask,
-            biases=context.biases.get(name),
+            biases=biases,
+            distances=context.distances,
             stage=stage,
-        )
-        return self.dropout_module(x)
+        )[0]
 
-    def attend_to_source(self, x: Tensor, context: DecoderContext) -> Tensor:
-        """Cross-attention, (T, B, C) -> (T, B, C)."""
+    def _attend_to_source(self, x: Tensor, biases: Optional[Biases], context: DecoderContext) -> Tensor:
         x, context.memory.weights = self.encoder_attn(
             x,
             context.source,
@@ -394,9 +376,9 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             static_kv=True,
             need_weights=context.need_head_weights or (not self.training and self.need_attn),
             need_head_weights=context.need_head_weights,
-            biases=context.biases.get("encoder_attn"),
+            biases=biases,
         )
-        return self.dropout_module(x)
+        return x
 
 
 def _with_source(

@@ -16,18 +16,12 @@ from torch import nn
 from ..config import plain
 from ..errors import OdeTransformerError
 from ..numerics.coefficients import COEFFICIENTS, Coefficients, check_coefficients
-from ..numerics.integrators import (
-    EULER,
-    HEUN,
-    INTEGRATORS,
-    ButcherTableau,
-    Integrator,
-    Momentum,
-    Multistep,
-    Polynomial,
-    initial_scalars,
-)
+from ..numerics.integrators import EULER, HEUN, INTEGRATORS, Released, initial_scalars
+from ..numerics.protocol import Integrator
 from ..numerics.splitting import SPLITTINGS, Splitting
+from .history import HISTORIES, History, SchemeWeights
+from .momentum import check_velocity_embedding, takes_velocity
+from .pcformer import PredictorCorrector
 from .positions import POSITION_ENCODERS
 
 logger = logging.getLogger(__name__)
@@ -48,7 +42,8 @@ class Options:
         splitting: the order of attention (F) and feed-forward (G) within a layer.
         ffn_hidden_layers: hidden layers of a feed-forward, 1 or 2.
         integrator: the method of a layer's step.
-        integrated_flows: the flows that are integrated, each by itself; None for the increment of the whole layer.
+        integrated_flows: the flows that are integrated, each by itself; None for the increment of the whole layer. With
+            Euler's method and its own weights that makes no difference, and each sub-layer takes a step by itself.
         released: whether F is the layer with its residual, as in the released ODE Transformer.
         coefficients: what weights the stages, a name in ``numerics/coefficients.py``.
         gate_sharing: whether all layers share the coefficients: shared, or per-layer.
@@ -82,25 +77,29 @@ class Options:
         """
         name = str(getattr(cfg, _INTEGRATOR[side]))
         integrator, coefficients = INTEGRATORS.named(name), str(cfg.coefficients)
-        takes_coefficients = _takes_coefficients(cfg, side)
+        takes_coefficients, history = _takes_coefficients(cfg, side), str(getattr(cfg, f"{side}_history"))
         if not takes_coefficients:
             coefficients = "fixed"  # there are no stages to weight: --coefficients concerns the other side
+        splitting, flows = SPLITTINGS.named(str(cfg.splitting)), ODE_FUNCTIONS[str(cfg.ode_function)]
+        plain = integrator == EULER and coefficients in ("fixed", "ones")
+        if integrator.spans_layers:
+            flows = None
+        elif plain and not splitting.together and history != "corrector":
+            flows = ODE_FUNCTIONS["substeps"]
         options = cls(
-            splitting=SPLITTINGS.named(str(cfg.splitting)),
+            splitting=splitting,
             ffn_hidden_layers=cfg.ffn_hidden_layers,
             integrator=integrator,
-            integrated_flows=None if isinstance(integrator, Multistep) else ODE_FUNCTIONS[str(cfg.ode_function)],
+            integrated_flows=flows,
             # A step of one unweighted stage is the layer itself in both forms.
-            released=str(cfg.ode_residual) == "released"
-            and takes_coefficients
-            and (integrator != EULER or coefficients not in ("fixed", "ones")),
+            released=str(cfg.ode_residual) == "released" and takes_coefficients and not plain,
             coefficients=coefficients,
             gate_sharing=str(cfg.gate_sharing),
-            history=str(getattr(cfg, f"{side}_history")),
+            history=history,
             relative_positions=relative_positions(cfg)[side],
             max_relative_length=cfg.max_relative_length,
-            rk_norm=cfg.rk_norm and _has_norms(integrator),
-            velocity_embedding=cfg.velocity_embedding and isinstance(integrator, Momentum),
+            rk_norm=cfg.rk_norm and integrator.takes_norms,
+            velocity_embedding=cfg.velocity_embedding and takes_velocity(name),
         )
         options._check_layer(cfg, side, name)
         options._check_stack(cfg, side, name)
@@ -163,7 +162,7 @@ class Options:
             )
 
     def _check_stack(self, cfg: TransformerConfig, side: str, integrator: str) -> None:
-        multistep, part = isinstance(self.integrator, Multistep), getattr(cfg, side)
+        multistep, part = self.integrator.spans_layers, getattr(cfg, side)
         if multistep and self.history != "none":
             raise OdeTransformerError(
                 f"--{side}-history {self.history}: must be none with the integrator {integrator}, which already "
@@ -182,6 +181,11 @@ class Options:
                     f"--ode-function {cfg.ode_function}: must be both with --{side}-history corrector, which corrects "
                     "whole layers"
                 )
+            if takes_velocity(integrator):
+                raise OdeTransformerError(
+                    f"--{side}-history corrector: cannot be combined with {_flag(_INTEGRATOR[side])} {integrator}, "
+                    "whose velocity it does not correct"
+                )
         if part.layers_to_keep:
             raise OdeTransformerError(
                 f"--{side}-layers-to-keep {part.layers_to_keep}: must not be given with a history or a multistep "
@@ -192,6 +196,18 @@ class Options:
                 f"--{side}-layerdrop {part.layerdrop}: must be 0 with a history or a multistep scheme, which need all "
                 "layers"
             )
+
+    @property
+    def solver(self) -> Integrator:
+        """The method in the form that is asked for, and with its corrector."""
+        method = Released(self.integrator) if self.released else self.integrator
+        return PredictorCorrector(method) if self.history == "corrector" else method
+
+    def build_history(self, depth: int, embed_dim: int, pre_norm: bool) -> History:
+        """What the layers of a stack read of earlier outputs, or the weights of a scheme that reads them itself."""
+        if self.integrator.spans_layers:
+            return SchemeWeights(depth, self.integrator)
+        return HISTORIES.named(self.history)(depth, embed_dim, pre_norm)
 
     def build_coefficients(self, sharing: str, embed_dim: int) -> Optional[Coefficients]:
         """What weights the stages if ``--gate-sharing`` is ``sharing``; None if not, or if the method itself does."""
@@ -207,7 +223,7 @@ class Options:
         """
         if not self.rk_norm:
             return None
-        weights = self.integrator.b if self.coefficients == "fixed" else [1.0] * self.integrator.stages
+        weights = self.integrator.weights if self.coefficients == "fixed" else [1.0] * self.integrator.stages
         return nn.ModuleList(LayerNorm(embed_dim) if weight else nn.Identity() for weight in (1.0, *weights))
 
 
@@ -228,7 +244,7 @@ def _takes_coefficients(cfg: TransformerConfig, side: str) -> bool:
     the decoder has such steps.
     """
     methods = {name: INTEGRATORS.named(str(getattr(cfg, field))) for name, field in _INTEGRATOR.items()}
-    several = {name: isinstance(m, (ButcherTableau, Polynomial)) and m != EULER for name, m in methods.items()}
+    several = {name: bool(m.weights) and m != EULER for name, m in methods.items()}
     return several[side] or (side == "encoder" and methods[side] == EULER and not several["decoder"])
 
 
@@ -255,11 +271,7 @@ def _takes_function(cfg: TransformerConfig, side: str) -> bool:
     """
     integrator = INTEGRATORS.named(str(getattr(cfg, _INTEGRATOR[side])))
     fixed = str(cfg.coefficients) in ("fixed", "ones") or not _takes_coefficients(cfg, side)
-    return not (integrator == EULER and fixed) and not isinstance(integrator, Multistep)
-
-
-def _has_norms(integrator: Integrator) -> bool:
-    return isinstance(integrator, ButcherTableau) and integrator.stages > 1
+    return not (integrator == EULER and fixed) and not integrator.spans_layers
 
 
 # An option, its idle values, another option, and values of that one: with one of these, the first option must have an
@@ -270,7 +282,6 @@ _NEEDS = (
     ("gate_sharing", ("shared",), "coefficients", ("fixed", "ones")),
     ("position_blocks", ("all",), "position_encoder", ("none",)),
     ("flow_sharing", ("all",), "position_encoder", _NO_BIASES),
-    ("flow_update_interval", (1,), "position_encoder", _NO_BIASES),
     ("flow_method", ("rk4",), "position_encoder", _NO_FLOW),
     ("flow_step", (4.0,), "position_encoder", _NO_FLOW),
     ("flow_horizon", (0,), "position_encoder", _NO_FLOW),
@@ -302,7 +313,7 @@ def check_model(cfg: TransformerConfig) -> None:
             raise OdeTransformerError(f"{_flag(name)} {value}: has no meaning with {_flag(of)} {getattr(cfg, of)}")
     _check_takes_coefficients(cfg)
     integrators = [INTEGRATORS.named(str(getattr(cfg, field))) for field in _INTEGRATOR.values()]
-    if cfg.rk_norm and not any(map(_has_norms, integrators)):
+    if cfg.rk_norm and not any(method.takes_norms for method in integrators):
         raise OdeTransformerError(
             "--rk-norm: has no meaning without a Runge-Kutta method of several stages as --integrator or "
             "--decoder-integrator"
@@ -312,7 +323,7 @@ def check_model(cfg: TransformerConfig) -> None:
         # Not refused, because architectures have it, whose integrator is exchanged.
         logger.warning(f"--ode-function {cfg.ode_function}: has no meaning with {given}")
     if cfg.velocity_embedding:
-        _check_velocity_embedding(cfg)
+        check_velocity_embedding(cfg)
     if cfg.no_cross_attention and not cfg.cross_self_attention:
         raise OdeTransformerError(
             "--no-cross-attention: needs --cross-self-attention, or nothing reads the encoder and it learns nothing"
@@ -326,11 +337,8 @@ def check_model(cfg: TransformerConfig) -> None:
         raise OdeTransformerError(
             f"--position-encoder {positions}: has no meaning with --no-token-positional-embeddings"
         )
-    if positions not in _NO_BIASES:
-        if cfg.cross_self_attention:
-            raise OdeTransformerError(f"--position-encoder {positions}: cannot be combined with --cross-self-attention")
-        if cfg.flow_update_interval < 1:
-            raise OdeTransformerError(f"--flow-update-interval {cfg.flow_update_interval}: must be 1 or more")
+    if positions not in _NO_BIASES and cfg.cross_self_attention:
+        raise OdeTransformerError(f"--position-encoder {positions}: cannot be combined with --cross-self-attention")
     if not 0 <= cfg.word_dropout < 1:
         raise OdeTransformerError(f"--word-dropout {cfg.word_dropout}: must be a probability, 0 or more and below 1")
     check_stock(cfg)
@@ -411,19 +419,6 @@ def _check_quantisation(cfg: TransformerConfig) -> None:
         raise OdeTransformerError(
             f"--quant-noise-scalar {scalar}: cannot be combined with {found[0]}, whose parameters fairseq's noise "
             "cannot quantize"
-        )
-
-
-def _check_velocity_embedding(cfg: TransformerConfig) -> None:
-    with_velocity = [name for name, method in INTEGRATORS.items() if isinstance(method, Momentum)]
-    if not {str(cfg.integrator), str(cfg.decoder_integrator)} & set(with_velocity):
-        raise OdeTransformerError(
-            "--velocity-embedding: has no meaning without --integrator or --decoder-integrator "
-            f"{' or '.join(with_velocity)}"
-        )
-    if cfg.word_dropout > 0:
-        raise OdeTransformerError(
-            f"--word-dropout {cfg.word_dropout}: must be 0 with --velocity-embedding, which would reveal the word"
         )
 
 

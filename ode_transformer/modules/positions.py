@@ -4,32 +4,61 @@ There is one interface, ``PositionEncoder``. For a pass through a stack of layer
 addition to the layer's input (``BlockPositions``, the tables and sinusoids of FLOATER's equation 7), or to the queries,
 keys and values of its attentions (``BiasPositions``, FLOATER's equation 13: a flow, or a recurrent network).
 
-Where the tokens are, at their indices or at explicit positions, is in ``token_positions.py``.
+What a flow says of all positions, its *solution*, is computed once per pass, and handed to encoder and decoder.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
-from fairseq.incremental_decoding_utils import with_incremental_state
 from fairseq.models.transformer import TransformerConfig
-from fairseq.modules import PositionalEmbedding
+from fairseq.modules import PositionalEmbedding, SinusoidalPositionalEmbedding
+from fairseq.utils import make_positions
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import OdeTransformerError
 from ..numerics.flow import RECURRENT_INPUTS, Flow, Recurrence
 from ..numerics.table import Table
-from .token_positions import GivenPositions, Index, Solution, Tables, TokenIndices, TokenPositions
+from .padding import can_ask
 
 POSITION_BLOCKS = ("all", "input")
 FLOW_SHARING = ("all", "stack")
+
+Solution = Mapping[str, Sequence[Tensor]]
+"""b(t) - b(0) at the positions 0 to N - 1: for each solver its pieces, each (N, 1 or 2, C)."""
+
+Index = Union[slice, Tensor]
+"""The positions of the tokens: the first ones, one per column, or a number for each token, (T, B)."""
+
+
+def token_positions(padding: Tensor, columns: slice) -> Index:
+    """The positions of the tokens of some columns: their indices, not counting padding.
+
+    Args:
+        padding: (B, T), true where there is no token.
+        columns: the columns that are wanted.
+    """
+    if can_ask(padding) and not (padding[:, :-1] & ~padding[:, 1:]).any():
+        return columns  # without padding before a token, columns are positions
+    return ((~padding).cumsum(1) - 1).clamp(min=0)[:, columns].t()
+
+
+class SinusoidalPositions(SinusoidalPositionalEmbedding):
+    """fairseq's sinusoids of the input; shapes stay numbers, which fairseq turns into tensors that the host reads."""
+
+    def forward(self, input: Tensor, incremental_state: Optional[dict] = None, **_: Any) -> Tensor:
+        """Tokens (B, T) -> (B, T, C); in incremental decoding (B, 1, C), for the last token."""
+        sentences, length = input.shape
+        if (least := self.padding_idx + 1 + length) > self.weights.size(0):
+            longer = self.get_embedding(least, self.embedding_dim, self.padding_idx)
+            self.weights = longer.to(self.weights)
+        if incremental_state is not None:
+            return self.weights[self.padding_idx + length].expand(sentences, 1, -1)
+        return F.embedding(make_positions(input, self.padding_idx), self.weights)
 
 
 def _look_up(table: Tensor, index: Index) -> Tensor:
@@ -69,39 +98,34 @@ class Place:
 class PositionEncoder(nn.Module):
     """Tells the layers of an encoder and of a decoder where the tokens are."""
 
-    def source_places(self, tokens: Tensor, padding: Tensor) -> list[Place]:
-        """One place per layer, for a pass over sources.
+    def solve(self, length: int) -> Optional[Solution]:
+        """What encoder and decoder share in one pass, for sentences of at most ``length`` tokens; None for nothing."""
+        return None
 
-        Args:
-            tokens: (B, S).
-            padding: (B, S), true where there is no token.
-        """
-        raise NotImplementedError
-
-    def target_places(
-        self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
+    def places(
+        self,
+        side: str,
+        tokens: Tensor,
+        padding: Tensor,
+        source_padding: Optional[Tensor] = None,
+        incremental_state: Optional[dict] = None,
+        solution: Optional[Solution] = None,
     ) -> list[Place]:
-        """One place per layer, for a pass over previous outputs.
+        """One place per layer, for a pass through the encoder or the decoder.
 
         Args:
+            side: ``encoder`` or ``decoder``.
             tokens: (B, T), all tokens so far.
             padding: (B, T), true where there is no token.
-            source_padding: (B, S), true where the source has no token; None without a source.
+            source_padding: (B, S), true where a decoder's source has no token; None without a source.
             incremental_state: the cache of incremental decoding; with it only the last token is processed.
+            solution: what ``solve`` has returned; None to solve here.
         """
         raise NotImplementedError
-
-    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
-        """Follow the hypotheses of a beam; the decoder calls this."""
 
     def reach(self, length: int) -> int:
         """How many of the first ``length`` positions the model can read."""
         return length
-
-    @contextmanager
-    def one_pass(self, length: int) -> Iterator[None]:
-        """A context in which encoder and decoder share one pass, with sentences of at most ``length`` tokens."""
-        yield
 
 
 class BlockPositions(PositionEncoder):
@@ -131,15 +155,9 @@ class BlockPositions(PositionEncoder):
             else:
                 self._sinusoids[side] = [stack.embed_positions]
 
-    def source_places(self, tokens: Tensor, padding: Tensor) -> list[Place]:
-        return self._places("encoder", tokens, None)
-
-    def target_places(
-        self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
+    def places(
+        self, side: str, tokens: Tensor, padding: Tensor, incremental_state: Optional[dict] = None, **_: Any
     ) -> list[Place]:
-        return self._places("decoder", tokens, incremental_state)
-
-    def _places(self, side: str, tokens: Tensor, incremental_state: Optional[dict]) -> list[Place]:
         tables = self.learned[side] if self.learned else self._sinusoids[side]
         places = [Place(table(tokens, incremental_state=incremental_state).transpose(0, 1)) for table in tables]
         places = places if self.learned else places * (self.depths[side] - 1)
@@ -210,35 +228,27 @@ class Layout:
         """The rows that a solver moved, (N, R, C) -> those of each piece, (N, 1 or 2, C)."""
         return moved.split([len(piece) for piece in self.pieces[solver]], dim=1)
 
-    def places(self, side: str, own: "Located", source: Optional["Located"]) -> list[Place]:
-        """The places of the layers of one side, from its own tokens and, in a decoder, those of the source."""
+    def places(self, side: str, solution: Solution, own: Index, source: Optional[Index]) -> list[Place]:
+        """The places of the layers of one side, from the rows of its own tokens and, in a decoder, of the source's."""
         places = []
         for layer in self.layers[side]:
             biases = {}
             for name, ((q_solver, q), (kv_solver, kv)) in layer.items():
                 memory = source if name == "encoder_attn" else own
                 if memory is not None:
-                    q_table, kv_table = own.tables[q_solver][q], memory.tables[kv_solver][kv]
-                    biases[name] = Biases(q_table, kv_table, own.index, memory.index)
+                    biases[name] = Biases(solution[q_solver][q], solution[kv_solver][kv], own, memory)
             places.append(Place(biases=biases))
         return places
 
 
-_PASS: ContextVar[tuple[Any, dict[TokenPositions, Solution]]] = ContextVar("pass", default=(None, {}))
-"""Whose pass it is, and the solutions that it shares: what ``one_pass`` sets, for each thread by itself."""
+class _Kept(NamedTuple):
+    """A solution, how many of its positions can be read, and the versions of the weights that it was solved with."""
 
-_GIVEN: ContextVar[Mapping[int, Mapping[str, GivenPositions]]] = ContextVar("given", default=MappingProxyType({}))
-"""The explicit positions of each side, by the ``id`` of the position encoder: what ``at`` says, for each thread."""
-
-
-class Located(NamedTuple):
-    """Tables, and the rows of them that the tokens of some columns take."""
-
-    tables: Tables
-    index: Index
+    solution: Solution
+    length: int
+    versions: list[Any]
 
 
-@with_incremental_state
 class BiasPositions(PositionEncoder):
     """Biases of queries, keys and values that move with the position, q_i = W_q x_i + b_q(t_i) (FLOATER, equation 13).
 
@@ -246,35 +256,24 @@ class BiasPositions(PositionEncoder):
     are those of a FLOATER, and with zero dynamics the two compute the same. Queries, keys and values move with their
     own positions; in cross-attention those of keys and values are the source's.
 
-    All rows, three per attention, are solved at once, for each grid of positions: in training once per pass; without
-    gradients once per set of weights, and again when a longer sentence comes. The solution is not saved in checkpoints.
-    It is discarded when weights change in place or are loaded, and between training and evaluation. Code that writes to
-    ``parameter.data`` must call ``forget``, and so must code that makes passes without gradients between a backward
-    pass and the update of a fused optimizer, which PyTorch does not count as a change.
-
-    With an update interval of n, the dynamics receives gradients only at every n-th update of the optimizer, and the
-    solution computed after that is held until the next (paper, section 4.4), unless a longer sentence comes or the
-    training is resumed, when it is solved again from the present b(0); b(0) is trained in all updates.
+    All rows, three per attention, are solved at once. With gradients that is done in every pass; without, a solution is
+    kept for later passes. It is dropped where weights may have changed: when a version of theirs has, in a pass with
+    gradients, between training and evaluation, and when weights are loaded or cast. Code that writes to
+    ``parameter.data`` otherwise must call ``forget``. It is not saved in checkpoints.
 
     Args:
         build: makes a solver (``numerics/flow.py``) from C.
         sides, sharing, blocks: as in ``Layout``.
-        interval: updates of the optimizer from one solution to the next, 1 or more.
 
     Raises:
         OdeTransformerError: the projections of one solver have several widths, or there is no attention.
     """
 
     def __init__(
-        self,
-        build: Callable[[int], nn.Module],
-        sides: Mapping[str, Any],
-        sharing: str = "all",
-        blocks: str = "all",
-        interval: int = 1,
+        self, build: Callable[[int], nn.Module], sides: Mapping[str, Any], sharing: str = "all", blocks: str = "all"
     ):
         super().__init__()
-        self.interval, self.updates = interval, 0
+        self._kept: Optional[_Kept] = None
         for side, stack in sides.items():
             _reset_biases(side, stack.layers)
         self.layout = Layout(sides, sharing, blocks)
@@ -283,80 +282,45 @@ class BiasPositions(PositionEncoder):
         self.solvers = nn.ModuleDict({name: build(width) for name, width in self.layout.widths().items()})
         for p in self.solvers.parameters():
             p.param_group = "flow"  # for an optimizer that treats the flow separately
-        self.indices = TokenIndices()
 
-    def source_places(self, tokens: Tensor, padding: Tensor) -> list[Place]:
-        source = self._place("source", padding, slice(0, tokens.size(1)))
-        return self.layout.places("encoder", source, source)
-
-    def target_places(
-        self, tokens: Tensor, padding: Tensor, source_padding: Optional[Tensor], incremental_state: Optional[dict]
+    def places(
+        self,
+        side: str,
+        tokens: Tensor,
+        padding: Tensor,
+        source_padding: Optional[Tensor] = None,
+        incremental_state: Optional[dict] = None,
+        solution: Optional[Solution] = None,
     ) -> list[Place]:
-        length = tokens.size(1)
-        columns, source = slice(0 if incremental_state is None else length - 1, length), None
-        source_length = 0 if source_padding is None else source_padding.size(1)
-        with self.one_pass(max(length, source_length)):
-            target = self._place("target", padding, columns, incremental_state)
-            if source_padding is not None:
-                source = self._place("source", source_padding, slice(0, source_length), incremental_state)
-        return self.layout.places("decoder", target, source)
+        length, source_length, source = tokens.size(1), 0, None
+        if source_padding is not None:
+            source_length = source_padding.size(1)
+            source = token_positions(source_padding, slice(0, source_length))
+        solution = solution or self.solve(max(length, source_length))
+        own = token_positions(padding, slice(0 if incremental_state is None else length - 1, length))
+        return self.layout.places(side, solution, own, source)
 
-    def _place(self, side: str, padding: Tensor, columns: slice, incremental_state: Optional[dict] = None) -> Located:
-        where = self._given.get(side, self.indices)
-        # size(0), because len() would make the batch size of an exported graph a constant.
-        index = where.index(padding, columns, self._sentences(side, where, padding.size(0), incremental_state))
-        return Located(self._tables(where, padding.size(1)), index)
+    def solve(self, length: int) -> Solution:
+        """The solution for ``length`` positions or more.
 
-    def _sentences(
-        self, side: str, where: TokenPositions, hypotheses: int, incremental_state: Optional[dict]
-    ) -> Optional[Tensor]:
-        """The sentence that each hypothesis belongs to: a search reorders them, and drops sentences that have ended."""
-        first = where.sentences(hypotheses)
-        if first is None or incremental_state is None:
-            return first
-        kept = self.get_incremental_state(incremental_state, side)
-        if kept is None:
-            kept = {"sentences": first}
-            self.set_incremental_state(incremental_state, side, kept)
-        return kept["sentences"]
-
-    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
-        """Follow the hypotheses of a beam."""
-        for side in self._given:
-            if (kept := self.get_incremental_state(incremental_state, side)) is not None:
-                sentences = kept["sentences"][new_order.to("cpu")]
-                self.set_incremental_state(incremental_state, side, {"sentences": sentences})
-
-    @property
-    def _given(self) -> Mapping[str, GivenPositions]:
-        """By side, the explicit positions of the context that this is called in."""
-        return _GIVEN.get().get(id(self), {})
-
-    def _tables(self, where: TokenPositions, length: int) -> Tables:
-        """The tables of a grid for ``length`` tokens, or for more: those of this pass, if they are long enough."""
-        (owner, shared), least = _PASS.get(), where.least(length)
-        if owner is not self:
-            return self._solved(where, length)
-        if where not in shared or shared[where].length < least:
-            shared[where] = Solution(least, self._solved(where, length))
-        return shared[where].tables
-
-    def _solved(self, where: TokenPositions, length: int) -> Tables:
-        """As ``_tables``, whatever the pass: solved now, or remembered if it needs no gradients."""
-        least = where.least(length)
-        held = self.training and self.updates % self.interval != 0
-        if torch.is_grad_enabled() and not held:
-            self._forget(held=self.training)  # a fused optimizer's update may follow, which changes no version
-            return self._solve(where.grid(length))
-        versions = None if held else self._versions()
-        kept = where.solutions.get(held)
-        if kept is None or kept.length < least or kept.versions != versions:
-            kept = where.solutions[held] = self._remembered(where.grid(length, spare=True), least, versions)
-        if not torch.is_grad_enabled():
-            return kept.tables
-        # Gradients are zero rather than None, because distributed training waits for those of all parameters.
-        zero = sum((p * 0.0).sum() for p in self.solvers.parameters())
-        return {name: [piece + zero for piece in pieces] for name, pieces in kept.tables.items()}
+        Raises:
+            OdeTransformerError: without gradients, an attention would overflow at one of the positions.
+        """
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            self.forget()  # the update of a fused optimizer may follow, which changes no version
+            return self._solve(length)
+        versions, kept = self._versions(), self._kept
+        if kept is None or kept.length < length or kept.versions != versions:
+            solution = self._solve(max(64, 2 ** (length - 1).bit_length()))  # longer sentences may follow
+            kept = self._kept = _Kept(solution, self._reach(solution), versions)
+        if kept.length < length:
+            kind = self._kind()
+            raise OdeTransformerError(
+                f"the position biases are too large for attention in {kind} from position {kept.length} on. "
+                "Set --flow-horizon to the length of the longest training sentence"
+                + ("" if kind == torch.float32 else ", or use float32")
+            )
+        return kept.solution
 
     def _kind(self) -> torch.dtype:
         """The number format of attention's scores."""
@@ -372,109 +336,48 @@ class BiasPositions(PositionEncoder):
         return [self._kind(), *((p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters)]
 
     @torch.no_grad()
-    def _remembered(self, grid: Tensor, length: int, versions: Any) -> Solution:
-        tables = self._solve(grid)
-        reach, kind = self._reach(tables), self._kind()
-        if reach < length:
-            raise OdeTransformerError(
-                f"the position biases are too large for attention in {kind} from position {grid[reach]:g} on. "
-                "Set --flow-horizon to the length of the longest training sentence"
-                + ("" if kind == torch.float32 else ", or use float32")
-            )
-        return Solution(reach, tables, versions)
-
-    @torch.no_grad()
     def reach(self, length: int) -> int:
-        return self._reach(self._solve(torch.arange(length)))
+        return self._reach(self._solve(length))
 
-    def _reach(self, tables: Tables) -> int:
-        """How many of the positions of the tables, from the first on, have biases with which attention is finite."""
+    def _reach(self, solution: Solution) -> int:
+        """How many of the positions of a solution, from the first on, have biases with which attention is finite."""
         # A score contains the product of two biases. Where it overflows, attention is NaN although the biases are not.
         most = torch.finfo(self._kind()).max
         fits = torch.stack(
             [
                 (_largest_score(piece, heads) < most).flatten(1).all(1)
-                for name, pieces in tables.items()
+                for name, pieces in solution.items()
                 for piece, heads in zip(pieces, self.layout.heads(name), strict=True)
             ]
         ).all(0)
         return len(fits) if fits.all() else int(fits.long().argmin())
 
-    def _solve(self, positions: Tensor) -> Tables:
-        tables = {}
+    def _solve(self, length: int) -> Solution:
+        solution = {}
         for name, solver in self.solvers.items():
             initial = torch.stack(self.layout.initial(name))
-            tables[name] = self.layout.split(name, solver(initial, positions).to(initial.dtype))
-        return tables
+            solution[name] = self.layout.split(name, solver(initial, length).to(initial.dtype))
+        return solution
 
     def biases(self, length: int) -> dict[str, Tensor]:
         """b(t) of every projection at the positions 0 to ``length`` - 1: ``encoder.0.self_attn.q`` -> (N, C)."""
-        tables, found = self._solve(torch.arange(length)), {}
+        solution, found = self._solve(length), {}
         for side, layers in self.layout.layers.items():
             for i, layer in enumerate(layers):
                 for name, pieces in layer.items():
-                    moved = [row for solver, piece in pieces for row in tables[solver][piece].unbind(1)]
+                    moved = [row for solver, piece in pieces for row in solution[solver][piece].unbind(1)]
                     projections = [p for solver, piece in pieces for p in self.layout.pieces[solver][piece]]
                     for x, row, (attention, projection) in zip("qkv", moved, projections, strict=True):
                         found[f"{side}.{i}.{name}.{x}"] = row + getattr(attention, projection).bias
         return found
 
-    @contextmanager
-    def one_pass(self, length: int) -> Iterator[None]:
-        """As in ``PositionEncoder``: each grid is solved once, and one of both sides for the longer of them."""
-        if _PASS.get()[0] is self:
-            yield
-            return
-        shared = {}
-        if not self._given:
-            shared[self.indices] = Solution(length, self._solved(self.indices, length))
-        before = _PASS.set((self, shared))
-        try:
-            yield
-        finally:
-            _PASS.reset(before)
-
-    @contextmanager
-    def at(self, source: Optional[Tensor] = None, target: Optional[Tensor] = None) -> Iterator[None]:
-        """A context in which tokens are at these positions, not at their indices (paper, appendix C).
-
-        It applies to the thread that enters it. With an update interval, solutions are held within the context alone.
-
-        Args:
-            source, target: (S,) for all sentences or (B, S), one position per column: real numbers, 0 or more, that
-                increase from the left, also where there is padding. The target may have more columns than tokens so
-                far.
-
-        Raises:
-            ValueError: the positions do not increase, or, during a pass, they do not fit the tokens.
-        """
-        sides = {"source": source, "target": target}
-        given = {side: GivenPositions(side, positions) for side, positions in sides.items() if positions is not None}
-        before = _GIVEN.set({**_GIVEN.get(), id(self): {**self._given, **given}})
-        try:
-            yield
-        finally:
-            _GIVEN.reset(before)
-
-    def set_num_updates(self, updates: int) -> None:
-        """Set the number of updates that the optimizer has made; fairseq's trainer calls this."""
-        self.updates = updates
-
     def forget(self) -> None:
-        """Discard all solutions; the next pass solves again."""
-        self._forget(held=True)
-
-    def _forget(self, held: bool) -> None:
-        """Discard the solutions for the present weights and, if asked, that for an interval of updates."""
-        for where in (self.indices, *self._given.values()):
-            where.solutions.pop(False, None)
-            if held:
-                where.solutions.pop(True, None)
+        """Discard the solution that is kept; the next pass solves again."""
+        self._kept = None
 
     def train(self, mode: bool = True) -> "BiasPositions":
-        # fairseq calls this once per batch. Optimizers change weights without a change of their version.
-        if mode != self.training:
-            self._forget(held=False)
+        if mode != self.training:  # fairseq calls this for every batch
+            self.forget()
         return super().train(mode)
 
     def _apply(self, *args: Any, **more: Any) -> "BiasPositions":
@@ -514,7 +417,7 @@ def _bias_positions(
     solver: Callable[[TransformerConfig, int], nn.Module], cfg: TransformerConfig, sides: Mapping[str, Any]
 ) -> PositionEncoder:
     sharing, blocks = str(cfg.flow_sharing), str(cfg.position_blocks)
-    return BiasPositions(partial(solver, cfg), sides, sharing, blocks, cfg.flow_update_interval)
+    return BiasPositions(partial(solver, cfg), sides, sharing, blocks)
 
 
 def _flow(cfg: TransformerConfig, embed_dim: int) -> nn.Module:

@@ -8,20 +8,25 @@ Legend: T positions, S positions of the source, B sentences, C the width, H head
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Optional
 
 import torch
 from fairseq.distributed import fsdp_wrap
-from fairseq.models.transformer import Embedding, TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
-from fairseq.modules import LearnedPositionalEmbedding, PositionalEmbedding
+from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
+from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from ..errors import OdeTransformerError
+from ..numerics.protocol import Learned
+from . import compilation
+from .attention import relative_distances
 from .dropout import replace_dropout
-from .history import build_connection
 from .layers import Context, DecoderContext, DecoderLayer, EncoderLayer
+from .momentum import Velocities
 from .options import Options
-from .positions import Place, PositionEncoder
+from .padding import padding_or_none
+from .positions import Place, PositionEncoder, SinusoidalPositions, Solution
 
 
 def _sharded(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
@@ -38,7 +43,7 @@ _RELEASED_NAMES = (
 """Patterns of parameter names in released encoders, and our names for them."""
 
 
-class SplitStack(nn.Module):
+class SplitStack(Velocities, nn.Module):
     """What our encoder and decoder add to fairseq's: histories, modules that the layers share, and positions."""
 
     position_encoder: Optional[PositionEncoder] = None
@@ -46,18 +51,22 @@ class SplitStack(nn.Module):
     def _connect(self, cfg: TransformerConfig, side: str) -> None:
         options, part = Options.of(cfg, side), getattr(cfg, side)
         self.word_dropout = cfg.word_dropout
-        self.history = build_connection(options, len(self.layers), part.embed_dim, part.normalize_before)
+        self.farthest = None if options.relative_positions == "none" else options.max_relative_length
+        self.compile_layers = cfg.compile_layers
+        if isinstance(self.embed_positions, SinusoidalPositionalEmbedding):
+            self.embed_positions.__class__ = SinusoidalPositions
+        self.history = options.build_history(len(self.layers), part.embed_dim, part.normalize_before)
         self.coefficients = options.build_coefficients("shared", part.embed_dim)
         self.stage_norms = options.build_norms(part.embed_dim)
-        self.velocity_tokens = self.velocity_positions = None
-        if options.velocity_embedding:
-            # Learned positions get a velocity table as well; sinusoidal positions are added to the state only.
-            tokens, positions = self.embed_tokens, self.embed_positions
-            self.velocity_tokens = Embedding(tokens.num_embeddings, part.embed_dim, tokens.padding_idx)
-            if isinstance(positions, LearnedPositionalEmbedding):
-                size = (positions.num_embeddings - positions.padding_idx - 1, part.embed_dim, positions.padding_idx)
-                self.velocity_positions = PositionalEmbedding(*size, learned=True)
+        self._embed_velocities(options.velocity_embedding, part.embed_dim)
         replace_dropout(self)
+
+    def _tell(self, context: Context, length: int, keys: int) -> Context:
+        """The context, with what all layers share: what is learned, and the distances of ``length`` queries."""
+        distances = None
+        if self.farthest is not None:
+            distances = relative_distances(length, keys, self.farthest, next(self.parameters()).device)
+        return replace(context, learned=Learned(self.coefficients, self.stage_norms, self.history), distances=distances)
 
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
         """Set the position encoder. The model registers it as a sub-module; the stack only refers to it."""
@@ -75,16 +84,6 @@ class SplitStack(nn.Module):
             return x
         kept = torch.rand(x.shape[:2], device=x.device) >= self.word_dropout  # half precision has too few numbers
         return x * kept.unsqueeze(-1)
-
-    def _velocity(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Optional[Tensor]:
-        """Tokens (B, T) -> the initial velocity (T, B, C), or None if the stack starts at rest."""
-        if self.velocity_tokens is None:
-            return None
-        new = tokens if incremental_state is None else tokens[:, -1:]
-        v = self.embed_scale * self.velocity_tokens(new)
-        if self.velocity_positions is not None:
-            v = v + self.velocity_positions(tokens, incremental_state=incremental_state)[:, -new.size(1) :]
-        return self.dropout_module(v).transpose(0, 1)
 
     def _layers(self, places: Optional[Iterable[Place]]) -> list[tuple[nn.Module, Place]]:
         """The layers of this pass, each with its place; LayerDrop leaves some out in training."""
@@ -113,7 +112,65 @@ class SplitStack(nn.Module):
         return super().upgrade_state_dict_named(state_dict, name)
 
 
-class Encoder(SplitStack, TransformerEncoderBase):
+class PlainEncoder(TransformerEncoderBase):
+    """fairseq's Transformer encoder, whose pass has no question in it that the host must answer, and some layers."""
+
+    def through(self, x: Tensor, tokens: Tensor, context: Context, **more: Any) -> list[Tensor]:
+        """Pass through the layers.
+
+        Args:
+            x: (S, B, C), the input of the first layer.
+            tokens: (B, S).
+            context: what all layers are told.
+            more: further arguments of ``forward``.
+
+        Returns:
+            (S, B, C): x and, after each layer, the input of the next; after the last, the output.
+        """
+        raise NotImplementedError
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Optional[Tensor] = None,
+        **more: Any,
+    ) -> dict[str, list]:
+        """Encode sources.
+
+        Args:
+            src_tokens: (B, S).
+            src_lengths: ignored.
+            return_all_hiddens: return the input of the first layer as well and, after each layer, that of the next.
+            token_embeddings: (B, S, C), in place of those of the tokens.
+            more: further arguments of ``through``.
+
+        Returns:
+            fairseq's dictionary, in which each entry is a list: ``encoder_out`` (S, B, C), ``encoder_padding_mask``
+            (B, S), ``encoder_embedding`` (B, S, C), ``encoder_states``, ``fc_results``, ``src_tokens``,
+            ``src_lengths`` (B, 1).
+        """
+        padding = src_tokens.eq(self.padding_idx)
+        hidden = padding_or_none(padding)
+        x, embedding = self.forward_embedding(src_tokens, token_embeddings)
+        if hidden is not None:
+            x = x * (1 - hidden.unsqueeze(-1).type_as(x))
+        # A graph of older versions of PyTorch cannot have the defaults of fields.
+        states = self.through(x.transpose(0, 1), src_tokens, Context(hidden, Learned(), {}), **more)  # (S, B, C)
+        x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
+        return {
+            "encoder_out": [x],
+            "encoder_padding_mask": [padding],
+            "encoder_embedding": [embedding],
+            "encoder_states": states if return_all_hiddens else [],
+            "fc_results": [None] * (len(states) - 1) if return_all_hiddens else [],  # only fairseq's layers have them
+            "src_tokens": [],
+            "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
+        }
+
+
+class Encoder(SplitStack, PlainEncoder):
     """fairseq's Transformer encoder with our layers."""
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
@@ -133,62 +190,20 @@ class Encoder(SplitStack, TransformerEncoderBase):
         words = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
         return super().forward_embedding(src_tokens, self._drop_words(words))
 
-    def forward_scriptable(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Optional[Tensor] = None,
-        return_all_hiddens: bool = False,
-        token_embeddings: Optional[Tensor] = None,
-    ) -> dict[str, list]:
-        """Encode sources; fairseq's ``forward`` calls this.
-
-        Args:
-            src_tokens: (B, S).
-            src_lengths: ignored.
-            return_all_hiddens: return the input of the first layer as well and, after each layer, that of the next.
-            token_embeddings: (B, S, C), in place of those of the tokens.
-
-        Returns:
-            fairseq's dictionary, in which each entry is a list: ``encoder_out`` (S, B, C), ``encoder_padding_mask``
-            (B, S), ``encoder_embedding`` (B, S, C), ``encoder_states``, ``fc_results``, ``src_tokens``,
-            ``src_lengths`` (B, 1).
-        """
-        padding = src_tokens.eq(self.padding_idx)
-        # Asked once: on a GPU the host waits for the answer.
-        padded = bool(padding.any())
-        places = None if self.position_encoder is None else self.position_encoder.source_places(src_tokens, padding)
-
-        x, embedding = self.forward_embedding(src_tokens, token_embeddings)
-        if padded:
-            x = x * (1 - padding.unsqueeze(-1).type_as(x))
-        x = x.transpose(0, 1)  # (S, B, C)
-        states, past = [x] if return_all_hiddens else [], []
-        x, carried = self.history.begin(past, x), self._velocity(src_tokens)
+    def through(self, x: Tensor, tokens: Tensor, context: Context, solution: Optional[Solution] = None) -> list[Tensor]:
+        """As in ``PlainEncoder``; ``solution`` is what ``PositionEncoder.solve`` has found, or None to solve here."""
+        places = None
+        if self.position_encoder is not None:
+            padding = tokens.eq(self.padding_idx)
+            places = self.position_encoder.places("encoder", tokens, padding, solution=solution)
+        context = self._tell(context, x.size(0), x.size(0))
+        states, past, carried = [x], self.history.begin(x), self._velocity(tokens)
+        x = past.read()
         for layer, place in self._layers(places):
-            context = Context(
-                padding if padded else None,
-                self.coefficients,
-                place.biases,
-                carried=carried,
-                norms=self.stage_norms,
-                correct=self.history.corrector(past),
-            )
-            y, carried = layer(place.add(x), context)
-            x = self.history.follow(past, y)
-            if return_all_hiddens:
-                states.append(x)
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-
-        return {
-            "encoder_out": [x],
-            "encoder_padding_mask": [padding],
-            "encoder_embedding": [embedding],
-            "encoder_states": states,
-            "fc_results": [None] * (len(states) - 1),  # only fairseq's own layers have them
-            "src_tokens": [],
-            "src_lengths": [(~padding).sum(dim=1, dtype=torch.int32).reshape(-1, 1)],
-        }
+            y, carried = compilation.run(self, layer, place.add(x), replace(context, biases=place.biases), carried)
+            past.put(y)
+            states.append(x := past.read())
+        return states
 
     def upgrade_state_dict_named(self, state_dict: dict, name: str) -> dict:
         """Bring parameter names up to date, including those of the released ODE Transformer and PCformer."""
@@ -211,20 +226,118 @@ class Encoder(SplitStack, TransformerEncoderBase):
         return super().upgrade_state_dict_named(state_dict, name)
 
 
-class Decoder(SplitStack, TransformerDecoderBase):
-    """fairseq's Transformer decoder with our layers."""
+class PlainDecoder(TransformerDecoderBase):
+    """fairseq's Transformer decoder, whose pass has no question in it that the host must answer, and some layers."""
 
-    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
-        super().__init__(cfg, *args, **more)
-        self._connect(cfg, "decoder")
+    def through(
+        self,
+        x: Tensor,
+        tokens: Tensor,
+        context: DecoderContext,
+        alignment_layer: int,
+        **more: Any,
+    ) -> tuple[list[Tensor], Optional[Tensor]]:
+        """Pass through the layers.
 
-    def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
-        return _sharded(DecoderLayer(cfg, no_encoder_attn), cfg)
+        Args:
+            x: (T, B, C), the input of the first layer; T is 1 in incremental decoding.
+            tokens: (B, T'), all tokens so far.
+            context: what all layers are told.
+            alignment_layer: the layer whose weights of cross-attention are returned.
+            more: further arguments of ``extract_features``.
 
-    def buffered_future_mask(self, tensor: Tensor) -> Tensor:
-        """As in fairseq; the mask that it keeps can also be saved for a backward pass if inference mode made it."""
-        with torch.inference_mode(False):
-            return super().buffered_future_mask(tensor)
+        Returns:
+            (T, B, C): x and, after each layer, the input of the next; after the last, the output. The weights of
+            cross-attention (H, B, T, S), or None.
+        """
+        raise NotImplementedError
+
+    def buffered_future_mask(self, tensor: Tensor) -> Optional[Tensor]:
+        """As in fairseq, but made anew: states (T, B, C) -> (T, T), minus infinity right of the diagonal."""
+        return tensor.new_full((tensor.size(0), tensor.size(0)), float("-inf")).triu(1)
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[dict[str, list]] = None,
+        incremental_state: Optional[dict] = None,
+        features_only: bool = False,
+        src_lengths: Optional[Tensor] = None,
+        return_all_hiddens: bool = False,
+        **more: Any,
+    ) -> tuple[Tensor, dict[str, list]]:
+        """Decode previous outputs into scores.
+
+        Args:
+            prev_output_tokens, encoder_out, incremental_state, more: as in ``extract_features``.
+            features_only: return features in place of scores.
+            src_lengths, return_all_hiddens: ignored.
+
+        Returns:
+            The scores (B, T, vocabulary size), or (B, 1, vocabulary size) in incremental decoding; and the dictionary
+            of ``extract_features``.
+        """
+        x, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state, **more)
+        return x if features_only else self.output_layer(x), extra
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[dict[str, list]] = None,
+        incremental_state: Optional[dict] = None,
+        full_context_alignment: bool = False,
+        alignment_layer: Optional[int] = None,
+        alignment_heads: Optional[int] = None,
+        **more: Any,
+    ) -> tuple[Tensor, dict[str, list]]:
+        """Decode previous outputs into features.
+
+        Args:
+            prev_output_tokens: (B, T), all tokens so far.
+            encoder_out: the encoder's dictionary; None in a language model.
+            incremental_state: the cache of incremental decoding; with it only the last token is processed.
+            full_context_alignment: let every position attend to those after it.
+            alignment_layer: the layer whose attention weights are returned; the last if None.
+            alignment_heads: the number of heads that the weights are averaged over; all if None.
+            more: further arguments of ``through``.
+
+        Returns:
+            The features (B, T, C), or (B, 1, C) in incremental decoding; and a dictionary of ``attn``, a list of the
+            weights of cross-attention (B, T, S) or None, and ``inner_states``, (T, B, C): the input of the first layer
+            and, after each layer, that of the next (after the last, the decoder's output before its norm).
+        """
+        source = source_padding = mask = None
+        if encoder_out is not None and encoder_out["encoder_out"]:
+            source = encoder_out["encoder_out"][0]  # (S, B, C)
+        if encoder_out is not None and encoder_out["encoder_padding_mask"]:
+            source_padding = encoder_out["encoder_padding_mask"][0]
+        if alignment_layer is None:
+            alignment_layer = self.num_layers - 1
+
+        x = self.forward_embedding(prev_output_tokens, incremental_state).transpose(0, 1)  # (T, B, C)
+        if incremental_state is None and not full_context_alignment:
+            mask = self.buffered_future_mask(x)
+        new = prev_output_tokens[:, -x.size(0) :].eq(self.padding_idx)
+        # A step of decoding asks, because caches would grow by their padding; a search never has any.
+        asked = incremental_state is not None and not new.any()
+        padding = new if self.cross_self_attention else None if asked else padding_or_none(new)
+        context = DecoderContext(
+            padding,
+            Learned(),
+            {},
+            source=source,
+            source_padding_mask=source_padding,
+            incremental_state=incremental_state,
+            attn_mask=mask,
+        )
+        states, weights = self.through(x, prev_output_tokens, context, alignment_layer, **more)
+        if weights is not None:
+            weights = weights.float().to(x)[:alignment_heads].mean(dim=0)  # over heads
+        x = states[-1] if self.layer_norm is None else self.layer_norm(states[-1])
+        x = x.transpose(0, 1)  # (B, T, C)
+        if self.project_out_dim is not None:
+            x = self.project_out_dim(x)
+        return x, {"attn": [weights], "inner_states": states}
 
     def forward_embedding(self, tokens: Tensor, incremental_state: Optional[dict] = None) -> Tensor:
         """Tokens (B, T) -> the input of the first layer (B, T, C), or with a cache the last token's (B, 1, C).
@@ -238,7 +351,7 @@ class Decoder(SplitStack, TransformerDecoderBase):
             positions = self.embed_positions(tokens, incremental_state=incremental_state)
         if incremental_state is not None:
             tokens, positions = tokens[:, -1:], None if positions is None else positions[:, -1:]
-        x = self.embed_scale * self._drop_words(self.embed_tokens(tokens.contiguous()))
+        x = self.embed_scale * self.embed_words(tokens.contiguous())
         if self.quant_noise is not None:
             x = self.quant_noise(x)
         if self.project_in_dim is not None:
@@ -249,86 +362,55 @@ class Decoder(SplitStack, TransformerDecoderBase):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x)
 
-    def extract_features_scriptable(
+    def embed_words(self, tokens: Tensor) -> Tensor:
+        """Tokens (B, T) -> their embeddings (B, T, C), not scaled."""
+        return self.embed_tokens(tokens)
+
+
+class Decoder(SplitStack, PlainDecoder):
+    """fairseq's Transformer decoder with our layers."""
+
+    def __init__(self, cfg: TransformerConfig, *args: Any, **more: Any):
+        super().__init__(cfg, *args, **more)
+        self._connect(cfg, "decoder")
+
+    def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
+        return _sharded(DecoderLayer(cfg, no_encoder_attn), cfg)
+
+    def embed_words(self, tokens: Tensor) -> Tensor:
+        """As in ``PlainDecoder``, with ``--word-dropout``."""
+        return self._drop_words(self.embed_tokens(tokens))
+
+    def through(
         self,
-        prev_output_tokens: Tensor,
-        encoder_out: Optional[dict[str, list]],
-        incremental_state: Optional[dict] = None,
-        full_context_alignment: bool = False,
-        alignment_layer: Optional[int] = None,
-        alignment_heads: Optional[int] = None,
-    ) -> tuple[Tensor, dict[str, list]]:
-        """Decode previous outputs into features; fairseq's ``extract_features`` calls this.
-
-        Args:
-            prev_output_tokens: (B, T), all tokens so far.
-            encoder_out: the encoder's dictionary; None in a language model.
-            incremental_state: the cache of incremental decoding; with it only the last token is processed.
-            full_context_alignment: let every position attend to those after it.
-            alignment_layer: the layer whose attention weights are returned; the last if None.
-            alignment_heads: the number of heads that the weights are averaged over; all if None.
-
-        Returns:
-            The features (B, T, C), or (B, 1, C) in incremental decoding; and a dictionary of ``attn``, a list of the
-            weights of cross-attention (B, T, S) or None, and ``inner_states``, (T, B, C): the input of the first layer
-            and, after each layer, that of the next (after the last, the decoder's output before its norm).
-        """
-        source = source_padding = places = mask = padding = weights = None
-        if encoder_out is not None and encoder_out["encoder_out"]:
-            source = encoder_out["encoder_out"][0]  # (S, B, C)
-        if encoder_out is not None and encoder_out["encoder_padding_mask"]:
-            source_padding = encoder_out["encoder_padding_mask"][0]
+        x: Tensor,
+        tokens: Tensor,
+        context: DecoderContext,
+        alignment_layer: int,
+        solution: Optional[Solution] = None,
+    ) -> tuple[list[Tensor], Optional[Tensor]]:
+        """As in ``PlainDecoder``; ``solution`` is what ``PositionEncoder.solve`` has found, or None to solve here."""
+        places = weights = None
         if self.position_encoder is not None:
-            places = self._places(prev_output_tokens, source, source_padding, incremental_state)
-        if alignment_layer is None:
-            alignment_layer = self.num_layers - 1
-
-        x = self.forward_embedding(prev_output_tokens, incremental_state).transpose(0, 1)  # (T, B, C)
-        if incremental_state is None and not full_context_alignment:
-            mask = self.buffered_future_mask(x)
-        new = prev_output_tokens[:, -x.size(0) :].eq(self.padding_idx)
-        if self.cross_self_attention or new.any():
-            padding = new
-        states, past = [x], []
-        x, carried = self.history.begin(past, x), self._velocity(prev_output_tokens, incremental_state)
+            places = self._places(tokens, context, solution)
+        context = self._tell(context, x.size(0), tokens.size(1))
+        states, past, carried = [x], self.history.begin(x), self._velocity(tokens, context.incremental_state)
+        x = past.read()
         for i, (layer, place) in enumerate(self._layers(places)):
-            context = DecoderContext(
-                padding,
-                self.coefficients,
-                place.biases,
-                carried=carried,
-                norms=self.stage_norms,
-                correct=self.history.corrector(past),
-                source=source,
-                source_padding_mask=source_padding,
-                incremental_state=incremental_state,
-                attn_mask=mask,
-                need_head_weights=i == alignment_layer,
-            )
-            y, of_layer, carried = layer(place.add(x), context)
-            x = self.history.follow(past, y)
-            states.append(x)
-            if i == alignment_layer and of_layer is not None:
-                weights = of_layer.float().to(x)[:alignment_heads].mean(dim=0)  # over heads
-        if self.layer_norm is not None:
-            x = self.layer_norm(x)
-        x = x.transpose(0, 1)  # (B, T, C)
-        if self.project_out_dim is not None:
-            x = self.project_out_dim(x)
-        return x, {"attn": [weights], "inner_states": states}
+            need = i == alignment_layer
+            told = replace(context, biases=place.biases, need_head_weights=need)
+            y, carried, of_layer = compilation.run(self, layer, place.add(x), told, carried)
+            past.put(y)
+            states.append(x := past.read())
+            if need:
+                weights = of_layer
+        return states, weights
 
-    def _places(
-        self, tokens: Tensor, source: Optional[Tensor], source_padding: Optional[Tensor], state: Optional[dict]
-    ) -> list[Place]:
-        padding = tokens.eq(self.padding_idx)
+    def _places(self, tokens: Tensor, context: DecoderContext, solution: Optional[Solution]) -> list[Place]:
+        padding, source, source_padding = tokens.eq(self.padding_idx), context.source, context.source_padding_mask
         if source is None:
             source_padding = None
         elif source_padding is None:
             source_padding = padding.new_zeros(source.size(1), source.size(0))  # (B, S)
-        return self.position_encoder.target_places(tokens, padding, source_padding, state)
-
-    def reorder_incremental_state_scripting(self, incremental_state: dict, new_order: Tensor) -> None:
-        """As in fairseq; the position encoder, which is not a sub-module of the decoder, is reordered too."""
-        super().reorder_incremental_state_scripting(incremental_state, new_order)
-        if self.position_encoder is not None:
-            self.position_encoder.reorder_incremental_state(incremental_state, new_order)
+        more = {"incremental_state": context.incremental_state, "solution": solution}
+        return self.position_encoder.places("decoder", tokens, padding, source_padding=source_padding, **more)

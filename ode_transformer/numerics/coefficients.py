@@ -11,7 +11,6 @@ from typing import Optional, Union
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .table import Table
 
@@ -163,32 +162,6 @@ class SecondOrderGate(Coefficients):
     def weights(self, stages: Sequence[Tensor]) -> list[Tensor]:
         half = self.gates(stages) / 2
         return [half, 1 - half]
-
-
-class Velocity(nn.Module):
-    """What a step with momentum learns: beta, mu, gamma and perhaps nu, and the norm of the velocity.
-
-    A reproduction's code keeps nu positive, as the softplus of a number that starts at 0.5413; here nu is any number.
-    There the norm of the velocity has no bias; here it has one.
-
-    In the first field of a stack that starts at rest, beta and mu multiply a velocity of 0, so that their gradient
-    is 0. There the norm also removes the size of gamma f(y), so that the gradient of gamma is 0 up to the norm's eps.
-
-    Args:
-        embed_dim: C, the width of a velocity.
-        learns_nu: whether nu is learned; otherwise it is 1.
-    """
-
-    def __init__(self, embed_dim: int, learns_nu: bool):
-        super().__init__()
-        self.raw = nn.Parameter(torch.zeros(3))  # of beta, mu and gamma
-        self.nu = nn.Parameter(torch.ones(())) if learns_nu else None
-        self.norm = nn.LayerNorm(embed_dim)
-
-    def numbers(self) -> tuple[Tensor, Tensor, Tensor, Union[float, Tensor]]:
-        """beta and mu, between 0 and 1, initially 1/2; gamma, positive, initially log 2; nu, initially 1."""
-        beta, mu, gamma = self.raw
-        return beta.sigmoid(), mu.sigmoid(), F.softplus(gamma), 1.0 if self.nu is None else self.nu
 
 
 @dataclass(frozen=True)

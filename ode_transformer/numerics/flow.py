@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from torchdiffeq import odeint_adjoint
 
 from .coefficients import weighted_sum
-from .integrators import EULER, HEUN, MIDPOINT, THREE_EIGHTHS, ButcherTableau, rk_step
+from .integrators import EULER, HEUN, MIDPOINT, THREE_EIGHTHS, ButcherTableau
 from .sinusoids import sinusoids
 
 TIME_STEP = 0.01
@@ -54,24 +54,6 @@ FLOW_GRADIENTS = ("direct", "adjoint")
 
 SMALLEST_STEP = 0.01
 """The smallest step of a solver, in tokens: a hundred steps per token."""
-
-
-def check_positions(positions: Tensor) -> Tensor:
-    """Positions (N,) in tokens, as a tensor on the CPU in double precision.
-
-    Raises:
-        ValueError: there are no positions, they do not increase, or one is negative or not finite.
-    """
-    positions = torch.as_tensor(positions).detach().to("cpu", torch.float64)
-    if positions.dim() != 1 or not len(positions):
-        raise ValueError(f"positions of shape {tuple(positions.shape)}: must be a series (N,) of at least one")
-    if not positions.isfinite().all() or positions[0] < 0:
-        raise ValueError("positions: must be finite and 0 or more")
-    steps = positions.diff()
-    if (steps <= 0).any():
-        i = int((steps <= 0).nonzero()[0])
-        raise ValueError(f"positions: must increase, got {positions[i + 1]:g} after {positions[i]:g}")
-    return positions
 
 
 class Flow(nn.Module):
@@ -125,42 +107,41 @@ class Flow(nn.Module):
 
         return h, weights
 
-    def forward(self, initial: Tensor, positions: Tensor) -> Tensor:
+    def forward(self, initial: Tensor, length: int) -> Tensor:
         """b(t) - b(0) for every row and position, in single precision or better even if the model is not.
 
         Args:
             initial: b(0), (R, C).
-            positions: (N,) in tokens, increasing, 0 or more; they need be neither integers nor equidistant.
+            length: N, the number of positions, from 0 on.
 
         Returns:
             (N, R, C).
-
-        Raises:
-            ValueError: the positions do not increase.
         """
-        positions = check_positions(positions)
         dtype = torch.promote_types(initial.dtype, torch.float32)
+        # Everything is computed where the parameters are, from numbers that the host knows: it never has to wait.
+        positions = torch.arange(length, device=initial.device, dtype=torch.float64)
+        inside = length if length <= self.horizon else math.floor(self.horizon) + 1
         with torch.autocast(initial.device.type, enabled=False):
             initial = initial.to(dtype)
-            moved = self._solve(initial, positions.clamp(max=self.horizon))
-            inside = int((positions <= self.horizon).sum())
-            if inside < len(positions):
+            moved = self._solve(initial, positions.clamp(max=self.horizon), min(length - 1, self.horizon))
+            if inside < length:
                 slope = TIME_STEP * self._dynamics(dtype)[0](self.horizon * TIME_STEP, initial + moved[-1])
-                beyond = (positions[inside:] - self.horizon).to(moved)[:, None, None]
+                beyond = (positions[inside:] - self.horizon).to(dtype)[:, None, None]
                 moved = torch.cat((moved[:inside], moved[inside:] + beyond * slope))
             return moved
 
-    def _solve(self, initial: Tensor, positions: Tensor) -> Tensor:
+    def _solve(self, initial: Tensor, positions: Tensor, last: float) -> Tensor:
         h, weights = self._dynamics(initial.dtype)
-        steps = max(1, math.ceil(float(positions[-1]) / self.step - 1e-9))
+        steps = max(1, math.ceil(last / self.step - 1e-9))
         span = self.step * TIME_STEP
         nodes = torch.arange(steps + 1, device=initial.device, dtype=initial.dtype) * span
         if self.gradient == "adjoint":
             values = odeint_adjoint(h, initial, nodes, method=self.method, adjoint_params=weights)
         else:
-            states = [initial]
+            method, states = FLOW_METHODS[self.method], [initial]
             for i in range(steps):
-                states.append(rk_step(h, states[-1], FLOW_METHODS[self.method], span, t=i * span))
+                times = [i * span + span * node for node in method.nodes]
+                states.append(method.step(lambda b, stage, t=times: h(t[stage], b), states[-1], h=span)[0])
             values = torch.stack(states)
         return _interpolate(values - initial, span * h(nodes[:, None, None], values), positions / self.step)
 
@@ -168,8 +149,7 @@ class Flow(nn.Module):
 def _interpolate(values: Tensor, slopes: Tensor, x: Tensor) -> Tensor:
     """The cubic Hermite polynomials of values and slopes (nodes, R, C) at nodes 0, 1, 2, ..., evaluated at x (N,)."""
     left = x.floor().clamp(max=len(values) - 2)
-    s = (x - left).to(values, non_blocking=True)[:, None, None]
-    left = left.long().to(values.device, non_blocking=True)
+    s, left = (x - left).to(values)[:, None, None], left.long()
     weights = (1 + 2 * s) * (1 - s) ** 2, s**2 * (3 - 2 * s), s * (1 - s) ** 2, s**2 * (s - 1)
     return weighted_sum(weights, (nodes.index_select(0, i) for nodes in (values, slopes) for i in (left, left + 1)))
 
@@ -208,19 +188,8 @@ class Recurrence(nn.Module):
             nn.init.xavier_normal_(layer.weight)
             nn.init.zeros_(layer.bias)
 
-    def _inputs(self, length: int) -> Tensor:
-        i = torch.arange(length, dtype=torch.float32)
-        return i[:, None] * TIME_STEP if self.input == "scalar" else sinusoids(i, self.dim)
-
-    def forward(self, initial: Tensor, positions: Tensor) -> Tensor:
-        """b(t) - b(0), with the arguments and result of ``Flow.forward``.
-
-        Raises:
-            ValueError: the positions are not 0, 1, 2 and so on.
-        """
-        positions = check_positions(positions)
-        if not torch.equal(positions, torch.arange(len(positions), dtype=positions.dtype)):
-            raise ValueError("positions: must be 0, 1, 2, ... for a recurrent network, which supports no others")
+    def forward(self, initial: Tensor, length: int) -> Tensor:
+        """b(t) - b(0), with the arguments and result of ``Flow.forward``."""
         dtype = torch.promote_types(initial.dtype, torch.float32)
         with torch.autocast(initial.device.type, enabled=False):
             b = initial = initial.to(dtype)
@@ -228,10 +197,11 @@ class Recurrence(nn.Module):
                 layer.weight.to(dtype).split((self.dim, layer.in_features - self.dim), 1) for layer in self.layers
             ]
             # What the inputs contribute, for all tokens at once: (N, C) per layer.
-            inputs = self._inputs(len(positions)).to(initial)
+            i = torch.arange(length, device=initial.device, dtype=torch.float32)
+            inputs = (i[:, None] * TIME_STEP if self.input == "scalar" else sinusoids(i, self.dim)).to(dtype)
             inputs = [inputs @ w.t() + layer.bias.to(dtype) for (_, w), layer in zip(weights, self.layers, strict=True)]
             states = [b]
-            for i in range(len(positions) - 1):
+            for i in range(length - 1):
                 for (w, _), z in zip(weights, inputs, strict=True):
                     b = torch.tanh(b @ w.t() + z[i])
                 states.append(b)

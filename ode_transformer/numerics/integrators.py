@@ -1,19 +1,16 @@
 """Integrators: how one layer, or several, step along dy/dt = f(y).
 
-A method is data plus one loop:
+A method is data and one loop, its ``step`` (``protocol.py``):
 
-- ``ButcherTableau``, an explicit Runge-Kutta method, and ``rk_step``: all evaluations within one layer;
+- ``ButcherTableau``, an explicit Runge-Kutta method: all evaluations are within one layer;
 - ``Polynomial``, PolyNet's powers of one residual function: its evaluations are within one layer, too;
-- ``Multistep``, a scheme that looks at earlier layers, and ``multistep_step``;
-- ``Momentum``, a method that carries a velocity from step to step, and ``momentum_step``.
+- ``Multistep``, a scheme that carries earlier states and increments, in a network those of earlier layers;
+- ``Momentum``, a method that carries a velocity (``momentum.py``).
 
-Each kind has a method ``step`` with the same arguments, and a layer calls nothing else: the field f, the state y, the
-step h, what is carried from step to step besides the state, and what a network has learned (``Learned``), of which a
-method reads its own part. States are tensors of any shape, which f: y -> f(y) keeps. The tests measure the orders of
-convergence. To add a method, add an entry to ``INTEGRATORS``.
+States are tensors of any shape, which f keeps. The tests measure the orders of convergence. To add a method, add an
+entry to ``INTEGRATORS``.
 
-Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux. Momentum:
-"YuriiFormer: A Suite of Nesterov-Accelerated Transformers" (arXiv 2601.23236), in the form of a reproduction's code.
+Source: Li et al. 2022, "ODE Transformer", equations 8 to 19 and Table 7; Butcher 2016 for the tableaux.
 """
 
 import math
@@ -24,33 +21,14 @@ from typing import Any, Optional, Union
 import torch
 from torch import Tensor
 
-from .coefficients import Coefficients, Velocity, weighted_sum
-from .splitting import Field
+from .coefficients import weighted_sum
+from .momentum import NESTEROV, TRIPLE
+from .protocol import NOTHING, Field, Integrator, Learned, scaled
 from .table import Table
 
-Norm = Callable[[Tensor], Tensor]
-
 
 @dataclass(frozen=True)
-class Learned:
-    """What a network has learned for its steps.
-
-    Args:
-        combine: what weights the stages of a Runge-Kutta method or of a polynomial; None for the method's own weights.
-        norms: the norms of the state and of each stage of a Runge-Kutta step; None for no norms.
-        velocity: the numbers and the norm of a method with momentum; None for other methods.
-    """
-
-    combine: Optional[Coefficients] = None
-    norms: Optional[Sequence[Norm]] = None
-    velocity: Optional[Velocity] = None
-
-
-NOTHING = Learned()
-
-
-@dataclass(frozen=True)
-class ButcherTableau:
+class ButcherTableau(Integrator):
     """An explicit Runge-Kutta method for an autonomous equation (equations 8 to 11).
 
     Args:
@@ -80,8 +58,20 @@ class ButcherTableau:
 
     @property
     def stages(self) -> int:
-        """Evaluations of f per step."""
         return len(self.b)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return self.b
+
+    @property
+    def takes_norms(self) -> bool:
+        return self.stages > 1
+
+    @property
+    def nodes(self) -> list[float]:
+        """The time of each stage, as a fraction of the step."""
+        return [math.fsum(row) for row in self.a]
 
     @property
     def order(self) -> int:
@@ -93,7 +83,7 @@ class ButcherTableau:
         def before(values: Sequence[float]) -> list[float]:
             return [math.fsum(w * v for w, v in zip(row, values, strict=False)) for row in self.a]
 
-        c = before([1.0] * self.stages)
+        c = self.nodes
         conditions = (
             [(mean(), 1)],
             [(mean(c), 1 / 2)],
@@ -109,13 +99,44 @@ class ButcherTableau:
         return [*holds, False].index(False)
 
     def step(
-        self, f: Field, y: Tensor, h: float = 1.0, carried: Optional[Tensor] = None, learned: Learned = NOTHING
-    ) -> tuple[Tensor, Optional[Tensor]]:
-        """``rk_step`` with this method; what is carried besides the state is returned unchanged."""
-        return rk_step(f, y, self, h, learned.combine, norms=learned.norms), carried
+        self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
+    ) -> tuple[Tensor, Any]:
+        """F_i = h f(y + sum_j a_ij F_j); y + sum_i b_i F_i. What is carried besides the state stays as it is.
+
+        Coefficients turn the stages into the increment, in place of the weights b, and may replace a row of a as well.
+        With the norms N_0 to N_n of PCformer (Li et al. 2024), F_1 = h f(y) as before, but the later stages start from
+        N_0(y), and the result is N_0(y) + sum_i b_i N_i(F_i).
+        """
+        combine, norms = learned.combine, learned.norms
+        start, at, stages = y if norms is None else norms[0](y), y, []
+        for i, row in enumerate(self.a):
+            if stages:
+                at = weighted_sum(row if combine is None else combine.before(row, stages), stages, start)
+            stages.append(scaled(h, f(at, i)))
+        if norms is not None:
+            stages = [norm(stage) for norm, stage in zip(norms[1:], stages, strict=True)]
+        if combine is not None:
+            return start + combine(stages), carried
+        return weighted_sum(self.b, stages, start), carried
 
 
-EULER = ButcherTableau(((),), (1.0,))
+@dataclass(frozen=True)
+class Euler(ButcherTableau):
+    """Euler's method, y + h f(y). The sum is one operation, as in fairseq's layer: results are equal bit by bit."""
+
+    a: tuple[tuple[float, ...], ...] = ((),)
+    b: tuple[float, ...] = (1.0,)
+
+    def step(
+        self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
+    ) -> tuple[Tensor, Any]:
+        """As in ``Integrator``."""
+        if learned.combine is not None:
+            return super().step(f, y, carried, h, learned)
+        return torch.add(y, f(y, 0), alpha=h), carried
+
+
+EULER = Euler()
 """Order 1: the residual layer."""
 
 HEUN = ButcherTableau(((), (1.0,)), (1 / 2, 1 / 2))
@@ -137,50 +158,25 @@ THREE_EIGHTHS = ButcherTableau(((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), 
 """Order 4: Kutta's 3/8 rule."""
 
 
-def rk_step(
-    f: Callable[..., Tensor],
-    y: Tensor,
-    tableau: ButcherTableau,
-    h: float = 1.0,
-    combine: Optional[Coefficients] = None,
-    t: Optional[float] = None,
-    norms: Optional[Sequence[Norm]] = None,
-) -> Tensor:
-    """One Runge-Kutta step: F_i = h f(y + sum_j a_ij F_j); y + sum_i b_i F_i.
+@dataclass(frozen=True)
+class Released(Integrator):
+    """A method in the form of the released ODE Transformer, whose field is the layer itself, F(y) = y + f(y)."""
 
-    With the norms N_0 to N_n of PCformer (Li et al. 2024), F_1 = h f(y) as before, but the later stages start from
-    N_0(y), and the result is N_0(y) + sum_i b_i N_i(F_i).
+    method: Integrator
 
-    Args:
-        f: the field, y -> f(y); or (t, y) -> f(t, y) with ``t``.
-        y: the state.
-        tableau: the method.
-        h: the step.
-        combine: turns the stages [F_1, ..., F_n] into the increment, in place of the weights b, and may replace a row
-            of a as well.
-        t: the time at the beginning of the step, if the field depends on time; stage i is at t + h sum_j a_ij.
-        norms: the norms of the state and of each stage; None for no norms.
+    @property
+    def stages(self) -> int:
+        return self.method.stages
 
-    Returns:
-        The state after the step.
-    """
-    start = y if norms is None else norms[0](y)
-    stages: list[Tensor] = []
-    for row in tableau.a:
-        at = y
-        if stages:
-            at = weighted_sum(row if combine is None else combine.before(row, stages), stages, start)
-        slope = f(at) if t is None else f(t + h * math.fsum(row), at)
-        stages.append(slope if h == 1.0 else h * slope)
-    if norms is not None:
-        stages = [norm(stage) for norm, stage in zip(norms[1:], stages, strict=True)]
-    if combine is None:
-        return weighted_sum(tableau.b, stages, start)
-    return start + combine(stages)
+    def step(
+        self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
+    ) -> tuple[Tensor, Any]:
+        """As in ``Integrator``."""
+        return self.method.step(lambda y, stage: y + f(y, stage), y, carried, h, learned)
 
 
 @dataclass(frozen=True)
-class Polynomial:
+class Polynomial(Integrator):
     """Powers of the residual function, y + w_1 F(y) + w_2 F(F(y)) + ..., with F = h f.
 
     For a linear f, two powers of weight 1 are the first terms of backward Euler's expansion 1 / (1 - hf) = 1 + hf +
@@ -199,17 +195,20 @@ class Polynomial:
 
     @property
     def stages(self) -> int:
-        """Evaluations of f per step."""
         return len(self.weights)
 
+    @property
+    def order(self) -> int:
+        """The order of convergence, where f(0) is 0."""
+        return 1
+
     def step(
-        self, f: Field, y: Tensor, h: float = 1.0, carried: Optional[Tensor] = None, learned: Learned = NOTHING
-    ) -> tuple[Tensor, Optional[Tensor]]:
+        self, f: Field, y: Tensor, carried: Any = None, h: float = 1.0, learned: Learned = NOTHING
+    ) -> tuple[Tensor, Any]:
         """y + sum_i w_i (h f)^i (y), or with learned weights; what is carried besides the state stays as it is."""
         powers = [y]
-        for _ in self.weights:
-            slope = f(powers[-1])
-            powers.append(slope if h == 1.0 else h * slope)
+        for i in range(self.stages):
+            powers.append(scaled(h, f(powers[-1], i)))
         if learned.combine is None:
             return weighted_sum(self.weights, powers[1:], y), carried
         return y + learned.combine(powers[1:]), carried
@@ -224,7 +223,7 @@ Weights = Callable[[int, Optional[Sequence]], Mapping[int, Weight]]
 
 
 @dataclass(frozen=True)
-class Multistep:
+class Multistep(Integrator):
     """A scheme that reads earlier steps; in a network, earlier layers, each with its own f_l::
 
         y_{t+1} = sum_k states(t)[k] y_k + sum_l increments(t)[l] F_l,     F_l = h f_l(y_l).
@@ -242,6 +241,7 @@ class Multistep:
     states: Weights
     increments: Weights
     initial: Optional[Callable[[int], list]] = None
+    spans_layers = True
 
     def __post_init__(self):
         learned = self.initial(4) if self.initial else None
@@ -262,16 +262,33 @@ class Multistep:
                 return q - 1
         return q
 
-    @property
-    def stages(self) -> int:
-        """Evaluations of f per step."""
-        return 1
-
     def step(
-        self, f: Field, y: Tensor, h: float = 1.0, carried: Optional[Tensor] = None, learned: Learned = NOTHING
-    ) -> tuple[Tensor, Optional[Tensor]]:
-        """The increment h f(y) alone, for ``multistep_step``; what is carried is returned unchanged."""
-        return f(y) if h == 1.0 else h * f(y), carried
+        self,
+        f: Field,
+        y: Tensor,
+        carried: Optional[tuple[Sequence[Tensor], Sequence[Tensor]]] = None,
+        h: float = 1.0,
+        learned: Learned = NOTHING,
+    ) -> tuple[Tensor, tuple[Sequence[Tensor], Sequence[Tensor]]]:
+        """As in ``Integrator``.
+
+        Args:
+            f, y, h: as there.
+            carried: y_0 to y_t, and F_0 to F_(t - 1).
+            learned: its ``own.weight`` has the scheme's learned weights; without one they are the initial ones.
+
+        Returns:
+            y_(t + 1); y_0 to y_(t + 1), and F_0 to F_t.
+        """
+        states, increments = ((y,), ()) if carried is None else carried
+        increments = (*increments, scaled(h, f(y, 0)))
+        t = len(increments) - 1
+        initial = self.initial or (lambda depth: None)
+        weights = initial(t + 2) if learned.own is None else learned.own.weight
+        of_states, of_increments = self.states(t, weights), self.increments(t, weights)
+        terms = [states[k] for k in of_states] + [increments[i] for i in of_increments]
+        y = weighted_sum([*of_states.values(), *of_increments.values()], terms)
+        return y, ((*states, y), increments)
 
 
 def _before(t: int, _: Any) -> dict:
@@ -322,109 +339,6 @@ the form of Table 7. The released code gives this name to a weighted sum of norm
 ``learnable_dense`` (``modules/history.py``)."""
 
 
-def multistep_step(
-    scheme: Multistep, states: Sequence[Tensor], increments: Sequence[Tensor], learned: Optional[Sequence] = None
-) -> Tensor:
-    """The next state, y_{t+1}.
-
-    Args:
-        scheme: the scheme.
-        states: y_0 to y_t.
-        increments: F_0 to F_t.
-        learned: the scheme's learned weights; None if it has none.
-
-    Returns:
-        y_{t+1}, of the shape of y_0.
-    """
-    t = len(increments) - 1
-    of_states, of_increments = scheme.states(t, learned), scheme.increments(t, learned)
-    terms = [states[k] for k in of_states] + [increments[i] for i in of_increments]
-    return weighted_sum([*of_states.values(), *of_increments.values()], terms)
-
-
-@dataclass(frozen=True)
-class Momentum:
-    """A method that carries a velocity v besides the state. The norm N is a layer norm in a network::
-
-        v' = N(beta v + gamma h f(y + mu v)),     y' = y + nu v'
-
-    beta damps the velocity, mu is how far ahead f is evaluated, gamma is the size of the step, and nu is how far the
-    velocity moves the state. Without the norm, with beta = 1 - c h, mu = beta and h gamma in place of gamma, nu v / h
-    is the speed y', and this is a method of order 1 for the second-order equation y'' + c y' = nu gamma f(y). The norm
-    keeps the size of the velocity constant, and then there is no such equation.
-
-    Args:
-        learns_nu: whether nu is learned, starting at 1 (triple momentum); otherwise it is 1.
-    """
-
-    learns_nu: bool = False
-
-    @property
-    def stages(self) -> int:
-        """Evaluations of f per step."""
-        return 1
-
-    def step(
-        self, f: Field, y: Tensor, h: float = 1.0, carried: Optional[Tensor] = None, learned: Learned = NOTHING
-    ) -> tuple[Tensor, Tensor]:
-        """``momentum_step``, which starts at rest if no velocity is carried.
-
-        Args:
-            f, y, h: as in ``momentum_step``.
-            carried: the velocity v, of the shape of y; None for rest.
-            learned: its ``velocity`` holds the numbers and the norm.
-
-        Returns:
-            y' and v'.
-
-        Raises:
-            ValueError: there is no ``velocity``; the method has no numbers of its own.
-        """
-        if learned.velocity is None:
-            raise ValueError("a step with momentum needs its numbers beta, mu, gamma and nu")
-        v = torch.zeros_like(y) if carried is None else carried
-        return momentum_step(f, y, v, *learned.velocity.numbers(), h=h, norm=learned.velocity.norm)
-
-
-NESTEROV = Momentum()
-"""Nesterov's method: the field is evaluated ahead of the state. A layer of two sub-layers learns six numbers."""
-
-TRIPLE = Momentum(learns_nu=True)
-"""Triple momentum: Nesterov's method with a learned nu."""
-
-
-def momentum_step(
-    f: Field,
-    y: Tensor,
-    v: Tensor,
-    beta: Weight,
-    mu: Weight,
-    gamma: Weight,
-    nu: Weight = 1.0,
-    h: float = 1.0,
-    norm: Optional[Norm] = None,
-) -> tuple[Tensor, Tensor]:
-    """One step with momentum, v' = N(beta v + gamma h f(y + mu v)) and y' = y + nu v'.
-
-    Args:
-        f: the field.
-        y: the state.
-        v: the velocity, of the shape of y.
-        beta, mu, gamma, nu: numbers, or tensors that hold one number.
-        h: the step, or the fraction of it that a splitting gives f.
-        norm: N; None for no norm.
-
-    Returns:
-        y' and v'.
-    """
-    slope = f(weighted_sum([mu], [v], y))
-    v = weighted_sum([beta, gamma], [v, slope if h == 1.0 else h * slope])
-    v = v if norm is None else norm(v)
-    return weighted_sum([nu], [v], y), v
-
-
-Integrator = Union[ButcherTableau, Polynomial, Multistep, Momentum]
-
 INTEGRATORS: Table[Integrator] = Table(
     "integrator",
     {
@@ -445,8 +359,6 @@ INTEGRATORS: Table[Integrator] = Table(
 )
 
 
-def initial_scalars(method: Union[ButcherTableau, Polynomial]) -> tuple[float, ...]:
+def initial_scalars(method: Integrator) -> tuple[float, ...]:
     """Where learned scalars start: at 1 for the paper's RK2 (section 3.2), at the method's own weights for others."""
-    if method == HEUN:
-        return (1.0, 1.0)
-    return method.b if isinstance(method, ButcherTableau) else method.weights
+    return (1.0, 1.0) if method == HEUN else method.weights

@@ -1,8 +1,8 @@
 """Splitting: how two sub-flows take turns within one step of dy/dt = F(y) + G(y).
 
 F is the interaction of positions (attention), and G acts on each position by itself (feed-forward). A splitting is
-data: the order of the flows, and the fraction of the step that each of them gets. ``split_step`` runs any splitting; a
-network layer follows the same data, with its norms and dropout in between (``modules/layers.py``).
+data: the order of the flows, and the fraction of the step that each of them gets. ``split_step`` takes the step of any
+splitting, that of a network layer included, whose fields have norms and dropout (``modules/layers.py``).
 
 Orders of the local error (measured in the tests): with exact sub-flows, 2 for Lie-Trotter and 3 for Strang-Marchuk;
 with Euler sub-steps, which a network takes, 2 for both; with second-order sub-steps, 3 for Strang-Marchuk. Flows that
@@ -14,14 +14,27 @@ View", equations 6 and 7, 14 to 16, theorem 1. Unsplit layers: Wang and Komatsuz
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
+from torch import Tensor
+
+from .coefficients import weighted_sum
+from .protocol import Field
 from .table import Table
 
-Field = Callable[[Any], Any]
-"""A vector field f: y -> f(y)."""
+Solver = Callable[[Any, Any, Any, float], tuple[Any, Any]]
+"""(field, state, what is carried besides, size of the step) -> the state after it, and what is carried on."""
+
+
+class Substep(NamedTuple):
+    """A part of a step: the solver, the field, and the fraction of the step."""
+
+    solve: Solver
+    field: Any
+    fraction: float
 
 
 @dataclass(frozen=True)
@@ -75,18 +88,17 @@ class Splitting:
         before = math.fsum(h * k for i, (f, h) in enumerate(self) for g, k in list(self)[i:] if (f, g) == ("F", "G"))
         return 2 if math.isclose(before, 0.5) else 1
 
-    def substeps(self, fields: Mapping[str, Field]) -> list[tuple[Field, float]]:
-        """The sub-steps that ``split_step`` solves in turn.
+    def substeps(self, fields: Mapping[str, Field], solve: Solver) -> list[Substep]:
+        """The sub-steps that ``split_step`` takes in turn; one for all flows that are taken together.
 
         Args:
             fields: the vector field of each flow, by its letter.
-
-        Returns:
-            Pairs (f, fraction of the step); for flows that are taken together, one pair with their sum.
+            solve: the solver of each sub-flow.
         """
+        flows = [(fields[flow], h) for flow, h in self]
         if self.together:
-            return [(lambda y: sum(h * fields[flow](y) for flow, h in self), 1.0)]
-        return [(fields[flow], h) for flow, h in self]
+            return [Substep(solve, partial(increment, flows, True), 1.0)]
+        return [Substep(solve, f, h) for f, h in flows]
 
 
 LIE_TROTTER = Splitting("FG", (1.0, 1.0))
@@ -107,28 +119,36 @@ SPLITTINGS: Table[Splitting] = Table(
 )
 
 
-def euler(f: Field, y: Any, h: float) -> Any:
-    """One explicit Euler step, y + h f(y)."""
-    return y + h * f(y)
-
-
-def split_step(
-    substeps: Iterable[tuple[Field, float]],
-    y: Any,
-    h: float = 1.0,
-    step: Callable[[Field, Any, float], Any] = euler,
-) -> Any:
+def split_step(substeps: Iterable[Substep], y: Any, carried: Any = None, h: float = 1.0) -> tuple[Any, Any]:
     """Solve the sub-flows one after the other, each from where the last one ended.
 
     Args:
-        substeps: pairs (f, fraction of the step), e.g. ``STRANG.substeps(fields)``; in a network each has its own f.
+        substeps: the sub-steps in turn; in a network each has its own field.
         y: the state at the beginning of the step.
+        carried: what the solvers hand on besides the state, each to the next.
         h: the step.
-        step: the solver of a sub-flow, ``(f, y, h) -> y``.
 
     Returns:
-        The state at the end of the step.
+        The state at the end of the step, and what is carried on.
     """
-    for f, fraction in substeps:
-        y = step(f, y, fraction * h)
-    return y
+    for solve, f, fraction in substeps:
+        y, carried = solve(f, y, carried, fraction * h)
+    return y, carried
+
+
+def increment(flows: Sequence[tuple[Field, float]], together: bool, y: Tensor, stage: int = 0) -> Tensor:
+    """The field whose flow is a step of several: what Euler steps of them add to y.
+
+    It is never computed as a difference of states, which loses bits in half precision.
+
+    Args:
+        flows: pairs (f, fraction of the step).
+        together: whether all are evaluated at y; otherwise each is evaluated where the last step ended.
+        y: the state.
+        stage: the stage in which the field is evaluated.
+    """
+    total = None
+    for f, h in flows:
+        slope = f(y if total is None or together else y + total, stage)
+        total = weighted_sum([h], [slope], total)
+    return total

@@ -407,12 +407,20 @@ def answers(archives, base):
     for name in TOOLS:
         (base / "tools" / name).symlink_to(shutil.which(name))
     (base / "tools" / "python3").symlink_to(sys.executable)  # one on the path may be a script that needs more programs
+    (base / "empty" / "here").write_text("of the folder\n")
     (base / "begun.text" / "settings.json").write_text('{"tokeniser": "published"}')
     wmt16 = ("wmt14-en-de", "--version", "wmt16", "--dry-run", "--out")
     few = {"PATH": base / "tools", "VIRTUAL_ENV": "none"}
     asked = {
         "tool": command("iwslt14-de-en", "--out", base / "out", **from_folder(archives), **few),
-        "archive": command("wmt16-en-ro", "--out", base / "out", RAW_DIR=base / "empty"),
+        "archive": command("wmt16-en-ro", "--out", base / "out", RAW_DIR=base / "empty", URL_EUROPARL="file:///none"),
+        "rest": [
+            "bash",
+            "-c",
+            f"source {ROOT}/data-prep/lib.sh; known_archive() {{ :; }}; RAW_DIR={base}/empty "
+            f"dry_run=0 text={base}/rest; for file in here there; do fetch URL_X $file file://{base}/x; "
+            "cat $archive; done",
+        ],
         "dry run": command("wmt14-en-de", "--tokeniser", "moses", "--dry-run", "--out", base / "dry" / "out"),
         "moses": command("iwslt14-de-en", "--dry-run", "--out", base / "dry" / "out", TOKENISER="moses"),
         "x": command("iwslt14-de-en", "--dry-run", "--out", base / "dry" / "out", TOKENISER="x"),
@@ -441,7 +449,13 @@ def test_missing_tools_and_archives(answers):
     assert answers["tool"].returncode == 1
     assert "sha256sum is needed and not installed" in answers["tool"].stderr
     assert answers["archive"].returncode == 1
-    assert "holds no training-parallel-ep-v8.tgz" in answers["archive"].stderr
+    assert "holds no training-parallel-ep-v8.tgz, so it is downloaded from file:///none" in answers["archive"].stderr
+
+
+def test_archives_that_raw_dir_lacks_are_downloaded(answers):
+    assert answers["rest"].returncode == 0, answers["rest"].stderr
+    assert answers["rest"].stdout.splitlines()[0] == "of the folder" and "a\nb\nc\n" in answers["rest"].stdout
+    assert "holds no there, so it is downloaded" in answers["rest"].stderr
 
 
 @pytest.mark.parametrize("message", [message for *_, message in WRONG_OPTIONS])

@@ -473,11 +473,12 @@ def written_by_fairseq(folder: Path, sizes: list[int]) -> Path:
     ids=["joined", "two processes", "cut off", "given"],
 )
 def test_binarised_text_is_that_of_fairseq(tmp_path, monkeypatch, ours, theirs):
-    """Dictionaries and binarized text to the byte, with special symbols and strange spaces in the text."""
+    """Dictionaries and binarized text to the byte, with unknown words and strange spaces in the text. fairseq takes the
+    words </s> and <pad> for its symbols."""
     monkeypatch.setattr(parallel, "CHUNK", 7)  # several chunks per file
     for split, count in (("train", 40), ("valid", 5), ("test", 9), ("test1", 3)):
         for lang in ("en", "de"):
-            odd = ["<unk> a\u00a0b", "", "</s> madeupword0001 \u3000 x", "newer"]
+            odd = ["<unk> a\u00a0b", "", "<unk> madeupword0001 \u3000 x", "newer"]
             write_lines(tmp_path / f"{split}.{lang}", sentences(lang, count) + odd[: 3 + (split != "train")])
     for lang in ("en", "de"):
         write_lines(tmp_path / f"given.{lang}", ["park. 9", "Park. 8", "a 1"])

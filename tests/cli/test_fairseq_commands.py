@@ -191,7 +191,7 @@ def test_from_a_transformer_to_floater(data, tmp_path):
 
 
 def test_a_learning_rate_for_the_flow(data, tmp_path):
-    """Ten times it for the flow; in updates that hold its solution the flow stands still."""
+    """Ten times it for the flow."""
     more = {"optimizer": "flow_adam", "flow-lr-scale": 10, "lr-scheduler": "fixed", "max-epoch": None, "lr": 1e-3}
 
     def parameters(**changed):
@@ -201,13 +201,9 @@ def test_a_learning_rate_for_the_flow(data, tmp_path):
 
     one, rates = parameters(**{"max-update": 1})
     assert rates == {1e-3, 1e-2}
-    held, _ = parameters(**{"max-update": 3, "flow-update-interval": 3})
     moved, _ = parameters(**{"max-update": 3})
-    flow = [name for name in one if name.startswith("position_encoder")]
-    for name in flow:
-        torch.testing.assert_close(held[name], one[name], rtol=0, atol=0, msg=name)
-        assert not torch.equal(moved[name], one[name])
-    assert not torch.equal(held["encoder.layers.0.fc1.weight"], one["encoder.layers.0.fc1.weight"])
+    for name in one:
+        assert not name.startswith("position_encoder") or not torch.equal(moved[name], one[name])
 
 
 def test_a_learning_rate_without_a_flow_is_refused(data, tmp_path):
@@ -342,7 +338,6 @@ RECIPES = {"optimizer": "fused_adam", "criterion": "chunked_label_smoothed_cross
 
 PARALLEL = [
     {"arch": "macaron_tiny"},
-    {"arch": "floater_tiny", "flow-update-interval": 2},
     {"arch": "floater_tiny"} | RECIPES,
     {"arch": "rk2_learnable_tiny"} | RECIPES,
     VARIANTS["transevolve_randomff_1_tiny"] | RECIPES,

@@ -3,8 +3,10 @@
 import contextlib
 import errno
 import fcntl
+import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,8 +18,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from fairseq import options
-from fairseq_cli import preprocess
+from fairseq import checkpoint_utils, options
+from fairseq_cli import preprocess, train
 
 from ode_transformer import checkpoints
 from ode_transformer.experiments import cli, gpu_suite, processes, recipes, runner, runs
@@ -268,12 +270,15 @@ def test_of_the_tasks_of_a_job_the_first_holds_the_lock(recipe, tmp_path, monkey
 
 
 def test_a_run_with_other_options_is_not_mixed_with_this_one(finished, recipe, programs, capsys):
-    for words in (["--bf16"], ["--seed", "9"], ["--", "--clip-norm", "0.5"]):
+    for words, differ in (
+        (["--bf16"], "with no --bf16 in place of --bf16"),
+        (["--seed", "9"], "with no --seed in place of --seed 9"),
+        (["--", "--clip-norm", "0.5"], "with --clip-norm 1.0 in place of --clip-norm 0.5"),
+    ):
         for last in ("train", "record"):
             assert run(recipe, "--run-dir", finished, "--cpu", "--until", last, *words) == 1
-            assert (
-                "holds another run; take another --run-dir. It was made by:\nfairseq-train" in capsys.readouterr().err
-            )
+            said = f"holds another run, {differ}; take another --run-dir. It was made by:\nfairseq-train"
+            assert said in capsys.readouterr().err
     assert not programs
 
 
@@ -372,14 +377,15 @@ def test_of_several_processes_the_first_writes(recipe, programs, tmp_path, monke
 def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_path, capsys):
     def said(change, *flags):
         path = changed(recipe, tmp_path / "x", change)
-        assert run(path, "--run-dir", tmp_path / "run", "--cpu", "--", *flags) == 1
+        assert run(path, "--run-dir", tmp_path / "run", "--cpu", "--until", "average", "--", *flags) == 1
         return capsys.readouterr().err
 
     per_epoch = runs.updates_per_epoch(runs.configuration(
         runner.steps(recipes.load(str(recipe)), runner.Place())[1].words[1:]))  # fmt: skip
     assert "average.last_epochs 3: training would leave 2" in said(lambda t: t.update(average={"last_epochs": 3}))
     assert "by --keep-last-epochs" in said(lambda t: None, "--keep-last-epochs", "1")
-    assert f"with {per_epoch} updates per epoch" in said(lambda t: None, "--max-update", 2 * per_epoch - 1)
+    error = said(lambda t: None, "--max-update", 2 * per_epoch - 1)
+    assert f"by --max-update {2 * per_epoch - 1}, " in error and f"with epochs of {per_epoch} update" in error
     assert "by --save-interval-updates" in said(lambda t: t.update(average={"last_updates": 1}))
     assert "by --keep-best-checkpoints" in said(lambda t: t.update(average={"best": 2}))
     assert "by --no-epoch-checkpoints" in said(lambda t: None, "--no-epoch-checkpoints")
@@ -388,8 +394,66 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
         return said(lambda t: t.update(average={"last_updates": 2}), "--save-interval-updates", *flags)
 
     assert "by --keep-interval-updates" in last_updates(1, "--keep-interval-updates", 1)
-    assert f"leave 1 of these checkpoints, by {2 * per_epoch} updates in all" in last_updates(2 * per_epoch)
+    assert "leave 0 of these checkpoints" in last_updates(per_epoch), "of those that end an epoch there are none"
     assert "fairseq-train" not in names(programs)
+    assert "may leave only 1 of" in said(lambda t: t.update(average={"best": 2}), "--keep-best-checkpoints", 2)
+
+
+def test_a_training_that_ended_early_is_averaged_in_the_end(recipe, programs, tmp_path, capsys):
+    """Its patience left two of three checkpoints: the user is told before it and after it, and nothing is lost."""
+
+    def average(**values):
+        path = changed(recipe, tmp_path / "x", lambda tree: tree.update(average=values))
+        words = ("--run-dir", tmp_path / "run", "--cpu", "--until", "average", "--", "--max-epoch", 9, "--patience", 1)
+        return run(path, *words), capsys.readouterr().err
+
+    status, said = average(last_epochs=3)
+    assert status == 1 and names(programs).count("fairseq-train") == 1
+    assert "warning: average.last_epochs 3: training may leave only 2 of these checkpoints, if --patience 1" in said
+    assert "is finished and kept" in said and "set average.fewer to true, or average.last_epochs to 2" in said
+    assert average(last_epochs=3, fewer=True)[0] == 0 and average(last_epochs=2)[0] == 0
+    averaged = checkpoints.load(tmp_path / "run" / "average.pt")["averaged_from"]
+    assert averaged == ["checkpoint1.pt", "checkpoint2.pt"] and names(programs).count("fairseq-train") == 1
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"save_interval_updates": 3},
+        {"save_interval_updates": 5},  # which ends every epoch
+        {"save_interval_updates": 10, "max_update": 47, "save_interval": 2},
+        {"save_interval_updates": 2, "patience": 3},
+        {"max_update": 17, "validate_interval": 2, "keep_last_epochs": -1},
+        {"validate_interval_updates": 4, "save_interval": 3, "patience": 4},
+        {"save_interval_updates": 4, "validate_after_updates": 9},
+        {"disable_validation": True, "max_update": 20, "no_epoch_checkpoints": False},
+    ],
+)
+def test_the_checkpoints_are_those_that_fairseq_writes(flags, recipe, tmp_path, monkeypatch):
+    """Its own loop, of epochs with five updates, without the training: each validation is better, or none is."""
+    config = runs.configuration(runner.steps(recipes.load(str(recipe)), runner.Place())[1].words[1:])
+    flags = {"max_epoch": 7, "keep_best_checkpoints": 100, "save_dir": str(tmp_path), **flags}
+    for section in (config.checkpoint, config.dataset, config.optimization):
+        section.update({name: value for name, value in flags.items() if name in section})
+    state = SimpleNamespace(updates=0, losses=itertools.count(100, 0 if "patience" in flags else -1))
+    trainer = SimpleNamespace(
+        data_parallel_rank=0, checkpoint_suffix="", should_save_checkpoint_on_current_rank=True, task=None,
+        consolidate_optimizer=lambda: None, cumulative_training_time=lambda: 0,
+        get_num_updates=lambda: state.updates, save_checkpoint=lambda path, _: Path(path).write_bytes(b""),
+    )  # fmt: skip
+    monkeypatch.setattr(train, "validate", lambda *_: [float(next(state.losses))])
+    for function in (checkpoint_utils.save_checkpoint, train.should_stop_early):
+        monkeypatch.setattr(function, "__dict__", {})  # where they keep the best result
+    for update in range(5 * flags["max_epoch"]):
+        epoch, ends, state.updates = update // 5 + 1, update % 5 == 4, update + 1
+        iterator = SimpleNamespace(epoch=epoch, end_of_epoch=lambda ends=ends: ends, state_dict=dict)
+        if train.validate_and_save(config, trainer, None, iterator, [], ends)[1]:
+            break
+    patterns = {"last_epochs": r"checkpoint\d+\.pt", "last_updates": r"checkpoint_\d+_\d+\.pt"}
+    patterns |= {} if "patience" in flags else {"best": r"checkpoint\.best_.*"}
+    for kind, pattern in patterns.items():
+        there = [path.name for path in tmp_path.iterdir() if re.fullmatch(pattern, path.name)]
+        assert runs.written(config, 5, kind, 100, flags.get("patience", 0)) == len(there), (kind, there)
 
 
 def test_an_epoch_has_the_updates_that_fairseq_counts(finished, recipe):
@@ -504,7 +568,8 @@ def test_several_seeds_end_in_a_table(recipe, programs, tmp_path, monkeypatch, c
     assert run(two, tmp_path / "y" / "other.yaml", "--cpu") == 0
     seeds = [words[words.index("--seed") + 1] for words, _ in programs if words[0] == "fairseq-train"]
     assert seeds == ["4", "5", "4", "5"]
-    shown = capsys.readouterr().out
+    shown, headings = capsys.readouterr()
+    assert all(f"== {name}, seed {seed}: train" in headings for name in ("tiny", "other") for seed in (4, 5))
     (line,) = [line for line in shown.splitlines() if line.startswith("| tiny |")]
     assert "± 0.00" in line and "| 2 |" in line
     assert (
@@ -606,10 +671,12 @@ def test_what_translates_nothing_is_named(finished, recipe, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("flags", "messages"),
     [
+        (("--nonsense", 1), ["error: fairseq-train refuses its flags: --nonsense: is unknown"]),
         (
-            ("--nonsense", 1),
-            ["unrecognized arguments: --nonsense 1", "error: fairseq-train refuses its flags, see above"],
+            ("--memory-efficient-fp16",),
+            ["error: --fp16 with --cpu: fairseq can train in fp16 on a GPU only; take fp32"],
         ),
+        (("--dropot", 1), ["--dropot: is unknown; the nearest are --dropout"]),
         (("--encoder-attention-heads", 3), ["error: --encoder-attention-heads 3: must divide the width 16"]),
     ],
 )
@@ -619,6 +686,7 @@ def test_flags_that_cannot_be_trained_with_are_named_before_training(
     assert run(recipe, "--run-dir", tmp_path, "--cpu", "--", *flags) == 1
     error = capsys.readouterr().err
     assert all(message in error for message in messages) and "fairseq-train" not in names(programs)
+    assert "usage: " not in error and ("must divide" in error or not programs), "nor are the data prepared"
 
 
 def test_stamps_that_are_none_are_named(recipe, programs, tmp_path, capsys):
@@ -701,10 +769,12 @@ def test_the_gpu_suite_says_what_it_would_run(capsys):
     words = ["--systems", "multi30k-full/transformer-tiny", "ptb/rk2-unit-2-released", "--precisions", "bf16", "fp16"]
     assert cli.main(["gpu-suite", "--dry-run", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3 + 1 + 3, "fairseq takes bf16 for a TPU with its own model; three seeds of the other"
+    assert len(lines) == 1 + 1 + 1, "fairseq takes bf16 for a TPU with its own model"
     assert not any("transformer-tiny" in line and "--bf16" in line for line in lines)
+    assert "results/gpu/ptb/rk2-unit-2-released.fp16.json --seed 1 --fp16" in lines[-1]
+    assert cli.main(["gpu-suite", "--dry-run", *words, "--seeds", "2", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert "results/gpu/ptb/rk2-unit-2-released.seed-3.fp16.json --seed 3 --fp16" in lines[-1]
-    assert "--seed 1 " in lines[-3] and "rk2-unit-2-released.fp16.json" in lines[-3]
     assert lines[-1].startswith("python -m ode_transformer run ptb/rk2-unit-2-released --run-dir ")
 
 
@@ -729,7 +799,15 @@ def test_a_gpu_that_is_free_gets_the_next_run(monkeypatch, tmp_path):
 
 def suite_of(folder, names):
     """A suite of three runs at a time on GPUs."""
-    options = {"systems": names, "precisions": ["fp32"], "minutes": 9, "jobs": 3, "cpu": False, "flags": []}
+    options = {
+        "systems": names,
+        "precisions": ["fp32"],
+        "minutes": 9,
+        "jobs": 3,
+        "cpu": False,
+        "flags": [],
+        "seeds": [1],
+    }
     return gpu_suite.Suite(SimpleNamespace(**options, runs=folder / "runs", out=folder / "out"))
 
 
@@ -772,7 +850,7 @@ def test_what_interrupts_the_gpu_suite_ends_a_command_that_has_just_begun(tmp_pa
     monkeypatch.setattr(gpu_suite.subprocess, "Popen", Interrupting)
     monkeypatch.setattr(gpu_suite.os, "killpg", lambda *x: killed.append(x))
     with pytest.raises(SystemExit), processes.terminable():
-        suite_of(tmp_path, []).timed(["true"])
+        suite_of(tmp_path, []).timed(["true"], 60)
     assert killed == [(Interrupting.last.pid, signal.SIGKILL)] and not Interrupting.last.ended
 
 
@@ -794,8 +872,11 @@ def test_the_gpu_suite_rehearsed_on_a_cpu(recipe, tmp_path, capsys):
     for _ in range(2):
         assert cli.main(["gpu-suite", *map(str, options), "--systems", str(recipe)]) == 0
         assert "all done" in capsys.readouterr().out
-    (record,) = (tmp_path / "out").glob("*.json")
+    contest, record = sorted((tmp_path / "out").glob("*.json"))
     assert json.loads(record.read_text())["scores"]["tiny"]["sentences"] == 12
+    one, other = json.loads(contest.read_text())["rounds"]
+    assert (one["mode"], other["mode"]) == ("eager", "graphs")
+    assert all(found["milliseconds"] > 0 for each in (one, other) for found in each["systems"].values())
     assert cli.main(["gpu-suite", *map(str, options), "--systems", str(recipe), str(broken)]) == 1
     shown = capsys.readouterr()
     assert f"done: {recipe} fp32" in shown.out and f"left: {broken} fp32" in shown.out
@@ -828,3 +909,27 @@ def test_the_quickstarts_data(tmp_path):
     assert "is complete" in done.stderr
     other = subprocess.run([*words, "--seed", "2"], cwd=ROOT, env=environment_, capture_output=True, text=True)
     assert other.returncode != 0 and "other settings" in other.stderr
+
+
+def test_checks_that_have_passed_on_a_gpu_are_not_repeated(tmp_path, monkeypatch):
+    suite, asked = suite_of(tmp_path, []), []
+    suite.out.mkdir()
+
+    def timed(words, seconds, output):
+        asked.append(words)
+        first = len(asked) == 1
+        names = [
+            ("tests/gpu/test_a.py::one[x y]", "PASSED"),
+            ("tests/gpu/test_a.py::two", "FAILED" if first else "PASSED"),
+        ]
+        output.write_text(
+            "".join(f"{n} {s} [ 50%]\n{'FAILED ' + n if s == 'FAILED' else ''}\n" for n, s in names[not first :])
+        )
+        return int(first)
+
+    monkeypatch.setattr(suite, "timed", timed)
+    suite.check()
+    assert suite.failed and suite.checks.read_text() == "tests/gpu/test_a.py::one[x y]\n"
+    suite.check()
+    assert asked[1][asked[1].index("--deselect") + 1] == "tests/gpu/test_a.py::one[x y]"
+    assert suite.checks.read_text().splitlines() == ["tests/gpu/test_a.py::one[x y]", "tests/gpu/test_a.py::two"]

@@ -260,14 +260,15 @@ def by_torch(to_onnx, monkeypatch, files):
     def build(model):
         exported = copy.deepcopy(model)
         exported.make_generation_fast_(need_attn=False)
-        traceable = partial(to_onnx._traceable, exported, 64)
-        module = to_onnx.EncoderGraph(exported, DICTIONARY.eos())
+        traceable = partial(to_onnx._traceable, exported)
         source = torch.full((3, 6), DICTIONARY.unk())
         with traceable():
+            told = to_onnx.told_of_positions(exported, 64)
+            module = to_onnx.EncoderGraph(exported, DICTIONARY.eos(), told)
             module.caches = caches = to_onnx.Caches(exported, module.first_step(source))
         encoder = Session(to_onnx.encoder_graph(module, source), traceable)
         tokens = torch.full((3, 4, 5), DICTIONARY.unk())
-        decoder = Session(to_onnx.decoder_graph(exported, caches, tokens, 7), traceable)
+        decoder = Session(to_onnx.decoder_graph(to_onnx.DecoderGraph(exported, caches, told), tokens, 7), traceable)
         kinds = {torch.float32: "tensor(float)", torch.bool: "tensor(bool)"}
         for name in caches.growing:
             x = caches.example(name)

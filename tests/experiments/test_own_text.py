@@ -9,7 +9,10 @@ import math
 import shutil
 import subprocess
 import sys
+import threading
+import time
 import warnings
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +25,7 @@ import yaml
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import generate, train
+from subword_nmt import apply_bpe
 
 import ode_transformer
 from ode_transformer import bundles
@@ -33,7 +37,8 @@ from ode_transformer.experiments.export import Search
 from ode_transformer.experiments.export.trained import open_trained
 from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
-from ode_transformer.experiments.pipeline import Pipeline
+from ode_transformer.experiments.pipeline import Pipeline, joined
+from ode_transformer.experiments.tasks.translation import check_data
 from ode_transformer.experiments.text import binarised
 from ode_transformer.experiments.text.lines import read_pair
 from ode_transformer.experiments.text.subwords import segmented
@@ -246,7 +251,64 @@ def test_what_the_model_reads_alike_is_not_held_out_and_trained_on(tmp_path, cap
     for side, lang in enumerate(LANGS):
         write(tmp_path / f"dev.{lang}", [pair[side].upper() for pair in found["train"][:3]])
     divided(tmp_path / "y", *words, "--valid", tmp_path / "dev")
-    assert "valid: 3 of its 3 different pairs are trained on" in capsys.readouterr().err
+    said = "valid: 3 of its 3 different source sentences are trained on, too, 3 with the same translation"
+    assert said in capsys.readouterr().err
+    write(tmp_path / f"dev.{LANGS[1]}", ["other", "words", found["train"][2][1]])
+    divided(tmp_path / "z", *words, "--valid", tmp_path / "dev")
+    assert said.replace("too, 3 with", "too, 1 with") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("Ja.\nMöwe\n".encode("cp1252"), "line 2 is not UTF-8 (byte 0xf6: invalid start byte); perhaps it is Latin-1"),
+        (b"Ja.\rNein.\rGut.\r", "its lines end in carriage returns alone"),
+        ("Ja, gut.\nNein.\n".encode("utf-16"), "is UTF-16, must be UTF-8"),
+        ("Ja, gut.\nNein.\n".encode("utf-16-le"), "is UTF-16LE, must be UTF-8"),
+        ("Ja, gut.\nNein.\n".encode("utf-16-be"), "is UTF-16BE, must be UTF-8"),
+    ],
+)  # fmt: skip
+def test_text_of_another_encoding_names_it_and_a_preparation_that_fails_leaves_nothing(
+    content, message, tmp_path, capsys
+):
+    write(tmp_path / "x.en", ["Yes."] * 40)
+    write(tmp_path / "x.de", ["Ja."] * 40)
+    (tmp_path / "dev.de").write_bytes(content)
+    write(tmp_path / "dev.en", ["Yes."])
+    there = set(tmp_path.iterdir())
+    words = ["--train", tmp_path / "x", "--valid", tmp_path / "dev", "--langs", "de", "en"]
+    assert message in refused(capsys, "prepare", *words, "--out", tmp_path / "new" / "folder" / "data")
+    assert set(tmp_path.iterdir()) == there
+    (tmp_path / "data.text").mkdir()  # the user's own
+    assert "no preparation made it" in refused(capsys, "prepare", *words, "--out", tmp_path / "data")
+    assert set(tmp_path.iterdir()) == {*there, tmp_path / "data.text"}
+
+
+def test_a_lock_that_was_removed_is_taken_anew(tmp_path):
+    """Whoever waited for it has that of a file that is no longer there, and another could come."""
+    began, path = threading.Event(), tmp_path / "data.lock"
+    inside = []
+
+    def second():
+        began.set()
+        with processes.alone_in(tmp_path, path):
+            inside.append(path.exists())
+
+    with processes.alone_in(tmp_path, path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        began.wait()
+        time.sleep(0.1)
+        assert not inside
+    thread.join()
+    assert inside == [True] and not path.exists()
+
+
+def test_the_users_folder_is_found_where_no_shell_names_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert f"{tmp_path}/x.de: no such file" in refused(
+        capsys, "prepare", "--train=~/x", "--langs", "de", "en", "--out", "~/data"
+    )
 
 
 def test_held_out_sentences_are_not_trained_on_in_other_punctuation_or_spacing(tmp_path):
@@ -370,11 +432,19 @@ def test_what_cannot_be_prepared(tmp_path, monkeypatch, capsys, words, message):
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.yaml").exists()
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_what_is_left_of_another_preparation(tmp_path, capsys, monkeypatch):
     """Begun anew if it is ours; left alone if it is not."""
     raw = write_raw(tmp_path / "raw", 30)
     words = ["prepare", "--train", raw, "--langs", *LANGS, "--out", tmp_path / "x"]
     assert "too few to hold 20 out" in refused(capsys, *words, "--hold-out", "20")
+    assert not (tmp_path / "x.text").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare.Preparation, "held_out", interrupt)
+        assert cli.main([str(word) for word in words]) == 130
     with raw.with_suffix(".de").open("a") as de, raw.with_suffix(".en").open("a") as en:
         de.write("a b " * 700 + "\n")
         en.write("c d " * 700 + "\n")
@@ -652,6 +722,177 @@ def test_data_of_fairseq_preprocess_are_described_and_translated_with(run, home,
     assert "manifest.json: is there already" in refused(capsys, *words)
 
 
+def test_data_that_are_segmented_otherwise_than_described_are_refused(home, tmp_path, capsys):
+    """With subword-nmt's vocabulary and threshold, as its documentation advises."""
+    text, data = home / "mine.text", tmp_path / "theirs"
+    counts = Counter(unit for line in lines(text / "bpe" / "train.de") for unit in line.split())
+    with (home / "mine" / "codes").open(encoding="utf-8") as codes:
+        rare = apply_bpe.BPE(codes, vocab={unit for unit, count in counts.items() if count > 40})
+    for split, lang in itertools.product(("train", "valid", "test"), LANGS):
+        found = map(rare.process_line, lines(text / "clean" / f"{split}.{lang}"))
+        write(tmp_path / "bpe" / f"{split}.{lang}", found)
+    words = ["--langs", *LANGS, "--splits", "train", "valid", "test", "--text-dir", tmp_path / "bpe"]
+    assert cli.main(["text", "binarise", *map(str, words), "--joined-dictionary", "--data-dir", str(data)]) == 0
+    shutil.copy(home / "mine" / "codes", data)
+    said = refused(capsys, "text", "describe", data, "--langs", *LANGS)
+    assert "sentences are segmented otherwise by codes beside them" in said and "vocabulary or glossaries" in said
+    assert not (data / "manifest.json").exists()
+
+
+def test_unknown_units_are_counted_where_text_is_read(home, run, bundle, exported, tmp_path, capsys):
+    file = write(tmp_path / "other", ["Привет, мир.", lines(home / "mine" / "raw" / "test.de")[0]])
+    said = set()
+    for one in (run, bundle, exported):
+        capsys.readouterr()
+        assert cli.main(["translate", str(one), str(file), "--cpu"]) == 0
+        said.add(capsys.readouterr().err)
+    (warning,) = said
+    assert warning.startswith("warning: the text: ") and "unknown to the model's dictionary" in warning
+    raw = home / "raw" / "my"
+    for lang in LANGS:
+        write(tmp_path / f"test.{lang}", ["Привет, мир."])
+    words = ["--train", raw, "--test", tmp_path / "test", "--langs", *LANGS, "--out", tmp_path / "x", "--size", 300]
+    assert cli.main(["prepare", *map(str, words)]) == 0
+    shown = capsys.readouterr()
+    assert "(0.00% unknown)" in shown.out and "warning: test.de: " in shown.err and "train.de: " not in shown.err
+    check_data(recipes.load(f"{tmp_path}/x.yaml/macaron-tiny"))  # as a run does
+    assert f"warning: {tmp_path}/x/test.de-en.de: " in capsys.readouterr().err
+
+
+# Text with characters and words of the machinery.
+
+
+def test_a_translation_with_marks_of_units_is_scored(home, run, tmp_path, monkeypatch, capsys):
+    """A recipe says how its units are joined; its scorer does not look for their marks in words."""
+    monkeypatch.setattr(runs, "commit", lambda: "")
+    copied = shutil.copytree(run, tmp_path / "run")
+    output = copied / "generate" / "generate-test.txt"
+    text = output.read_text(encoding="utf-8")
+    output.write_text(text.replace("H-0\t", "H-0\t-0.1\t\u2581\u2581\u2581 and @@ two\nH-0\t"), encoding="utf-8")
+    recipe = f"{home}/mine.yaml/macaron-tiny"
+    assert cli.main(["run", recipe, "--run-dir", str(copied), "--cpu", "--from", "score"]) == 0
+    record, before = (json.loads((folder / "record.json").read_text()) for folder in (copied, run))
+    assert record["scores"]["held-out"]["sentences"] == HELD_OUT
+    assert record["scores"]["held-out"]["tokenised"]["hyp_len"] != before["scores"]["held-out"]["tokenised"]["hyp_len"]
+
+
+@pytest.mark.parametrize("name", ["macaron/iwslt14-de-en/macaron", "ode/cnndm/residual", "ode/conll14/residual"])
+def test_scorers_of_all_texts_are_told_that_they_read_words(name):
+    steps = runner.steps(recipes.load(name), runner.Place(devices=recipes.divisors(recipes.load(name))[-1]))
+    for step in steps:
+        if step.name == "score":
+            assert "--remove-bpe none" in step.line()
+
+
+def test_a_recipe_that_leaves_units_is_refused_before_training(home, tmp_path, capsys):
+    tree = yaml.safe_load((home / "mine.yaml").read_text())
+    tree["generate"]["flags"]["post-process"] = "sentencepiece"
+    write(tmp_path / "mine.yaml", [yaml.safe_dump(tree)])
+    said = refused(capsys, "run", f"{tmp_path}/mine.yaml/macaron-tiny", "--run-dir", tmp_path / "run", "--cpu")
+    assert "generate.flags.post-process is sentencepiece, must be subword_nmt" in said
+
+
+def test_text_with_the_mark_of_its_units_is_named_in_preparation(tmp_path, capsys):
+    for lang in LANGS:
+        write(tmp_path / f"my.{lang}", [f"{lang} {i} {i * i}" for i in range(30)])
+        write(tmp_path / f"test.{lang}", ["gut", f"{lang} \u2581\u2581 1"])
+    words = ["--train", tmp_path / "my", "--test", tmp_path / "test", "--langs", *LANGS, "--hold-out", 2]
+    for bpe in ("sentencepiece", "none"):
+        command = ["prepare", *words, "--tokeniser", "none", "--bpe", bpe, "--out", tmp_path / bpe]
+        assert cli.main([str(word) for word in command]) == 0
+        said = capsys.readouterr().err
+        named = f"{tmp_path}/{bpe}.text/tok/test.en: 1 lines are other words when their subword units are joined (2)"
+        assert (named in said) == (bpe == "sentencepiece")
+        assert recipes.load(f"{tmp_path}/{bpe}.yaml/macaron-tiny").generate.flags["post-process"] == bpe
+
+
+ODD_WORDS = ("</s>", "<s>", "<pad>", "<unk>", "foo@@", "@@", "a</s>", "<blank>")
+
+
+@pytest.mark.parametrize("segmentation", ["subword-nmt", "sentencepiece"])
+def test_units_of_any_words_are_no_symbols_and_make_the_same_words_again(tmp_path, segmentation):
+    model, text = tmp_path / "model", [f"{word} bar x{word}" for word in ODD_WORDS]
+    write(tmp_path / "words", text * 50)  # so often that each is a unit of its own
+    learn = ["text", f"learn-{segmentation}", "--input", tmp_path / "words", "--size", 90, "--output", model]
+    assert cli.main([str(word) for word in learn]) == 0
+    units = segmented(text, segmentation, model)
+    assert not set(binarised.SPECIAL) & set(" ".join(units).split())
+    assert [joined(line, segmentation) for line in units] == text
+    assert segmented(["bar </s>"], "none", None) == ["bar <unk>"]
+
+
+def test_words_that_are_symbols_are_words_for_every_kind_of_model(tmp_path, capsys):
+    pytest.importorskip("ctranslate2")
+    for lang in LANGS:
+        write(
+            tmp_path / f"my.{lang}", [f"{lang} <blank> foo@@ bar {i} " + "</s> x <pad>" * (i == 7) for i in range(60)]
+        )
+    words = ["--train", tmp_path / "my", "--langs", *LANGS, "--hold-out", 2, "--out", tmp_path / "x"]
+    assert cli.main([str(word) for word in ("prepare", *words, "--tokeniser", "none", "--bpe", "none")]) == 0
+    assert "x.text/bpe/train.de: 1 lines hold <s>, <pad>, </s> as words" in capsys.readouterr().err
+    numbers, sizes = binarised.numbers_of(tmp_path / "x" / "train.de-en.de")
+    assert (numbers == 2).sum() == len(sizes) and not (numbers == 1).any() and (numbers == 3).sum() == 2
+    model = saved(tmp_path / "x", tmp_path / "model", "macaron_tiny")
+    assert cli.main(["bundle", str(model), "-o", str(tmp_path / "bundle")]) == 0
+    words = ["--format", "ctranslate2", "-o", str(tmp_path / "out")]
+    assert cli.main(["export", str(tmp_path / "bundle"), *words]) == 0
+    sentences = ["de {} bar 3", "{}", "de {}"]
+    search = {"beam": 1, "min_len": 0, "max_len_b": 8}
+    expected = None
+    for path in (model, tmp_path / "bundle", tmp_path / "out"):
+        loaded = ode_transformer.load(path)
+        found = {
+            word: [best for best, *_ in loaded.hypotheses([s.format(word) for s in sentences], **search)]
+            for word in ("none-such", "</s>", "<s>", "<pad>", "<unk>", "<blank>", "foo@@")
+        }
+        odd = [found.pop(word) for word in ("<blank>", "foo@@")]  # which the dictionary has
+        assert all(each == found["none-such"] for each in found.values()), path
+        (alone,) = loaded.hypotheses([sentences[0].format("<pad>")], **search)
+        assert alone[0].score == pytest.approx(found["<pad>"][0].score, abs=1e-5), "whatever else is in its batch"
+        units = [[best.units for best in each] for each in (found["none-such"], *odd)]
+        assert (expected := expected or units) == units, path
+
+
+TYPOGRAPHY = {
+    "fr": "L’homme d’un âge qu’il dit « bonjour » à 5 € ou 20 km/h : aujourd’hui, c’est “bien” !",
+    "en": "It’s the dogs’ ‘bones’; don’t say (“yes”) for €5, 5 € or and/or.",
+    "de": "»Ja«, „gut“ – ‚so‘ geht’s. 5 € kosten 100 km/h (»so«).",
+    "hi": "यह अच्छा है। वह गया।",
+    "ru": "Он сказал: «Да», — и ушёл.",
+}
+
+
+@pytest.mark.parametrize("lang", TYPOGRAPHY)
+def test_typographic_characters_are_joined_to_their_words(lang):
+    (tokens,) = Tokeniser(lang).tokenise([TYPOGRAPHY[lang]])
+    assert detokenise([tokens], lang) == [TYPOGRAPHY[lang]]
+    assert detokenise(["a ’ ’ / ‹ b ›"], lang)[0].endswith("/ ‹ b ›"), "which may stand apart"
+
+
+def test_the_way_back_to_text_is_the_same_for_every_kind_of_model(run, bundle, exported):
+    text = "It’s “\u2581 \u2581”, isn’t it?"
+    for path in (run, bundle, exported):
+        pipeline = ode_transformer.load(path).pipeline
+        units = segmented([*Tokeniser("en").tokenise([text])], pipeline.segmentation, pipeline.model)
+        assert pipeline.plain(units) == [text]
+
+
+def test_preparation_says_what_a_perfect_system_scores(tmp_path, capsys):
+    for lang in ("fr", "en"):
+        write(tmp_path / f"my.{lang}", [f"{lang} {i} {i * i}" for i in range(40)])
+    write(tmp_path / "good.en", [TYPOGRAPHY["fr"], "oui."])
+    write(tmp_path / "good.fr", [TYPOGRAPHY["fr"], "oui."])
+    write(tmp_path / "bad.en", ["a", "b"])
+    write(tmp_path / "bad.fr", ["oui.", "Les mots d ’ un homme sont là"])
+    words = ["--train", tmp_path / "my", "--test", tmp_path / "good", tmp_path / "bad", "--langs", "en", "fr"]
+    words += ["--hold-out", 2, "--out", tmp_path / "x", "--size", 50]
+    assert cli.main(["prepare", *map(str, words)]) == 0
+    said = capsys.readouterr().err
+    assert "test.fr: the references themselves, prepared and detokenized, score 100.0 sacreBLEU" in said
+    assert "warning: test.fr: no system" not in said and "warning: test1.fr: no system can score more than" in said
+    assert "in line 2, 'Les mots d ’ un homme" in said and "becomes 'Les mots d’un homme" in said
+
+
 # In Python.
 
 
@@ -752,14 +993,14 @@ def test_the_same_weights_with_another_integrator(home, tmp_path):
     assert torch.equal(euler[0], second[0]) and torch.equal(euler, again)
     # Heun's first layer by hand: F of the state, F of the state after an Euler step, and their mean.
     layer, history = residual.models[0].encoder.layers[0], residual.models[0].encoder.history
-    context = Context(None, None, {})
+    context = Context()
     with torch.no_grad():
-        past = []
-        y = history.begin(past, euler[0][:, None])
+        past = history.begin(euler[0][:, None])
+        y = past.read()
         first = layer(y, context)[0] - y
         both = layer(y + first, context)[0] - (y + first)
-        expected = history.follow(past, y + (first + both) / 2)
-    torch.testing.assert_close(second[1], expected[:, 0])
+        past.put(y + (first + both) / 2)
+    torch.testing.assert_close(second[1], past.read()[:, 0])
 
     gated = ode_transformer.load(saved(home / "mine", tmp_path / "gated", "rk2_learnable_tiny"))
     assert "integrator midpoint" in repr(gated.with_integrator("midpoint")), "two stages, too"

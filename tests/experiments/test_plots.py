@@ -48,7 +48,7 @@ def test_vectors_are_the_biases(variant):
     assert (moved[8] - moved[0]).abs().max() > 0
     # As the layer is told them.
     tokens = torch.full((1, 9), 4)
-    place = m.position_encoder.target_places(tokens, tokens.eq(1), tokens.eq(1), None)[1]
+    place = m.position_encoder.places("decoder", tokens, tokens.eq(1), tokens.eq(1))[1]
     torch.testing.assert_close(place.biases["encoder_attn"].key_value()[1][:, 0] + attention.v_proj.bias, moved)
 
 
@@ -317,8 +317,8 @@ def gates_of(m, tokens):
 
     def f(y):
         x = y
-        for sublayer in layer.sublayers:
-            x = layer.euler(x, sublayer, context)
+        for sublayer in layer.sublayers():
+            x = x + sublayer.fraction * layer.field(sublayer, context, x, 0)
         return x - y
 
     stages = f1, _ = f(y), f(y + f(y))

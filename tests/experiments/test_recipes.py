@@ -15,7 +15,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from ode_transformer.experiments import cli, estimates, recipes, runner, runs
+from ode_transformer.errors import OdeTransformerError
+from ode_transformer.experiments import cli, command_lines, estimates, recipes, runner, runs
 from ode_transformer.experiments.recipe_command import show
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.tasks import TASKS
@@ -243,7 +244,7 @@ def test_a_recipe_has_its_papers_protocol(name, monkeypatch):
     recipe = recipes.load(name)
     (words,) = commands(recipe, "train")
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words[1:]))
-    (averaged,) = [(k, v) for k, v in vars(recipe.average).items() if v is not None]
+    (averaged,) = recipe.average.wanted
     found = (
         cfg.optimization.lr[0],
         cfg.lr_scheduler.warmup_updates,
@@ -315,6 +316,57 @@ def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):
     assert "x/macaron-tiny" in capsys.readouterr().out.splitlines()
     (tmp_path / "x.yaml").write_text(text.replace("    max-tokens: 1500\n", "    max-tokens: x\n"))
     refused(["recipe", "check", f"{tmp_path}/x.yaml"], r"train\.flags\.max-tokens 'x'", capsys)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda t: t["train"].update(arch="rk2_learnabel"),
+            r"^fairseq-train refuses its flags: --arch rk2_learnabel: is unknown; the nearest are rk2_learnable, ",
+        ),
+        (lambda t: t["train"]["flags"].update({"max-updates": 9, "dropot": 0.1}),
+         r"--dropot: is unknown; the nearest are .*; --max-updates: is unknown; the nearest are --max-u"),
+        (lambda t: t["train"]["flags"].update(criterion="cross_entropi"), r"--criterion cross_entropi: .*ss_entropy"),
+        (lambda t: t["train"]["flags"].update({"max-epoch": "x"}), r"argument --max-epoch: invalid int value: 'x'$"),
+        (lambda t: t["generate"].update(flags={"max-len-c": 1}), r"fairseq-generate .* --max-len-c: is .* --max-len-a"),
+        (lambda t: t["data"].update(prepare="python -m ode_transformer prepare --langs de en --size x"),
+         r"prepare: error: argument --size: x: must be a whole number"),
+    ],
+)  # fmt: skip
+def test_flags_that_a_program_does_not_know_are_named_with_the_nearest(change, message, tmp_path):
+    tree = sound()
+    change(tree)
+    steps = runner.steps(load(tmp_path, tree), runner.Place())
+    with pytest.raises(command_lines.FlagError, match=message) as raised:
+        command_lines.check(steps)
+    assert len(str(raised.value)) < 300
+    command_lines.check(runner.steps(load(tmp_path, sound()), runner.Place()))
+
+
+@pytest.mark.parametrize(
+    "name", ["ptb/rk2-1", "glue-short/macaron-cola-from-nothing", "floater/wmt14-en-de/floater-base"]
+)
+def test_flags_of_every_kind_of_step_are_known(name):
+    command_lines.check(runner.steps(loaded(name), runner.Place()))
+
+
+def test_a_row_that_is_added_to_another_says_so(tmp_path, capsys):
+    """Its batch and learning rate are the other's, although its file names neither."""
+    base = {**sound(), "rows": {"macaron": {"train": {"batches": 32, "flags": {"lr": 7, "dropout": 0.3}}}}}
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
+    rows = {"macaron": {"train": {"flags": {"dropout": 0.1}}}, "mine": {"train": {"flags": {"lr": 1}}}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"extends": "base.yaml", "rows": rows}))
+    (tmp_path / "same.yaml").write_text(yaml.safe_dump({"extends": "base.yaml", "description": "other data"}))
+    said = "row macaron is added to the row of that name that the file extends, and has from it train.batches 32, "
+    name = f"{tmp_path}/mine.yaml/macaron"
+    assert cli.main(["recipe", "check", f"{tmp_path}/mine.yaml"]) == 0
+    error = capsys.readouterr().err
+    assert f"warning: {tmp_path}/mine.yaml: {said}train.flags.lr 7\n" in error and error.count("warning: ") == 1
+    assert f"# row: {tmp_path}/mine.yaml: {said}" in show(recipes.load(name), None, None)
+    assert cli.main(["run", name, "--cpu", "--dry-run"]) == 0 and said in capsys.readouterr().err
+    for other in ("mine.yaml/mine", "same.yaml/macaron"):  # a row of its own, and a table that is taken as it is
+        assert not recipes.load(f"{tmp_path}/{other}").added_to
 
 
 def test_an_unknown_task_is_named_in_a_rehearsal_too(tmp_path):
@@ -409,7 +461,7 @@ def test_translations_are_made_and_scored_as_the_recipe_says():
     (words,) = commands(recipe, "score")
     score = f"python -m ode_transformer score --generate-output {run}/generate/generate-test.txt "
     score += f"--data {data} --subset test --target-lang de"
-    output = f"--output {run}/scores/test.json"
+    output = f"--remove-bpe none --output {run}/scores/test.json"
     assert shlex.join(words) == f"{score} --compound-split --join-hyphens {output}"
     (words,) = commands(replace(recipe, score=recipes.Score(lowercase=True)), "score")
     assert shlex.join(words) == f"{score} --lowercase {output}"
@@ -471,6 +523,7 @@ def test_flags_are_written_as_fairseq_reads_them(tmp_path):
         (lambda t: t["train"].update(architecture="x"), r"unknown key train\.architecture; known: arch"),
         (lambda t: t["data"].pop("source"), r"data\.source is missing"),
         (lambda t: t["data"].pop("directory"), r"data\.directory is missing"),
+        (lambda t: t["data"].update(directory="~/bin"), r"data: ~/bin: no shell reads the ~ here"),
         (lambda t: t.update(task="parsing"), r"task 'parsing': must be one of translation, language_modeling"),
         (lambda t: t.update(task="language_modeling"), r"generate is of another task than language_modeling"),
         (lambda t: t.pop("generate"), r"generate is missing"),
@@ -602,7 +655,7 @@ def test_an_average_is_replaced_as_a_whole(tmp_path):
     """Another kind cannot be added to the one that is extended."""
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(sound()))
     recipe = load(tmp_path, {"extends": "base.yaml", "average": {"best": 1}})
-    assert vars(recipe.average) == {"last_epochs": None, "last_updates": None, "best": 1}
+    assert recipe.average.wanted == [("best", 1)]
 
 
 def test_the_batch_is_shown_as_it_is_on_the_papers_gpus(tmp_path, capsys):
@@ -758,5 +811,5 @@ def test_a_start_that_fairseq_cannot_train_in_bf16_on_a_cpu_is_trained_in_fp32(t
 @pytest.mark.parametrize("flags", [["--lr", "0,001"], ["--fp16", "--bf16"]])
 def test_flags_that_fairseq_cannot_read_are_named(flags):
     words = ["data", "--arch", "transformer", "--task", "translation", *flags]
-    with pytest.raises(runs.RunError, match="fairseq-train refuses its flags: "):
+    with pytest.raises(OdeTransformerError, match="fairseq-train refuses its flags: "):
         runs.configuration(words)

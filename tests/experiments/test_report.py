@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer.experiments import bundle, cli, recipes, runs
 from ode_transformer.experiments.report import _chosen, _comparison, _marked
 from ode_transformer.experiments.runs import KEYS
 from tests.helpers import ROOT
@@ -173,13 +173,34 @@ def test_what_cannot_be_reported_is_named(folder, capsys, tmp_path):
         ({"paper": [{}]}, "scores in paper"),
     ],
 )
-def test_a_damaged_record_is_an_error_and_leaves_nothing(folder, capsys, damage, lacking):
+def test_a_damaged_record_is_named_and_left_out(folder, capsys, damage, lacking):
     path = next(folder.rglob("record.json"))
     path.write_text(json.dumps(json.loads(path.read_text()) | damage))
-    assert cli.main(["report", str(folder)]) == 1
-    message = f"{path}: is not what ode-transformer record writes, it lacks {lacking}"
-    assert message in capsys.readouterr().err
-    assert not (folder / "report.html").exists()
+    assert cli.main(["report", str(folder)]) == 0
+    message = f"left out: {path}: is not what ode-transformer record writes, it lacks {lacking}"
+    assert capsys.readouterr().err.count(message) == 1
+    assert "<h1>2 runs of " in (folder / "report.html").read_text()
+
+
+def test_odd_files_among_the_runs_are_named_and_left_out(folder, capsys):
+    """A bundle has a record without the commands; the rest was damaged."""
+    path = next(folder.rglob("record.json"))
+    (folder / "bundle").mkdir()
+    kept = {key: value for key, value in json.loads(path.read_text()).items() if key in bundle.RECORD}
+    (folder / "bundle" / "record.json").write_text(json.dumps(kept))
+    (folder / "significance").mkdir()
+    (folder / "significance" / "x.json").write_text("[")
+    generated = path.parent / "generate" / "generate-test.txt"
+    generated.write_text(generated.read_text()[:200])
+    assert cli.main(["report", str(folder)]) == 0
+    said = capsys.readouterr().err
+    named = (
+        f"{folder}/bundle/record.json: is not what",
+        f"{folder}/significance/x.json: cannot be read",
+        str(generated),
+    )
+    assert all(f"left out: {name}" in said for name in named)
+    assert "<h1>3 runs of 2 recipes</h1>" in (folder / "report.html").read_text()
 
 
 def test_runs_that_cannot_be_compared_are_reported_all_the_same(folder, capsys):

@@ -115,8 +115,8 @@ def test_detokenised_scores_and_their_reference():
     hyp = ["er sagt &quot; ja &quot; , und geht &apos;s gut @-@ nein ##AT##-##AT## doch ."]
     raw = ['Er sagt "ja", und geht \'s gut-nein-doch.']
     assert scoring.detokenise([hyp[0]], "de")[0] == 'er sagt "ja", und geht \'s gut-nein-doch.'
-    cased = scoring.score(hyp, hyp, "de", raw_ref=raw)
-    lower = scoring.score(hyp, hyp, "de", raw_ref=raw, lowercase=True)
+    cased = scoring.score(hyp, hyp, "de", raw_refs=[raw])
+    lower = scoring.score(hyp, hyp, "de", raw_refs=[raw], lowercase=True)
     without = scoring.score(hyp, hyp, "de")
     assert cased["reference"] == lower["reference"] == "raw" and without["reference"] == "detokenised"
     assert cased["sacrebleu"]["bleu"] < lower["sacrebleu"]["bleu"] == pytest.approx(100)
@@ -186,7 +186,7 @@ def test_what_cannot_be_scored(arguments, message):
 
 def test_raw_reference_of_another_length():
     with pytest.raises(OdeTransformerError, match="the raw reference 2"):
-        scoring.score(["a"], ["a"], "de", raw_ref=["a", "b"])
+        scoring.score(["a"], ["a"], "de", raw_refs=[["a", "b"]])
 
 
 # --- Files and the command
@@ -390,3 +390,41 @@ def test_plain_text_has_no_tokenized_score(tmp_path, capsys):
 )
 def test_options_of_another_kind_of_score_are_refused(words, message, capsys):
     refused(["score", *words], message, capsys)
+
+
+def test_marks_are_removed_from_what_is_segmented_alone(tmp_path, capsys):
+    """One mark of SentencePiece in a text of words does not cost it its blanks."""
+    refs = [f"das ist der satz {i}" for i in range(9)] + ["ein \u2581 allein"]
+    hyps = [f"\u2581das \u2581is t \u2581der \u2581satz \u2581{i}" for i in range(9)] + ["\u2581ein \u2581all ein"]
+    hyp, ref = write(tmp_path / "h", "\n".join(hyps)), write(tmp_path / "r", "\n".join(refs))
+    words = ["--hyp", hyp, "--ref", ref, "--target-lang", "de", "--json", "--remove-bpe", "sentencepiece"]
+    assert main(*words) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["tokenised"]["precisions"][0] == 100
+    assert f"{ref}: 1 of 10 lines hold \u2581, and are taken for words" in shown.err
+    (tmp_path / "tok").mkdir()
+    write(tmp_path / "tok" / "test.de", "foo@@ bar\n")
+    words = ["--hyp", write(tmp_path / "h", "f@@ oo b@@ ar\n"), "--data", str(tmp_path), "--target-lang", "de"]
+    assert main(*words, "--json", "--remove-bpe") == 0
+    assert json.loads(capsys.readouterr().out)["tokenised"]["precisions"][0] == 50, "references of data are words"
+
+
+def test_every_reference_that_is_given_is_read(tmp_path, capsys):
+    """Several raw ones count together; what there can be one of is refused, not read in part."""
+    hyp = write(tmp_path / "h", "the cat sat on the mat\nit is here now\n")
+    refs = [write(tmp_path / "a", "the cat sat on the mat\nnone of this\n")]
+    refs.append(write(tmp_path / "b", "none of this\nit is here now\n"))
+    words = ["--hyp", hyp, "--ref", hyp, "--target-lang", "en", "--json"]
+    for both in (refs, refs[::-1]):
+        assert main(*words, "--reference", both[0], "--reference", both[1]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["sacrebleu"]["bleu"] == pytest.approx(100) == found["chrf"]["score"]
+        assert found["transevolve"]["bleu"] == pytest.approx(100) and "nrefs:2" in found["sacrebleu"]["signature"]
+    assert "the raw files" in scoring.report(found)
+    short = write(tmp_path / "short", "one\n")
+    refused(
+        ["score", *words, "--reference", refs[0], "--reference", short], f"{hyp} has 2 sentences, {short} 1", capsys
+    )
+    refused(["score", *words, "--ref", refs[0]], "--ref: must be given once, is given twice", capsys)
+    words = ["score", "--corrections", "c", "--source", "s", "--references", "a", "--references", "b"]
+    refused(words, "--references: must be given once, with all its values, is given twice", capsys)

@@ -7,8 +7,9 @@ import sys
 import warnings
 
 import pytest
+import torch
 
-from ode_transformer.experiments import bench, processes, terminal
+from ode_transformer.experiments import bench, processes, records, runner, terminal
 from ode_transformer.experiments.bench import contest
 
 CONFIGURATION = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}"
@@ -86,6 +87,27 @@ def test_an_early_stop_is_said(monkeypatch):
     assert shown(monkeypatch, [line, ""]) == f"{line}\n"
 
 
+def test_the_traceback_of_a_training_that_diverged_is_left_to_the_log(monkeypatch, tmp_path):
+    """fairseq raises it, saves a checkpoint, and then fails in its search for the first NaN with another."""
+    diverged = TRACEBACK.replace("RuntimeError: why", "FloatingPointError: gradients are Nan/Inf")
+    both = [diverged, "\nDuring handling of the above exception, another exception occurred:\n", TRACEBACK]
+    assert "Traceback" not in shown(monkeypatch, [*INNER, *both])
+    assert shown(monkeypatch, [TRACEBACK, INNER[0]]).startswith(TRACEBACK)
+    log = tmp_path / "train.log"
+    log.write_text("\n".join([CONFIGURATION, *both, CONFIGURATION, *INNER]))
+    assert records.divergence(log) == "", "the training that resumed it has not"
+    inner = record("train_inner", epoch=1, loss="9.1", gnorm="35.2", lr="0.02", num_updates="50")
+    log.write_text("\n".join([CONFIGURATION, inner, *both]))
+    numbers = "updates 50, learning rate 0.02, gradient norm of the last report 35.2"
+    assert f"the training diverged, its gradients are no longer finite numbers ({numbers})" in records.divergence(log)
+    crash = {"optimizer_history": [{"num_updates": 77}], "last_optimizer_state": {"param_groups": [{"lr": 0.5}]}}
+    torch.save({"model": {}, **crash}, tmp_path / "crash.pt")
+    assert "(updates 77, learning rate 0.5, gradient norm of the last report 35.2)" in records.divergence(log)
+    step = runner.Step("train", ["sh", "-c", f"cat {log}; exit 1"], log=str(tmp_path / "again.log"))
+    with pytest.raises(runner.RunError, match=r"^train: the training diverged.*What it said is in .*again\.log$"):
+        runner.execute(step)
+
+
 @pytest.mark.parametrize(
     ("words", "bars"),
     [(["--max-update", "4"], ("| 1/4 [", "| 2/4 [")), (["--max-epoch", "3"], ("| 0.25/3 [", "| 0.5/3 ["))],
@@ -96,6 +118,12 @@ def test_progress_is_a_bar_on_a_terminal(monkeypatch, words, bars):
     assert "epoch 1, 1 updates" not in said
     assert "epoch 1, 1,200 updates: validation: loss 7.5, perplexity 181.02\n" in said
     assert all(f"{line}\n" in said for line in TRACEBACK.split("\n"))
+
+
+@pytest.mark.parametrize(("words", "bars"), [(["--max-update", "9"], "| 3/9 ["), (["--max-epoch", "3"], "| 1/3 [")])
+def test_the_bar_moves_with_epochs_that_are_shorter_than_reports(monkeypatch, words, bars):
+    ended = record("train", epoch=1, train_loss="8.5", train_num_updates="3")
+    assert bars in shown(monkeypatch, [CONFIGURATION, ended, VALID], words, Screen())
 
 
 def test_batches_of_a_decoding_are_a_bar_too(monkeypatch):

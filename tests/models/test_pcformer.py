@@ -11,8 +11,9 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, build_mode
 from ode_transformer.models.pcformer import RELEASED, UNKNOWN_SIZES, ReleasedPCformerModel
 from ode_transformer.modules.layers import Context
 from ode_transformer.numerics.coefficients import Scalars
-from ode_transformer.numerics.integrators import HEUN, RK4, rk_step
-from tests.helpers import batch, model, small, task
+from ode_transformer.numerics.integrators import HEUN, RK4
+from ode_transformer.numerics.protocol import Learned
+from tests.helpers import batch, model, rk_step, small, task
 from tests.models.released import as_written, assert_logits, assert_same, load, sizes
 
 FIXTURES = {"pcformer_rk2_ema": {"relative-positions": "none"}, "pcformer_rk4_ema_rpr": {"integrator": "rk4"}}
@@ -246,5 +247,5 @@ def test_the_predictor_is_the_runge_kutta_step_of_its_layer():
     euler.load_state_dict(layer.state_dict())
     weights = Scalars(torch.tensor([1 / 4, 1 / 2], dtype=torch.float64))
     expected = rk_step(lambda x: euler(x, Context())[0] - x, y, HEUN, combine=weights)
-    ours = layer(y, Context(coefficients=m.encoder.coefficients))[0]
+    ours = layer(y, Context(learned=Learned(m.encoder.coefficients)))[0]
     torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-6)

@@ -24,6 +24,7 @@ from ode_transformer.models.transevolve import (
 )
 from ode_transformer.modules.dropout import Dropout
 from ode_transformer.modules.feed_forward import RandomProjection
+from ode_transformer.modules.layers import Context, DecoderContext
 from tests.helpers import (
     USER_DIR,
     Kernels,
@@ -148,11 +149,11 @@ def test_the_released_weights_give_the_released_outputs(released):
     src_padding, tgt_padding = arrays["src"] == 0, arrays["tgt"] == 0
     x = arrays["enc_in"].transpose(0, 1)
     for block in m.encoder.layers:
-        x = block(x, encoder_padding_mask=src_padding)
+        x = block(x, Context(src_padding))
     torch.testing.assert_close(x.transpose(0, 1)[~src_padding], arrays["encoder_out"][~src_padding], atol=1e-5, rtol=0)
     y = arrays["dec_in"].transpose(0, 1)
     for block in m.decoder.layers:
-        y, _, _ = block(y, x, src_padding, self_attn_padding_mask=tgt_padding)
+        y = block(y, DecoderContext(tgt_padding, source=x, source_padding_mask=src_padding))
     torch.testing.assert_close(y.transpose(0, 1)[~tgt_padding], arrays["decoder_out"][~tgt_padding], atol=1e-5, rtol=0)
 
 
@@ -410,10 +411,9 @@ def test_a_decoder_is_not_asked_to_look_ahead():
         m.decoder(previous, m.encoder(tokens, lengths), full_context_alignment=True)
 
 
-def test_a_block_of_a_decoder_needs_the_encoder():
-    block = small("transevolve_fullff_1_tiny").decoder.layers[0]
-    with pytest.raises(ValueError, match="needs the output of the encoder"):
-        block(torch.randn(5, 2, 16))
+def test_a_decoder_needs_the_encoder():
+    with pytest.raises(ValueError, match="needs the output of an encoder"):
+        small("transevolve_fullff_1_tiny").decoder(batch()[2])
 
 
 def test_an_unknown_form_is_named_with_the_valid_ones(capsys):

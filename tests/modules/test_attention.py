@@ -325,8 +325,8 @@ def test_the_fused_kernel_is_told_the_dropout(monkeypatch):
 def test_a_pass_with_fake_tensors_leaves_nothing_to_the_next():
     attention, x = relative(m=6), torch.randn(5, 2, 16, dtype=torch.float64)
     with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):  # as in torch.export
-        attention(torch.empty_like(x))
-    torch.testing.assert_close(attention(x), oracle(attention, x))
+        attention(*[torch.empty_like(x)] * 3)
+    torch.testing.assert_close(attention(x, x, x), oracle(attention, x))
 
 
 class Scattered(TorchDispatchMode):
@@ -348,7 +348,7 @@ def test_sums_over_pairs_at_one_distance_are_in_single_precision_or_better(dtype
     attention = relative(values=True, dtype=dtype)
     x = torch.randn(9, 2, 16, dtype=dtype, requires_grad=True)
     with Scattered() as sums:
-        out = attention(x)[0]
+        out = attention(x, x, x)[0]
         out.sum().backward()
     assert out.dtype == x.grad.dtype == dtype
     assert sums.types == [torch.promote_types(dtype, torch.float32)] * 2  # of weights, and of the gradients of scores
@@ -364,7 +364,7 @@ def test_in_half_precision_no_weights_of_single_precision_are_kept():
     attention = relative(dtype=torch.bfloat16)
     x = torch.randn(9, 2, 16, dtype=torch.bfloat16, requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        attention(x)
+        attention(x, x, x)
     assert {dtype for dtype, shape in kept if shape == (9, 9) and dtype.is_floating_point} == {torch.bfloat16}
 
 

@@ -1,11 +1,13 @@
-"""Histories and multistep schemes against their equations."""
+"""Histories, multistep schemes and PCformer's corrector against their equations."""
 
 import pytest
 import torch
 from torch import nn
 
-from ode_transformer.modules.history import HISTORIES, Connection, LearnableDense, MultistepConnection
-from ode_transformer.numerics.integrators import DLCL, LEAPFROG, LINEAR_MULTISTEP
+from ode_transformer.modules.history import HISTORIES, History, LearnableDense, SchemeWeights, mixture
+from ode_transformer.modules.pcformer import PredictorCorrector
+from ode_transformer.numerics.integrators import DLCL, EULER, LEAPFROG, LINEAR_MULTISTEP
+from ode_transformer.numerics.protocol import Learned
 from tests.helpers import batch, small
 
 DEPTH, SIZE = 3, 8
@@ -25,11 +27,18 @@ def history(kind, pre_norm=True):
     return h
 
 
-def run(connection, layers, x):
-    past = []
-    x = connection.begin(past, x)
+def run(history, layers, x):
+    past = history.begin(x)
     for layer in layers:
-        x = connection.follow(past, layer(x))
+        past.put(layer(past.read()))
+    return past.read()
+
+
+def solve(method, own, fields, x):
+    """Steps of a method that carries earlier states, one in each field."""
+    carried = None
+    for f in fields:
+        x, carried = method.step(lambda y, stage, f=f: f(y), x, carried, 1.0, Learned(own=own))
     return x
 
 
@@ -83,7 +92,7 @@ def test_histories_without_norms_are_their_equations(kind, pre_norm, fields):
 def test_denseformer_starts_as_the_transformer(fields):
     x = torch.randn(5, 2, SIZE, dtype=torch.float64)
     ours = run(HISTORIES["denseformer"](DEPTH, SIZE, True).double(), residual(fields), x)
-    torch.testing.assert_close(ours, run(Connection(DEPTH), residual(fields), x), atol=0, rtol=0)
+    torch.testing.assert_close(ours, run(History(DEPTH), residual(fields), x), atol=0, rtol=0)
 
 
 def test_attention_over_layers_starts_as_their_mean(fields):
@@ -120,17 +129,14 @@ class _Pass(nn.Module):
 def test_attention_over_layers_in_half_precision_outlives_large_states():
     """A product of states and weights before the norm would leave fp16's range."""
     h = history("attention").half()
-    past, x = [], torch.full((2, 1, SIZE), 3e4).half()
-    assert h.follow(past, h.begin(past, x)).isfinite().all()
+    x = torch.full((2, 1, SIZE), 3e4).half()
+    assert run(h, [lambda x: x], x).isfinite().all()
 
 
 def test_a_corrector_is_its_equations(fields):
     h = history("corrector")
-    x, f, past = torch.randn(5, 2, SIZE, dtype=torch.float64), fields, []
-    ours = h.begin(past, x)
-    for layer in f:
-        c = h.corrector(past)(ours + layer(ours))
-        ours = h.follow(past, c + layer(c))
+    x, f = torch.randn(5, 2, SIZE, dtype=torch.float64), fields
+    ours = solve(PredictorCorrector(EULER), h, f, x)
 
     z, mixed = [x], x
     for l in range(DEPTH):  # noqa: E741
@@ -141,16 +147,6 @@ def test_a_corrector_is_its_equations(fields):
     torch.testing.assert_close(ours, mixed)
 
 
-def test_a_corrector_can_be_asked_again_when_the_stack_has_gone_on(fields):
-    """As recomputation does."""
-    h, past = history("corrector"), []
-    x = h.begin(past, torch.randn(5, 2, SIZE, dtype=torch.float64))
-    correct = h.corrector(past)
-    before = correct(x)
-    h.follow(past, x)
-    assert torch.equal(correct(x), before)
-
-
 def test_a_learnable_history_starts_as_the_mean(fields):
     x = torch.randn(5, 2, SIZE, dtype=torch.float64)
     dense, learnable = (
@@ -159,20 +155,32 @@ def test_a_learnable_history_starts_as_the_mean(fields):
     torch.testing.assert_close(dense, learnable)
 
 
-def test_a_corrector_starts_with_means(fields):
+def test_a_corrector_starts_with_means():
+    """Without a field and with norms that change nothing, every mixture is the mean of equal states."""
     h, x = HISTORIES["corrector"](DEPTH, SIZE, True).double(), torch.randn(3, 2, SIZE, dtype=torch.float64)
-    past, z = [], [x]
-    h.begin(past, x)
-    for l in range(DEPTH):  # noqa: E741
-        z.append(h.prediction_norms[l](fields[l](x)))  # the norms start alike
-        torch.testing.assert_close(h.corrector(past)(fields[l](x)), sum(z) / len(z))
-        torch.testing.assert_close(h.follow(past, fields[l](x)), sum(z) / len(z))
+    for norms in (h.layer_norms, h.prediction_norms):
+        for i in range(DEPTH):
+            norms[i] = nn.Identity()
+    torch.testing.assert_close(solve(PredictorCorrector(EULER), h, [torch.zeros_like] * DEPTH, x), x)
 
 
-def test_a_connection_by_itself_is_none(fields):
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_mixture_is_its_sum_and_so_are_its_gradients(dtype):
+    torch.manual_seed(0)
+    inputs = [torch.randn(5, dtype=dtype).requires_grad_(), *torch.randn(3, 4, 2, SIZE, dtype=dtype).requires_grad_()]
+    found = []
+    for sum_ in (mixture, lambda w, y: sum(w[k] * y[k] for k in range(3))):
+        out = sum_(inputs[0], inputs[1:])
+        found.append((out, *torch.autograd.grad(out.float().pow(2).sum(), inputs)))
+    tolerance = 1e-12 if dtype == torch.float64 else 0.15
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, atol=tolerance, rtol=tolerance)
+
+
+def test_no_history_is_none(fields):
     x = torch.randn(5, 2, SIZE, dtype=torch.float64)
     first, second, third = layers = residual(fields)
-    assert torch.equal(run(Connection(DEPTH), layers, x), third(second(first(x))))
+    assert torch.equal(run(History(DEPTH), layers, x), third(second(first(x))))
 
 
 def test_the_parameters_of_a_history_are_those_of_the_released_code():
@@ -192,20 +200,20 @@ def test_multistep_schemes_over_a_stack(fields):
     f = fields
     y1 = x + f[0](x)
     y2 = x + 2 * f[1](y1)
-    torch.testing.assert_close(run(MultistepConnection(LEAPFROG, DEPTH), f, x), y1 + 2 * f[2](y2))
+    torch.testing.assert_close(solve(LEAPFROG, SchemeWeights(DEPTH, LEAPFROG), f, x), y1 + 2 * f[2](y2))
 
-    connection = MultistepConnection(LINEAR_MULTISTEP, DEPTH).double()
-    k = connection.weight.data = torch.tensor([0.8, 1.4], dtype=torch.float64)
+    own = SchemeWeights(DEPTH, LINEAR_MULTISTEP).double()
+    k = own.weight.data = torch.tensor([0.8, 1.4], dtype=torch.float64)
     y2 = k[0] * y1 + (1 - k[0]) * x + f[1](y1)
     y3 = k[1] * y2 + (1 - k[1]) * y1 + f[2](y2)
-    torch.testing.assert_close(run(connection, f, x), y3)
+    torch.testing.assert_close(solve(LINEAR_MULTISTEP, own, f, x), y3)
 
-    connection = MultistepConnection(DLCL, DEPTH).double()
-    w = connection.weight.data = torch.randn(DEPTH, DEPTH, dtype=torch.float64)
+    own = SchemeWeights(DEPTH, DLCL).double()
+    w = own.weight.data = torch.randn(DEPTH, DEPTH, dtype=torch.float64)
     y1 = x + w[0, 0] * f[0](x)
     y2 = x + w[1, 0] * f[0](x) + w[1, 1] * f[1](y1)
     y3 = x + w[2, 0] * f[0](x) + w[2, 1] * f[1](y1) + w[2, 2] * f[2](y2)
-    torch.testing.assert_close(run(connection, f, x), y3)
+    torch.testing.assert_close(solve(DLCL, own, f, x), y3)
 
 
 def test_no_randomness_is_spent_where_no_layer_is_dropped():

@@ -78,7 +78,7 @@ def test_lie_trotter_is_fairseqs_decoder_layer_bit_for_bit(data, pre_norm, need_
     context = DecoderContext(
         x_mask, source=enc, source_padding_mask=enc_mask, attn_mask=future, need_head_weights=need_head_weights
     )
-    y, attn, _ = ours(x, context)
+    y, _, attn = ours(x, context)
     assert torch.equal(y, y_stock)
     assert torch.equal(attn, attn_stock)
     assert attn.dim() == (4 if need_head_weights else 3)
@@ -196,7 +196,7 @@ def test_a_decoder_layer_without_a_source_has_self_attention_and_feed_forward(da
     x, _, _, _, future = data
     layer, alone = DecoderLayer(config("strang")).eval(), DecoderLayer(config("strang"), no_encoder_attn=True).eval()
     alone.load_state_dict({k: v for k, v in layer.state_dict().items() if not k.startswith("encoder_attn")})
-    (y, weights, _), (expected, _, _) = (each(x, DecoderContext(attn_mask=future)) for each in (layer, alone))
+    (y, _, weights), (expected, _, _) = (each(x, DecoderContext(attn_mask=future)) for each in (layer, alone))
     assert torch.equal(y, expected) and weights is None
 
 
@@ -219,5 +219,5 @@ def test_every_sublayer_drops_its_output_and_every_hidden_layer_too(cls, splitti
     for name in ("dropout_module", "activation_dropout_module"):
         getattr(layer, name).register_forward_hook(lambda *_, name=name: calls.append(name))
     layer(x, Context() if cls is EncoderLayer else DecoderContext(source=x))
-    assert calls.count("dropout_module") == len(layer.sublayers)
+    assert calls.count("dropout_module") == len(layer.sublayers())
     assert calls.count("activation_dropout_module") == within

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from ode_transformer.numerics.coefficients import COEFFICIENTS, check_coefficients
-from ode_transformer.numerics.integrators import HEUN, MIDPOINT, RALSTON, RK4, ButcherTableau, rk_step
+from ode_transformer.numerics.integrators import HEUN, MIDPOINT, RALSTON, RK4, ButcherTableau
+from tests.helpers import rk_step
 
 PRECISIONS = [(torch.float32, 1e-6), (torch.float64, 1e-12)]
 

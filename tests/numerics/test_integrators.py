@@ -1,13 +1,14 @@
 """Integrators: consistency at construction, orders of convergence, and what the schemes are by their equations."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.numerics.coefficients import Scalars, Velocity, weighted_sum
+from ode_transformer.numerics.coefficients import Scalars, weighted_sum
 from ode_transformer.numerics.integrators import (
     DLCL,
     EULER,
@@ -15,25 +16,21 @@ from ode_transformer.numerics.integrators import (
     INTEGRATORS,
     LEAPFROG,
     LINEAR_MULTISTEP,
-    NESTEROV,
     POLYNET,
     RK4,
-    TRIPLE,
     ButcherTableau,
-    Learned,
-    Momentum,
     Multistep,
     Polynomial,
-    momentum_step,
-    multistep_step,
-    rk_step,
 )
+from ode_transformer.numerics.momentum import NESTEROV, TRIPLE, Momentum, Velocity
+from ode_transformer.numerics.protocol import Learned
+from tests.helpers import rk_step
 
 TABLEAUX = {name: method for name, method in INTEGRATORS.items() if isinstance(method, ButcherTableau)}
 ORDERS = {"euler": 1, "heun": 2, "midpoint": 2, "ralston": 2, "kutta3": 3, "rk4": 4, "three-eighths": 4}
 
 
-def logistic(y):
+def logistic(y, stage=0):
     return y * (1 - y)
 
 
@@ -93,12 +90,22 @@ def test_the_order_of_every_tableau(name, problem):
     assert TABLEAUX[name].order == ORDERS.get(name, TABLEAUX[name].order)
 
 
-def run_multistep(scheme, f, y0, steps, learned=None):
-    states, increments = [y0], []
+def run_multistep(scheme, f, y, steps, weights=None):
+    carried, learned = None, Learned(own=SimpleNamespace(weight=weights))
     for _ in range(steps):
-        increments.append(f(states[-1]) / steps)
-        states.append(multistep_step(scheme, states, increments, learned))
-    return states[-1]
+        y, carried = scheme.step(f, y, carried, 1 / steps, learned)
+    return y
+
+
+def multistep_step(scheme, states, increments, weights=None):
+    """The next state, where the newest of the increments is what the field says."""
+    carried, learned = (states, increments[:-1]), Learned(own=SimpleNamespace(weight=weights))
+    return scheme.step(lambda y, stage: increments[-1], states[-1], carried, 1.0, learned)[0]
+
+
+def momentum_step(f, y, v, beta, mu, gamma, nu=1.0, h=1.0, norm=None):
+    numbers = SimpleNamespace(numbers=lambda: (beta, mu, gamma, nu), norm=norm)
+    return NESTEROV.step(f, y, v, h, Learned(own=numbers))
 
 
 @pytest.mark.parametrize(("scheme", "order"), [(LEAPFROG, 2), (LINEAR_MULTISTEP, 1), (DLCL, 1)])
@@ -129,7 +136,7 @@ def damped(steps, c=0.8, mu=None):
     h = 1.0 / steps
     y, v = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     for _ in range(steps):
-        y, v = momentum_step(lambda x: -x, y, v, 1 - c * h, 1 - c * h if mu is None else mu, h, h=h)
+        y, v = momentum_step(lambda x, stage: -x, y, v, 1 - c * h, 1 - c * h if mu is None else mu, h, h=h)
     return y.item()
 
 
@@ -156,7 +163,7 @@ def test_a_step_with_momentum_is_its_equation():
 def test_momentum_starts_at_rest_with_the_published_numbers(method):
     """beta = mu = 1/2, gamma = log 2, nu = 1."""
     velocity = Velocity(5, method.learns_nu).double()
-    learned = Learned(velocity=velocity)
+    learned = Learned(own=velocity)
     y = torch.randn(3, 5, dtype=torch.float64)
     v1 = velocity.norm(math.log(2) * logistic(y))
     first = method.step(logistic, y, learned=learned)
@@ -177,8 +184,8 @@ def test_from_rest_the_first_step_learns_neither_beta_nor_mu():
     y = torch.randn(3, 8, dtype=torch.float64)
 
     def gradients():
-        z, v = TRIPLE.step(logistic, y, learned=Learned(velocity=first))
-        z, _ = TRIPLE.step(logistic, z, carried=v, learned=Learned(velocity=second))
+        z, v = TRIPLE.step(logistic, y, learned=Learned(own=first))
+        z, _ = TRIPLE.step(logistic, z, carried=v, learned=Learned(own=second))
         loss = (z * torch.arange(8)).sum()
         return torch.autograd.grad(loss, (first.raw, second.raw, first.nu, second.nu))
 
@@ -201,8 +208,8 @@ def test_polynet_is_of_order_1_for_a_linear_field_and_inconsistent_for_others():
     for steps in (16, 32, 64, 128):
         y = z = start
         for _ in range(steps):
-            y, _ = POLYNET.step(lambda x: -x, y, 1.0 / steps)
-            z, _ = POLYNET.step(lambda x: 1 - x, z, 1.0 / steps)
+            y, _ = POLYNET.step(lambda x, stage: -x, y, None, 1.0 / steps)
+            z, _ = POLYNET.step(lambda x, stage: 1 - x, z, None, 1.0 / steps)
         linear.append(abs(y - math.exp(-1)).item())
         affine.append(abs(z - 1).item())  # the solution stays at 1
     assert abs(observed_order(linear) - 1) < 0.2
@@ -364,8 +371,16 @@ def test_polynet_with_coefficients():
 def test_a_step_of_size_h_is_a_whole_step_of_h_times_the_field(name):
     torch.manual_seed(0)
     method, h, (y, v) = INTEGRATORS[name], 0.3, torch.randn(2, 4, 5, dtype=torch.float64)
-    learned = Learned()
-    if isinstance(method, Momentum):
-        learned = Learned(velocity=Velocity(5, method.learns_nu).double())
-    found = method.step(torch.tanh, y, h, v, learned)
-    torch.testing.assert_close(found, method.step(lambda x: h * torch.tanh(x), y, 1.0, v, learned))
+    carried = v if isinstance(method, Momentum) else None
+    learned = Learned(own=velocity.double() if (velocity := method.learns(5)) else None)
+    found = method.step(lambda x, stage: torch.tanh(x), y, carried, h, learned)
+    expected = method.step(lambda x, stage: h * torch.tanh(x), y, carried, 1.0, learned)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", INTEGRATORS)
+def test_a_field_is_told_the_stage_in_which_it_is_evaluated(name):
+    method, stages = INTEGRATORS[name], []
+    learned = Learned(own=method.learns(5))
+    method.step(lambda x, stage: stages.append(stage) or x, torch.ones(5), None, 1.0, learned)
+    assert stages == list(range(method.stages))

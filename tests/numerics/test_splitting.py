@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.linalg
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ode_transformer import numerics
+from ode_transformer.numerics.integrators import EULER
 from ode_transformer.numerics.splitting import (
     LIE_TROTTER,
     PARALLEL,
@@ -18,6 +20,7 @@ from ode_transformer.numerics.splitting import (
     STRANG,
     STRANG_SWAPPED,
     Splitting,
+    increment,
     split_step,
 )
 
@@ -27,33 +30,31 @@ Y0 = RNG.normal(size=4)
 STEPS = 0.1 * 0.5 ** np.arange(5)
 
 
-def exact(matrix, y, h):
-    return scipy.linalg.expm(h * matrix) @ y
+def exact(matrix, y, carried, h):
+    return scipy.linalg.expm(h * matrix) @ y, carried
 
 
-def euler(matrix, y, h):
-    return y + h * matrix @ y
+def euler(matrix, y, carried, h):
+    return y + h * matrix @ y, carried
 
 
-def heun(matrix, y, h):
+def heun(matrix, y, carried, h):
     k = matrix @ y
-    return y + h / 2 * (k + matrix @ (y + h * k))
+    return y + h / 2 * (k + matrix @ (y + h * k)), carried
 
 
-def substeps(splitting, matrices):
-    """Pairs (matrix, fraction); of flows that are taken together, the sum of the matrices."""
+def split(splitting, y, h, solve):
+    """A step of dy/dt = Ay + By; flows that are taken together have the sum of the matrices."""
+    matrices = {"F": A, "G": B}
+    substeps = [(solve, matrices[flow], part) for flow, part in splitting]
     if splitting.together:
-        return [(sum(part * matrices[flow] for flow, part in splitting), 1.0)]
-    return [(matrices[flow], part) for flow, part in splitting]
+        substeps = [(solve, sum(part * matrices[flow] for flow, part in splitting), 1.0)]
+    return split_step(substeps, y, None, h)[0]
 
 
 def local_order(splitting, step):
     """Slope of log error against log step, after one step of dy/dt = Ay + By."""
-    matrices = {"F": A, "G": B}
-    errors = [
-        np.linalg.norm(split_step(substeps(splitting, matrices), Y0, h, step) - scipy.linalg.expm(h * (A + B)) @ Y0)
-        for h in STEPS
-    ]
+    errors = [np.linalg.norm(split(splitting, Y0, h, step) - scipy.linalg.expm(h * (A + B)) @ Y0) for h in STEPS]
     return np.polyfit(np.log(STEPS), np.log(errors), 1)[0]
 
 
@@ -89,24 +90,35 @@ def test_the_order_that_the_fractions_promise(splitting):
 
 
 def test_flows_that_are_taken_together_have_no_error_of_splitting():
-    matrices = {"F": A, "G": B}
     assert PARALLEL.order == math.inf
-    assert np.allclose(split_step(substeps(PARALLEL, matrices), Y0, 0.7, exact), scipy.linalg.expm(0.7 * (A + B)) @ Y0)
+    assert np.allclose(split(PARALLEL, Y0, 0.7, exact), scipy.linalg.expm(0.7 * (A + B)) @ Y0)
 
 
 def test_flows_that_are_taken_together_have_their_fractions():
     """Two halves of G are one G, and unequal parts of F one F, however many fields there are."""
-    fields = {"F": lambda y: A @ y, "G": lambda y: B @ y}
+    y, (a, b) = torch.tensor(Y0), torch.tensor(np.stack((A, B)))
+    fields = {"F": lambda y, stage: a @ y, "G": lambda y, stage: b @ y}
     for flows, fractions in (("GFG", (0.5, 1.0, 0.5)), ("FGFG", (0.25, 0.5, 0.75, 0.5))):
-        ((together, part),) = Splitting(flows, fractions, together=True).substeps(fields)
-        assert part == 1.0 and np.allclose(together(Y0), (A + B) @ Y0)
+        ((_, together, part),) = Splitting(flows, fractions, together=True).substeps(fields, EULER.step)
+        assert part == 1.0 and torch.allclose(together(y, 0), (a + b) @ y)
 
 
 def test_the_substeps_of_a_splitting():
-    fields = {"F": lambda y: A @ y, "G": lambda y: B @ y}
-    ((together, part),) = PARALLEL.substeps(fields)
-    assert part == 1.0 and np.allclose(together(Y0), (A + B) @ Y0)
-    assert STRANG.substeps(fields) == [(fields["G"], 0.5), (fields["F"], 1.0), (fields["G"], 0.5)]
+    y, (a, b) = torch.tensor(Y0), torch.tensor(np.stack((A, B)))
+    fields = {"F": lambda y, stage: a @ y, "G": lambda y, stage: b @ y}
+    ((_, together, part),) = PARALLEL.substeps(fields, EULER.step)
+    assert part == 1.0 and torch.allclose(together(y, 0), (a + b) @ y)
+    expected = [(EULER.step, fields["G"], 0.5), (EULER.step, fields["F"], 1.0), (EULER.step, fields["G"], 0.5)]
+    assert STRANG.substeps(fields, EULER.step) == expected
+
+
+@pytest.mark.parametrize("splitting", [LIE_TROTTER, STRANG, PARALLEL])
+def test_an_increment_is_what_euler_steps_add(splitting):
+    y, (a, b) = torch.tensor(Y0), torch.tensor(np.stack((A, B)))
+    fields = {"F": lambda y, stage: a @ y, "G": lambda y, stage: b @ y}
+    flows = [(fields[flow], part) for flow, part in splitting]
+    stepped, _ = split_step(splitting.substeps(fields, EULER.step), y)
+    torch.testing.assert_close(increment(flows, splitting.together, y), stepped - y)
 
 
 def test_leading_errors():
@@ -115,18 +127,19 @@ def test_leading_errors():
     truth = scipy.linalg.expm(h * (A + B)) @ Y0
 
     def error(splitting, step):
-        matrices = {"F": A, "G": B}
-        return (truth - split_step([(matrices[f], part) for f, part in splitting], Y0, h, step)) / h**2
+        return (truth - split(splitting, Y0, h, step)) / h**2
 
     assert np.allclose(error(LIE_TROTTER, exact), (A @ B - B @ A) @ Y0 / 2, atol=50 * h)
     assert np.allclose(error(STRANG, exact), 0, atol=50 * h)
     assert np.allclose(error(STRANG, euler), (A @ A / 2 + B @ B / 4) @ Y0, atol=50 * h)
 
 
-def test_numbers_and_default_step():
-    halve = [(lambda y: -y, 1.0)]
-    assert split_step(halve, 8.0, 0.5) == 4.0
-    assert split_step([], 8.0) == 8.0
+def test_what_is_carried_goes_from_substep_to_substep():
+    def count(f, y, carried, h):
+        return y + h * f, [*carried, h]
+
+    assert split_step([(count, 2.0, 0.5), (count, 4.0, 1.0)], 8.0, [], 0.5) == (8.0 + 0.5 + 2.0, [0.25, 0.5])
+    assert split_step([], 8.0) == (8.0, None)
 
 
 def test_the_named_splittings():

@@ -21,7 +21,7 @@ from ...errors import OdeTransformerError
 from ...files import read_json
 from .. import processes, recipes, records, runs
 from ..arguments import at_least
-from . import contest, lengths, preparation, profile, suite
+from . import contest, gpu, lengths, preparation, profile, suite
 from .contest import STOCK, Setting, System
 
 MULTI30K = recipes.ROOT / "data-bin" / "multi30k-own.en-de"
@@ -84,6 +84,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the records go (default: results/bench of the clone)",
     )
+
+    usage = "%(prog)s --output FILE [options]"
+    kind = add("gpu", gpu.run, "training on a GPU: eager, compiled and with CUDA graphs, beside stock fairseq", usage)
+    add_device(kind)
+    kind.set_defaults(device="cuda")
+    kind.add_argument("--data", metavar="DIR", help="also train on batches of this folder of binarized data")
+    kind.add_argument(
+        "--minutes", type=float, default=4, metavar="N", help="begin no round after (default: %(default)s)"
+    )
+    kind.add_argument("--output", required=True, metavar="FILE", help="JSON file for the results")
 
     kind = add("table", _table, "render records as tables", "%(prog)s RECORD...")
     kind.add_argument("records", nargs="+", metavar="RECORD", help="the JSON file of a contest")

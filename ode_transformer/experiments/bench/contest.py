@@ -48,7 +48,6 @@ from ..processes import KEEP_FREED_MEMORY
 
 STOCK = "label_smoothed_cross_entropy"
 
-BATCHES = 2  # of real data in a turn
 _MAX_TOKENS = 4096
 
 _PEER, _VERSION = (Path(__file__).with_name(name) for name in ("peer.py", "version.py"))
@@ -86,7 +85,8 @@ class System:
 class Setting:
     """How systems are measured: ``what`` is training or decoding; sentences of ``shortest`` to ``tokens`` tokens.
 
-    ``data`` is a folder of binarized data, of which training takes batches in place of random sentences.
+    ``data`` is a folder of binarized data, of which training takes so many ``batches`` a turn in place of random
+    sentences.
     """
 
     what: str = "training"
@@ -99,6 +99,7 @@ class Setting:
     device: str = "cpu"
     precision: str = "fp32"
     data: str = ""
+    batches: int = 2
 
 
 def configure(system: System, setting: Setting) -> Any:
@@ -199,10 +200,11 @@ def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[st
             max_tokens=_MAX_TOKENS,
             max_positions=its_task.max_positions(),
             ignore_invalid_inputs=True,
+            required_batch_size_multiple=8,
         ).next_epoch_itr()
     except Exception as error:  # that is what fairseq raises where it finds no languages
         raise OdeTransformerError(f"--data {setting.data}: {error}") from error
-    if not (found := list(itertools.islice(batches, BATCHES))):
+    if not (found := list(itertools.islice(batches, setting.batches))):
         raise OdeTransformerError(f"--data {setting.data}: has no training sentences")
     return its_task, found
 

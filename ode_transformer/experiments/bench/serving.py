@@ -31,7 +31,7 @@ from ..export import ExportError, Search, load_module, open_exported
 from ..export.command import compare, export, sentences
 from ..export.trained import Trained, padded
 from ..metrics.bleu import multi_bleu
-from ..metrics.translations import remove_segmentation
+from ..metrics.translations import JOIN
 from ..text.lines import read_lines
 from ..trained_translator import TrainedTranslator, find
 from .contest import Setting, System, configure, median_and_quartiles, seconds, speed
@@ -226,14 +226,19 @@ def measure(
                 elapsed = seconds(run, "cpu")
                 if round_ >= 0:
                     times[name].append(elapsed)
+    pieces = "sentencepiece.model" in {file.name for file in trained.files}
+
+    def words(symbols: Sequence[str]) -> str:
+        return JOIN["sentencepiece" if pieces else "subword_nmt"](" ".join(symbols))
+
     for name, elapsed in times.items():
         found[name]["sentences"] = len(sources)
         found[name]["sentences_per_second"] = round(len(sources) / statistics.median(elapsed), 2)
         found[name]["speed"] = speed(times["fairseq"], elapsed)
-        lines = [_words(translations[name][i]) for i in range(len(sources))]
+        lines = [words(translations[name][i]) for i in range(len(sources))]
         if references is not None:
-            found[name]["bleu"] = round(multi_bleu(lines, [_words(reference) for reference in references])["bleu"], 2)
-        theirs = (_words(translations["fairseq"][i]) for i in range(len(sources)))
+            found[name]["bleu"] = round(multi_bleu(lines, [words(reference) for reference in references])["bleu"], 2)
+        theirs = (words(translations["fairseq"][i]) for i in range(len(sources)))
         found[name]["same_as_fairseq"] = sum(a == b for a, b in zip(lines, theirs, strict=True))
     return found
 
@@ -245,11 +250,6 @@ def _with_dictionaries(trained: Trained, folder: Path) -> Trained:
     for file, dictionary in zip(files, trained.dictionaries, strict=True):
         dictionary.save(str(file))
     return Trained(trained.name, trained.model, trained.languages, trained.dictionaries, tuple(files))
-
-
-def _words(symbols: Sequence[str]) -> str:
-    (line,) = remove_segmentation(remove_segmentation([" ".join(symbols)], "sentencepiece"), "subword_nmt")
-    return line
 
 
 def random_sources(trained: Trained, count: int, tokens: int, shortest: int) -> list[list[str]]:

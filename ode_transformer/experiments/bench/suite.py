@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Optional
 from ...models import ode, transevolve
 from .. import markdown, plain_yaml, recipes
 from ..tasks.task import flags
-from .contest import BATCHES, STOCK, Setting, System, median_and_quartiles, peers_of, stock_like
+from .contest import STOCK, Setting, System, median_and_quartiles, peers_of, stock_like
 
 
 class Bar(NamedTuple):
@@ -388,7 +388,7 @@ def measured_on(record: dict[str, Any]) -> tuple[str, str]:
     gpus = record["hardware"]["gpus"]
     where = gpus[0] if setting["device"] == "cuda" else _processor(record["hardware"])
     if setting.get("data"):
-        read = f"{BATCHES} batches of {Path(setting['data']).name}"
+        read = f"{setting.get('batches', 2)} batches of {Path(setting['data']).name}"
     else:
         lengths = f"{setting['shortest'] or setting['tokens']} to {setting['tokens']} tokens"
         read = f"{setting['sentences']} sentences of {lengths}, {setting['symbols']:,} symbols"

@@ -16,6 +16,14 @@ import ctranslate2
 from ...processors import usable
 from . import ExportError, Hypothesis, Search, check_length
 
+RENAMED = {"<pad>": "<blank>", "<blank>": "<pad>"}
+"""Symbols of a dictionary by their names in CTranslate2, whose padding is ``<blank>``, which may be a word here."""
+
+
+def renamed(symbols: Sequence[str]) -> list[str]:
+    """Symbols under their names in CTranslate2, or back again."""
+    return [RENAMED.get(symbol, symbol) for symbol in symbols]
+
 
 class CTranslate2Translator:
     """Translates with CTranslate2, whose beam search normalizes scores as fairseq's does.
@@ -65,7 +73,7 @@ class CTranslate2Translator:
         longest = max((len(sentence) + 1 for sentence in sentences), default=0)
         check_length(longest, self.longest["source"])
         results = self.model.translate_batch(
-            [list(sentence) for sentence in sentences],
+            [renamed(sentence) for sentence in sentences],
             max_batch_size=math.ceil(len(sentences) / self.model.num_translators),
             beam_size=search.beam,
             num_hypotheses=search.nbest,
@@ -76,15 +84,15 @@ class CTranslate2Translator:
             return_scores=True,
         )
         return [
-            [Hypothesis(tokens, score) for tokens, score in zip(result.hypotheses, result.scores, strict=True)]
+            [Hypothesis(renamed(tokens), score) for tokens, score in zip(result.hypotheses, result.scores, strict=True)]
             for result in results
         ]
 
     def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
         """As in ``Translator``."""
         results = self.model.score_batch(
-            list(map(list, sources)),
-            list(map(list, targets)),
+            list(map(renamed, sources)),
+            list(map(renamed, targets)),
             max_batch_size=math.ceil(len(sources) / self.model.num_translators),
             max_input_length=0,
         )

@@ -28,6 +28,7 @@ from ...modules.stacks import SplitStack
 from ...numerics.coefficients import Ones
 from ...numerics.integrators import EULER, HEUN
 from . import ExportError
+from .from_ctranslate2 import renamed
 from .trained import Trained
 
 ACTIVATIONS = {
@@ -60,7 +61,7 @@ def steps(stack: nn.Module, options: Any, integrator: str, shared: Optional[nn.M
     """
     for layer in stack.layers:
         combine = shared if layer.coefficients is None else layer.coefficients
-        rows, twice = layer.sublayers, options.integrator == HEUN and isinstance(combine, Ones)
+        rows, twice = layer.sublayers(), options.integrator == HEUN and isinstance(combine, Ones)
         if options.integrator != EULER and not twice:
             raise _refuse(f"{integrator} with --coefficients {options.coefficients}")
         if not twice and combine is not None:
@@ -137,7 +138,7 @@ class OurConverter(Converter):
         for dictionary, register in zip(
             self.trained.dictionaries, (spec.register_source_vocabulary, spec.register_target_vocabulary), strict=True
         ):
-            register(["<blank>" if symbol == "<pad>" else symbol for symbol in dictionary.symbols])
+            register(renamed(dictionary.symbols))
         spec.config.add_source_eos, spec.config.decoder_start_token = True, spec.config.eos_token
         return spec
 
@@ -189,7 +190,7 @@ def _stack(stack: nn.Module, cfg: Any, side: str) -> model_spec.LayerSpec:
             if flow == "F" and flow in layer and relative:
                 into.self_attention = attention_spec.MultiHeadAttentionSpec(self_attention=True, relative_position=True)
             if flow in layer:
-                _sublayer(getattr(into, place), *layer[flow])
+                _sublayer(getattr(into, place), layer[flow][1])
             else:
                 zeros.fill(getattr(into, place))
     return spec
@@ -204,14 +205,13 @@ def _positions(stack: nn.Module) -> np.ndarray:
     return _numpy(table)[positions.padding_idx + 1 :]
 
 
-def _sublayer(spec: model_spec.LayerSpec, layer: SplitLayer, row: Sublayer) -> None:
-    _norm(spec.layer_norm, getattr(layer, row.norm))
-    modules = [getattr(layer, name) for name in row.modules]
+def _sublayer(spec: model_spec.LayerSpec, row: Sublayer) -> None:
+    _norm(spec.layer_norm, row.norm)
     if row.flow == "G":
-        _linear(spec.linear_0, modules[0])
-        _linear(spec.linear_1, modules[1], row.fraction)
+        _linear(spec.linear_0, row.modules[0])
+        _linear(spec.linear_1, row.modules[1], row.fraction)
         return
-    (attention,) = modules
+    (attention,) = row.modules
     # Self-attention has its three projections in one matrix, cross-attention those of keys and values.
     groups = ["qkv"] if row.flow == "F" else ["q", "kv"]
     for into, group in zip(spec.linear, groups, strict=False):

@@ -4,7 +4,7 @@ The modules keep their caches of incremental decoding in a dictionary, ``increme
 its content. The caches of the source, which have an entry ``hypotheses``, are returned by the first graph; the growing
 caches pass through the second. Nothing here depends on what a module keeps, or how many stages its layer has.
 
-The modules check each batch for padding, but a graph has to work for every batch: in it, sources may have padding and
+The modules check batches for padding, but a graph has to work for every batch: in it, sources may have padding and
 hypotheses never do. Positions, which fairseq looks up with the lengths of the batch, come from tables as long as the
 model's longest sentence.
 """
@@ -29,7 +29,6 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from ...errors import OdeTransformerError
-from ...modules.positions import PositionEncoder
 from . import ExportError
 from .from_onnx import NEXT
 from .trained import Trained
@@ -57,14 +56,20 @@ def _by_table(self: nn.Module, tokens: Tensor, incremental_state: Optional[dict]
 
 
 @contextlib.contextmanager
-def _traceable(model: nn.Module, longest: int) -> Iterator[None]:
+def _traceable(model: nn.Module) -> Iterator[None]:
     """A context in which the operations of the model do not depend on the batch."""
     for module in model.modules():
         if isinstance(module, (SinusoidalPositionalEmbedding, LearnedPositionalEmbedding)):
             module.forward = types.MethodType(_by_table, module)
-    told = getattr(model, "position_encoder", None) or PositionEncoder()
-    with torch.no_grad(), told.one_pass(longest), _ForEveryBatch():
+    with torch.no_grad(), _ForEveryBatch():
         yield
+
+
+def told_of_positions(model: nn.Module, longest: int) -> dict[str, Any]:
+    """What encoder and decoder are told of all positions below ``longest``: arguments of both."""
+    if (encoder := getattr(model, "position_encoder", None)) is None:
+        return {}
+    return {"solution": encoder.solve(longest)}
 
 
 class Caches:
@@ -116,18 +121,25 @@ class Caches:
 
 
 class EncoderGraph(nn.Module):
-    """Sources (B, S) -> the caches of the source, and the growing caches before the first step."""
+    """Sources (B, S) -> the caches of the source, and the growing caches before the first step.
 
-    def __init__(self, model: nn.Module, end: int):
+    Args:
+        model: the model.
+        end: the symbol that ends a sentence, and begins a translation.
+        told: as ``told_of_positions`` says.
+    """
+
+    def __init__(self, model: nn.Module, end: int, told: dict[str, Any]):
         super().__init__()
-        self.model, self.end = model, end
+        self.model, self.end, self.told = model, end, told
         self.caches: Optional[Caches] = None
 
     def first_step(self, source: Tensor) -> dict[str, dict[str, Any]]:
         """The state after the first decoding step."""
         state: dict[str, dict[str, Any]] = {}
-        out = self.model.encoder(source, None)
-        self.model.decoder(source.new_full((source.size(0), 1), self.end), out, incremental_state=state)
+        out = self.model.encoder(source, None, **self.told)
+        begin = source.new_full((source.size(0), 1), self.end)
+        self.model.decoder(begin, out, incremental_state=state, **self.told)
         return state
 
     def forward(self, source: Tensor) -> list[Tensor]:
@@ -142,9 +154,9 @@ class EncoderGraph(nn.Module):
 class DecoderGraph(nn.Module):
     """A step: symbols (B, n, T), order (B, n) and caches -> log-probabilities (B, n, V), and the growing caches."""
 
-    def __init__(self, model: nn.Module, caches: Caches):
+    def __init__(self, model: nn.Module, caches: Caches, told: dict[str, Any]):
         super().__init__()
-        self.model, self.caches = model, caches
+        self.model, self.caches, self.told = model, caches, told
 
     def forward(self, tokens: Tensor, order: Tensor, of_source: list[Tensor], growing: list[Tensor]) -> list[Tensor]:
         caches, order = self.caches, order.flatten()
@@ -154,7 +166,8 @@ class DecoderGraph(nn.Module):
         tokens, shape = tokens.flatten(0, 1), tokens.shape[:2]
         # Without a source cross-attention would be left out; its keys and values are in the state.
         source = self.model.encoder.embed_tokens.weight.new_zeros(1, tokens.size(0), self.model.cfg.encoder.embed_dim)
-        out = self.model.decoder(tokens, {"encoder_out": [source], "encoder_padding_mask": []}, incremental_state=state)
+        encoder_out = {"encoder_out": [source], "encoder_padding_mask": []}
+        out = self.model.decoder(tokens, encoder_out, incremental_state=state, **self.told)
         log_probs = self.model.get_normalized_probs((out[0][:, -1:], None), log_probs=True)
         return [log_probs.unflatten(0, shape)[:, :, 0], *caches.take(state, caches.growing)]
 
@@ -202,8 +215,9 @@ def encoder_graph(module: EncoderGraph, source: Tensor) -> Graph:
     return Graph(module, (source,), (_free(0, 1),), (["source"], [*caches.of_source, *caches.begun]))
 
 
-def decoder_graph(model: nn.Module, caches: Caches, tokens: Tensor, rows: int) -> Graph:
+def decoder_graph(module: DecoderGraph, tokens: Tensor, rows: int) -> Graph:
     """The graph of the decoder, from an example (B, n, T) whose previous step had ``rows`` rows."""
+    caches = module.caches
     sentences, hypotheses, columns = tokens.shape
     order = torch.arange(sentences * hypotheses).view(sentences, hypotheses) % rows
     growing = [
@@ -211,7 +225,7 @@ def decoder_graph(model: nn.Module, caches: Caches, tokens: Tensor, rows: int) -
         for name, x in zip(caches.growing, caches.take(caches.state, caches.growing), strict=True)
     ]
     return Graph(
-        DecoderGraph(model, caches),
+        module,
         (tokens, order, caches.take(caches.state, caches.of_source), growing),
         (_free(0, 1, 2), _free(0, 1), *([_free(0, caches.axis(name)) for name in names]
                                         for names in (caches.of_source, caches.growing))),
@@ -234,11 +248,13 @@ def write(trained: Trained, folder: Path) -> None:
     # The sizes differ from each other and from 0 and 1, or PyTorch would take them for constants.
     source, tokens = (torch.full(size, dictionary.unk()) for size in ((3, 6), (3, 4, 5)))
     source[:, -1] = dictionary.eos()
-    encoder = EncoderGraph(model, dictionary.eos())
     try:
-        with _traceable(model, max(trained.longest.values())):
+        with _traceable(model):
+            told = told_of_positions(model, max(trained.longest.values()))
+            encoder = EncoderGraph(model, dictionary.eos(), told)
             encoder.caches = caches = Caches(model, encoder.first_step(source))
-            graphs = {"encoder": encoder_graph(encoder, source), "decoder": decoder_graph(model, caches, tokens, 7)}
+            decoder = DecoderGraph(model, caches, told)
+            graphs = {"encoder": encoder_graph(encoder, source), "decoder": decoder_graph(decoder, tokens, 7)}
             programs = {name: graph.trace() for name, graph in graphs.items()}
         with _quiet():
             for name, graph in graphs.items():

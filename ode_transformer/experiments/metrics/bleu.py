@@ -38,19 +38,23 @@ def check_language(lang: str) -> None:
 
 
 def detokenised_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], target_lang: str, *, lowercase: bool = False
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], target_lang: str, *, lowercase: bool = False
 ) -> dict[str, Any]:
-    """sacreBLEU of plain text, one string per sentence; raises the errors of :func:`check_language`."""
+    """sacreBLEU of plain text, one string per sentence, against one or more texts of references.
+
+    Raises:
+        OdeTransformerError: as :func:`check_language`.
+    """
     check_language(target_lang)
     metric = BLEU(lowercase=lowercase, trg_lang=target_lang)
-    result = metric.corpus_score(hypotheses, [references])
+    result = metric.corpus_score(hypotheses, references)
     return _parts(result, result.precisions, result.format(width=2)) | {"signature": str(metric.get_signature())}
 
 
-def transevolve_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """TransEvolve's BLEU of plain text: lower-cased, split at blanks, smoothed."""
+def transevolve_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """TransEvolve's BLEU of plain text: lower-cased, split at blanks, smoothed; arguments as above."""
     metric = BLEU(lowercase=True, tokenize="none", smooth_method="exp", force=True)
-    result = metric.corpus_score(hypotheses, [references])
+    result = metric.corpus_score(hypotheses, references)
     return _parts(result, result.precisions, result.format(width=2)) | {"signature": str(metric.get_signature())}
 
 

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,14 +19,15 @@ from sacremoses import MosesDetokenizer
 
 from ...errors import OdeTransformerError
 from ...files import write_json
+from ..arguments import Once
 from ..text import lines as text_lines
 from ..text import moses
+from ..text.typography import rejoin
 from . import accuracy, chrf, corrections, perplexity, rouge
 from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_bleu
 
 LANGUAGES = sorted(moses.LANGUAGES)
 COMPOUND_LANGUAGES = ("de",)
-SEGMENTATIONS = ("subword_nmt", "sentencepiece", "none")
 # The other kinds of scores, by the option that names their input.
 OTHERS = {"validation_log": perplexity, "predictions": accuracy, "summaries": rouge, "corrections": corrections}
 # What each kind reads besides --json and --output.
@@ -49,7 +50,7 @@ def score(
     ref_tok: Sequence[str],
     target_lang: str,
     *,
-    raw_ref: Sequence[str] | None = None,
+    raw_refs: Sequence[Sequence[str]] = (),
     lowercase: bool = False,
     compound_split: bool = False,
     plain: bool = False,
@@ -60,7 +61,8 @@ def score(
         hyp_tok: the translations, tokenized with Moses' rules and without subword units, one string per sentence.
         ref_tok: the references, tokenized in the same way.
         target_lang: the language of both; one of ``LANGUAGES``, or any with ``plain``.
-        raw_ref: the references before tokenization, for sacreBLEU and chrF; by default ``ref_tok`` is detokenized.
+        raw_refs: one or more references before tokenization, for sacreBLEU and chrF; by default ``ref_tok`` is
+            detokenized.
         lowercase: let sacreBLEU and chrF ignore case. The tokenized scores use tokens as they are.
         compound_split: add the score after compound splitting, for German only.
         plain: translations and references are plain text; nothing is detokenized, and there is no tokenized score.
@@ -87,14 +89,13 @@ def score(
         )
     if not hyp_tok:
         raise OdeTransformerError("the hypothesis is empty")
-    for name, lines in (("reference", ref_tok), ("raw reference", raw_ref)):
-        if lines is not None and len(lines) != len(hyp_tok):
+    for name, lines in (("reference", ref_tok), *(("raw reference", lines) for lines in raw_refs)):
+        if len(lines) != len(hyp_tok):
             raise OdeTransformerError(f"the hypothesis has {len(hyp_tok)} lines, the {name} {len(lines)}")
 
     hyp_raw = hyp_tok if plain else detokenise(hyp_tok, target_lang)
-    reference = "raw" if raw_ref is not None else "detokenised"
-    if raw_ref is None:
-        raw_ref = ref_tok if plain else detokenise(ref_tok, target_lang)
+    reference = "raw" if raw_refs else "detokenised"
+    raw_refs = raw_refs or [ref_tok if plain else detokenise(ref_tok, target_lang)]
     return {
         "target_lang": target_lang,
         "sentences": len(hyp_tok),
@@ -102,10 +103,12 @@ def score(
         "tokenised": None if plain else multi_bleu(hyp_tok, ref_tok),
         "compound_split": multi_bleu(*map(split_compounds, (hyp_tok, ref_tok))) if compound_split else None,
         "reference": reference,
-        "sacrebleu": detokenised_bleu(hyp_raw, raw_ref, target_lang, lowercase=lowercase),
-        "transevolve": transevolve_bleu(hyp_raw, raw_ref),
-        "chrf": chrf.take(hyp_raw, raw_ref, lowercase=lowercase),
-        "endless": {"sentences": sum(map(is_endless, hyp_raw, raw_ref))},
+        "sacrebleu": detokenised_bleu(hyp_raw, raw_refs, target_lang, lowercase=lowercase),
+        "transevolve": transevolve_bleu(hyp_raw, raw_refs),
+        "chrf": chrf.take(hyp_raw, raw_refs, lowercase=lowercase),
+        "endless": {
+            "sentences": sum(map(is_endless, hyp_raw, (max(refs, key=len) for refs in zip(*raw_refs, strict=True))))
+        },
     }
 
 
@@ -119,40 +122,48 @@ def is_endless(translation: str, reference: str) -> bool:
 
 
 def detokenise(lines: Sequence[str], lang: str) -> list[str]:
-    """Detokenize lines, and undo escapes (``&apos;``, ``@-@``, ``##AT##``)."""
+    """Detokenize lines, typographic characters included, and undo escapes (``&apos;``, ``@-@``, ``##AT##``)."""
     moses = MosesDetokenizer(lang)
     found = []
     for line in lines:
         line = re.sub(r"\s*##AT##-##AT##\s*", "-", line)
         line = re.sub(r"\s*@([-/])@\s*", r"\1", line)
-        found.append(moses.detokenize(line.split()))
+        found.append(rejoin(moses.detokenize(line.split()), lang))
     return found
 
 
-def join_pieces(lines: Iterable[str]) -> list[str]:
-    """Pieces of SentencePiece, separated by spaces -> words."""
-    return [line.replace(" ", "").replace("\u2581", " ").strip(" ") for line in lines]
+def _join_subwords(line: str) -> str:
+    return f"{line} ".replace("@@ ", "").rstrip(" ")
+
+
+def _join_pieces(line: str) -> str:
+    return line.replace(" ", "").replace("\u2581", " ").strip(" ")
+
+
+JOIN: dict[str, Callable[[str], str]] = {"subword_nmt": _join_subwords, "sentencepiece": _join_pieces, "none": str}
+"""Segmentations, and what joins the subword units of a line to words."""
+
+
+def is_segmented(lines: Sequence[str], segmentation: str) -> bool:
+    """Whether a text is of subword units, not of words, judged by their marks.
+
+    SentencePiece marks the beginning of almost every line, while a text of words has the mark by chance. Without this
+    distinction all blanks between its words would be lost.
+    """
+    if segmentation == "sentencepiece":
+        return 2 * sum(line.startswith("\u2581") for line in lines) > sum(map(bool, lines))
+    return segmentation != "none" and any("@@ " in f"{line} " for line in lines)
 
 
 def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
-    """Join subword units to words.
-
-    Args:
-        lines: the lines; those whose units are words already are unchanged.
-        segmentation: one of ``SEGMENTATIONS``.
+    """Join subword units to words; a text of words is unchanged.
 
     Raises:
         OdeTransformerError: the segmentation is unknown.
     """
-    if segmentation == "subword_nmt":
-        return [f"{line} ".replace("@@ ", "").rstrip(" ") for line in lines]
-    if segmentation == "sentencepiece":
-        if not any("\u2581" in line for line in lines):  # fairseq-generate removed the units already
-            return list(lines)
-        return join_pieces(lines)
-    if segmentation == "none":
-        return list(lines)
-    raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(SEGMENTATIONS)}")
+    if segmentation not in JOIN:
+        raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(JOIN)}")
+    return [JOIN[segmentation](line) for line in lines] if is_segmented(lines, segmentation) else list(lines)
 
 
 def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
@@ -170,9 +181,12 @@ def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str
     if units and segmentation is None:
         raise OdeTransformerError(
             f"{name}: {units} of {len(lines)} lines hold subword units, not words; give --remove-bpe "
-            f"{'|'.join(SEGMENTATIONS)} (none: score them as they are)"
+            f"{'|'.join(JOIN)} (none: score them as they are), or in a recipe generate.flags.post-process"
         )
-    return remove_segmentation(lines, segmentation or "none")
+    found = remove_segmentation(lines, segmentation or "none")
+    if units and segmentation == "sentencepiece" and found == list(lines):
+        print(f"warning: {name}: {units} of {len(lines)} lines hold \u2581, and are taken for words", file=sys.stderr)
+    return found
 
 
 def read_lines(path: str | Path) -> list[str]:
@@ -293,11 +307,14 @@ def report(result: dict[str, Any]) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer score``."""
+    parser.register("action", None, Once)  # what argparse calls store
     parser.add_argument("--generate-output", metavar="FILE", help="output of fairseq-generate")
     parser.add_argument("--hyp", metavar="FILE", help="tokenized translations, instead of --generate-output")
     parser.add_argument("--ref", metavar="FILE", help="tokenized references; override those in --generate-output")
     parser.add_argument("--target-lang", metavar="LANG", help="target language such as de; needed for translations")
-    parser.add_argument("--reference", metavar="FILE", help="raw references, for sacreBLEU and chrF")
+    parser.add_argument(
+        "--reference", action="append", metavar="FILE", help="raw references, for sacreBLEU and chrF; may be repeated"
+    )
     parser.add_argument(
         "--data", metavar="DIR", help="binarized data; take both references of --subset from it, as far as it has them"
     )
@@ -311,7 +328,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--remove-bpe",
         nargs="?",
         const="subword_nmt",
-        metavar="|".join(SEGMENTATIONS),
+        metavar="|".join(JOIN),
         help="join subword units (without a value: subword_nmt; default: there must be none)",
     )
     for module in OTHERS.values():
@@ -359,7 +376,8 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.target_lang is None:
         raise OdeTransformerError(f"--target-lang is needed: one of {', '.join(LANGUAGES)}, or any with --plain")
     beside = _beside(args) if args.data else {}
-    ref, reference = args.ref or beside.get("tok"), args.reference or beside.get("raw")
+    ref = args.ref or beside.get("tok")
+    references = args.reference or ([beside["raw"]] if "raw" in beside else [])
     if args.hyp and not ref:
         name = f"tok/{args.subset or 'test'}.{args.target_lang}"
         raise OdeTransformerError(f"--data {args.data}: has no {name}; give the tokenized references as --ref FILE")
@@ -374,8 +392,10 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
         raise OdeTransformerError(
             f"{args.generate_output}: no line T-<id>; give the tokenized references as --ref FILE"
         )
-    raw = lines_of(reference, len(hyps), source) if reference else None
-    hyps, refs = words(hyps, source, args.remove_bpe), words(refs, ref or source, args.remove_bpe)
+    raw = [lines_of(reference, len(hyps), source) for reference in references]
+    hyps = words(hyps, source, args.remove_bpe)
+    if args.ref or not ref:  # those beside the data are words, as its preparation knows
+        refs = words(refs, ref or source, args.remove_bpe)
     if args.join_hyphens:
         hyps, refs = ([line.replace(" @-@ ", "-") for line in lines] for lines in (hyps, refs))
     if unknown := sum("<<unk>>" in line for line in refs):
@@ -384,13 +404,13 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
             "dictionary; give the original ones as --ref FILE",
             file=sys.stderr,
         )
-    if raw and not args.lowercase and "".join(hyps).islower() and not "".join(raw).islower():
+    if raw and not args.lowercase and "".join(hyps).islower() and not "".join(raw[0]).islower():
         print("warning: the translations hold no capital letter, the raw references do: --lowercase?", file=sys.stderr)
     return score(
         hyps,
         refs,
         args.target_lang,
-        raw_ref=raw,
+        raw_refs=raw,
         lowercase=args.lowercase,
         compound_split=args.compound_split,
         plain=args.plain,

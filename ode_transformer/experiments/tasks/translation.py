@@ -1,5 +1,6 @@
 """Translation: ``fairseq-generate`` translates every test set, and the output is scored."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,10 +34,45 @@ def generation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> 
     return found
 
 
+def post_process(recipe: "recipes.Recipe") -> str | None:
+    """How ``fairseq-generate`` joins subword units to words, by the recipe; None if it does not say."""
+    given = recipe.generate.flags
+    return given.get("post-process", given.get("remove-bpe"))
+
+
+def check_data(recipe: "recipes.Recipe") -> None:
+    """Check that the recipe joins the units that its data are segmented into, as far as their manifest tells; and warn
+    of sets with many unknown units.
+
+    Raises:
+        RecipeError: it does not, so that units would be scored in place of words.
+    """
+    from ..text import binarised  # which takes longer to import than the rest
+    from ..text.manifest import read_mapping
+
+    folder = recipes.ROOT / recipe.data.directory
+    held = read_mapping(folder / "manifest.json").get("sha256", {}) if (folder / "manifest.json").is_file() else {}
+    joined = {"codes": ("subword_nmt", "@@ ", "@@"), "sentencepiece.model": ("sentencepiece",)}
+    for model, known in joined.items():
+        if model in held and (found := post_process(recipe)) not in known:
+            raise recipes.RecipeError(
+                f"{recipe.name}: generate.flags.post-process is {found}, must be {known[0]}, by which the text of "
+                f"{recipe.data.directory} is segmented"
+            )
+    langs = recipe.data.source, recipe.data.target
+    pairs = ("-".join(langs), "-".join(langs[::-1]))  # as fairseq looks for them
+    for split, pair, lang in itertools.product(("valid", *recipe.subsets), pairs, langs):
+        if (folder / f"{split}.{pair}.{lang}.idx").is_file():
+            prefix = folder / f"{split}.{pair}.{lang}"
+            binarised.warn_of_unknown(prefix, *binarised.unknown(prefix))
+
+
 def scoring(recipe: "recipes.Recipe", run_dir: str, subset: str, words: Sequence[str]) -> Step:
     """The step that scores a subset, as words of ``ode-transformer score`` say."""
     output = f"{run_dir}/scores/{subset}.json"
-    command = [*OURS, "score", *words, "--output", output]
+    # What fairseq-generate has joined are words, whatever characters they have.
+    joined = ["--remove-bpe", "none"] if post_process(recipe) else []
+    command = [*OURS, "score", *words, *joined, "--output", output]
     return Step("score", command, [translations(run_dir, subset)], [output], subset)
 
 

@@ -3,8 +3,9 @@
 import argparse
 import itertools
 import struct
+import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -12,11 +13,13 @@ import numpy as np
 
 from ...files import copy_file, sha256, whole, write_lines
 from .checksums import as_mapping
-from .lines import TextError, read_lines
+from .lines import Faults, TextError, read_lines
 from .parallel import in_chunks, in_parallel
 
 NUMBERS = {3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16, 9: np.uint32}  # by fairseq's codes of the types
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # symbols of every dictionary, which its file leaves out
+CONTROL = frozenset(SPECIAL[:3])  # those that mean no word
+MOST_UNKNOWN = 0.01  # the share of unknown units in a text from which on a warning says so
 INDEX = struct.Struct("<9sQBQ")  # the head of fairseq's index: magic, version, code of NUMBERS, number of sentences
 MAGIC = b"MMIDIDX\0\0"
 
@@ -96,8 +99,20 @@ def _write_dictionary(dictionary: Path, files: Iterable[Path], size: int | None,
 
 
 def _binarise_file(file: Path, prefix: Path, dictionary: Path, workers: int) -> None:
-    chunks, code = in_chunks(read_lines(file, bar=f"binarise {file.name}")), _code(len(symbols_of(dictionary)))
-    _write_binarised(prefix, code, in_parallel(partial(_numbers_of, dictionary, code), chunks, workers))
+    faults = Faults("lines")
+    lines, code = (
+        _noting_symbols(read_lines(file, bar=f"binarise {file.name}"), faults),
+        _code(len(symbols_of(dictionary))),
+    )
+    _write_binarised(prefix, code, in_parallel(partial(_numbers_of, dictionary, code), in_chunks(lines), workers))
+    faults.report(file, "these words are unknown to the model")
+
+
+def _noting_symbols(lines: Iterable[str], faults: Faults) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        if "<" in line and not CONTROL.isdisjoint(line.split()):
+            faults.add(f"hold {', '.join(SPECIAL[:3])} as words, which are symbols of the model", number)
+        yield line
 
 
 def _count_symbols(lines: list[str]) -> Counter[str]:
@@ -141,16 +156,19 @@ def _code(size: int) -> int:
 
 @cache
 def _numbers(dictionary: Path, digest: str) -> dict[str, int]:
-    """The numbers of symbols by the dictionary in a file, cached while the file is the same."""
-    return {symbol: number for number, symbol in enumerate(symbols_of(dictionary))}
+    """The numbers of words by the dictionary in a file, cached while the file is the same."""
+    return {symbol: n for n, symbol in enumerate(symbols_of(dictionary)) if symbol not in CONTROL}
 
 
 def _numbers_of(dictionary: Path, code: int, lines: list[str]) -> tuple[bytes, np.ndarray]:
-    """Lines -> the numbers of their symbols, each line ended by ``</s>``, and how many numbers each line has."""
+    """Lines -> the numbers of their words, each line ended by ``</s>``, and how many numbers each line has.
+
+    ``</s>`` and the like as words of a line are unknown ones: they would end the sentence, or be taken for padding.
+    """
     numbers = _numbers(dictionary, sha256(dictionary))
-    unknown = numbers["<unk>"]
-    sentences = [f"{line} </s>".split() for line in lines]
-    found = [numbers.get(symbol, unknown) for sentence in sentences for symbol in sentence]
+    unknown, end = numbers["<unk>"], SPECIAL.index("</s>")
+    sentences = [[numbers.get(word, unknown) for word in line.split()] + [end] for line in lines]
+    found = list(itertools.chain.from_iterable(sentences))
     return np.array(found, NUMBERS[code]).tobytes(), np.array([len(sentence) for sentence in sentences], np.int32)
 
 
@@ -175,21 +193,58 @@ def _write_binarised(prefix: Path, code: int, chunks: Iterable[tuple[bytes, np.n
 def unbinarise(args: argparse.Namespace) -> None:
     """Turn binarized text, DIR/SPLIT.SOURCE-TARGET.LANGUAGE, back into text with its dictionaries."""
     for lang in args.langs:
-        dictionary = args.dir / f"dict.{lang}.txt"
-        symbols = np.array(symbols_of(dictionary), object)
         for split in args.splits:
             prefix = args.dir / f"{split}.{'-'.join(args.langs)}.{lang}"
-            code, sizes = _read_index(prefix)
-            count_tokens(prefix, len(sizes))  # which sees that no number is missing
-            numbers = np.fromfile(f"{prefix}.bin", NUMBERS[code])
-            if (highest := numbers.max(initial=0)) >= len(symbols):
-                raise TextError(
-                    f"{dictionary}: has {len(symbols)} symbols, special ones included, must be the dictionary of "
-                    f"{prefix}.bin, which holds number {highest}"
-                )
-            sentences = np.split(numbers, sizes.cumsum(dtype=np.int64)[:-1])
-            with whole(args.output_dir / f"{split}.{lang}") as file:
-                file.writelines(" ".join(symbols[sentence[:-1]]) + "\n" for sentence in sentences)  # the last is </s>
+            write_lines(args.output_dir / f"{split}.{lang}", text_of(prefix, args.dir / f"dict.{lang}.txt"))
+
+
+def text_of(prefix: Path, dictionary: Path) -> Iterator[str]:
+    """The lines of binarized text ``PREFIX.bin``, with its dictionary.
+
+    Raises:
+        TextError: as :func:`symbols_of` and :func:`numbers_of`, or the dictionary is another's.
+    """
+    symbols = np.array(symbols_of(dictionary), object)
+    numbers, sizes = numbers_of(prefix)
+    if (highest := numbers.max(initial=0)) >= len(symbols):
+        raise TextError(
+            f"{dictionary}: has {len(symbols)} symbols, special ones included, must be the dictionary of "
+            f"{prefix}.bin, which holds number {highest}"
+        )
+    ends = sizes.cumsum(dtype=np.int64)
+    sentences = (numbers[begin : end - 1] for begin, end in zip(ends - sizes, ends, strict=True))  # the last is </s>
+    return (" ".join(symbols[sentence]) for sentence in sentences)
+
+
+def numbers_of(prefix: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of binarized text ``PREFIX.bin``, and how many each sentence has, its end included.
+
+    Raises:
+        TextError: a file is missing or truncated.
+    """
+    code, sizes = _read_index(prefix)
+    count_tokens(prefix, len(sizes))  # which sees that no number is missing
+    # Mapped and not read, since training text may be larger than the memory; an empty file cannot be mapped.
+    return np.asarray(np.memmap(f"{prefix}.bin", NUMBERS[code], "r")) if len(sizes) else np.empty(0, int), sizes
+
+
+def unknown(prefix: Path) -> tuple[int, int]:
+    """How many symbols of binarized text are unknown to its dictionary, and of how many, ends of sentences excepted;
+    raises the errors of :func:`numbers_of`."""
+    numbers, sizes = numbers_of(prefix)
+    parts = (numbers[i : i + 2**24] for i in range(0, len(numbers), 2**24))
+    found = sum(int(np.count_nonzero(part == SPECIAL.index("<unk>"))) for part in parts)
+    return found, len(numbers) - len(sizes)
+
+
+def warn_of_unknown(name: str | Path, count: int, total: int) -> None:
+    """Warn of text with too large a share of unknown subword units, ``count`` of ``total``."""
+    if count > MOST_UNKNOWN * total:
+        print(
+            f"warning: {name}: {count:,} of {total:,} subword units ({count / total:.1%}) are unknown to the model's "
+            "dictionary; is it in the language of the training text, and prepared like it?",
+            file=sys.stderr,
+        )
 
 
 def count_tokens(prefix: Path, lines: int) -> int:

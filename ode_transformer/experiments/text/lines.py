@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,11 +16,38 @@ from ...errors import OdeTransformerError
 from ...files import whole
 
 SHOWN = 5  # line numbers named in a message
+PERHAPS = "perhaps it is Latin-1 or Windows-1252, from which iconv -f WINDOWS-1252 -t UTF-8 converts"
 BETWEEN = 10_000  # lines between two looks at how much of a file has been read
 
 
 class TextError(OdeTransformerError):
     """Text that cannot be used; the message names the file, the line or count, and what is expected."""
+
+
+class Faults:
+    """How many lines or pairs have which fault, and the first of their numbers, whatever the size of the text.
+
+    Args:
+        what: has faults: ``lines`` or ``pairs``.
+    """
+
+    def __init__(self, what: str = "pairs") -> None:
+        self.what = what
+        self.counts: Counter[str] = Counter()
+        self.first: dict[str, list[int]] = {}
+
+    def add(self, fault: str, number: int) -> None:
+        """Count a line or pair; ``fault`` is the end of a sentence that begins with ``what``."""
+        self.counts[fault] += 1
+        if self.counts[fault] <= SHOWN:
+            self.first.setdefault(fault, []).append(number)
+
+    def report(self, files: str | Path, fate: str) -> None:
+        """Warn of the faults, and say what became of the lines or pairs."""
+        for fault, count in self.counts.items():
+            shown = ", ".join(map(str, self.first[fault])) + (", ..." if count > SHOWN else "")
+            where = f"lines {shown}" if self.what == "pairs" else shown
+            print(f"warning: {files}: {count} {self.what} {fault} ({where}): {fate}", file=sys.stderr)
 
 
 def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[str]:
@@ -70,14 +98,23 @@ def decode_lines(file: Iterable[bytes], name: str | Path, errors: str = "strict"
             number += 1
             if number == 1:  # a byte order mark would become part of the first word
                 line = line.removeprefix(codecs.BOM_UTF8)
-                if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                    raise TextError(f"{name}: is UTF-16, must be UTF-8: convert it, as with iconv -f UTF-16 -t UTF-8")
+                _check_first(line, name)
             yield line.decode("utf-8", errors).removesuffix("\n")
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x}: {error.reason}"
-        raise TextError(f"{name}: line {number} is not UTF-8 ({found})") from error
+        raise TextError(f"{name}: line {number} is not UTF-8 ({found}); {PERHAPS}") from error
     except (EOFError, zlib.error) as error:
         raise TextError(f"{name}: cut off or damaged after line {number}") from error
+
+
+def _check_first(line: bytes, name: str | Path) -> None:
+    """Check that the first line of a file is one of text, and not in another encoding or the whole file."""
+    marked = line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if marked or line.count(b"\0") > max(len(line) // 3, 3):  # without a mark; of Latin letters every other byte
+        of = "UTF-16" if marked else f"UTF-16{'BE' if line.startswith(bytes(1)) else 'LE'}"
+        raise TextError(f"{name}: is {of}, must be UTF-8: convert it, as with iconv -f {of} -t UTF-8")
+    if b"\r" in line.rstrip(b"\r\n") and not line.endswith(b"\n"):
+        raise TextError(f"{name}: its lines end in carriage returns alone; convert them, as with tr '\\r' '\\n'")
 
 
 def count_lines(path: Path) -> int:

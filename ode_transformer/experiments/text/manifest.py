@@ -2,15 +2,17 @@
 
 import argparse
 import hashlib
+import itertools
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...files import copy_file, read_json, sha256, write_json, write_lines
 from ..runs import installed
+from . import binarised
 from .binarised import count_tokens, numbered
 from .checksums import as_mapping
 from .lines import TextError, count_lines, read_lines
@@ -19,6 +21,7 @@ from .tokenisation import languages, tokeniser_of, tokeniser_options
 PACKAGES = ("fairseq-fixed", "sacremoses", "subword-nmt", "sentencepiece")
 MODEL_FILES = ("codes", "sentencepiece.model")  # of what subword-nmt learned, and SentencePiece
 NEEDED = ("dict.*.txt", *MODEL_FILES)  # what translating takes of binarized data
+COMPARED = 1_000  # sentences of binarized text whose units are compared
 VERSION = "3"  # the version of the prepared text; data of another version are refused
 
 
@@ -124,7 +127,8 @@ def manifest(args: argparse.Namespace) -> dict[str, Any]:
         segmented |= {f"segmented/{files[0].name}": digest, f"segmented/{files[1].name}": other_digest}
         prefix = data / f"{split}.{'-'.join(args.langs)}"
         tokens = {lang: count_tokens(Path(f"{prefix}.{lang}"), lines) for lang in args.langs}
-        counts[split] = {"lines": lines, "tokens": tokens}
+        unknown = {lang: binarised.unknown(Path(f"{prefix}.{lang}"))[0] for lang in args.langs}
+        counts[split] = {"lines": lines, "tokens": tokens, "unknown": unknown}
     settings = versioned(as_mapping(args.settings))
     # The four special symbols are not in the file.
     symbols = {lang: count_lines(data / f"dict.{lang}.txt") + 4 for lang in args.langs}
@@ -167,6 +171,7 @@ def describe(args: argparse.Namespace) -> None:
     for lang in args.langs:
         if not (args.dir / f"dict.{lang}.txt").is_file():
             raise TextError(f"{args.dir / f'dict.{lang}.txt'}: no such file; a folder of binarized data has it")
+    _check_units(args.dir, args.langs)
     manifest = {
         "set": args.dir.name,
         "source_lang": args.langs[0],
@@ -178,6 +183,37 @@ def describe(args: argparse.Namespace) -> None:
     from ..pipeline import Pipeline  # which imports this module
 
     print(f"{path}: {Pipeline.of(args.dir)}")
+
+
+def _check_units(folder: Path, langs: Sequence[str]) -> None:
+    """Compare the units of binarized text with those that the codes beside it make of its words.
+
+    Raises:
+        TextError: more than 1 in 100 sentences differ.
+    """
+    from ..pipeline import MODELS, joined  # which imports this module
+    from .subwords import segmented
+
+    segmentation = next((name for name, file in MODELS.items() if file and (folder / file).is_file()), "none")
+    if segmentation == "none":
+        return
+    model = folder / MODELS[segmentation]
+    for lang in langs:
+        prefixes = [path.with_suffix("") for path in sorted(folder.glob(f"*.{'-'.join(langs)}.{lang}.idx"))]
+        # Training text comes last: it can be segmented at random.
+        for prefix in sorted(prefixes, key=lambda prefix: prefix.name.startswith("train"))[:1]:
+            text = binarised.text_of(prefix, folder / f"dict.{lang}.txt")
+            known = [line for line in itertools.islice(text, COMPARED) if "<unk>" not in line.split()]
+            again = segmented([joined(line, segmentation) for line in known], segmentation, model)
+            differ = [pair for pair in zip(known, again, strict=True) if pair[0] != pair[1]]
+            if len(differ) > len(known) / 100:
+                there, here = differ[0]
+                raise TextError(
+                    f"{prefix}: {len(differ)} of {len(known)} sentences are segmented otherwise by {model.name} beside "
+                    f"them, such as {there!r}, by {model.name} {here!r}. The data were made with other codes, or with "
+                    "a vocabulary or glossaries of subword-nmt, which translating does not know: segment the text "
+                    "without them, binarize and train again"
+                )
 
 
 def _lines_and_digest(path: Path) -> tuple[int, str]:
@@ -196,8 +232,11 @@ def write_manifest(args: argparse.Namespace) -> None:
     found = manifest(args)
     write_json(args.data_dir / "manifest.json", found)
     for split, name in found["splits"].items():
-        tokens = ", ".join(f"{lang} {count:,}" for lang, count in found["counts"][split]["tokens"].items())
-        print(f"{split:<6} {name:<18} {found['counts'][split]['lines']:>7,} pairs   subword units: {tokens}")
+        lines, tokens, unknown = (found["counts"][split][key] for key in ("lines", "tokens", "unknown"))
+        shown = ", ".join(f"{lang} {n:,} ({unknown[lang] / max(n, 1):.2%} unknown)" for lang, n in tokens.items())
+        print(f"{split:<6} {name:<18} {lines:>7,} pairs   subword units: {shown}")
+        for lang, n in tokens.items():
+            binarised.warn_of_unknown(f"{name}.{lang}", unknown[lang], n)
     print(f"vocabulary, with the 4 special symbols: {', '.join(f'{k} {v:,}' for k, v in found['symbols'].items())}")
 
 

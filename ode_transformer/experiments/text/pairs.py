@@ -4,7 +4,6 @@ import argparse
 import bisect
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,12 +11,13 @@ from pathlib import Path
 
 from ...files import copy_file
 from .binarised import test_names
-from .lines import SHOWN, TextError, keep_apart, parallel, read_lines, read_pair, whole_pair, write_pair
+from .lines import PERHAPS, Faults, TextError, keep_apart, parallel, read_lines, read_pair, whole_pair, write_pair
 from .manifest import read_mapping
 
 # Romanian's s and t have commas below; older text has cedillas, which look the same.
 COMMAS = str.maketrans("\u015e\u015f\u0162\u0163", "\u0218\u0219\u021a\u021b")
 DIACRITICS = str.maketrans("\u0218\u0219\u021a\u021b\u0102\u0103\u00c2\u00e2\u00ce\u00ee", "SsTtAaAaIi")
+NOT_UTF8 = "that are not UTF-8"
 ROMANIAN = ("raw", "normalised", "stripped")
 
 
@@ -39,26 +39,6 @@ class Limits:
         if self.ratio is not None and longer / shorter > self.ratio:
             return f"with a side more than {self.ratio:g} times as long as the other"
         return None
-
-
-class Faults:
-    """How many pairs have which fault, and the first of their line numbers, whatever the size of the text."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.first: dict[str, list[int]] = {}
-
-    def add(self, fault: str, number: int) -> None:
-        """Count a pair; ``fault`` is the end of a sentence that begins with "pairs"."""
-        self.counts[fault] += 1
-        if self.counts[fault] <= SHOWN:
-            self.first.setdefault(fault, []).append(number)
-
-    def report(self, files: str, fate: str) -> None:
-        """Warn of the faults, and say what became of the pairs."""
-        for fault, count in self.counts.items():
-            shown = ", ".join(map(str, self.first[fault])) + (", ..." if count > SHOWN else "")
-            print(f"warning: {files}: {count} pairs {fault} (lines {shown}): {fate}", file=sys.stderr)
 
 
 def _files(prefix: Path, langs: Sequence[str]) -> str:
@@ -88,7 +68,8 @@ def gather(args: argparse.Namespace) -> None:
                     both = zip(pair, args.langs, strict=True)
                     write_pair(files, [romanian(line, args.romanian) if lang == "ro" else line for line, lang in both])
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
-                faults.report(f"{source}, {target}", "dropped")
+                hint = f"; {PERHAPS}" if NOT_UTF8 in faults.counts else ""
+                faults.report(f"{source}, {target}", f"dropped{hint}")
 
 
 def _names(splits: Iterable[str], langs: Sequence[str]) -> list[str]:
@@ -108,7 +89,7 @@ def _unusable(line: str) -> str | None:
     try:
         line.encode()
     except UnicodeEncodeError:  # it was read with surrogates
-        return "that are not UTF-8"
+        return NOT_UTF8
     return "that hold a NUL" if "\0" in line else None
 
 

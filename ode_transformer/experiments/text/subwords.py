@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import itertools
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -12,9 +13,11 @@ from typing import Any
 
 from ...files import sha256, whole
 from .. import segmentation
+from .binarised import SPECIAL
 from .lines import TextError, read_lines
 from .parallel import in_chunks, in_parallel, process
 
+ODD = re.compile("|".join((*SPECIAL, "@@")))  # what the units of some words could be taken for
 KNOWN_WORDS = 1_000_000  # words whose segmentation a process remembers
 
 
@@ -53,7 +56,18 @@ def _units(codes: Path, lines: list[str]) -> list[str]:
     bpe = _bpe(codes, sha256(codes))
     if len(bpe.cache) > KNOWN_WORDS:
         bpe.cache.clear()
-    return [bpe.process_line(line) for line in lines]
+    return [
+        bpe.process_line(line)
+        if not ODD.search(line)
+        else " ".join(_unambiguous(bpe.process_line(word)) for word in line.split(" ") if word)
+        for line in lines
+    ]
+
+
+def _unambiguous(units: str) -> str:
+    """The units of a word, the last one taken apart if it could be a symbol of the model, or not end the word."""
+    last = units.rpartition(" ")[2]
+    return f"{units[:-1]}@@ {units[-1]}" if last in SPECIAL or last.endswith("@@") else units
 
 
 @cache
@@ -92,7 +106,9 @@ def apply_sentencepiece(args: argparse.Namespace) -> None:
 
 
 def _sentencepieces(model: Path, lines: list[str]) -> list[str]:
-    return [" ".join(pieces) for pieces in _sentencepiece(model, sha256(model)).encode(lines, out_type=str)]
+    rows = _sentencepiece(model, sha256(model)).encode(lines, out_type=str)
+    # A piece that would be a symbol of the model is taken apart.
+    return [" ".join(f"{piece[:-1]} {piece[-1]}" if piece in SPECIAL else piece for piece in row) for row in rows]
 
 
 @cache
@@ -102,7 +118,11 @@ def _sentencepiece(model: Path, digest: str) -> Any:
 
 
 def segmented(lines: list[str], segmentation: str, model: Path | None) -> list[str]:
-    """Words -> subword units, by ``subword-nmt`` or ``sentencepiece`` and its model; ``none`` leaves them unchanged."""
+    """Words -> subword units, by ``subword-nmt`` or ``sentencepiece`` and its model.
+
+    With ``none`` they are unchanged, except that words that are symbols of the model are unknown ones, as they were
+    when the data were binarized. Units are never symbols.
+    """
     if segmentation == "none":
-        return lines
+        return [" ".join("<unk>" if word in SPECIAL else word for word in line.split(" ")) for line in lines]
     return {"subword-nmt": _units, "sentencepiece": _sentencepieces}[segmentation](model, lines)

@@ -1,0 +1,38 @@
+"""Layers compiled by ``torch.compile``, for ``--compile-layers``."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_VARIANTS = 64  # of the layers of a model: encoder's and decoder's, for some kinds of sizes each
+
+
+def run(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any) -> Any:
+    """The result of a layer; in training that of its compiled form, if its stack has ``--compile-layers``.
+
+    Layers of one kind share the compiled code, which is compiled once for all sizes of a batch. Evaluation and decoding
+    stay in eager mode.
+
+    Args:
+        stack: the encoder or the decoder.
+        layer: the layer, or TransEvolve's block.
+        x: its input, (T, B, C).
+        context: what the stack passes to it.
+        more: its further arguments.
+    """
+    if stack.compile_layers and stack.training and getattr(context, "incremental_state", None) is None:
+        return _compiled()(layer, x, context, *more)
+    return layer(x, context, *more)
+
+
+def _call(layer: nn.Module, *args: Any) -> Any:
+    return layer(*args)
+
+
+@functools.cache
+def _compiled() -> Callable:
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _VARIANTS)
+    return torch.compile(_call, dynamic=True)

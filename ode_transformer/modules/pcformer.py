@@ -1,0 +1,89 @@
+"""PCformer's step: a Runge-Kutta method predicts, and a mixture of all states before corrects.
+
+Li et al. 2024, "Predictor-Corrector Enhanced Transformers with Exponential Moving Average Coefficient Learning" (arXiv
+2411.03042). Layer l + 1 reads x_l, where x_0 = z_0 is the embedding, and its step from there, with any method and
+coefficients, is the prediction P. With z' = LN'(P), the layer then takes an Euler step from a mixture of all states so
+far, and layer l + 2 reads a second mixture::
+
+    c = sum_{k <= l} W[l + 1, k] z_k + W[l + 1, l + 1] z'
+    z_{l+1} = LN(c + f(c))
+    x_{l+1} = sum_{k <= l + 1} W_c[l + 1, k] z_k
+
+The states z_k are what the method carries from layer to layer. Its parameters have the names of the released code,
+``history.weight``, ``history.weight_c`` and ``history.layer_norms``; ``prediction_norms`` are renamed when a released
+checkpoint is loaded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from fairseq.modules import LayerNorm
+from torch import Tensor, nn
+
+from ..numerics.integrators import EULER
+from ..numerics.protocol import NOTHING, Field, Integrator, Learned
+from .history import HISTORIES, History, means, mixture
+
+
+class Corrector(History):
+    """What PCformer's corrector learns, in place of a history: matrices W and W_c, which start as means, and norms.
+
+    Their first rows are never used, because the first layer reads the embedding.
+
+    Args:
+        depth: L, the number of layers.
+        embed_dim: C, the width.
+        pre_norm: whether the layers are pre-norm, as they must be.
+    """
+
+    def __init__(self, depth: int, embed_dim: int, pre_norm: bool):
+        super().__init__(depth)
+        self.layer_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
+        self.weight, self.weight_c = (nn.Parameter(means(depth)) for _ in range(2))
+        self.prediction_norms = nn.ModuleList(LayerNorm(embed_dim) for _ in range(depth))
+
+
+HISTORIES["corrector"] = Corrector
+
+
+@dataclass(frozen=True)
+class PredictorCorrector(Integrator):
+    """A method whose result is corrected.
+
+    Args:
+        predictor: the method, which carries nothing from step to step.
+    """
+
+    predictor: Integrator
+
+    @property
+    def stages(self) -> int:
+        return self.predictor.stages + 1
+
+    def step(
+        self,
+        f: Field,
+        y: Tensor,
+        carried: Optional[Sequence[Tensor]] = None,
+        h: float = 1.0,
+        learned: Learned = NOTHING,
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """As in ``Integrator``.
+
+        Args:
+            f, y, h: as there.
+            carried: z_0 to z_l.
+            learned: what the predictor reads; its ``own`` is a ``Corrector``.
+
+        Returns:
+            x_(l + 1), and z_0 to z_(l + 1).
+        """
+        states, corrector = (y,) if carried is None else carried, learned.own
+        before = len(states)
+        prediction, _ = self.predictor.step(f, y, None, h, learned)
+        guess = corrector.prediction_norms[before - 1](prediction)
+        c = mixture(corrector.weight[before], (*states, guess))
+        z, _ = EULER.step(lambda c, _: f(c, self.predictor.stages), c, None, h)
+        states = (*states, corrector.layer_norms[before - 1](z))
+        return mixture(corrector.weight_c[before], states), states

@@ -1,0 +1,63 @@
+"""Training passes recorded as CUDA graphs; skipped where there is no GPU."""
+
+import pytest
+import torch
+
+from tests.helpers import VARIANTS, batch, sample, small
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+PRECISIONS = {
+    "fp32": (torch.float32, 1e-4),
+    "fp16": (torch.float16, 2e-2),
+    "bf16": (torch.bfloat16, 1e-1),
+    "amp": (None, 2e-2),
+}
+
+
+def step(m, src, lengths, prev, amp):
+    """The features of a pass, and the gradients of a loss that ignores padding."""
+    m.zero_grad()
+    with torch.autocast("cuda", torch.float16, enabled=amp):
+        x, _ = m(src_tokens=src, src_lengths=lengths, prev_output_tokens=prev, features_only=True)
+        (x[prev != 1].float() ** 2).mean().backward()
+    return x.detach().float().clone(), {name: p.grad.float() for name, p in m.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("variant", sample(VARIANTS))
+def test_a_replay_has_the_features_and_gradients_of_eager_mode(variant, precision):
+    if VARIANTS[variant].get("flow-gradient") == "adjoint":
+        pytest.skip("refused")
+    dtype, tolerance = PRECISIONS[precision]
+    torch.manual_seed(0)
+    eager, recorded = (
+        small(variant, **more).cuda().to(dtype or torch.float32).train() for more in ({}, {"cuda-graphs": True})
+    )
+    recorded.load_state_dict(eager.state_dict())
+    # Two shapes, in turns, so that one overwrites the memory of the other; each is recorded when it comes again.
+    batches = [
+        [t.cuda() for t in batch(sizes=sizes, seed=seed)] for seed in range(3) for sizes in ((4, 6, 5), (9, 3, 2, 4))
+    ]
+    for src, lengths, prev in batches:
+        expected, gradients = step(eager, src, lengths, prev, dtype is None)
+        found, own = step(recorded, src, lengths, prev, dtype is None)
+        real = prev != 1
+        torch.testing.assert_close(found[real], expected[real], atol=tolerance, rtol=tolerance)
+        norm = torch.stack([g.norm() for g in gradients.values()]).norm()
+        for name, gradient in gradients.items():
+            apart = (own[name] - gradient).norm() if name in own else gradient.norm()
+            assert apart <= 5 * tolerance * norm, name
+    assert len(recorded.graphs.recorded) == 2
+
+
+def test_dropout_draws_anew_in_every_replay():
+    m = small("macaron", dropout=0.5, **{"cuda-graphs": True}).cuda().train()
+    inputs = [t.cuda() for t in batch()]
+    found = [step(m, *inputs, False)[0] for _ in range(4)]
+    assert len(m.graphs.recorded) == 1
+    assert not torch.equal(found[2], found[3])
+    torch.manual_seed(3)
+    first = step(m, *inputs, False)[0]
+    torch.manual_seed(3)
+    assert torch.equal(step(m, *inputs, False)[0], first)

@@ -1,0 +1,52 @@
+"""Compiled layers: one graph each, the results of eager mode, and no trace of them outside of training."""
+
+import copy
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from ode_transformer.modules import compilation
+from tests.helpers import batch, small
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    """Traces of layers, forward and backward, without the code that a compiler would make of them."""
+    torch._dynamo.reset()
+    found = CompileCounterWithBackend("aot_eager")
+    traced = torch.compile(compilation._call, dynamic=True, backend=found, fullgraph=True)
+    monkeypatch.setattr(compilation, "_compiled", lambda: traced)
+    with torch._dynamo.config.patch(recompile_limit=64):
+        yield found
+    torch._dynamo.reset()
+
+
+def step(m, src, lengths, prev):
+    m.zero_grad()
+    x, _ = m(src_tokens=src, src_lengths=lengths, prev_output_tokens=prev, features_only=True, alignment_layer=-1)
+    (x[prev != 1] ** 2).sum().backward()
+    return [x[prev != 1], *(p.grad for p in m.parameters() if p.grad is not None)]
+
+
+@pytest.mark.parametrize(
+    "variant",
+    ["macaron", "rk2_learnable_tiny", *(pytest.param(v, marks=pytest.mark.full) for v in (
+        "ode_residual_tiny", "rk4_tiny", "floater_tiny", "transevolve_fullff_2_tiny", "decoder-multistep", "parallel",
+    ))],
+)  # fmt: skip
+def test_compiled_layers_are_whole_graphs_with_the_results_of_eager_mode(variant, backend):
+    torch.manual_seed(0)
+    m = small(variant, **{"compile-layers": True}).train()
+    eager = copy.deepcopy(m)
+    for stack in (eager.encoder, eager.decoder):
+        stack.compile_layers = False
+    for sizes in ((4, 6, 5), (9, 3, 2, 4)):
+        for found, expected in zip(step(m, *batch(sizes=sizes)), step(eager, *batch(sizes=sizes)), strict=True):
+            torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-4)
+    traces = backend.frame_count
+    assert traces
+    step(m, *batch(sizes=(5, 8, 6, 2, 3)))
+    m.eval()(*batch(sizes=(4, 6, 5)))
+    assert backend.frame_count <= traces + 2, "layers and sizes share their code"
+    assert m.state_dict().keys() == small(variant).state_dict().keys()

@@ -1,0 +1,175 @@
+"""CUDA graphs of training passes, as far as a CPU can show them: shapes, padding, losses, gradients, bookkeeping.
+
+In place of a recorded pass there is one that computes again what a replay would, with the same tensors. What only a GPU
+can show is in ``tests/gpu``.
+"""
+
+import copy
+
+import pytest
+import torch
+
+from ode_transformer.errors import OdeTransformerError
+from ode_transformer.modules import graphs
+from tests.helpers import VARIANTS, batch, sample, small
+
+
+class Again:
+    """In place of a ``RecordedPass``: a replay computes the pass again."""
+
+    def __init__(self, run, inputs, parameters, gradients, pool=None):
+        self.run, self.inputs, self.parameters, self.gradients = run, [x.clone() for x in inputs], parameters, gradients
+        self.output = run(*self.inputs).detach().clone()
+        self.grad_output = torch.empty_like(self.output)
+        self.used = [True] * len(parameters)
+
+        class Forward:
+            replay = self.replay_forward
+
+        class Backward:
+            replay = self.replay_backward
+
+        self.forward, self.backward = Forward, Backward
+
+    def replay_forward(self):
+        with torch.enable_grad():
+            self.found = self.run(*self.inputs)
+        self.output.copy_(self.found.detach())
+
+    def replay_backward(self):
+        found = torch.autograd.grad(self.found, self.parameters, self.grad_output, allow_unused=True)
+        self.used = [g is not None for g in found]
+        for into, g in zip(self.gradients, found, strict=True):
+            if g is not None:
+                into.copy_(g)
+
+
+@pytest.fixture(autouse=True)
+def on_a_cpu(monkeypatch):
+    monkeypatch.setattr(graphs.TrainingGraphs, "_can_record", lambda self, tokens: True)
+    monkeypatch.setattr(
+        graphs.TrainingGraphs,
+        "_record",
+        lambda self, run, inputs: Again(run, inputs, self.parameters, self.gradients),
+    )
+
+
+def model(variant="macaron", **more):
+    torch.manual_seed(0)
+    return small(variant, **{"cuda-graphs": True, **more}).train()
+
+
+def step(m, src, lengths, prev):
+    """The features of a pass, and the gradients of a loss that ignores padding."""
+    m.zero_grad()
+    x, _ = m(src_tokens=src, src_lengths=lengths, prev_output_tokens=prev, features_only=True)
+    (x[prev != 1] ** 2).sum().backward()
+    return x.detach(), {name: p.grad for name, p in m.named_parameters()}
+
+
+def test_sizes_are_few_and_near():
+    for least in (2, 8):
+        sizes = [graphs.padded_size(n, least) for n in range(1, 2049)]
+        assert all(s >= n and s % least == 0 for n, s in enumerate(sizes, 1))
+        assert all(s <= max(least * -(-n // least), 1.125 * n) for n, s in enumerate(sizes, 1))
+        assert sizes == sorted(sizes)
+        assert len(set(sizes)) <= 8 * 11
+        assert [graphs.padded_size(s, least) for s in sizes] == sizes
+
+
+def test_padding_goes_to_one_side_and_new_sentences_are_empty():
+    tokens = torch.tensor([[5, 6, 2], [1, 7, 2]])
+    left = graphs.padded(tokens, 3, 5, pad=1, eos=2, left=True)
+    assert left.tolist() == [[1, 1, 5, 6, 2], [1, 1, 1, 7, 2], [1, 1, 1, 1, 2]]
+    right = graphs.padded(tokens, 3, 5, pad=1, eos=2, left=False)
+    assert right.tolist() == [[5, 6, 2, 1, 1], [1, 7, 2, 1, 1], [2, 1, 1, 1, 1]]
+    assert graphs.padded(tokens, 2, 3, pad=1, eos=2, left=True).tolist() == tokens.tolist()
+
+
+@pytest.mark.parametrize("variant", sample(VARIANTS))
+def test_a_padded_pass_has_the_features_and_gradients_of_the_batch_itself(variant):
+    if VARIANTS[variant].get("flow-gradient") == "adjoint":
+        with pytest.raises(OdeTransformerError, match="adjoint"):
+            model(variant)
+        return
+    m, inputs = model(variant), batch(sizes=(4, 6, 5))
+    expected, gradients = step(m, *inputs)  # in eager mode, since the shape comes for the first time
+    assert not m.graphs.recorded
+    found, own = step(m, *inputs)
+    assert len(m.graphs.recorded) == 1
+    real = inputs[2] != 1
+    torch.testing.assert_close(found[real], expected[real], atol=2e-5, rtol=2e-5)
+    for name, gradient in gradients.items():
+        if gradient is None or own[name] is None:
+            assert gradient is own[name] or not torch.any(gradient if own[name] is None else own[name])
+        else:
+            torch.testing.assert_close(
+                own[name], gradient, atol=1e-4, rtol=1e-3, msg=lambda text, n=name: f"{n}: {text}"
+            )
+
+
+def test_gradients_add_up_over_several_batches_and_outlive_the_next_pass():
+    m, inputs, others = model(), batch(sizes=(4, 6, 5)), batch(sizes=(9, 3, 2, 4))
+    for one in (inputs, others):
+        step(m, *one)
+        step(m, *one)
+    single = [step(m, *one)[1] for one in (inputs, others)]
+    m.zero_grad(set_to_none=True)
+    for src, lengths, prev in (inputs, others):
+        x, _ = m(src_tokens=src, src_lengths=lengths, prev_output_tokens=prev, features_only=True)
+        (x[prev != 1] ** 2).sum().backward()
+    for name, p in m.named_parameters():
+        if p.grad is not None:
+            torch.testing.assert_close(p.grad, single[0][name] + single[1][name])
+
+
+def test_a_backward_pass_after_another_forward_pass_is_refused():
+    m, (src, lengths, prev) = model(), batch(sizes=(4, 6, 5))
+    step(m, src, lengths, prev)
+    more = {"src_lengths": lengths, "prev_output_tokens": prev, "features_only": True}
+    outputs = [m(src_tokens=src, **more)[0] for _ in range(2)]
+    with pytest.raises(OdeTransformerError, match="several passes"):
+        outputs[0].sum().backward()
+    outputs[1].sum().backward()
+
+
+def test_rare_shapes_stay_eager_and_the_number_of_recordings_is_bounded(monkeypatch):
+    monkeypatch.setattr(graphs, "MOST_SHAPES", 1)
+    m = model()
+    for sizes in ((4, 6, 5), (9, 3, 2), (9, 3, 2), (4, 6, 5), (4, 6, 5)):
+        step(m, *batch(sizes=sizes))
+    assert len(m.graphs.seen) == 2 and len(m.graphs.recorded) == 1
+
+
+def test_evaluation_and_passes_without_gradients_are_not_recorded():
+    m, inputs = model(), batch(sizes=(4, 6, 5))
+    for _ in range(3):
+        with torch.no_grad():
+            m(*inputs)
+        m.eval()(*inputs)
+        m.train()
+    assert not m.graphs.seen
+
+
+def test_parameters_that_move_are_recorded_anew():
+    m, inputs = model(), batch(sizes=(4, 6, 5))
+    for _ in range(2):
+        step(m, *inputs)
+    before = next(iter(m.graphs.recorded.values()))
+    m.double()
+    step(m, *inputs)
+    assert next(iter(m.graphs.recorded.values())) is not before
+
+
+def test_a_copy_of_a_model_has_no_recordings_and_a_checkpoint_no_trace():
+    m, inputs = model(), batch(sizes=(4, 6, 5))
+    for _ in range(2):
+        step(m, *inputs)
+    assert not copy.deepcopy(m).graphs.recorded
+    assert m.state_dict().keys() == small("macaron").state_dict().keys()
+
+
+@pytest.mark.parametrize("option", ["checkpoint-activations", "encoder-layerdrop"])
+def test_what_a_graph_cannot_hold_is_refused(option):
+    with pytest.raises(OdeTransformerError, match=f"cuda-graphs.*{option}"):
+        model(**{option: 0.1 if option.endswith("drop") else True})
