@@ -1,7 +1,5 @@
 """The loss in chunks is the loss: values, gradients, padding, precision, and memory that does not grow with tokens."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
@@ -93,10 +91,10 @@ def test_a_symbol_of_every_sentence_does_not_overflow_in_fp16():
 class Elsewhere(TorchFunctionMode):
     """Tensors that say that they are on a GPU, as far as Python asks them; they are computed here."""
 
-    GPU = SimpleNamespace(type="cuda")
+    GPU = torch.device("meta")  # one that a CPU can name
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function is torch.Tensor.device.__get__:
+        if function == torch.Tensor.device.__get__:  # a new object each time
             return self.GPU
         kwargs = {name: value for name, value in (kwargs or {}).items() if value is not self.GPU}
         return function(*args, **kwargs)
