@@ -41,11 +41,12 @@ _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cudaMemcpyAsync", "cu
 
 @dataclass(frozen=True)
 class Round:
-    """What all systems are measured in at the same time: a setting by its title, and a mode."""
+    """What all systems are measured in at the same time: a setting by its title, a mode, and whether to profile."""
 
     title: str
     setting: Setting
     mode: str
+    profiled: bool
 
 
 def rounds(data: str, cpu: bool) -> list[Round]:
@@ -66,7 +67,7 @@ def rounds(data: str, cpu: bool) -> list[Round]:
     settings |= {"batches of 4,096 tokens, fp16": real} if data else {}
     order = [(mode, title) for title in settings for mode in ("eager", "graphs")]
     order += [("layers, graphs", title) for title in settings] + [("layers", next(iter(settings)))]
-    return [Round(title, settings[title], mode) for mode, title in order[: 2 if cpu else None]]
+    return [Round(t, settings[t], mode, settings[t] is usual and not cpu) for mode, t in order[: 2 if cpu else None]]
 
 
 def _mode(system: System, mode: str) -> System:
@@ -74,10 +75,10 @@ def _mode(system: System, mode: str) -> System:
     return system if system.arch == "transformer" else replace(system, flags=(*system.flags, *MODES[mode]))
 
 
-def _measure(run: Callable[[], Any], steps: int, cuda: bool) -> dict[str, Any]:
-    """What a run of ``steps`` steps takes: milliseconds a step, memory, and of single steps launches and kernels."""
+def _measure(run: Callable[[], Any], steps: int, cuda: bool, profiled: bool) -> dict[str, Any]:
+    """What a run of ``steps`` steps takes: milliseconds a step, memory and, if asked, launches and kernels of a run."""
     wait = torch.cuda.synchronize if cuda else lambda: None
-    again = max(1, 8 // steps) if cuda else 1
+    again = max(1, 6 // steps) if cuda else 1
     times = []
     for _ in range(3 if steps == 1 else 2):
         wait()
@@ -93,13 +94,13 @@ def _measure(run: Callable[[], Any], steps: int, cuda: bool) -> dict[str, Any]:
     run()
     found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 2**20)
     found["reserved_mib"] = round(torch.cuda.max_memory_reserved() / 2**20)  # with the memory of graphs
-    if steps > 1:
+    if not profiled:
         return found
-    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         run()
         wait()
     kernels, launches = Counter(), 0
-    for event in profiled.events():
+    for event in profiler.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
             kernels[event.name] += event.self_device_time_total
         launches += event.name.startswith(_LAUNCHES)
@@ -130,7 +131,7 @@ def _serve(connection: Any, system: System, each: Sequence[Round]) -> None:
                 torch.cuda.synchronize()
             connection.send({"warm_up_seconds": round(time.perf_counter() - start, 1)})
             connection.recv()
-            found = _measure(run, steps, cuda)
+            found = _measure(run, steps, cuda, one.profiled)
             graphs = getattr(model, "graphs", None)
             if graphs is not None:
                 found |= {"shapes": len(graphs.seen), "recorded": len(graphs.recorded)}
