@@ -27,6 +27,7 @@ setup(
         "sacrebleu",
         "sacremoses",
         "safetensors",
+        "scikit-learn",
         "scipy",
         "sentencepiece",
         "subword-nmt",

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import io
 import itertools
+import math
 import os
 import pkgutil
 import re
@@ -18,9 +19,9 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ode_transformer.experiments import recipes, tables
+from ode_transformer.experiments import recipes, significance, tables
 from ode_transformer.experiments.markdown import table
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.tasks import TASKS
@@ -245,7 +246,7 @@ def api() -> str:
 
 def scores(group: str) -> str:
     """A group of translation recipes: tokenized BLEU, sacreBLEU and chrF2 of each test set, mean over seeds."""
-    rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    rows = [row for rows in _tables(group).values() for row in rows if row.records]
     if not rows:
         return "Nothing has been run yet."
     test_sets = list(dict.fromkeys(test_set for row in rows for test_set, _ in row.cells))
@@ -257,8 +258,9 @@ def scores(group: str) -> str:
             compared = row.cells[test_set, "sacrebleu"]
             marks = {"sacrebleu": r"\*" if compared.differs() else "†" if compared.left_out else ""}
             cells.append(" / ".join(_mean(row.records, test_set, m, marks.get(m, "")) for m in metrics))
-        found.append((row.label, *cells, len(row.records), row.numbers("parameters"), row.numbers("updates")))
-    lines = [table(("system", *test_sets, "seeds", "parameters", "updates"), found), ""]
+        sizes = len(row.records), row.numbers("parameters"), row.numbers("updates")
+        found.append((row.label, *cells, _endless(row.records, test_sets), *sizes))
+    lines = [table(("system", *test_sets, "endless", "seeds", "parameters", "updates"), found), ""]
     records = [record for row in rows for record in row.records]
     signed = {
         (METRICS[metric].label, text)
@@ -267,10 +269,16 @@ def scores(group: str) -> str:
         for text in METRICS[metric].signatures(records, test_set)
     }
     lines.append("Signatures: " + "; ".join(f"{label} `{text}`" for label, text in sorted(signed)) + ".")
-    comparison = tables._significance(group, tables.RESULTS)
-    if "baseline" in comparison:
-        lines.append("Baseline of the stars: `{baseline}`, seed {seed}.".format(**comparison))
+    if against := tables.baseline(group):
+        lines.append(f"The stars: sacreBLEU differs from {against}.")
     return "\n".join(lines)
+
+
+def _endless(records: Sequence[dict], test_sets: Iterable[str]) -> str:
+    """The number of endless translations on each test set, seed by seed, as far as they were counted."""
+    counts = (METRICS["endless"].values(records, test_set) for test_set in test_sets)
+    cells = [", ".join(map(str, found)) for found in counts]
+    return " / ".join(cell or "-" for cell in cells) if any(cells) else ""
 
 
 def _mean(records: Sequence[dict], test_set: str, metric: str, mark: str = "") -> str:
@@ -279,7 +287,7 @@ def _mean(records: Sequence[dict], test_set: str, metric: str, mark: str = "") -
 
 def measured(group: str) -> str:
     """A group that is in no paper, as ``ode-transformer table`` prints it."""
-    (rows,) = tables.tables(group).values()
+    (rows,) = _tables(group).values()
     if not any(row.records for row in rows):
         return "Nothing has been run yet."
     text = tables.section("", rows, tables.baseline(group)).partition("\n\n")[2].strip()
@@ -288,7 +296,7 @@ def measured(group: str) -> str:
 
 def metric(group: str, papers: str, name: str) -> str:
     """A group of another task beside the papers' numbers, which rows of the same name of ``papers`` hold."""
-    rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    rows = [row for rows in _tables(group).values() for row in rows if row.records]
     if not rows:
         return "Nothing has been run yet."
     test_sets = list(
@@ -310,6 +318,8 @@ def metric(group: str, papers: str, name: str) -> str:
                 row.numbers("updates"),
             )
         )
+    for label, values in _baselines(group).items():
+        found.append((label, "", *(values.get(test_set, "") for test_set in test_sets), "", ""))
     head = (
         "system",
         "paper, full protocol",
@@ -318,6 +328,92 @@ def metric(group: str, papers: str, name: str) -> str:
         "updates",
     )
     return table(head, found)
+
+
+PUBLISHED = {
+    "multi30k-full": ("multi30k-full", "tokenised", "Multi30k en-de, tokenized BLEU"),
+    "ptb": ("ptb", "perplexity", "Penn Treebank, perplexity"),
+    "imdb-short": ("imdb", "accuracy", "IMDB, shortened, accuracy"),
+    "listops-short": ("listops", "accuracy", "ListOps, shortened, accuracy"),
+}
+"""Groups with rows that a paper prints too: the group that has the paper's numbers, the metric and the name."""
+
+
+def published() -> str:
+    """The README's table of all that was measured beside a number that a paper prints for the same row."""
+    found = []
+    for group, (papers, metric, label) in PUBLISHED.items():
+        cells = []
+        for row in (row for rows in _tables(group).values() for row in rows if row.records and row.recipe):
+            name = row.recipe.rpartition("/")[2]
+            theirs = [
+                (test_set, by_metric[metric])
+                for paper in recipes.load(f"{papers}/{name}").paper
+                for test_set, by_metric in paper.scores.items()
+                if metric in by_metric
+            ]
+            name = tables.variant_label(f"`{name}`", tables.variant(row.records[0]))
+            cells += [f"{name} {_mean(row.records, test_set, metric)} ({value:g})" for test_set, value in theirs]
+        cells += [f"{name} {next(iter(values.values()))}" for name, values in _baselines(group).items()]
+        found.append((label, "; ".join(cells)))
+    return table(("test set, score", "measured (published)"), found)
+
+
+def _baselines(group: str) -> dict[str, dict[str, str]]:
+    """The accuracies on each test set of a group's trivial baselines, by the baseline's label."""
+    path = ROOT / "results" / "baselines" / f"{group}.json"
+    if not path.is_file():
+        return {}
+    record = read_json(path)
+    label = {
+        "first-symbol": "baseline: the most frequent class by the first symbol",
+        "bag-of-symbols": "baseline: a linear model of the bag of subwords",
+    }[record["kind"]]
+    subsets = recipes.load(next(name for name in recipes.names() if name.rpartition("/")[0] == group)).subsets
+    found = {label: {name: f"{record['scores'][subset]['value']:.2f}" for subset, name in subsets.items()}}
+    if "model" in record:
+        followed = "the Transformer's most frequent answer by the first symbol, the same in "
+        followed += f"{record['model']['agreement']:.2f} percent of all examples"
+        found[followed] = {subsets["test"]: f"{record['model']['rule']:.2f}"}
+    return found
+
+
+def gap(group: str, baseline: str, *systems: str) -> str:
+    """Sentences on how far language models are ahead of a baseline by the test set's perplexity, and the paper's.
+
+    Args:
+        group: of recipes, whose rows have the paper's numbers.
+        baseline: a row of it.
+        systems: other rows.
+    """
+
+    def perplexities(name: str) -> tuple[float, float, int]:
+        recipe = recipes.load(f"{group}/{name}")
+        (paper,) = recipe.paper
+        ((test_set, theirs),) = paper.scores.items()
+        mine = [record for record in _records().get(recipe.name, []) if record["scores"].get(test_set)]
+        values = METRICS["perplexity"].values(mine, test_set)
+        return theirs["perplexity"], statistics.mean(values), len(values)
+
+    found, (of_paper, ours, _) = [], perplexities(baseline)
+    for system in systems:
+        theirs, value, seeds = perplexities(system)
+        gained, printed = ours - value, of_paper - theirs
+        said = f"{abs(gained):.2f} points ({100 * abs(gained) / ours:.1f} percent) {'below' if gained > 0 else 'above'}"
+        found.append(
+            f"- `{system}` has a perplexity {said} that of `{baseline}` (runs: {seeds}). In the paper it is "
+            f"{printed:.2f} points ({100 * printed / of_paper:.1f} percent) below; ours is "
+            f"{100 * gained / printed:.0f} percent of that gap."
+        )
+    return "\n".join(found)
+
+
+def flow(name: str) -> str:
+    """How far a flow on a coarser grid is from the released code's, from a record in ``results/lab``."""
+    from ode_transformer.experiments import lab
+
+    record = _results(f"lab/{name}")
+    return f"{lab.flow_table(record['flows'])}\n\nThe first {record['positions']} positions."
 
 
 HEADLINE = {
@@ -347,18 +443,41 @@ def headline() -> str:
         published = ""
         if printed:
             group, row = printed
-            (cell, *_) = [r.cells for rows in tables.tables(group).values() for r in rows if r.label == row]
+            (cell, *_) = [r.cells for rows in _tables(group).values() for r in rows if r.label == row]
             published = f"{cell['newstest2014', 'compound_split'].paper:g}"
         found.append((label, *cells, published))
     head = ["system", *(f"Multi30k {pair}, test 2016" for pair in ("en-de", "en-fr"))]
     head.append("published: WMT14 en-de, base, compounds split")
     signatures = ", ".join(f"`{text}`" for text in sorted(signed))
-    return table(head, found) + f"\n\nsacreBLEU's signature: {signatures}."
+    return table(head, found) + f"\n\nsacreBLEU's signature: {signatures}. {spread(*measured)}"
 
 
+def spread(*groups: str) -> str:
+    """A sentence on how far the seeds of one system differ in groups of translation recipes."""
+    found = []
+    for group in groups:
+        pair = "-".join(filter(None, (_data(group).source, _data(group).target)))
+        differences = []
+        for row in (row for rows in _tables(group).values() for row in rows if len(row.records) > 1):
+            for test_set in dict.fromkeys(test_set for test_set, _ in row.cells):
+                values = METRICS["sacrebleu"].values(row.records, test_set)
+                name = f"`{row.recipe.rpartition('/')[2]}`, {row.records[0]['precision']}"
+                differences.append((max(values) - min(values), statistics.variance(values), name, test_set))
+        largest, _, name, test_set = max(differences)
+        pooled = math.sqrt(statistics.mean(variance for _, variance, *_ in differences))
+        found.append(f"up to {largest:.2f} sacreBLEU on {pair} ({name}, {test_set}; pooled deviation {pooled:.2f})")
+    return f"Seeds of one system differ by {' and by '.join(found)}."
+
+
+def _data(group: str) -> recipes.Data:
+    """The data of a group's first recipe."""
+    return recipes.load(next(name for name in recipes.names() if name.rpartition("/")[0] == group)).data
+
+
+@functools.cache
 def _rows(group: str, precision: str = "fp32") -> dict[str, Any]:
     """Rows of the systems of a group that were run in a precision, by the recipe's row."""
-    rows = [row for rows in tables.tables(group).values() for row in rows if row.records]
+    rows = [row for rows in _tables(group).values() for row in rows if row.records]
     found = [row for row in rows if tables.variant(row.records[0]) == (precision,)]
     return {row.recipe.rpartition("/")[2]: row for row in found}
 
@@ -446,7 +565,7 @@ def comparison(group: str, precision: str, *paths: str) -> str:
     if len({contest["baseline"] for contest in contests}) > 1:
         raise ValueError(f"{', '.join(paths)}: must have one baseline")
     costs_of = {system: contest["systems"] for contest in reversed(contests) for system in contest["systems"]}
-    baseline, comparisons = contests[0]["baseline"], tables.comparisons()
+    baseline, comparisons = contests[0]["baseline"], _comparisons()
     rows = _rows(group, precision)
     test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values()
     compared = {*costs_of, *CONTROLS, *itertools.chain(*CONTROLS.values())}
@@ -468,19 +587,119 @@ def comparison(group: str, precision: str, *paths: str) -> str:
             memory = f"{cost['step_mib']:,.0f} ({cost['step_mib'] / systems[baseline]['step_mib']:.2f})"
             costs = f"{cost['seconds']:.2f} ({speed})", memory, f"{cost['parameters']:,}"
         controlled = "; ".join(f"`{name}`{p_values}" for name, p_values in controls.items())
-        found.append((f"`{system}-tiny`", *cells, against, controlled, *costs))
-    head = ["row", *test_sets, f"p, against `{baseline}-tiny`", "p, against the control"]
+        endless = _endless(row.records, test_sets) if row else ""
+        found.append((f"`{system}-tiny`", *cells, endless, against, controlled, *costs))
+    head = ["row", *test_sets, "endless", f"p, against `{baseline}-tiny`", "p, against the control"]
     head += ["seconds per update", "memory of a step, MiB", "parameters"]
     signatures = ", ".join(f"`{text}`" for text in sorted(signed))
     notes = [
         f"sacreBLEU, seed by seed, {signatures}.",
-        "p on the test sets in their order, by sacreBLEU's paired bootstrap resampling, whose p is about half of the",
-        r"two-sided one; \* marks p < .025, which is significant at 5 percent in a two-sided test.",
+        "Endless translations and p on the test sets in their order; p is two-sided, by approximate randomization;",
+        rf"\* marks a p that is below {significance.LEVEL:g} after adjustment for {len(_family(group))} comparisons.",
         f"In parentheses, speed and memory relative to `{baseline}-tiny` in the same contest. Costs and parameters:",
         "; ".join(dict.fromkeys(suite.described(p.rpartition("/")[2], c) for p, c in zip(paths, contests, strict=True)))
         + ".",
     ]
     return f"{table(head, found)}\n\n{' '.join(notes)}"
+
+
+@functools.cache
+def _records() -> dict[str, list[dict]]:
+    return tables.read_records()
+
+
+@functools.cache
+def _tables(group: str) -> dict[str, list[tables.Row]]:
+    return tables.tables(group, records=_records())
+
+
+@functools.cache
+def _comparisons() -> dict[str, Any]:
+    return tables.comparisons(records=_records())
+
+
+@functools.cache
+def _adjusted() -> dict[str, dict[tuple, float]]:
+    return tables.adjusted()
+
+
+def _family(group: str) -> dict[tuple, float]:
+    """The adjusted p-values of all comparisons of a group by sacreBLEU."""
+    return _adjusted()[f"{group} by sacrebleu"]
+
+
+def compared(group: str, *which: str) -> str:
+    """The recorded comparisons of a group.
+
+    Args:
+        group: of recipes.
+        which: the baselines, as the recipes' rows without ``-tiny``, the precisions of the systems and the metrics that
+            are wanted; all by default.
+    """
+    precisions, metrics = (
+        {word for word in which if word in known} or {*known} for known in (recipes.PRECISIONS, METRICS)
+    )
+    baselines = set(which) - precisions - metrics
+    found, notes, heads = [], {}, {}
+    for path in sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")):
+        comparison = tables.read_comparison(path)
+        its_group, _, baseline = comparison["baseline"].rpartition("/")
+        wanted = its_group == group and comparison["metric"] in metrics
+        if not wanted or (baselines and baseline.removesuffix("-tiny") not in baselines):
+            continue
+        metric = METRICS[comparison["metric"]]
+        heads |= dict.fromkeys(comparison["test_sets"])
+        adjusted = _adjusted()[tables.family(comparison)]
+        for name, precision in comparison["precisions"].items():
+            differences, p_values, without = [], [], []
+            for test_set, systems in comparison["test_sets"].items():
+                values, theirs = systems[name], systems[comparison["baseline"]]
+                if values["p_value"] is None or precision not in precisions:
+                    continue
+                p_value = adjusted[tables.key(comparison, name, test_set)]
+                differences.append(f"{values[metric.key] - theirs[metric.key]:+.2f}")
+                p_values.append(f"{significance.two_sided(comparison, values['p_value']):.4f} ({p_value:.3f})")
+                p_values[-1] += r"\*" * (p_value < significance.LEVEL)
+                if "difference_without" in values:
+                    without.append(f"{values['difference_without']:+.2f} ({values['endless']})")
+            if differences:
+                test = {"randomisation": "approximate randomization", "bootstrap": "paired bootstrap"}[
+                    comparison["test"]
+                ]
+                kind = f"{significance.kind_of_p(comparison)}, by {test} of {metric.label}"
+                notes[kind] = len(adjusted)
+                label = tables.variant_label(f"`{name.rpartition('/')[2]}`", (precision,))
+                cells = [" / ".join(cells) for cells in (differences, p_values, without)]
+                found.append((label, f"`{baseline}`", comparison["seed"], *cells))
+    head = ["system", "compared with", "seed", f"difference on {' / '.join(heads)}", "p (adjusted)"]
+    head.append("difference without endless translations (their number)")
+    if not any(row[-1] for row in found):
+        head, found = head[:-1], [row[:-1] for row in found]
+    said = "; ".join(f"{note}, adjusted for {number} comparisons" for note, number in notes.items())
+    return table(head, found) + f"\n\np: {said}."
+
+
+def endless(*groups: str) -> str:
+    """Sentences on what endless translations do to the differences of systems, in all comparisons that measured it."""
+    tested = []
+    for path in sorted((ROOT / "results" / tables.SIGNIFICANCE).rglob("*.json")):
+        comparison = tables.read_comparison(path)
+        group = comparison["baseline"].rpartition("/")[0]
+        for test_set, systems in comparison["test_sets"].items() if group in groups else ():
+            for name, its in systems.items():
+                if "difference_without" in its:
+                    difference = its["bleu"] - systems[comparison["baseline"]]["bleu"]
+                    adjusted = _adjusted()[tables.family(comparison)][tables.key(comparison, name, test_set)]
+                    starred = adjusted < significance.LEVEL
+                    tested.append((difference, its["difference_without"], starred, its["endless"] > 0))
+    moved = max(abs(difference - without) for difference, without, *_ in tested)
+    turned = [starred for difference, without, starred, _ in tested if difference * without < 0]
+    return (
+        f"Of {len(tested)} comparisons of two systems on a test set, {sum(one[-1] for one in tested)} have sentences "
+        f"that one of the two translates without end. Without these, the difference moves by up to {moved:.2f} "
+        f"sacreBLEU and changes its sign in {len(turned)} comparisons, of which {sum(turned)} have a star. "
+        f"{sum(one[2] for one in tested)} comparisons have a star."
+    )
 
 
 def gains(baseline: str, precision: str, *groups: str) -> str:
@@ -492,41 +711,171 @@ def gains(baseline: str, precision: str, *groups: str) -> str:
         groups: of recipes, two columns each.
     """
 
-    comparisons, by_group = tables.comparisons(), {group: _rows(group, precision) for group in groups}
+    by_group = {group: _rows(group, precision) for group in groups}
 
     def over(control: str, system: str) -> list[str]:
-        cells = []
-        for group, rows in by_group.items():
-            row, other = (rows.get(f"{name}-tiny") for name in (system, control))
-            its = comparisons.get(f"{group}/{control}-tiny", {}).get(f"{group}/{system}-tiny", {})
-            test_sets = recipes.load(f"{group}/{baseline}-tiny").subsets.values() if row and other else ()
-            cells.append(" / ".join(_gain(row, other, its, test_set) for test_set in test_sets))
-        return cells
+        cells = (_differences(group, precision, control, system) for group in groups)
+        return [" / ".join(f"{d.mean:+.2f}" + r"\*" * (d.ahead + d.behind) for d in cell) for cell in cells]
 
     found = []
-    names = (name.removeprefix(f"{groups[0]}/").removesuffix("-tiny") for name in recipes.names())
-    wanted = {*CONTROLS, *itertools.chain(*CONTROLS.values()), "parallel"}
-    for system in (name for name in names if name in wanted):
+    for system in _compared_systems(groups[0]):
         for control in CONTROLS.get(system, ("",)):
             of_control = f"`{control}-tiny`" * bool(control)
             rows = (by_group[group].get(f"{system}-tiny") for group in groups)
             seeds = ", ".join(str(len(row.records)) if row else "0" for row in rows)
             found.append((f"`{system}-tiny`", seeds, *over(baseline, system), of_control, *over(control, system)))
-    pairs = [f"{data.source}-{data.target}" for data in (recipes.load(f"{g}/{baseline}-tiny").data for g in groups)]
+    pairs = ["-".join((data.source, data.target)) for data in map(_data, groups)]
     head = ["row", "seeds", *(f"over `{baseline}-tiny`, {pair}" for pair in pairs)]
     head += ["control", *(f"over the control, {pair}" for pair in pairs)]
     return table(head, found)
 
 
-def _gain(row: Any, control: Any, compared: dict[tuple[int, str], dict], test_set: str) -> str:
-    """The difference of two rows on a test set, of the means over their common seeds; a star if it is significant with
-    every one of them.
+def verdicts(baseline: str, precision: str, *groups: str) -> str:
+    """On how many test sets each system of :func:`gains`, with the same arguments, is higher, ahead or behind."""
+    found = []
+    for system in _compared_systems(groups[0]):
+        for control in (baseline, *CONTROLS.get(system, ())):
+            its = [d for group in groups for d in _differences(group, precision, control, system)]
+            if control == system or not its:
+                continue
+            means = [d.mean for d in its]
+            seeds = ", ".join(map(str, sorted({d.seeds for d in its})))
+            higher = f"{sum(mean > 0 for mean in means)} of {len(its)}"
+            extent = f"{min(means):+.2f} to {max(means):+.2f}"
+            counts = [sum(getattr(d, what) for d in its) for what in ("ahead", "behind", "some_ahead", "some_behind")]
+            found.append((f"`{system}-tiny`", f"`{control}-tiny`", seeds, extent, higher, *counts))
+    head = (
+        "row",
+        "over",
+        "seeds",
+        "by",
+        "higher on",
+        "ahead on",
+        "behind on",
+        "ahead with one seed",
+        "behind with one",
+    )
+    return table(head, found)
+
+
+def beside(precision: str, *pairs: str) -> str:
+    """Pairs of systems in one precision, and by how much the second is higher over their common seeds.
+
+    Args:
+        precision: of the trainings.
+        pairs: ``GROUP/ROW:ROW``.
     """
-    ours, theirs = _by_seed(row, test_set), _by_seed(control, test_set)
-    seeds, precision = ours.keys() & theirs.keys(), row.records[0]["precision"]
-    tested = [compared.get((seed, precision), {}).get((test_set, "sacrebleu")) for seed in seeds]
-    star = all(one and one.among(list(ours.values())) and one.differs() for one in tested)
-    return f"{statistics.mean(ours[seed] - theirs[seed] for seed in seeds):+.2f}" + r"\*" * star
+    found = []
+    for pair in pairs:
+        group, _, names = pair.rpartition("/")
+        control, system = (_rows(group, precision)[name] for name in names.split(":"))
+        its = METRICS["sacrebleu"]
+        test_sets = [t for t in recipes.load(system.recipe).subsets.values() if its.values(system.records, t)]
+        differences = []
+        for test_set in test_sets:
+            ours, theirs = _by_seed(system, test_set), _by_seed(control, test_set)
+            differences.append(statistics.mean(ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()))
+        scores = [" / ".join(_mean(row.records, t, "sacrebleu") for t in test_sets) for row in (control, system)]
+        named = (f"`{row.recipe.rpartition('/')[2]}`" for row in (control, system))
+        cells = [f"{name} {score}" for name, score in zip(named, scores, strict=True)]
+        found.append((f"`{group}`", *cells, " / ".join(f"{d:+.2f}" for d in differences), system.numbers("updates")))
+    return table(("group", "without", "with", "difference", "updates"), found)
+
+
+QUOTED = {"multi30k-full": ("Wu et al. 2021", "41.02", "71.0/47.5/34.3/24.5", "0.999", "12,103")}
+"""What papers print of the parts of a BLEU."""
+
+
+def parts(group: str, test_set: str) -> str:
+    """The parts of tokenized BLEU of each system of a group on a test set, below those that a paper prints."""
+    found = [QUOTED[group]] if group in QUOTED else []
+    for record in (record for rows in _tables(group).values() for row in rows for record in row.records):
+        its = record["scores"][test_set]["tokenised"]
+        label = f"`{record['recipe']}`, seed {', '.join(map(str, record['seeds']))}"
+        precisions = "/".join(f"{value:.1f}" for value in its["precisions"])
+        label = tables.variant_label(label, tables.variant(record))
+        found.append((label, f"{its['bleu']:.2f}", precisions, f"{its['bp']:.3f}", f"{its['ref_len']:,}"))
+    return table(("system", "BLEU", "precisions", "brevity penalty", "length of the reference"), found)
+
+
+def trainings(group: str) -> str:
+    """How long the systems of a group were trained, and when their validation loss was best."""
+    found = []
+    for record in (record for rows in _tables(group).values() for row in rows for record in row.records):
+        curve = [entry for entry in record["training"]["curve"] if "valid_loss" in entry]
+        best = min(curve, key=lambda entry: entry["valid_loss"])
+        label = tables.variant_label(f"`{record['recipe'].rpartition('/')[2]}`", tables.variant(record))
+        updates = max(entry["num_updates"] for entry in record["training"]["curve"])
+        resumed = "yes" if len(record["training"].get("trained_on", [])) > 1 else ""
+        seed = ", ".join(map(str, record["seeds"]))
+        loss = f"{best['valid_loss']:.3f} ({best['epoch']})"
+        found.append((label, seed, record["training"]["curve"][-1]["epoch"], f"{updates:,}", loss, resumed))
+    head = (
+        "system",
+        "seed",
+        "epochs",
+        "updates",
+        "best validation loss (its epoch)",
+        "resumed, as far as the record says",
+    )
+    return table(head, found)
+
+
+def leads(group: str, baseline: str, *systems: str) -> str:
+    """A sentence on which systems have a higher mean than their baseline on all test sets, in each precision."""
+    found = []
+    for precision in recipes.PRECISIONS:
+        its = {system: [d.mean for d in _differences(group, precision, baseline, system)] for system in systems}
+        its = {system: means for system, means in its.items() if means}
+        ahead = [f"`{s}-tiny` (by {min(d):.2f} to {max(d):.2f})" for s, d in its.items() if min(d) > 0]
+        if its:
+            found.append(f"in {precision} {' and '.join(ahead) or 'none'} of {len(its)}")
+    named = ", ".join(f"`{system}-tiny`" for system in systems)
+    return (
+        f"Of {named}, these are higher than `{baseline}-tiny` on all test sets, by the mean over common seeds: "
+        f"{'; '.join(found)}."
+    )
+
+
+def _compared_systems(group: str) -> list[str]:
+    """The systems of the comparison, without ``-tiny``, in the order of the recipes."""
+    wanted = {*CONTROLS, *itertools.chain(*CONTROLS.values()), "parallel"}
+    names = (name.removeprefix(f"{group}/").removesuffix("-tiny") for name in recipes.names())
+    return [name for name in names if name in wanted]
+
+
+class Difference(NamedTuple):
+    """How far a system is from another on a test set by sacreBLEU: the mean over their common seeds, and whether it is
+    significantly ahead or behind with every seed, or with some only."""
+
+    mean: float
+    seeds: int
+    ahead: bool
+    behind: bool
+    some_ahead: bool
+    some_behind: bool
+
+
+def _differences(group: str, precision: str, control: str, system: str) -> list[Difference]:
+    """Of two systems of a group, without ``-tiny``, on each test set; empty if one of them was not trained."""
+    rows = _rows(group, precision)
+    row, other = (rows.get(f"{name}-tiny") for name in (system, control))
+    if not row or not other:
+        return []
+    its = _comparisons().get(other.recipe, {}).get(row.recipe, {})
+    found = []
+    for test_set in recipes.load(row.recipe).subsets.values():
+        ours, theirs = _by_seed(row, test_set), _by_seed(other, test_set)
+        by_seed = {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
+        signs = []
+        for seed, difference in by_seed.items():
+            one = its.get((seed, precision), {}).get((test_set, "sacrebleu"))
+            known = one and one.among(list(ours.values())) and one.differs()
+            signs.append((1 if difference > 0 else -1) if known else 0)
+        every, some = [all(s == sign for s in signs) for sign in (1, -1)], [sign in signs for sign in (1, -1)]
+        alone = [found and not whole for found, whole in zip(some, every, strict=True)]
+        found.append(Difference(statistics.mean(by_seed.values()), len(by_seed), *every, *alone))
+    return found
 
 
 def _by_seed(row: Any, test_set: str) -> dict[int, float]:
@@ -580,12 +929,14 @@ def lengths() -> str:
     for row in rows:
         speed, memory = row["speed_of_evolving_over"], row["peak_mib"]
         ratios = [f"{speed[k]:.2f}" if k in speed else "" for k in ("materialised", "equation-9", "fused")]
+        alike = [row["seconds"].get(k) for k in ("materialised", "equation-9")]
+        ratios.append(f"{alike[0] / alike[1]:.2f}" if all(alike) else "")
         sizes = [
             f"{memory[k]:,.0f}" if k in memory else "" for k in ("evolving", "fused", "materialised", "equation-9")
         ]
         found.append((f"{row['length']:,}", *ratios, *sizes))
-    head = ("tokens", "speed / materialized", "/ equation 9", "/ fused", "MiB", "fused", "materialized", "equation 9")
-    return table(head, found)
+    head = ["tokens", "speed / materialized", "/ equation 9", "/ fused", "equation 9 / materialized"]
+    return table([*head, "MiB", "fused", "materialized", "equation 9"], found)
 
 
 def preparation() -> str:
@@ -611,6 +962,16 @@ def orders() -> str:
     return f"{table(head, found)}\n\nThese have no order:\n\n{without}"
 
 
+def steps() -> str:
+    """How far single steps inside trained models are from two half steps, over the layers of each model."""
+    found = []
+    for name, layers in _results("lab/orders")["layers"].items():
+        differences, sizes = ([layer[what] for layer in layers] for what in ("difference", "increment"))
+        cells = f"{100 * min(differences):.0f} to {100 * max(differences):.0f}", f"{min(sizes):.1f} to {max(sizes):.1f}"
+        found.append((f"`{name}`", len(layers), *cells))
+    return table(("model", "layers", "difference, percent", "size of a step"), found)
+
+
 def _results(path: str) -> Any:
     """A record below ``results``, by its path without the suffix."""
     return read_json(ROOT / "results" / f"{path}.json")
@@ -621,6 +982,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "measured": measured,
     "metric": metric,
     "headline": headline,
+    "published": published,
     "thresholds": thresholds,
     "contest": contest,
     "arithmetic": arithmetic,
@@ -630,7 +992,18 @@ KINDS: dict[str, Callable[..., str]] = {
     "preparation": preparation,
     "serving": served,
     "orders": orders,
+    "steps": steps,
     "gains": gains,
+    "verdicts": verdicts,
+    "leads": leads,
+    "spread": spread,
+    "compared": compared,
+    "beside": beside,
+    "parts": parts,
+    "trainings": trainings,
+    "gap": gap,
+    "flow": flow,
+    "endless": endless,
 }
 
 

@@ -162,9 +162,13 @@ def test_weights_of_zero_are_no_layers_to_measure(tmp_path, whole, capsys):
     assert "its encoder 1 takes a step of norm 0 from a state of norm 0" in capsys.readouterr().err
 
 
-def test_the_stock_transformer_is_opened_in_our_layers(whole):
-    rows = openers(whole / "stock.pt", whole)["lab"]
-    assert cli.main(rows) == 0
+def test_the_stock_transformer_is_opened_in_our_layers(whole, capsys):
+    """And its steps are measured, layer by layer."""
+    assert cli.main(openers(whole / "stock.pt", whole)["lab"]) == 0
+    shown = capsys.readouterr().out.partition("relative size of its step")[2]
+    steps = dict(re.findall(r"^\| (encoder \d) \| (\d+\.\d+) \|", shown, re.M))
+    assert list(steps) == [f"encoder {i + 1}" for i in range(len(steps))] and len(steps) == 2
+    assert all(float(size) > 0 for size in steps.values())
 
 
 # Damage

@@ -1,6 +1,7 @@
 """What the README and the pages in docs/ say is there, and their commands, flags, links and tables are right."""
 
 import argparse
+import copy
 import importlib.util
 import re
 from xml.etree import ElementTree
@@ -30,6 +31,7 @@ PAGES = {
     if path.name != HISTORY
 }
 TEXT = "\n".join(PAGES.values())
+BY_RECORDS = ("results", "beyond", "tasks", "encoders", "scoring")  # pages with nothing but recorded numbers
 
 # Flags of pip, git, make, Slurm, torchrun and of fairseq's other programs.
 OTHERS = {
@@ -49,6 +51,38 @@ def generated():
 def slug(heading: str) -> str:
     """The anchor of a heading, as forges and MyST make it."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def test_a_record_that_changes_changes_the_sentences(monkeypatch):
+    """What pages say in words is made of the records, too: seeds, who is higher, who is ahead, and by how much."""
+    generate, name = generated(), "multi30k-short/rk2-tiny"
+    words = {
+        "spread": ("multi30k-short",),
+        "leads": ("multi30k-short", "ode-residual", "rk2", "rk4"),
+        "verdicts": ("ode-residual", "bf16", "multi30k-short"),
+        "gap": ("ptb", "residual-1", "rk4-1"),
+        "published": (),
+    }
+    before = {kind: generate.KINDS[kind](*arguments) for kind, arguments in words.items()}
+    assert "`rk2-tiny` (by 0.14 to 0.23)" in before["leads"]
+    changed = copy.deepcopy(generate._records())
+    for record in (r for r in changed[name] if r["precision"] == "bf16" and r["seeds"] == [2]):
+        record["scores"]["test_2016_flickr"]["sacrebleu"]["bleu"] -= 9
+    for record in changed["ptb/rk4-1"]:
+        record["scores"]["ptb_test"]["perplexity"]["value"] += 1
+    generate = generated()
+    monkeypatch.setattr(generate, "_records", lambda: changed)
+    after = {kind: generate.KINDS[kind](*arguments) for kind, arguments in words.items()}
+    assert not [kind for kind in words if after[kind] == before[kind]]
+    assert "`rk2-tiny`, bf16, test_2016_flickr" in after["spread"] and "`rk2-tiny` (by" not in after["leads"]
+
+
+def test_scores_and_p_values_are_not_written_by_hand():
+    """They would be wrong after the next run: a page has them between markers, from the records."""
+    for path in (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in BY_RECORDS)):
+        prose = re.sub(r"<!-- results: .+? -->\n.*?<!-- end of results -->", "", PAGES[path], flags=re.S)
+        found = re.findall(r"\bp [=<≥>]=? ?[01]?\.\d+|\d\.\d+ (?:BLEU|points)|\bby (?:up to )?\d\.\d+", prose)
+        assert not found, f"{path.name}: {found}"
 
 
 def test_the_readme_is_short():

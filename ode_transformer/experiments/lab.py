@@ -10,6 +10,9 @@ reads earlier states starts from two exact ones. Momentum solves another problem
 y'' + c y' = nu A y, where without a norm nu times its velocity is h y', and its damping is 1 - c h. Methods without an
 order are listed with the reason.
 
+FLOATER's flow is solved on a grid, whose error grows with the weights of the flow: :func:`flow_errors` measures how far
+a grid of larger steps is from that of the released code, in the biases and in the gradients.
+
 In a trained model the solution is unknown. What can be measured is how far a layer's step of size 1 is from two steps
 of size 1/2: for a method of order p, that is the error of the step up to a factor of 1 - 2^-p (Richardson).
 """
@@ -30,7 +33,9 @@ from torch import Tensor, nn
 from ..checkpoints import CheckpointError
 from ..errors import OdeTransformerError
 from ..modules.layers import SplitLayer
+from ..modules.positions import BiasPositions
 from ..numerics.coefficients import Scalars, SecondOrderGate, weighted_sum
+from ..numerics.flow import Flow
 from ..numerics.integrators import (
     EULER,
     HEUN,
@@ -43,6 +48,7 @@ from ..numerics.protocol import Field, Integrator, Learned
 from ..numerics.splitting import SPLITTINGS, Substep, split_step
 from ..standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts
 from . import markdown, plots, records, runs
+from .arguments import at_least
 
 _A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=torch.float64)
 _B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=torch.float64)
@@ -221,6 +227,72 @@ def orders() -> list[dict[str, Any]]:
 # Layers of trained models
 
 
+FLOW_STEPS = (4.0, 1.0, 0.5)
+"""The steps of a flow, in tokens, that are measured; the first is the default of ``--flow-step``."""
+
+RELEASED_STEP = 0.2
+"""The step of FLOATER's released code."""
+
+
+def flow_errors(flow: Flow, initial: Tensor, positions: int) -> list[dict[str, float]]:
+    """How far the solutions of a flow with larger steps are from that with the released code's step.
+
+    Args:
+        flow: the flow, whose method is kept.
+        initial: b(0), (R, C).
+        positions: how many of the positions 0, 1, 2, ... are looked at.
+
+    Returns:
+        for each of ``FLOW_STEPS`` the ``step``; the largest ``error`` of a bias, and the ``largest`` bias itself; and
+        ``gradient``, the relative error of the gradient of the flow's weights, of a sum of the biases with random
+        weights.
+    """
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.randn(positions, *initial.shape, generator=generator)
+    own = flow.step
+
+    def solved(step: float) -> tuple[Tensor, Tensor]:
+        flow.step, moved, gradient = step, [], 0.0
+        for rows, its in zip(initial.detach().float().split(6), weights.split(6, 1), strict=True):  # within memory
+            b = flow(rows, positions)
+            found = torch.autograd.grad((its * b).sum(), list(flow.parameters()))
+            gradient = gradient + torch.cat([g.flatten() for g in found])
+            moved.append(b.detach())
+        return torch.cat(moved, 1), gradient
+
+    try:
+        expected, expected_gradient = solved(RELEASED_STEP)
+        found = []
+        for step in FLOW_STEPS:
+            moved, gradient = solved(step)
+            errors = {
+                "error": (moved - expected).abs().max(),
+                "largest": expected.abs().max(),
+                "gradient": (gradient - expected_gradient).norm() / expected_gradient.norm(),
+            }
+            found.append({"step": step, **{name: float(value) for name, value in errors.items()}})
+    finally:
+        flow.step = own
+    return found
+
+
+def flows_of(model: nn.Module, path: str | Path) -> dict[str, tuple[Flow, Tensor]]:
+    """The flows of a FLOATER by name, each with its b(0) (R, C).
+
+    Raises:
+        CheckpointError: the model has none.
+    """
+    found = {}
+    for encoder in model.modules():
+        if isinstance(encoder, BiasPositions):
+            for name, solver in encoder.solvers.items():
+                if isinstance(solver, Flow):
+                    found[name] = solver, torch.stack(list(encoder.layout.initial(name)))
+    if not found:
+        raise CheckpointError(f"{path}: has no flow; a model with --position-encoder floater has")
+    return found
+
+
 def layers_of(stack: nn.Module, side: str, path: str | Path) -> dict[str, SplitLayer]:
     """The layers of a stack by name: those of an ``encoder`` are ``encoder 1`` and so on.
 
@@ -343,10 +415,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plots.add_text_arguments(kind, required=False)
     kind.add_argument("--output", help="file for the record, as JSON")
     kind.add_argument("--picture", help=f"file for the figure, {', '.join(plots.FORMATS)}")
+    help_ = "measure how far FLOATER's flow is, with larger steps, from the released code's"
+    kind = kinds.add_parser("flow", help=help_, description=f"{help_}: at initialization, and in trained models")
+    kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="FLOATER models of this package")
+    kind.add_argument(
+        "--positions", type=at_least(1), default=255, help="as many are looked at (default: the released code's 255)"
+    )
+    kind.add_argument("--output", help="file for the record, as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer lab orders``; the exit status."""
+    """Run ``ode-transformer lab``; the exit status."""
+    return {"orders": _orders, "flow": _flows}[args.kind](args)
+
+
+def _flows(args: argparse.Namespace) -> int:
+    torch.manual_seed(0)
+    initial = torch.empty(18, 512).uniform_(-0.0361, 0.0361)  # as the released code initializes biases of this width
+    flows = {"width 512, at initialization": (Flow(512), initial)}
+    for path in args.checkpoints:
+        for name, found in flows_of(open_model(path), path).items():
+            flows[path if name == "all" else f"{path}, {name}"] = found
+    measured = {name: flow_errors(*found, args.positions) for name, found in flows.items()}
+    print(flow_table(measured))
+    if args.output:
+        about = {"what": "flow", "positions": args.positions, "versions": runs.versions()}
+        records.write(Path(args.output), {**about, "flows": measured})
+    return 0
+
+
+def flow_table(measured: dict[str, list[dict[str, float]]]) -> str:
+    """What :func:`flow_errors` found of several flows, as a table."""
+    head = ("flow", "tokens per step", "largest error of a bias", "largest bias", "error of the gradient, percent")
+    rows = (
+        (name, f"{row['step']:g}", f"{row['error']:.1e}", f"{row['largest']:.3g}", f"{100 * row['gradient']:.2g}")
+        for name, steps in measured.items()
+        for row in steps
+    )
+    return markdown.table(head, rows)
+
+
+def _orders(args: argparse.Namespace) -> int:
     if args.checkpoints and not (args.text and args.dictionary):
         raise OdeTransformerError("checkpoints need --text and --dictionary")
     given = [name for name in ("text", "dictionary", "target") if getattr(args, name)]

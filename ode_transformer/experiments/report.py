@@ -10,6 +10,7 @@ import argparse
 import base64
 import difflib
 import io
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -207,7 +208,7 @@ def _current(comparison: dict[str, Any], by_recipe: dict[str, list[dict]]) -> di
 
     def of_today(name: str, test_set: str, values: dict[str, Any]) -> bool:
         measured = metric.values(by_recipe.get(name, []), test_set)
-        return tables.Compared(values[metric.key], None, 0).among(measured)
+        return tables.Compared(values[metric.key], None, None).among(measured)
 
     test_sets = {
         test_set: {name: values for name, values in systems.items() if of_today(name, test_set, values)}
@@ -255,20 +256,27 @@ def _left_out(what: str, error: OdeTransformerError) -> str:
 def _comparison(comparison: dict[str, Any]) -> str:
     test_sets, metric = comparison["test_sets"], METRICS[comparison["metric"]]
     systems = list(dict.fromkeys(name for found in test_sets.values() for name in found))
-    rows, level = [], significance.level(comparison)
+    tested = [found.get(name) for name in systems for found in test_sets.values()]
+    p_values = [significance.two_sided(comparison, values and values["p_value"]) for values in tested]
+    rows, together = [], zip(tested, p_values, significance.adjusted(p_values), strict=True)
     for name in systems:
         cells = []
-        for found in test_sets.values():
-            values = found.get(name)
-            p_value = values and values["p_value"]
+        for values, p_value, adjusted in itertools.islice(together, len(test_sets)):
             text = "" if values is None else f"{values[metric.key]:.2f}"
-            text += f", p = {p_value:.3f}{' *' if p_value < level else ''}" if p_value is not None else ""
+            text += f", p = {p_value:.3f}{' *' if adjusted < significance.LEVEL else ''}" if p_value is not None else ""
             cells.append(text)
         rows.append([escape(name.rpartition("/")[2]), *cells])
     note = (
-        "{label}, and p of the difference from {baseline}, seed {seed}; a star below {level:g}. Paired {test}, "
-        "{samples:,} samples, {kind}, signature {signature}"
-    ).format(**comparison, label=metric.label, level=level, kind=significance.kind_of_p(comparison))
+        "{label}, and p of the difference from {baseline}, seed {seed}; a star where p, adjusted for the number of "
+        "comparisons in this table, is below {level:g}. Test: {named}, {samples:,} samples, {kind}, signature "
+        "{signature}"
+    ).format(
+        **comparison,
+        label=metric.label,
+        level=significance.LEVEL,
+        named=significance.TESTS[comparison["test"]],
+        kind=significance.kind_of_p(comparison),
+    )
     if differ := significance.precisions(comparison):
         note += f"; {differ}"
     return _table(["system", *map(escape, test_sets)], rows) + f'<p class="soft">{escape(note)}</p>'

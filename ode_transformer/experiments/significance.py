@@ -18,7 +18,8 @@ from .tasks.translation import plain_text
 from .tasks.translation import translations as translated
 
 TRANSLATIONS_BY = "sacrebleu"  # the metric of translations, and of comparisons that do not say theirs
-TESTS = {"bootstrap": "bs", "randomisation": "ar"}
+TESTS = {"randomisation": "approximate randomization", "bootstrap": "paired bootstrap"}
+LEVEL = 0.05  # of adjusted p-values: the expected share of differences by chance among those called significant
 
 
 class System(NamedTuple):
@@ -78,13 +79,13 @@ def comparable(*systems: System) -> bool:
 def compare(
     baseline: System,
     systems: Sequence[System],
-    test: str = "bootstrap",
+    test: str = "randomisation",
     samples: int = 1000,
     metric: Optional[str] = None,
 ) -> dict[str, Any]:
     """Test whether systems differ from a baseline, on the translations of their runs.
 
-    The test is paired bootstrap resampling (Koehn 2004) or approximate randomization (Riezler and Maxwell 2005), of
+    The test is approximate randomization (Riezler and Maxwell 2005) or paired bootstrap resampling (Koehn 2004), of
     sacreBLEU on detokenized translations, or of a metric of another task.
 
     Args:
@@ -97,7 +98,9 @@ def compare(
     Returns:
         ``baseline``, its ``seed``, the ``precisions`` in which the systems were trained, ``test``, ``samples``,
         ``metric``, ``signature``, and for each test set and recipe the metric's value, under its key in ``METRICS``,
-        and ``p_value``: None for the baseline, and for a system whose score, or the baseline's, is not a number.
+        and ``p_value``: None for the baseline, and for a system whose score, or the baseline's, is not a number. Of
+        translations also ``endless``, the number of sentences whose translation is endless in the system or in the
+        baseline, and ``difference_without``, by how much the system's BLEU is higher on all other sentences.
 
     Raises:
         OdeTransformerError: a test set has no outputs, in a run or beside the record of one that is gone; the scores of
@@ -161,14 +164,27 @@ def halved(comparison: dict[str, Any]) -> bool:
     return comparison["metric"] == TRANSLATIONS_BY and comparison["test"] == "bootstrap"
 
 
+def two_sided(comparison: dict[str, Any], p: Optional[float]) -> Optional[float]:
+    """The two-sided p-value for a p-value of a comparison: itself, or its double where it is :func:`halved`."""
+    return min(1.0, 2 * p) if p is not None and halved(comparison) else p
+
+
 def kind_of_p(comparison: dict[str, Any]) -> str:
-    """What the p of a comparison is."""
-    return "sacreBLEU's p, about half of the two-sided one" if halved(comparison) else "two-sided p"
+    """What :func:`two_sided` p-values of a comparison are."""
+    return "twice sacreBLEU's p, which is about half of the two-sided one" if halved(comparison) else "two-sided p"
 
 
-def level(comparison: dict[str, Any]) -> float:
-    """Below this p a difference is significant: .05 for a two-sided p, and .025 for half of it."""
-    return 0.025 if halved(comparison) else 0.05
+def adjusted(p_values: Sequence[Optional[float]]) -> list[Optional[float]]:
+    """The p-values of a table, adjusted for their number as Benjamini and Hochberg (1995) do; None remains None.
+
+    If the differences with an adjusted p-value below ``LEVEL`` are called significant, at most that share of them is
+    expected to be due to chance.
+    """
+    from scipy.stats import false_discovery_control
+
+    known = [p for p in p_values if p is not None]
+    found = iter(false_discovery_control(known).tolist() if known else [])
+    return [None if p is None else next(found) for p in p_values]
 
 
 def precisions(comparison: dict[str, Any]) -> str:
@@ -198,14 +214,31 @@ def _translated(systems: Sequence[System], test: str, samples: int) -> Found:
         metric = BLEU(lowercase=first.score.lowercase, trg_lang=first.data.target, references=[references])
         named = [(s.recipe.name, hyps) for s, hyps in zip(systems, texts, strict=True)]
         differ = [_differing(metric, texts[0], hyps, references) for hyps in texts]
-        done = PairedTest(named, {"BLEU": metric}, None, test_type=TESTS[test], n_samples=samples)
+        done = PairedTest(
+            named, {"BLEU": metric}, None, test_type={"randomisation": "ar", "bootstrap": "bs"}[test], n_samples=samples
+        )
         signatures, scores = done()
         ((key, signature),) = signatures.items()
         found[test_set] = {
             name: {"bleu": result.score, "p_value": _with_ties(result.p_value, test, n) if i else None}
             for i, ((name, _), n, result) in enumerate(zip(named, differ, scores[key], strict=True))
         }
+        for name, hyps in named[1:]:
+            found[test_set][name] |= _without_endless(metric, texts[0], hyps, references)
     return str(signature), found
+
+
+def _without_endless(
+    metric: Any, baseline: Sequence[str], system: Sequence[str], references: Sequence[str]
+) -> dict[str, Any]:
+    """How far two systems' BLEU differ on the sentences that neither of them translates without end."""
+    kept = [
+        (ours, theirs, reference)
+        for ours, theirs, reference in zip(baseline, system, references, strict=True)
+        if not (translations.is_endless(ours, reference) or translations.is_endless(theirs, reference))
+    ]
+    before, after = (metric.corpus_score([k[i] for k in kept], [[k[2] for k in kept]]).score for i in (0, 1))
+    return {"endless": len(references) - len(kept), "difference_without": after - before}
 
 
 def _differing(metric: Any, ours: Sequence[str], theirs: Sequence[str], references: Sequence[str]) -> int:
@@ -364,7 +397,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("baseline", help="the recipe of a finished run")
     parser.add_argument("system", nargs="+", help="recipes of finished runs with the same test sets")
     parser.add_argument(
-        "--test", choices=TESTS, default="bootstrap", help="paired bootstrap, or approximate randomization"
+        "--test", choices=TESTS, default="randomisation", help="approximate randomization, or paired bootstrap"
     )
     parser.add_argument(
         "--metric", help="the task's metric to compare by (default: its main one; translations: sacrebleu)"
@@ -386,14 +419,18 @@ def main(args: argparse.Namespace) -> int:
     print(kind_of_p(content))
     if differ := precisions(content):
         print(differ)
-    for test_set, found in content["test_sets"].items():
+    by_test_set = content["test_sets"]
+    p_values = [two_sided(content, values["p_value"]) for found in by_test_set.values() for values in found.values()]
+    both = zip(p_values, adjusted(p_values), strict=True)
+    for test_set, found in by_test_set.items():
         cells = []
         for name, values in found.items():
-            p_value = "not compared" if values["p_value"] is None else f"{values['p_value']:.4f}"
-            said = "baseline" if name == content["baseline"] else p_value
-            cells.append((name, f"{values[metric.key]:.2f}", said))
+            said = ["not compared" if p is None else f"{p:.4f}" for p in next(both)]
+            cells.append(
+                (name, f"{values[metric.key]:.2f}", *(said if name != content["baseline"] else ["baseline", ""]))
+            )
         print(f"\n{test_set} ({content['signature']})\n")
-        print(markdown.table(("system", metric.label, "p"), cells))
+        print(markdown.table(("system", metric.label, "p", "p, adjusted for the number of comparisons"), cells))
     if args.output:
         records.write(args.output, content)
     return 0

@@ -42,11 +42,17 @@ COLUMNS = (
 
 
 class Compared(NamedTuple):
-    """A system in a test of significance: the value of its metric, p (None for the baseline), and the level of p."""
+    """A system in a test of significance.
+
+    Args:
+        value: of its metric.
+        p_value: two-sided; None for the baseline.
+        adjusted: the same, adjusted for the number of comparisons of the group.
+    """
 
     value: float
     p_value: Optional[float]
-    level: float
+    adjusted: Optional[float]
 
     def among(self, measured: Sequence[float]) -> bool:
         """Whether the run that was compared is among those with these values, and was not trained anew since."""
@@ -57,7 +63,7 @@ class Compared(NamedTuple):
 
     def differs(self) -> bool:
         """Whether the difference to the baseline is significant."""
-        return self.p_value is not None and self.p_value < self.level
+        return self.adjusted is not None and self.adjusted < significance.LEVEL
 
 
 def deviation(values: Sequence[float]) -> float:
@@ -201,7 +207,7 @@ def tables(group: str, folder: Path = RESULTS, records: Optional[dict[str, list[
     records = read_records(folder) if records is None else records
     comparison = _significance(group, folder)
     precisions = comparison["precisions"]
-    compared, by = _by_system(comparison, records), comparison["metric"]
+    compared, by = _by_system(comparison, records, adjusted(folder)), comparison["metric"]
     title = tree.get("description", group)
     found: dict[str, list[Row]] = {}
     for paper in recipes.quoted(group):
@@ -325,8 +331,12 @@ def baseline(group: str, folder: Path = RESULTS) -> str:
     compared = _significance(group, folder)
     if "test" not in compared:
         return ""
-    return "{baseline} at p < {level:g} (paired {test}, seed {seed}; {kind})".format(
-        **compared, level=significance.level(compared), kind=significance.kind_of_p(compared)
+    return "{baseline} at p < {level:g}, adjusted for {number} comparisons ({named}, seed {seed}; {kind})".format(
+        **compared,
+        named=significance.TESTS[compared["test"]],
+        level=significance.LEVEL,
+        number=len(adjusted(folder)[family(compared)]),
+        kind=significance.kind_of_p(compared),
     )
 
 
@@ -387,7 +397,8 @@ def sweep(runs: Sequence[tuple[recipes.Recipe, Path]]) -> str:
             for test_set, values in found["test_sets"].items():
                 p_value = values[name]["p_value"]
                 p = "no p" if p_value is None else f"p = {p_value:.4f}"
-                how = f"paired {found['test']} of {METRICS[found['metric']].label}; {significance.kind_of_p(found)}"
+                test, label = significance.TESTS[found["test"]], METRICS[found["metric"]].label
+                how = f"{test} of {label}; {significance.kind_of_p(found)}"
                 lines.append(f"{name} against {baseline}, seed {seed}, {test_set}: {p} ({how})")
     return "\n".join(lines)
 
@@ -401,7 +412,7 @@ def _significance(group: str, folder: Path) -> dict[str, Any]:
     path = folder / SIGNIFICANCE / f"{Path(group).stem if group.endswith('.yaml') else group}.json"
     for _, comparison in readable([path] if path.is_file() else [], read_comparison):
         return comparison
-    return {"precisions": {}, "test_sets": {}, "metric": significance.TRANSLATIONS_BY}
+    return {"precisions": {}, "test_sets": {}, "metric": significance.TRANSLATIONS_BY, "baseline": ""}
 
 
 def read_comparison(path: Path) -> dict[str, Any]:
@@ -424,15 +435,15 @@ def read_comparison(path: Path) -> dict[str, Any]:
     return comparison
 
 
-def comparisons(folder: Path = RESULTS) -> dict[str, dict[str, dict[tuple[int, str], dict[tuple[str, str], Compared]]]]:
-    """Recorded comparisons by bootstrap, of systems that were trained in the precision of their baseline: by baseline,
-    by recipe, and by seed and precision; then by test set and metric."""
-    records, found = read_records(folder), {}
+def comparisons(
+    folder: Path = RESULTS, records: Optional[dict[str, list[dict]]] = None
+) -> dict[str, dict[str, dict[tuple[int, str], dict[tuple[str, str], Compared]]]]:
+    """Recorded comparisons of systems that were trained in the precision of their baseline: by baseline, by recipe, and
+    by seed and precision; then by test set and metric. The arguments are those of :func:`tables`."""
+    records, by_family, found = records or read_records(folder), adjusted(folder), {}
     for _, comparison in readable(sorted((folder / SIGNIFICANCE).rglob("*.json")), read_comparison):
-        if comparison["test"] != "bootstrap":
-            continue
         precisions = comparison["precisions"]
-        for name, compared in _by_system(comparison, records).items():
+        for name, compared in _by_system(comparison, records, by_family).items():
             if precisions[name] != precisions[comparison["baseline"]]:
                 continue
             by_run = found.setdefault(comparison["baseline"], {}).setdefault(name, {})
@@ -440,15 +451,49 @@ def comparisons(folder: Path = RESULTS) -> dict[str, dict[str, dict[tuple[int, s
     return found
 
 
+def adjusted(folder: Path = RESULTS) -> dict[str, dict[tuple, float]]:
+    """The two-sided p-values of all recorded comparisons, adjusted for their number in each group of recipes.
+
+    Returns:
+        by group and metric; then by baseline, seed, system, its precision and test set.
+    """
+    families: dict[str, dict[tuple, float]] = {}
+    for _, comparison in readable(sorted((folder / SIGNIFICANCE).rglob("*.json")), read_comparison):
+        its = families.setdefault(family(comparison), {})
+        for test_set, systems in comparison["test_sets"].items():
+            for name, values in systems.items():
+                if (p_value := significance.two_sided(comparison, values["p_value"])) is not None:
+                    its[key(comparison, name, test_set)] = p_value
+    return {
+        name: dict(zip(its, significance.adjusted(list(its.values())), strict=True)) for name, its in families.items()
+    }
+
+
+def family(comparison: dict[str, Any]) -> str:
+    """The comparisons among which a comparison is adjusted: those of its group by its metric."""
+    return f"{comparison['baseline'].rpartition('/')[0]} by {comparison['metric']}"
+
+
+def key(comparison: dict[str, Any], name: str, test_set: str) -> tuple:
+    """What identifies a test among those of its family."""
+    return comparison["baseline"], comparison["seed"], name, comparison["precisions"].get(name), test_set
+
+
 def _by_system(
-    comparison: dict[str, Any], records: dict[str, list[dict]]
+    comparison: dict[str, Any], records: dict[str, list[dict]], by_family: dict[str, dict[tuple, float]]
 ) -> dict[str, dict[tuple[str, str], Compared]]:
     """The results of a comparison by recipe, and by test set and metric; those whose baseline there still is."""
     by = comparison["metric"]
     found: dict[str, dict[tuple[str, str], Compared]] = {}
     for test_set, systems in comparison["test_sets"].items():
-        level = significance.level(comparison)
-        its = {name: Compared(values[METRICS[by].key], values["p_value"], level) for name, values in systems.items()}
+        its = {
+            name: Compared(
+                values[METRICS[by].key],
+                significance.two_sided(comparison, values["p_value"]),
+                by_family.get(family(comparison), {}).get(key(comparison, name, test_set)),
+            )
+            for name, values in systems.items()
+        }
         baseline = comparison["baseline"]
         if its[baseline].among(METRICS[by].values(records.get(baseline, []), test_set)):
             for name, compared in its.items():

@@ -11,9 +11,10 @@ All functions here return the *displacement* b(t) - b(0), which is exactly zero 
 
 The solution is computed at the nodes of a uniform grid, and between two nodes by the cubic Hermite polynomial of their
 values and slopes. The released code takes five steps of torchdiffeq's solver per token; here one step spans four
-tokens, with an error below 1e-5 (``tests/numerics/test_flow.py``). The solvers are torchdiffeq's methods. For
-back-propagation through the solver they run in our own loop, because torchdiffeq's loop reads the time of every step
-back from the GPU, and in the backward pass copies the whole solution once per node.
+tokens. At initialization the two differ by less than 1e-5; the difference grows with the weights of the flow, beyond
+that in training (``tests/numerics/test_flow.py``), and ``ode-transformer lab flow`` measures it. The solvers are
+torchdiffeq's methods. For back-propagation through the solver they run in our own loop, because torchdiffeq's loop
+reads the time of every step back from the GPU, and in the backward pass copies the whole solution once per node.
 
 Nothing bounds the solution: h grows with b, so that b grows exponentially. The largest bias of ``floater_base`` at
 initialization is about 1 at position 256, 5 at 512, 200 at 1,023 and 1e5 at 2,000; after 300 updates of a tiny model on

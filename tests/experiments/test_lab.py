@@ -9,6 +9,7 @@ from torch import nn
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, lab
 from ode_transformer.modules.layers import Sublayer
+from ode_transformer.numerics.flow import Flow
 from ode_transformer.numerics.integrators import INTEGRATORS
 from tests.experiments.test_plots import LANGUAGE_MODEL, write
 from tests.helpers import ROOT, batch, refused, small
@@ -24,6 +25,27 @@ def test_orders_are_as_in_theory(measured, method):
     row = measured[method]
     assert row["local"] == pytest.approx(row["theory"], abs=0.1)
     assert row["global"] == pytest.approx(row["theory"] - 1, abs=0.1)
+
+
+def test_the_grid_of_a_flow_is_measured(tmp_path, capsys, monkeypatch):
+    """Of a model as it stands, the error of the biases that it computes, and none where the steps are the same."""
+    monkeypatch.setattr(lab, "FLOW_STEPS", (4.0, lab.RELEASED_STEP))
+    torch.manual_seed(1)
+    flow, initial = Flow(8), torch.randn(7, 8)
+    coarse, same = lab.flow_errors(flow, initial, 20)
+    assert flow.step == 4.0 and same["error"] == same["gradient"] == 0
+    moved = [Flow(8, step=step) for step in (4.0, lab.RELEASED_STEP)]
+    for one in moved:
+        one.load_state_dict(flow.state_dict())
+    theirs, expected = (one(initial, 20) for one in moved)
+    torch.testing.assert_close(coarse["error"], (theirs - expected).abs().max().item(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(coarse["largest"], expected.abs().max().item(), atol=1e-6, rtol=0)
+    assert 0 < coarse["gradient"] < 0.05
+    model = small("floater_tiny")
+    ((name, (found, rows)),) = lab.flows_of(model, "x").items()
+    assert (name, rows.shape) == ("all", (18, 16)) and found is model.position_encoder.solvers["all"]
+    with pytest.raises(CheckpointError, match="x: has no flow; a model with --position-encoder floater has"):
+        lab.flows_of(small("macaron"), "x")
 
 
 def test_every_integrator_is_there():

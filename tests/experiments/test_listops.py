@@ -3,6 +3,7 @@
 import itertools
 import json
 import subprocess
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.experiments import cli, listops
+from ode_transformer.experiments import baselines, cli, listops
 from tests.helpers import ROOT, environment, refused
 
 FUNCTIONS = {"MIN": np.min, "MAX": np.max, "MED": lambda v: int(np.median(v)), "SM": lambda v: sum(v) % 10}
@@ -135,3 +136,38 @@ def test_expressions_that_cannot_be_are_named(tmp_path, capsys):
         capsys,
     )
     refused([*words, "5", "--shortest", "9"], "--shortest 9", capsys)
+
+
+def test_a_rule_by_the_first_symbol_shows_what_a_model_has_not_learned(tmp_path, capsys):
+    """A model that answers by the outermost operator is found out; it need not answer what is most frequent."""
+    assert (
+        cli.main(["listops", str(tmp_path), "--train", "400", "--valid", "20", "--test", "200", "--shortest", "9"]) == 0
+    )
+    read = {name: (tmp_path / name).read_text().splitlines() for name in ("test.input0", "test.label", "train.label")}
+    firsts, golds = [line.split()[0] for line in read["test.input0"]], read["test.label"]
+    answers = {"[MIN": "0", "[SM": "3", "[MED": "4", "[MAX": "9"}
+    taken = ["7" if i == 0 else answers[first] for i, first in enumerate(firsts)]
+    (tmp_path / "test.tsv").write_text("".join(f"{a}\t{b}\t0.5\n" for a, b in zip(golds, taken, strict=True)))
+    words = ["baseline", "first-symbol", str(tmp_path), "--predictions", str(tmp_path / "test.tsv")]
+    assert cli.main([*words, "--output", str(tmp_path / "record.json")]) == 0
+    record = json.loads((tmp_path / "record.json").read_text())
+    right = sum(gold == answers[first] for first, gold in zip(firsts, golds, strict=True))
+    assert record["model"] == {"predictions": "test.tsv", "agreement": 99.5, "rule": 100 * right / 200}
+    most = Counter(read["train.label"]).most_common(1)[0][0]
+    always = 100 * sum(gold == most for gold in golds) / 200
+    assert record["scores"]["test"]["value"] > always + 5 and set(record["scores"]) == {"test", "valid"}
+    (tmp_path / "test.tsv").write_text("0\t0\t0.5\n" * 200)
+    capsys.readouterr()
+    assert cli.main(words) == 1 and "test.tsv: must be of" in capsys.readouterr().err
+
+
+def test_a_bag_of_symbols_knows_words_but_not_their_order(tmp_path, capsys):
+    good, bad = ["a fine film", "what a fine end", "fine"], ["a dull film", "what a dull end", "dull"]
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.input0").write_text("\n".join([*good, *bad]) + "\n")
+        (tmp_path / f"{split}.label").write_text("pos\n" * 3 + "neg\n" * 3)
+    assert cli.main(["baseline", "bag-of-symbols", str(tmp_path)]) == 0
+    assert "test: accuracy 100.00 (6 examples)" in capsys.readouterr().out
+    assert baselines.bag_of_symbols([*good, *bad], [1] * 3 + [0] * 3, [["end fine a"], ["end a fine"]]) == [[1], [1]]
+    assert cli.main(["baseline", "bag-of-symbols", str(tmp_path), "--positions", "1"]) == 0
+    assert "accuracy 66.67" in capsys.readouterr().out, "'a' and 'what' alone say nothing"

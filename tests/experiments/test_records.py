@@ -136,7 +136,7 @@ def test_a_run_of_another_recipe_is_not_recorded(tmp_path, monkeypatch, run, mes
 
 
 PICTURES = ("coefficients", "confusion", "costs", "edits", "orders", "perplexity", "positions")
-OTHERS = {"lab", "bench", tables.SIGNIFICANCE, "rehearsal.json"}
+OTHERS = {"lab", "bench", "baselines", tables.SIGNIFICANCE, "rehearsal.json"}
 FILES = sorted((ROOT / "results").rglob("*.json"))
 RECORDS = [path for path in FILES if not OTHERS & set(path.relative_to(ROOT / "results").parts)]
 

@@ -94,7 +94,7 @@ def test_a_comparison_of_a_run_that_was_trained_anew_is_not_shown(folder, capsys
         path = folder / "significance" / "x.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(comparison))
-        assert ("0.012" in written(folder, capsys)) == shown
+        assert ("p = 0.025" in written(folder, capsys)) == shown
 
 
 def test_the_page_has_everything_and_needs_nothing(folder, capsys):
@@ -108,7 +108,7 @@ def test_the_page_has_everything_and_needs_nothing(folder, capsys):
         "tokenised"
     ]
     assert f"{bleu['bleu'] + 1.5:.2f} ± 0.71" in page.text
-    assert re.search(r"p = 0\.00\d \*", page.text) and "Paired bootstrap" in page.text
+    assert re.search(r"p = 0\.00\d \*", page.text) and "approximate randomization" in page.text
     assert "quelle" in page.text and "<mark>" in text and "fairseq-train data-bin/" in page.text
     assert "version:2" in page.text and "3 runs of 2 recipes" in page.text
 

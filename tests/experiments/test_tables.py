@@ -387,7 +387,7 @@ def test_the_table_of_runs_made_together_survives_what_cannot_be_compared(runs, 
     monkeypatch.setattr(significance, "compare", compared)
     lines = tables.sweep(made).splitlines()
     of = "against quickstart/transformer-tiny, seed 1"
-    how = "paired bootstrap of sacreBLEU; sacreBLEU's p, about half of the two-sided one"
+    how = "approximate randomization of sacreBLEU; two-sided p"
     assert f"quickstart/rk2-tiny {of}, generated: no p ({how})" in lines
     assert f"quickstart/rk4-tiny {of}: not compared: they have other references" in lines
     assert any(line.startswith("| quickstart/rk4-tiny ") for line in lines), lines
@@ -415,8 +415,9 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     line = {x.split(" | ")[0].strip("| "): x for x in shown.splitlines() if x.startswith("| ")}
     assert "*" in line["rk4-tiny"] and "*" not in line["rk2-tiny"]
     assert "†" in line["macaron-tiny"] and "†" not in line["rk4-tiny"] + line["rk2-tiny"] and "† not compared" in shown
-    where = "paired bootstrap, seed 1; sacreBLEU's p, about half of the two-sided one"
-    assert f"sacreBLEU differs from quickstart/transformer-tiny at p < 0.025 ({where})" in shown
+    where = "approximate randomization, seed 1; two-sided p"
+    expected = f"sacreBLEU differs from quickstart/transformer-tiny at p < 0.05, adjusted for 2 comparisons ({where})"
+    assert expected in shown
     # What was compared was fp32, and it was this very run.
     rk4 = compared["quickstart/rk4-tiny"]["bleu"]
     write("rk4-tiny", rk4, precision="fp16")
@@ -461,6 +462,54 @@ def test_a_comparison_marks_the_table(runs, folder, capsys):
     assert "left out: " in (said := capsys.readouterr().err) and "bleu must be a number; ode-transformer" in said
 
 
+def test_stars_are_of_p_values_adjusted_for_all_comparisons_of_a_group(folder):
+    """Benjamini and Hochberg (1995), section 3.2: of their fifteen p-values four are significant, of six below .05."""
+    p_values = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719]
+    p_values += [0.6528, 0.7590, 1.0]
+    names = [f"multi30k-short/{name}" for name in ("transformer-tiny", "rk2-tiny")]
+    values = {name: records.read_record(folder / f"{name}.json")["scores"] for name in names}
+    about = {"baseline": names[0], "seed": 1, "metric": "sacrebleu", "test": "randomisation", "signature": ""}
+    about |= {"precisions": dict.fromkeys(names, "fp32")}
+    (folder / "significance").mkdir()
+
+    def write(i, test_sets, test="randomisation"):
+        path = folder / "significance" / f"multi30k-short{i}.json"
+        path.write_text(json.dumps(about | {"test_sets": test_sets, "test": test}))
+
+    bleu = {name: scores["test_2016_flickr"]["sacrebleu"]["bleu"] for name, scores in values.items()}
+    ours = {name: {"bleu": bleu[name], "p_value": 0.0095 if name == names[1] else None} for name in names}
+    write("", {"test_2016_flickr": ours})
+    found = tables.tables("multi30k-short", folder)
+    assert row(found, "rk2-tiny").cells["test_2016_flickr", "sacrebleu"].differs()
+    for i, p in enumerate(p for p in p_values if p != 0.0095):  # of other test sets, each in a file of its own
+        write(f".{i}", {f"test {i}": {names[0]: {"bleu": 1, "p_value": None}, names[1]: {"bleu": 2, "p_value": p}}})
+    (family,) = tables.adjusted(folder).values()
+    assert len(family) == 15 and sum(p < 0.05 for p in family.values()) == 4
+    compared = row(tables.tables("multi30k-short", folder), "rk2-tiny").cells["test_2016_flickr", "sacrebleu"].compared
+    assert compared.p_value == 0.0095 and compared.adjusted == pytest.approx(0.0095 * 15 / 4) and compared.differs()
+    write("", {"test_2016_flickr": ours}, "bootstrap")  # whose p is half of the two-sided one
+    compared = row(tables.tables("multi30k-short", folder), "rk2-tiny").cells["test_2016_flickr", "sacrebleu"].compared
+    assert compared.p_value == 0.019 and not compared.differs()
+
+
+def test_endless_translations_are_counted_and_their_weight_is_measured(runs):
+    """A translation that repeats itself up to the limit can decide a comparison: here its sign."""
+    baseline, system = load("transformer", "rk2")
+    before = significance.compare(baseline, [system], samples=10)["test_sets"]["generated"][system.recipe.name]
+    path = baseline.folder / "generate/generate-test.txt"
+    longer = path.read_text().replace("H-7\t-0.1\t", "H-7\t-0.1\t" + "sees the " * 95)
+    path.write_text(longer)
+    found = significance.compare(baseline, [system], samples=10)["test_sets"]["generated"]
+    after, ours = found[system.recipe.name], found[baseline.recipe.name]
+    assert before["endless"] == 0 and after["endless"] == 1 and "endless" not in ours
+    assert before["difference_without"] == pytest.approx(after["difference_without"], abs=0.2)
+    assert after["bleu"] - ours["bleu"] > after["difference_without"] + 0.2
+    hyps, refs, _ = translations.read_generate_output(path)
+    assert translations.score(hyps, refs, "en")["endless"] == {"sentences": 1}
+    assert translations.is_endless("x" * 200, "y" * 100) and not translations.is_endless("x" * 199, "y")
+    assert not translations.is_endless("x" * 300, "y" * 151)
+
+
 def test_systems_of_other_training_data_are_compared_on_the_same_references(runs):
     baseline, system = load("transformer", "rk4")
     other = system.recipe
@@ -492,5 +541,5 @@ def test_what_cannot_be_compared_is_named(runs, capsys):
     assert cli.main(["compare", "quickstart/transformer-tiny", "multi30k-short/rk2-tiny"]) == 1
     error = capsys.readouterr().err
     assert "must have the task, metric, test sets and letter case of quickstart/transformer-tiny" in error
-    with pytest.raises(OdeTransformerError, match="--test t: must be one of bootstrap, randomisation"):
+    with pytest.raises(OdeTransformerError, match="--test t: must be one of randomisation, bootstrap"):
         significance.compare(*(lambda a, b: (a, [b]))(*load("transformer", "rk2")), "t")

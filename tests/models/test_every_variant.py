@@ -60,7 +60,8 @@ def test_in_mixed_precision(m):
         logits = m(src, lengths, prev)[0]
         logits.float().log_softmax(-1)[..., 7].sum().backward()
     real = prev != 1
-    torch.testing.assert_close(logits[real].float(), expected[real], atol=0.3, rtol=0.1)
+    distance = (logits[real].float() - expected[real]).norm() / expected[real].norm()
+    assert distance < 0.02, "bf16 has a relative error of .004, and a model of these depths .003 to .01"
     assert all(p.grad.dtype == p.dtype and p.grad.isfinite().all() for p in m.parameters() if p.grad is not None)
 
 

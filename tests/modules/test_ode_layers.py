@@ -12,6 +12,7 @@ from ode_transformer.config import to_transformer_config
 from ode_transformer.models.transformer import SplitTransformerConfig
 from ode_transformer.modules.layers import Context, DecoderContext, DecoderLayer, EncoderLayer
 from ode_transformer.numerics.integrators import INTEGRATORS, RK4
+from ode_transformer.numerics.splitting import SPLITTINGS, Splitting
 from tests.helpers import rk_step
 
 UNSPLIT = ("parallel", "substeps")  # which is refused: sub-layers that are taken together have no sub-steps
@@ -224,6 +225,17 @@ def test_a_parallel_layer_has_no_splitting(name, released, data):
 
     method = INTEGRATORS[name]
     expected = y + f(y) + f(f(y)) if name == "polynet" else rk_step(f, y, method)
+    torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["euler", "heun"])
+def test_sub_layers_that_are_taken_together_have_their_fractions(name, data, monkeypatch):
+    """Macaron Net's layer unsplit: half of each feed-forward network and all of the attention, of one state."""
+    monkeypatch.setitem(SPLITTINGS._methods, "parallel", Splitting("GFG", (0.5, 1.0, 0.5), together=True))
+    y, mask = data
+    built = layer(integrator=name, splitting="parallel")
+    (first, _), (attention, _), (last, _) = sub_layers(built, mask)
+    expected = rk_step(lambda x: 0.5 * first(x) + attention(x) + 0.5 * last(x), y, INTEGRATORS[name])
     torch.testing.assert_close(built(y, Context(mask))[0], expected, atol=1e-12, rtol=1e-12)
 
 

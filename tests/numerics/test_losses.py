@@ -5,6 +5,7 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.overrides import TorchFunctionMode
 
 from ode_transformer.numerics import losses
 from ode_transformer.numerics.losses import projected_cross_entropy
@@ -85,6 +86,37 @@ def test_a_symbol_of_every_sentence_does_not_overflow_in_fp16():
     assert exact[1].abs().max() * losses._FP16_SCALE > torch.finfo(torch.float16).max
     for a, b in zip(ours, exact, strict=True):
         torch.testing.assert_close(a.float(), b, rtol=0.01, atol=0.01 * float(b.abs().max()))
+
+
+class Elsewhere(TorchFunctionMode):
+    """Tensors that say that they are on a GPU, as far as Python asks them; they are computed here."""
+
+    GPU = torch.device("meta")  # one that a CPU can name
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function == torch.Tensor.device.__get__:  # a new object each time
+            return self.GPU
+        kwargs = {name: value for name, value in (kwargs or {}).items() if value is not self.GPU}
+        return function(*args, **kwargs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_padding_counts_for_nothing_on_a_gpu_either(dtype):
+    """There the rows of padding stay, since their number is unknown, and must leave no trace in value or gradient."""
+    x, weight, target = data(30, 40, 8, dtype)
+    target[::3] = PAD
+    expected = whole(*(t.detach().double() for t in (x, weight)), target, 0.1)
+    exact = [t.detach().double().requires_grad_() for t in (x, weight)]
+    gradients = torch.autograd.grad(whole(*exact, target, 0.1)[0], exact)
+    with Elsewhere():
+        loss, nll = projected_cross_entropy(x, weight, target, 0.1, PAD, 12)
+    ours = torch.autograd.grad(128 * loss, (x, weight))
+    tolerance = {"atol": 1e-5, "rtol": 1e-5} if dtype == torch.float32 else {"atol": 0.02, "rtol": 0.02}
+    for found, theirs in zip((loss.detach(), nll), expected, strict=True):
+        torch.testing.assert_close(found.double(), theirs, **tolerance)
+    for found, theirs in zip(ours, gradients, strict=True):
+        torch.testing.assert_close(found.double() / 128, theirs, **tolerance)
+    assert not ours[0][target == PAD].any() and ours[0][target != PAD].any(-1).all()
 
 
 def test_a_second_derivative_is_refused():

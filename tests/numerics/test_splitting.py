@@ -94,6 +94,15 @@ def test_flows_that_are_taken_together_have_no_error_of_splitting():
     assert np.allclose(split(PARALLEL, Y0, 0.7, exact), scipy.linalg.expm(0.7 * (A + B)) @ Y0)
 
 
+def test_flows_that_are_taken_together_have_their_fractions():
+    """Two halves of G are one G, and unequal parts of F one F, however many fields there are."""
+    y, (a, b) = torch.tensor(Y0), torch.tensor(np.stack((A, B)))
+    fields = {"F": lambda y, stage: a @ y, "G": lambda y, stage: b @ y}
+    for flows, fractions in (("GFG", (0.5, 1.0, 0.5)), ("FGFG", (0.25, 0.5, 0.75, 0.5))):
+        ((_, together, part),) = Splitting(flows, fractions, together=True).substeps(fields, EULER.step)
+        assert part == 1.0 and torch.allclose(together(y, 0), (a + b) @ y)
+
+
 def test_the_substeps_of_a_splitting():
     y, (a, b) = torch.tensor(Y0), torch.tensor(np.stack((A, B)))
     fields = {"F": lambda y, stage: a @ y, "G": lambda y, stage: b @ y}

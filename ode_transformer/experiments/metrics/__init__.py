@@ -54,6 +54,7 @@ METRICS = {
         Metric("sacrebleu", "sacreBLEU", "bleu"),
         Metric("transevolve", "TransEvolve's BLEU", "bleu"),
         Metric("chrf", "chrF2", "score"),
+        Metric("endless", "endless translations", "sentences"),
         Metric("perplexity", "perplexity", "value"),
         Metric("accuracy", "accuracy", "value"),
         Metric("exact_match", "exact match", "value"),

@@ -71,7 +71,7 @@ def score(
         ``tokenised`` (None with ``plain``), ``compound_split`` (or None), ``sacrebleu`` (each with ``bleu``,
         ``precisions``, ``bp``, ``ratio``, ``hyp_len``, ``ref_len`` and the printed ``line``), ``transevolve`` likewise,
         ``chrf``, signatures of the last three, ``reference`` (``raw`` or ``detokenised``), ``sentences``,
-        ``target_lang`` and ``lowercase``.
+        ``target_lang``, ``lowercase``, and ``endless``, with the number of ``sentences`` of :func:`is_endless`.
 
     Raises:
         OdeTransformerError: there are no lines, or their numbers differ; or the language is unknown, or has no compound
@@ -106,7 +106,19 @@ def score(
         "sacrebleu": detokenised_bleu(hyp_raw, raw_refs, target_lang, lowercase=lowercase),
         "transevolve": transevolve_bleu(hyp_raw, raw_refs),
         "chrf": chrf.take(hyp_raw, raw_refs, lowercase=lowercase),
+        "endless": {
+            "sentences": sum(map(is_endless, hyp_raw, (max(refs, key=len) for refs in zip(*raw_refs, strict=True))))
+        },
     }
+
+
+def is_endless(translation: str, reference: str) -> bool:
+    """Whether a translation goes on without end: it has 200 characters or more and is twice as long as its reference.
+
+    A decoder that repeats itself stops at its limit, in fairseq 200 units unless ``--max-len-a`` and ``--max-len-b``
+    say otherwise, and each unit has a character or more.
+    """
+    return len(translation) >= max(200, 2 * len(reference))
 
 
 def detokenise(lines: Sequence[str], lang: str) -> list[str]:
