@@ -179,7 +179,7 @@ class SplitLayer(nn.Module):
 
     def substeps(self, context: Context) -> list[Substep]:
         """What is solved in turn: each sub-layer, or the whole layer as one field, its increment f(y)."""
-        sublayers = self.present(context)
+        sublayers = [s for s in self.sublayers() if s.flow != "C" or context.source is not None]
         fields = [(partial(self.field, sublayer, context), sublayer.fraction) for sublayer in sublayers]
         if self.options.integrated_flows is None:
             f = partial(increment, fields, self.options.splitting.together)
@@ -188,10 +188,6 @@ class SplitLayer(nn.Module):
             Substep(self._solver_of(sublayer, context), f, fraction)
             for sublayer, (f, fraction) in zip(sublayers, fields, strict=True)
         ]
-
-    def present(self, context: Context) -> list[Sublayer]:
-        """The sub-layers that take part in a pass."""
-        return self.sublayers()
 
     def solver(self, name: str, learned: Learned) -> Solver:
         """The integrator's step, with what it has learned for the field of that name."""
@@ -298,10 +294,6 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             cross = Sublayer("C", "encoder_attn", (self.encoder_attn,), self.encoder_attn_layer_norm, 1.0)
             found.insert(after, cross)
         return found
-
-    def present(self, context: DecoderContext) -> list[Sublayer]:
-        """As in ``SplitLayer``; cross-attention only if there is a source."""
-        return [s for s in self.sublayers() if s.flow != "C" or context.source is not None]
 
     def build_self_attention(
         self, embed_dim: int, cfg: TransformerConfig, add_bias_kv: bool = False, add_zero_attn: bool = False

@@ -32,7 +32,7 @@ Solution = Mapping[str, Sequence[Tensor]]
 """b(t) - b(0) at the positions 0 to N - 1: for each solver its pieces, each (N, 1 or 2, C)."""
 
 Index = Union[slice, Tensor]
-"""The positions of the tokens: the first ones, one per column, or a number for each token, (T, B)."""
+"""The positions of the tokens: the first ones, one per column; a number for each token, (T, B); or ``_as_factor``."""
 
 
 def token_positions(padding: Tensor, columns: slice) -> Index:
@@ -61,9 +61,21 @@ class SinusoidalPositions(SinusoidalPositionalEmbedding):
         return F.embedding(make_positions(input, self.padding_idx), self.weights)
 
 
+def _as_factor(index: Index, table: Tensor) -> Index:
+    """An index of the rows of a table (N, ...) in training on a GPU: what selects them as a factor, (T, B, N).
+
+    The gradient of a product is a product, in whose sums half precision keeps its digits; that of a look-up is a sort.
+    """
+    if isinstance(index, slice) or can_ask(index) or not torch.is_grad_enabled():
+        return index
+    return (index.unsqueeze(-1) == torch.arange(table.size(0), device=table.device)).type_as(table)
+
+
 def _look_up(table: Tensor, index: Index) -> Tensor:
     """(N, C) and an index -> (T, B, C), or (T, 1, C) if all sentences have the same rows."""
-    return table[index].unsqueeze(1) if isinstance(index, slice) else F.embedding(index, table)
+    if isinstance(index, slice):
+        return table[index].unsqueeze(1)
+    return index @ table if index.is_floating_point() else F.embedding(index, table)
 
 
 class Biases(NamedTuple):
@@ -298,6 +310,8 @@ class BiasPositions(PositionEncoder):
             source = token_positions(source_padding, slice(0, source_length))
         solution = solution or self.solve(max(length, source_length))
         own = token_positions(padding, slice(0 if incremental_state is None else length - 1, length))
+        table = next(iter(solution.values()))[0]
+        own, source = (None if index is None else _as_factor(index, table) for index in (own, source))
         return self.layout.places(side, solution, own, source)
 
     def solve(self, length: int) -> Solution:

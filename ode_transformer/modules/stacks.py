@@ -61,11 +61,11 @@ class SplitStack(Velocities, nn.Module):
         self._embed_velocities(options.velocity_embedding, part.embed_dim)
         replace_dropout(self)
 
-    def _tell(self, context: Context, length: int, keys: int) -> Context:
-        """The context, with what all layers share: what is learned, and the distances of ``length`` queries."""
+    def _tell(self, context: Context, x: Tensor, keys: int) -> Context:
+        """The context, with what all layers share: what is learned, and the distances of states (T, B, C) and keys."""
         distances = None
         if self.farthest is not None:
-            distances = relative_distances(length, keys, self.farthest, next(self.parameters()).device)
+            distances = relative_distances(x.size(0), keys, self.farthest, x.device)
         return replace(context, learned=Learned(self.coefficients, self.stage_norms, self.history), distances=distances)
 
     def tell_positions(self, encoder: Optional[PositionEncoder]) -> None:
@@ -196,7 +196,7 @@ class Encoder(SplitStack, PlainEncoder):
         if self.position_encoder is not None:
             padding = tokens.eq(self.padding_idx)
             places = self.position_encoder.places("encoder", tokens, padding, solution=solution)
-        context = self._tell(context, x.size(0), x.size(0))
+        context = self._tell(context, x, x.size(0))
         states, past, carried = [x], self.history.begin(x), self._velocity(tokens)
         x = past.read()
         for layer, place in self._layers(places):
@@ -393,7 +393,7 @@ class Decoder(SplitStack, PlainDecoder):
         places = weights = None
         if self.position_encoder is not None:
             places = self._places(tokens, context, solution)
-        context = self._tell(context, x.size(0), tokens.size(1))
+        context = self._tell(context, x, tokens.size(1))
         states, past, carried = [x], self.history.begin(x), self._velocity(tokens, context.incremental_state)
         x = past.read()
         for i, (layer, place) in enumerate(self._layers(places)):

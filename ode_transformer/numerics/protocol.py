@@ -54,7 +54,7 @@ class Integrator:
         return 1
 
     def learns(self, embed_dim: int) -> Optional[nn.Module]:
-        """What is learned for each field that it solves, of width C, as ``own`` of ``Learned``; None for nothing."""
+        """What is learned for each field that it solves, of width C, for ``Learned.own``; None for nothing."""
         return None
 
     def step(

@@ -96,6 +96,20 @@ def test_step_by_step_far_out():
     torch.testing.assert_close(step[:, -1], at_once[:, -1], atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("variant", ["floater_tiny", "floater-stack", "rk2-learnable-floater"])
+def test_rows_that_are_selected_by_a_product_are_those_that_are_looked_up(variant, monkeypatch):
+    """As on a GPU, forward and backward."""
+    m, found = small(variant).double().train(), []
+    for ask in (positions.can_ask, lambda _: False):
+        monkeypatch.setattr(positions, "can_ask", ask)
+        m.zero_grad()
+        real = logits(m)[batch()[2] != 1]
+        real.log_softmax(-1)[..., 7].sum().backward()
+        found.append([real, *(p.grad.clone() for p in m.position_encoder.parameters())])
+    for ours, expected in zip(*reversed(found), strict=True):
+        torch.testing.assert_close(ours, expected, atol=1e-6, rtol=1e-6)
+
+
 # The solution
 
 
