@@ -517,6 +517,25 @@ def contest(path: str) -> str:
     return rendered(path.rpartition("/")[2], _results(f"bench/{path}"))
 
 
+def launches(path: str) -> str:
+    """The launches, kernels and memory of single steps of a contest on a GPU, at this path below ``results/bench``."""
+    from ode_transformer.experiments.bench import gpu
+
+    return gpu.launches(_results(f"bench/{path}"))
+
+
+def before(path: str) -> str:
+    """Training steps on a GPU before there were CUDA graphs, in eager mode, at this path below ``results/bench``."""
+    rows = []
+    for row in _results(f"bench/{path}")["rows"]:
+        what = " ".join((row["architecture"], *row["flags"])) if row["system"] == "ours" else row["system"]
+        if row["system"] != "ours":
+            what += f" ({row['architecture']})"
+        numbers = (f"{row['milliseconds']:.1f}", f"{row['kernels_milliseconds']:.1f}", f"{row['launches']:,}")
+        rows.append((what, f"{row['tokens']:,}", row["precision"], *numbers, f"{row['peak_mib']:,}"))
+    return table(("system", "tokens", "precision", "ms a step", "of it kernels", "launches", "peak MiB"), rows)
+
+
 def arithmetic(*paths: str) -> str:
     """The measured speed of each system of contests beside the speed that the counted operations leave it.
 
@@ -985,6 +1004,8 @@ KINDS: dict[str, Callable[..., str]] = {
     "published": published,
     "thresholds": thresholds,
     "contest": contest,
+    "launches": launches,
+    "before": before,
     "arithmetic": arithmetic,
     "comparison": comparison,
     "intervals": intervals,

@@ -209,8 +209,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RECIPE",
         help="what to train (default: all of multi30k-full that start from no checkpoint, and ptb)",
     )
-    add("--precisions", nargs="+", choices=precisions, default=["bf16"], help="(default: bf16)")
-    add("--seeds", nargs="+", type=at_least(1), default=[1], metavar="N", help="(default: 1)")
+    add("--precisions", nargs="+", choices=precisions, default=["bf16"], help="precisions to train in (default: bf16)")
+    add("--seeds", nargs="+", type=at_least(1), default=[1], metavar="N", help="seeds to train with (default: 1)")
     add("--cpu", action="store_true", help="rehearse the suite without a GPU")
     add("--dry-run", action="store_true", help="print what would be run")
     parser.epilog = (

@@ -21,7 +21,7 @@ from ...errors import OdeTransformerError
 from ...files import read_json
 from .. import processes, recipes, records, runs
 from ..arguments import at_least
-from . import contest, gpu, lengths, preparation, profile, suite
+from . import contest, gpu, lengths, preparation, profile, shapes, suite
 from .contest import STOCK, Setting, System
 
 MULTI30K = recipes.ROOT / "data-bin" / "multi30k-own.en-de"
@@ -94,6 +94,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--minutes", type=float, default=4, metavar="N", help="begin no round after (default: %(default)s)"
     )
     kind.add_argument("--output", required=True, metavar="FILE", help="JSON file for the results")
+
+    kind = add("shapes", _shapes, "how many shapes the batches of binarized text have, for CUDA graphs")
+    kind.add_argument("data", metavar="DIR", help="a folder of binarized data")
+    kind.add_argument("--subset", default="train", help="the part of the data (default: %(default)s)")
+    kind.add_argument("--langs", nargs=2, required=True, metavar="LANG", help="source and target language")
+    kind.add_argument(
+        "--max-tokens",
+        type=at_least(1),
+        nargs="+",
+        default=[4096, 16384],
+        metavar="N",
+        help="tokens of a batch (default: 4096 16384)",
+    )
 
     kind = add("table", _table, "render records as tables", "%(prog)s RECORD...")
     kind.add_argument("records", nargs="+", metavar="RECORD", help="the JSON file of a contest")
@@ -342,7 +355,13 @@ def rendered(name: str, record: dict[str, Any]) -> str:
     """A record as Markdown, except one of ``bench lengths``; ``name`` is that of its contest."""
     from . import serving
 
-    own = {"preparation": preparation.table, "profile": profile.table, "serving": serving.table}.get(record["what"])
+    own = {
+        "gpu": gpu.table,
+        "shapes": shapes.table,
+        "preparation": preparation.table,
+        "profile": profile.table,
+        "serving": serving.table,
+    }.get(record["what"])
     return own(record) if own else suite.table(name, record)
 
 
@@ -376,6 +395,15 @@ def _preparation(args: argparse.Namespace) -> int:
         record = _record("preparation", measured)
         _write(args, record)  # as far as it goes: millions of pairs take long
     print(preparation.table(record))
+    return 0
+
+
+def _shapes(args: argparse.Namespace) -> int:
+    found = [
+        {"text": args.subset, "max_tokens": n, **shapes.count(args.data, args.subset, args.langs, n)}
+        for n in args.max_tokens
+    ]
+    print(shapes.table({"rows": found}))
     return 0
 
 

@@ -24,7 +24,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ... import files
-from .. import markdown
+from .. import markdown, runs
 from .contest import Setting, System, prepare, stock_like
 
 SYSTEMS = ("macaron_wmt_en_de", "ode_residual", "rk2", "rk2_learnable", "rk4", "floater_base", "transevolve_fullff_2")
@@ -161,12 +161,8 @@ def measure(systems: dict[str, System], each: Sequence[Round], out: Path, second
         worker = context.Process(target=_serve, args=(theirs, system, each), daemon=True)
         worker.start()
         workers[name] = (worker, ours)
-    record: dict[str, Any] = {
-        "what": "training on a GPU",
-        "device": _device(),
-        "torch": torch.__version__,
-        "rounds": [],
-    }
+    record: dict[str, Any] = {"what": "gpu", "device": _device(), "torch": torch.__version__, "commit": runs.commit()}
+    record["rounds"] = []
     for one in each:
         if time.monotonic() > end or not workers:
             break
@@ -214,7 +210,7 @@ def _device() -> str:
 
 
 def _lines(one: dict[str, Any]) -> str:
-    """A round, a line a system."""
+    """A round as text, one line per system."""
     stock = next(iter(one["systems"].values())).get("milliseconds")
     lines = [f"== {one['title']}; {one['mode']}"]
     for name, found in one["systems"].items():
@@ -228,22 +224,42 @@ def _lines(one: dict[str, Any]) -> str:
 
 
 def table(record: dict[str, Any]) -> str:
-    """The record as Markdown: one table per setting, one row per system, one column per mode."""
-    parts = []
+    """The record as Markdown: one table per setting, one row per system.
+
+    A cell has the milliseconds of a step, and the speed, stock fairseq's time in the same round divided by its own. A
+    cell that ``disturbed`` names is left out.
+    """
+    parts, disturbed = [], {tuple(each) for each in record.get("disturbed", ())}
     for title in dict.fromkeys(one["title"] for one in record["rounds"]):
         of_mode = {one["mode"]: one["systems"] for one in record["rounds"] if one["title"] == title}
         rows = []
-        for name in next(iter(of_mode.values())):
+        for name in dict.fromkeys(name for systems in of_mode.values() for name in systems):
             cells = []
-            for systems in of_mode.values():
+            for mode, systems in of_mode.items():
                 own, stock = systems.get(name, {}), next(iter(systems.values()))
-                if "milliseconds" not in own or "milliseconds" not in stock:
+                if "milliseconds" not in own or "milliseconds" not in stock or (title, mode, name) in disturbed:
                     cells.append("")
                     continue
-                cells.append(f"{own['milliseconds']:.1f} ms, {stock['milliseconds'] / own['milliseconds']:.2f}")
+                cells.append(f"{own['milliseconds']:.1f} ms ({stock['milliseconds'] / own['milliseconds']:.2f})")
             rows.append((name, *cells))
         parts.append(f"**{title}**\n\n{markdown.table(('system', *of_mode), rows)}")
     return "\n\n".join(parts)
+
+
+def launches(record: dict[str, Any]) -> str:
+    """What the record says of single steps, as Markdown: kernels, launches and memory, one row per system and mode."""
+    rows = []
+    for one in record["rounds"]:
+        for name, found in one["systems"].items():
+            if "launches" in found and (name != "stock" or one["mode"] == "eager"):
+                kernels = f"{found['kernels_milliseconds']:.1f} ms"
+                if [one["title"], one["mode"], name] in record.get("disturbed", ()):
+                    kernels = ""
+                memory = f"{found['reserved_mib']:,} MiB"
+                rows.append((name, one["mode"], f"{found['launches']:,}", kernels, memory))
+    return markdown.table(
+        ("system", "mode", "launches", "kernels", "reserved memory"), sorted(rows, key=lambda r: r[0])
+    )
 
 
 def run(args: argparse.Namespace) -> int:
