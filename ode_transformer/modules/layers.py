@@ -212,8 +212,7 @@ class SplitLayer(nn.Module):
         """Sub(x) of a sub-layer, (T, B, C) -> (T, B, C), in a stage of the step; stages count from 0."""
         if sublayer.flow == "G":
             return self.feed_forward(x, *sublayer.modules)
-        (attention,) = sublayer.modules
-        return self.dropout_module(self.attend(x, attention, context.biases.get(sublayer.name), context, stage))
+        return self.dropout_module(self.attend(x, sublayer, context, stage))
 
     def feed_forward(self, x: Tensor, *linears: nn.Module) -> Tensor:
         """Linear maps with activations between them: (T, B, C) -> (T, B, C)."""
@@ -222,8 +221,8 @@ class SplitLayer(nn.Module):
             x = self.activation_dropout_module(self.activation_fn(linear(x)))
         return self.dropout_module(last(x))
 
-    def attend(self, x: Tensor, attention: nn.Module, biases: Optional[Biases], context: Context, stage: int) -> Tensor:
-        """Attention from x, (T, B, C) -> (T, B, C)."""
+    def attend(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
+        """The attention of a sub-layer from x, (T, B, C) -> (T, B, C)."""
         raise NotImplementedError
 
 
@@ -258,14 +257,15 @@ class EncoderLayer(SplitLayer, TransformerEncoderLayerBase):
         """
         return recompute(self.recomputed, self.step, x, context, carried, h, offload=self.offloaded)
 
-    def attend(self, x: Tensor, attention: nn.Module, biases: Optional[Biases], context: Context, stage: int) -> Tensor:
+    def attend(self, x: Tensor, sublayer: Sublayer, context: Context, stage: int) -> Tensor:
+        (attention,) = sublayer.modules
         return attention(
             x,
             x,
             x,
             key_padding_mask=context.padding_mask,
             need_weights=False,
-            biases=biases,
+            biases=context.biases.get(sublayer.name),
             distances=context.distances,
         )[0]
 
@@ -335,12 +335,11 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
         x, carried = self.step(x, replace(context, memory=memory), carried, h)
         return x, carried, memory.weights
 
-    def attend(
-        self, x: Tensor, attention: nn.Module, biases: Optional[Biases], context: DecoderContext, stage: int
-    ) -> Tensor:
+    def attend(self, x: Tensor, sublayer: Sublayer, context: DecoderContext, stage: int) -> Tensor:
         """Self-attention, with --cross-self-attention over the source too, or cross-attention."""
-        if attention is self.encoder_attn:
-            return self._attend_to_source(x, biases, context)
+        (attention,), biases = sublayer.modules, context.biases.get(sublayer.name)
+        if sublayer.flow == "C":
+            return self._attend_to_source(x, attention, biases, context)
         state, y, mask, padding_mask = context.incremental_state, x, context.attn_mask, context.padding_mask
         # In incremental decoding the cache holds the source from the first step on.
         if self.cross_self_attention and "prev_key" not in attention._get_input_buffer(state, stage):
@@ -358,8 +357,10 @@ class DecoderLayer(SplitLayer, TransformerDecoderLayerBase):
             stage=stage,
         )[0]
 
-    def _attend_to_source(self, x: Tensor, biases: Optional[Biases], context: DecoderContext) -> Tensor:
-        x, context.memory.weights = self.encoder_attn(
+    def _attend_to_source(
+        self, x: Tensor, attention: nn.Module, biases: Optional[Biases], context: DecoderContext
+    ) -> Tensor:
+        x, context.memory.weights = attention(
             x,
             context.source,
             context.source,
