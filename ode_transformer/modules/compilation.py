@@ -1,11 +1,14 @@
 """Layers compiled by ``torch.compile``, for ``--compile-layers``."""
 
 import functools
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from ..errors import OdeTransformerError
 
 _VARIANTS = 64  # of the layers of a model: encoder's and decoder's, for some kinds of sizes each
 
@@ -22,10 +25,34 @@ def run(stack: nn.Module, layer: nn.Module, x: Tensor, context: Any, *more: Any)
         x: its input, (T, B, C).
         context: what the stack passes to it.
         more: its further arguments.
+
+    Raises:
+        OdeTransformerError: there is no compiler for this device.
     """
     if stack.compile_layers and stack.training and getattr(context, "incremental_state", None) is None:
+        check_compiler(x.device.type)
         return _compiled()(layer, x, context, *more)
     return layer(x, context, *more)
+
+
+@functools.cache
+def check_compiler(device: str) -> None:
+    """Check that there is what ``torch.compile`` needs for a kind of device, ``cpu`` or ``cuda``.
+
+    Raises:
+        OdeTransformerError: it is missing.
+    """
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    if device == "cuda" and importlib.util.find_spec("triton") is None:
+        raise OdeTransformerError("--compile-layers: needs Triton on a GPU; install it, or train without this option")
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise OdeTransformerError(
+            "--compile-layers: needs a C++ compiler; install one, or train without this option"
+        ) from error
 
 
 def _call(layer: nn.Module, *args: Any) -> Any:

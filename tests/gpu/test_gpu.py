@@ -124,7 +124,7 @@ def test_the_loss_in_chunks_is_that_of_the_cpu(dtype, tolerance):
     target[::7] = 1
     found = []
     for device, kind in (("cpu", torch.float32), ("cuda", dtype)):
-        inputs = [t.to(device, kind).requires_grad_() for t in (x, weight)]
+        inputs = [t.clone().to(device, kind).requires_grad_() for t in (x, weight)]
         loss, nll = losses.projected_cross_entropy(*inputs, target.to(device), 0.1, 1, tokens=22)
         loss.backward()
         found.append([t.float().cpu() for t in (loss.detach(), nll, *(t.grad for t in inputs))])

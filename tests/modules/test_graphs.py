@@ -12,6 +12,7 @@ import torch
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.modules import graphs
 from tests.helpers import VARIANTS, batch, sample, small
+from tests.models.test_language_model import language_model
 
 
 class Again:
@@ -106,6 +107,23 @@ def test_a_padded_pass_has_the_features_and_gradients_of_the_batch_itself(varian
             torch.testing.assert_close(
                 own[name], gradient, atol=1e-4, rtol=1e-3, msg=lambda text, n=name: f"{n}: {text}"
             )
+
+
+def test_a_language_models_pass_is_padded_on_the_right():
+    torch.manual_seed(0)
+    m = language_model(
+        **{"cuda-graphs": True, "dropout": 0.0, "attention-dropout": 0.0, "activation-dropout": 0.0}
+    ).train()
+    tokens = torch.randint(4, 50, (3, 9), generator=torch.Generator().manual_seed(1))
+    found = []
+    for _ in range(2):
+        m.zero_grad()
+        x, _ = m(src_tokens=tokens, src_lengths=torch.tensor([9, 9, 9]), features_only=True)
+        (x**2).sum().backward()
+        found.append([x.detach().clone(), *(p.grad for p in m.parameters() if p.grad is not None)])
+    assert len(m.graphs.recorded) == 1
+    for replayed, eager in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(replayed, eager, atol=1e-4, rtol=1e-3)
 
 
 def test_gradients_add_up_over_several_batches_and_outlive_the_next_pass():

@@ -67,6 +67,8 @@ def rounds(data: str, cpu: bool) -> list[Round]:
     settings |= {"batches of 4,096 tokens, fp16": real} if data else {}
     order = [(mode, title) for title in settings for mode in ("eager", "graphs")]
     order += [("layers, graphs", title) for title in settings] + [("layers", next(iter(settings)))]
+    settings["decoding, beam 4, fp16"] = replace(usual, what="decoding", sentences=64, tokens=24, shortest=12)
+    order.insert(2 * len(settings) - 2, ("eager", list(settings)[-1]))
     return [Round(t, settings[t], mode, settings[t] is usual and not cpu) for mode, t in order[: 2 if cpu else None]]
 
 
