@@ -121,7 +121,7 @@ def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
     raw = write_parallel(tmp_path / "raw", splits=[("train", 300)])
     words = ["-s", "xx", "-t", "yy", "--joined-dictionary", "--trainpref", f"{raw}/train"]
     preprocess.main(options.get_preprocessing_parser().parse_args([*words, "--destdir", str(tmp_path / "bin")]))
-    setting = replace(TINY, data=str(tmp_path / "bin"))
+    setting = replace(TINY, data=str(tmp_path / "bin"), batches=9)
     _, found = contest.samples(System("macaron_tiny"), setting)
     lines = [line.split() for line in (raw / "train.yy").read_text().splitlines()]
     assert sum(sample["ntokens"] for sample in found) == sum(len(line) + 1 for line in lines)
