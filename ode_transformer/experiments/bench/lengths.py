@@ -77,7 +77,7 @@ def build_system(system: str, width: int, heads: int, depth: int) -> tuple[nn.Mo
     """A system of ``lengths``: its module, and the function (T, B, C) -> (T, B, C) that is timed."""
     if system == "evolving":
         block = Block(_config(TransEvolveConfig, width, heads, evolution_depth=depth), "encoder", 0)
-        return block, block
+        return block, lambda x: block(x, Context())
     if system == "equation-9":
         block = Equation9Block(_config(TransEvolveConfig, width, heads, evolution_depth=depth))
         return block, block
