@@ -27,7 +27,6 @@ OPTIONAL = {
 
 VARIABLES = {
     "M2SCORER": "scores of grammatical error correction by the official scorer",
-    "PEER_PYTHON": "joeynmt in `bench training` and `bench quick`",
 }
 """Variables that name a program, and what needs it."""
 

@@ -75,13 +75,9 @@ def hardware() -> dict[str, Any]:
 
 
 @functools.cache
-def commit(clone: Optional[str | Path] = None) -> str:
-    """The commit of a clone, ``+`` if its files differ from it; empty if that is unknown.
-
-    Args:
-        clone: its folder; by default that of the code that this process runs.
-    """
-    root = Path(clone or recipes.ROOT)
+def commit() -> str:
+    """The commit of the code that this process runs, ``+`` if its files differ from it; empty if that is unknown."""
+    root = recipes.ROOT
     if not (root / ".git").exists():  # installed, perhaps into another project's repository
         return ""
     words = ["git", "-C", root, "describe", "--always", "--exclude=*", "--dirty=+"]

@@ -8,7 +8,7 @@
 #   --precision P      fp32, fp16, bf16 or amp (default: fp32)
 #
 # DIR gets one record per contest, lengths-cpu.json, costs-cpu.png (on a GPU lengths-cuda-fp16.json and so on) and tables.md.
-# It takes two to three hours on a CPU that should be otherwise idle, and 20 GiB of memory.
+# It takes about an hour on a CPU that should be otherwise idle, and 20 GiB of memory.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"

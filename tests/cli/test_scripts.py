@@ -22,7 +22,7 @@ from fairseq import checkpoint_utils, options
 from fairseq_cli import preprocess, train
 
 from ode_transformer import checkpoints
-from ode_transformer.experiments import cli, gpu_suite, processes, recipes, runner, runs
+from ode_transformer.experiments import cli, doctor, gpu_suite, processes, recipes, runner, runs
 from ode_transformer.experiments.runs import RunError
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, SMALL, ask, environment, write_parallel
@@ -697,11 +697,13 @@ def test_stamps_that_are_none_are_named(recipe, programs, tmp_path, capsys):
     assert not programs
 
 
-def test_a_command_of_ours_that_fails_is_named(recipe, tmp_path, capsys):
-    left = f"python -m ode_transformer bench suite tiny --list --directory {tmp_path}"  # its status says: one is left
-    other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(prepare=left))
+def test_a_command_of_ours_that_fails_is_named(recipe, tmp_path, monkeypatch, capsys):
+    """By its status alone."""
+    monkeypatch.setattr(doctor, "installed", lambda: ["PROBLEM"])
+    fails = "python -m ode_transformer doctor"
+    other = changed(recipe, tmp_path / "x", lambda tree: tree["data"].update(prepare=fails))
     assert run(other, "--run-dir", tmp_path / "run", "--cpu") == 1
-    assert "error: ode-transformer bench failed" in capsys.readouterr().err
+    assert "error: ode-transformer doctor failed" in capsys.readouterr().err
 
 
 BAD_INPUT = [

@@ -2,12 +2,10 @@
 
 import argparse
 import json
-import os
-import shutil
-import sys
+import re
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import cache, partialmethod
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +14,6 @@ import torch
 from fairseq import options
 from fairseq_cli import preprocess
 
-from ode_transformer import config
 from ode_transformer.experiments import bench, cli, recipes
 from ode_transformer.experiments.bench import contest, lengths, profile, suite
 from ode_transformer.experiments.bench.contest import STOCK, Setting, System
@@ -118,7 +115,7 @@ def test_sentences_are_padded_as_fairseq_pads():
 
 
 def test_batches_of_data_take_the_place_of_random_sentences(tmp_path):
-    raw = write_parallel(tmp_path / "raw", splits=[("train", 300)])
+    raw = write_parallel(tmp_path / "raw", splits=[("train", 304)])
     words = ["-s", "xx", "-t", "yy", "--joined-dictionary", "--trainpref", f"{raw}/train"]
     preprocess.main(options.get_preprocessing_parser().parse_args([*words, "--destdir", str(tmp_path / "bin")]))
     setting = replace(TINY, data=str(tmp_path / "bin"), batches=9)
@@ -140,29 +137,6 @@ def test_a_training_step_trains():
     assert len(changed) == len(before)
 
 
-def test_a_compiled_system_trains_the_same(monkeypatch, fresh_compiler):
-    """With the tracer alone: what takes long is making machine code of what it finds."""
-    traced = []
-
-    def trace(graph, inputs):
-        traced.append(graph)
-        return graph
-
-    monkeypatch.setattr(torch.nn.Module, "compile", partialmethod(torch.nn.Module.compile, backend=trace))
-    gradients = []
-    flags = "--dropout 0 --attention-dropout 0 --activation-dropout 0 --encoder-layers 4 --decoder-layers 5"
-    for compiled in (False, True):
-        model, step = contest.prepare(System("macaron_tiny", tuple(flags.split()), compiled=compiled), TINY)
-        assert contest.evaluations(model, contest.sentences(3, 5, 2, 60)) == {"encoder": 4, "decoder": 10}
-        assert not traced
-        step()
-        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
-    assert gradients[0].any()
-    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)
-    # Layers share a graph, but for the first, whose input is not contiguous, and the decoder's last, told to attend.
-    assert len(traced) == 2 + 3
-
-
 @pytest.mark.parametrize(
     ("arch", "encoder", "decoder"),
     [("macaron_tiny", 4, 8), ("rk2_tiny", 8, 8), ("rk4_tiny", 16, 8), ("transevolve_fullff_2_tiny", 6, 12)],
@@ -174,8 +148,7 @@ def test_evaluations_are_counted(arch, encoder, decoder):
 
 
 @pytest.mark.parametrize("what", ["training", pytest.param("decoding", marks=pytest.mark.full)])
-def test_systems_take_turns(tmp_path, what, capsys, monkeypatch):
-    monkeypatch.delenv("PEER_PYTHON", raising=False)
+def test_systems_take_turns(tmp_path, what, capsys):
     words = ["bench", what, "--arch", "floater_tiny", "--sentences", "3", "--tokens", "5", "--shortest", "2",
              "--symbols", "30", "--rounds", "3", "--beam", "2", "--output", str(tmp_path / "x.json")]  # fmt: skip
     assert cli.main([*words, "--", "--encoder-layers", "1", "--flow-sharing", "stack"]) == 0
@@ -193,33 +166,6 @@ def test_systems_take_turns(tmp_path, what, capsys, monkeypatch):
     assert record["systems"]["stock"]["speed"]["median"] == 1
     shown = capsys.readouterr().out
     assert all(f"| {name} |" in shown for name in names)
-
-
-@pytest.mark.full
-def test_another_version_takes_its_turn(tmp_path):
-    """This clone in place of an older one: the same system, in another process that reads its own files."""
-    clone = tmp_path / "clone"
-    shutil.copytree(ROOT / "ode_transformer", clone / "ode_transformer")
-    source = clone / "ode_transformer" / "experiments" / "bench" / "contest.py"
-    source.write_text(source.read_text().replace('"parameters": parameters', '"parameters": -parameters'))
-    systems = {"macaron_tiny": System("macaron_tiny", ("--decoder-layers", "1"))}
-    systems |= contest.before(systems, str(clone))
-    ours, before = contest.measure(systems, TINY, memory=False)["systems"].values()
-    assert ours["parameters"] == -before["parameters"] and ours["evaluations"] == before["evaluations"]
-    assert before["before"] == "" and "before" not in ours, "a folder without git has no commit"
-    assert len(before["speed"]["all"]) == 3
-
-
-def test_profiles_refuse_what_they_leave_out(tmp_path, capsys):
-    words = ["bench", "training", "--arch", "macaron_tiny", "--profile"]
-    refused([*words, "--compile"], "--profile: cannot be combined with --compile", capsys)
-    refused([*words, "--before", "x"], "--profile: cannot be combined with --before x", capsys)
-    refused([*words, "--precision", "fp16"], "--precision fp16: needs --device cuda", capsys)
-
-
-def test_a_folder_without_another_version_is_named(tmp_path, capsys):
-    message = f"--before {tmp_path}: must be a clone of this package"
-    refused(["bench", "training", "--arch", "macaron_tiny", "--before", str(tmp_path)], message, capsys)
 
 
 def test_operations_are_those_of_the_shapes():
@@ -261,82 +207,6 @@ def test_a_profile_has_all_groups(tmp_path, capsys):
     assert all(part >= 0 for found in (stock, rk2) for part in found["seconds"].values())
     assert all(set(found["seconds"]) == set(profile.COLUMNS) for found in (stock, rk2))
     assert f"| rk2_tiny | {rk2['operations'] / 1e9:.1f} |" in capsys.readouterr().out
-
-
-# Speaks as ``peer.py`` does. Its model takes 64 MiB and a step 32; every turn takes half a second, it says.
-PEER = """
-import sys
-from multiprocessing.connection import Connection
-connection = Connection(int(sys.argv[1]))
-connection.send("ready")
-job, model = connection.recv(), b"x" * 2**26
-connection.send({"parameters": 7, "evaluations": {"encoder": 1, "decoder": 2}, "job": job})
-while True:
-    connection.recv()
-    step = b"x" * 2**25
-    del step
-    connection.send(0.5)
-"""
-
-
-@pytest.mark.full
-def test_joeynmt_takes_its_turn(tmp_path, monkeypatch):
-    """In every round, in another environment, with the shape of stock and the sentences of the others."""
-    (tmp_path / "peer.py").write_text(PEER)
-    monkeypatch.setattr(contest, "_PEER", tmp_path / "peer.py")
-    monkeypatch.setenv("PEER_PYTHON", sys.executable)
-    stock = contest.stock_like("macaron_tiny", ("--decoder-layers", "1"))
-    found = contest.measure({"stock": stock, "joeynmt": replace(stock, peer=True)}, TINY)["systems"]
-    times = [0.5 * ratio for ratio in found["joeynmt"]["speed"]["all"]]
-    assert found["joeynmt"]["seconds"] == 0.5 and found["joeynmt"]["parameters"] == 7
-    assert sorted(times)[1] == pytest.approx(found["stock"]["seconds"], abs=1e-3)
-    assert found["joeynmt"]["step_mib"] == pytest.approx(32, abs=4)
-    assert found["joeynmt"]["peak_mib"] == pytest.approx(96, abs=12)
-    job = found["joeynmt"]["job"]
-    assert job["encoder"] == {
-        "hidden_size": 128, "ff_size": 256, "num_heads": 4, "num_layers": 4, "layer_norm": "pre"
-    }  # fmt: skip
-    assert job["decoder"] == job["encoder"] | {"num_layers": 1}
-    assert (job["symbols"], job["dropout"], job["training"]["label_smoothing"]) == (60, 0.3, 0.1)
-    sample = contest.sentences(3, 5, 2, 60)
-    ((source, target),) = job["batches"]
-    for i, length in enumerate(sample["net_input"]["src_lengths"]):
-        assert source[i] == sample["net_input"]["src_tokens"][i, 5 - length :][:-1].tolist()
-        assert target[i] == sample["target"][i, : length - 1].tolist()
-
-
-@pytest.mark.parametrize(
-    ("python", "joeynmt", "message"),
-    [
-        ("nowhere/python", "", "nowhere/python: No such file or directory"),
-        ("true", "", "true: is not a Python"),
-        (sys.executable, "import no_such_module", "No module named 'no_such_module'"),
-        (sys.executable, "__version__ = '1.5.1'", "has joeynmt 1.5.1; must be .* with joeynmt 2.3"),
-    ],
-)
-@pytest.mark.full
-def test_a_peer_without_joeynmt_is_named_before_anything_is_measured(
-    python, joeynmt, message, tmp_path, monkeypatch, capsys
-):
-    (tmp_path / "joeynmt").mkdir()
-    (tmp_path / "joeynmt" / "__init__.py").write_text(joeynmt)
-    (tmp_path / "joeynmt" / "training.py").touch()
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("PEER_PYTHON", python)
-    monkeypatch.setattr(contest, "measure", lambda *_: pytest.fail("it measures"))
-    refused(["bench", "training", "--arch", "macaron_tiny"], f"PEER_PYTHON .*{message}", capsys)
-
-
-@pytest.mark.skipif(not os.environ.get("PEER_PYTHON"), reason="PEER_PYTHON names no environment with joeynmt 2.3")
-@pytest.mark.parametrize("arch", ["macaron_tiny", "floater_tiny"])  # norms before and behind
-def test_joeynmts_transformer_has_the_size_of_stock(arch, tmp_path):
-    words = ["bench", "training", "--arch", arch, "--sentences", "3", "--tokens", "5", "--shortest", "2"]
-    words += ["--symbols", "60", "--rounds", "1", "--no-memory", "--output", str(tmp_path / "x.json")]
-    assert cli.main(words) == 0
-    systems = json.loads((tmp_path / "x.json").read_text())["systems"]
-    assert systems["joeynmt"]["parameters"] == systems["stock"]["parameters"]
-    assert systems["joeynmt"]["evaluations"] == systems["stock"]["evaluations"]
-    assert systems["joeynmt"]["versions"]["joeynmt"].startswith("2.3.")
 
 
 @pytest.fixture
@@ -403,7 +273,7 @@ def test_every_system_decodes_as_many_steps():
         ),
         (["quick", "--data", "nowhere"], "--data nowhere: no such folder"),
         (["quick", "--", "--dropout", "0"], "-- --dropout 0: flags of models go with training, "),
-        (["suite", "tiny", "--data", str(Path(__file__).parent)], ": goes with quick-data, `bench quick`"),
+        (["training", "--arch", "floater_tiny", "--precision", "fp16", "--profile"], "fp16: needs --device cuda"),
         (["training", "--arch", "floater_tiny", "--data", "nowhere"], "--data nowhere: "),
         (["suite", "huge"], "huge: must be one of quick, "),
         (["table", "nowhere.json"], "nowhere.json: cannot be read"),
@@ -462,8 +332,6 @@ def test_every_contest_can_be_held(name, monkeypatch):
     for device in ("cpu", "cuda"):
         assert set(suite.bars(name, device)) <= set(systems)
     assert len(systems) > 1 and entry.of_precisions == all(system.precision for system in systems.values())
-    for name in (name for name, system in systems.items() if system.compiled):
-        assert replace(systems[name], compiled=False) == systems[name.removesuffix(", compiled")]
 
 
 def test_quick_holds_the_quick_contests(monkeypatch, tmp_path, capsys):
@@ -479,7 +347,7 @@ def test_quick_holds_the_quick_contests(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(suite, "table", lambda name, record: f"table of {name}")
     monkeypatch.setattr(bench, "MULTI30K", tmp_path / "nothing")
     assert cli.main(["bench", "quick"]) == 0
-    assert "no data for quick-data" in (shown := capsys.readouterr().out)
+    assert "no batches of data" in (shown := capsys.readouterr().out)
     assert [line for line in shown.splitlines() if line.startswith("table")] == [
         "table of quick",
         "table of quick-decoding",
@@ -487,7 +355,11 @@ def test_quick_holds_the_quick_contests(monkeypatch, tmp_path, capsys):
     assert all(count > 3 and not setting.data and not memory for count, setting, memory in held)
     held.clear()
     assert cli.main(["bench", "quick", "--data", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.split("\n\n")[:-1] == [f"table of {name}" for name in suite.QUICK]
+    assert capsys.readouterr().out.split("\n\n")[:-1] == [
+        "table of quick",
+        "table of quick",
+        "table of quick-decoding",
+    ]
     assert [setting.data for _, setting, _ in held] == ["", str(tmp_path), ""]
     assert not list(tmp_path.iterdir())
 
@@ -509,22 +381,13 @@ def test_contests_with_bars_come_first():
     assert barred == sorted(barred, reverse=True) and any(barred)
 
 
-def test_every_family_is_measured_at_every_size():
-    measured = {system.arch for systems in contests().values() for system in systems.values()}
-    # By another name, at other depths and sizes, or no translation models.
-    without = ("ode_weight_sharing", "_deep", "_h256", "macaron_iwslt", "_lm", "_small", "_bert", "_roberta")
-    missing = [arch for arch in config.PRESETS if arch not in measured and not any(x in arch for x in without)]
-    assert not missing
-
-
-def test_no_architecture_is_a_mere_product_of_system_and_size():
-    """Beyond base and tiny there is what a recipe trains or the benchmark measures."""
-    used = {system.arch for systems in contests().values() for system in systems.values()}
-    used |= {recipes.load(name).train.arch for name in recipes.names() if name.startswith("ode/")}
-    beyond = [
-        name + suffix for suffix, size in ode.SIZES.items() if suffix not in ("", "_tiny") for name in size.systems
+def test_no_architecture_is_a_mere_product_of_system_and_depth():
+    """Beyond the usual depths there is what a recipe trains."""
+    used = {recipes.load(name).train.arch for name in recipes.names() if name.startswith("ode/")}
+    deep = [
+        name + suffix for suffix, size in ode.SIZES.items() for name in size.systems if re.search("deep|_l", suffix)
     ]
-    assert set(beyond) <= used
+    assert deep and set(deep) <= used
 
 
 def test_a_bar_is_met_or_missed(tmp_path, capsys):
@@ -546,10 +409,16 @@ def test_a_bar_is_met_or_missed(tmp_path, capsys):
     )
 
 
-def test_contests_between_precisions_are_held_once(capsys):
+def test_contests_between_precisions_are_held_once(tmp_path, monkeypatch):
     """The suite in another precision leaves them out; their tables name no precision for all."""
-    cli.main(["bench", "suite", "--precision", "bf16", "--list"])
-    listed = capsys.readouterr().out
-    assert "tiny.cpu-bf16" in listed and "tiny-bf16" not in listed
+    held = []
+    monkeypatch.setattr(bench, "_measure", lambda systems, setting, memory: held.append(setting) or {})
+    monkeypatch.setattr(suite, "table", lambda name, record: name)
+    monkeypatch.setattr(contest, "convert_namespace_to_omegaconf", quickly)
+    assert cli.main(["bench", "suite", "--precision", "bf16", "--directory", str(tmp_path)]) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert "tiny.cpu-bf16.json" in names and not any(name.startswith("tiny-bf16") for name in names)
+    assert {setting.precision for setting in held} == {"bf16"}
+    monkeypatch.undo()
     record = json.loads((ROOT / "results/bench/amd-epyc/tiny-bf16.json").read_text())
     assert "symbols, 7 rounds" in suite.table("tiny-bf16", record)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -29,7 +29,7 @@ MULTI30K = recipes.ROOT / "data-bin" / "multi30k-own.en-de"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer bench``."""
-    parser.set_defaults(device="cpu", list=False)  # of what has no such option
+    parser.set_defaults(device="cpu")  # of what has no such option
     kinds = parser.add_subparsers(dest="what", required=True)
 
     def add(
@@ -66,11 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"of {', '.join(suite.SUITE)} (default: all but those that begin with quick)",
     )
     add_device(kind)
-    kind.add_argument(
-        "--data", metavar="DIR", help="for quick-data: the folder of binarized data (default: Multi30k's)"
-    )
     kind.add_argument("--missing", action="store_true", help="only those contests that have no record yet")
-    kind.add_argument("--list", action="store_true", help="list the contests that would be run; exit status 1 if any")
     kind.add_argument(
         "--precision", choices=recipes.PRECISIONS, default="fp32", help="of the arithmetic (default: %(default)s)"
     )
@@ -170,11 +166,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--output", help="write the results there, as JSON")
 
     for name, help_ in (
-        (
-            "training",
-            "compare a training step of an architecture with the stock Transformer of its shape, and with joeynmt's "
-            "if PEER_PYTHON names the Python of its environment",
-        ),
+        ("training", "compare a training step of an architecture with the stock Transformer of its shape"),
         ("decoding", "compare the beam search of an architecture with the stock Transformer of its shape"),
     ):
         kind = add(name, _compare, help_, "%(prog)s --arch ARCH [options] [-- model flags of fairseq-train]")
@@ -195,16 +187,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         kind.add_argument("--no-memory", dest="memory", action="store_false", help="do not measure memory")
         add_profile(kind)
-        kind.add_argument("--before", metavar="DIR", help="also measure ARCH in the version of this package in a clone")
         kind.add_argument("--output", help="write the results there, as JSON")
-        kind.set_defaults(data="", compile=False)
+        kind.set_defaults(data="")
         if name == "training":
             kind.add_argument(
                 "--data",
                 metavar="DIR",
                 help="take the batches from this folder of binarized data instead of random ones",
             )
-            kind.add_argument("--compile", action="store_true", help="also run both with torch.compile (takes minutes)")
 
 
 def _arithmetic() -> dict[str, str]:
@@ -247,53 +237,33 @@ def _check(setting: Setting) -> None:
 
 def _measure(systems: dict[str, System], setting: Setting, memory: bool) -> dict[str, Any]:
     _check(setting)
-    if any(system.peer for system in systems.values()) and (setting.device, setting.precision) != ("cpu", "fp32"):
-        raise OdeTransformerError(
-            f"--device {setting.device} --precision {setting.precision}: joeynmt is measured with cpu and fp32 "
-            "only; unset PEER_PYTHON"
-        )
     tokens = sum(sample["ntokens"] for sample in contest.samples(next(iter(systems.values())), setting)[1])
     return _record(setting.what, {"tokens": tokens, **contest.measure(systems, setting, memory)})
 
 
 def _profile(systems: dict[str, System], setting: Setting) -> dict[str, Any]:
-    """Of the systems that a profile can be made of: not of other programs, compiled kernels or busy processors."""
     _check(setting)
     if setting.device != "cpu":
         raise OdeTransformerError(f"--profile: is for a CPU, cannot be combined with --device {setting.device}")
-    left_out = [name for name, system in systems.items() if system.peer or system.compiled or system.beside]
-    ours = {name: system for name, system in systems.items() if name not in left_out}
-    return _record("profile", {"setting": asdict(setting), "systems": profile.measure(ours, setting)})
+    return _record("profile", {"setting": asdict(setting), "systems": profile.measure(systems, setting)})
 
 
 def _quick(args: argparse.Namespace) -> int:
-    data, names = _data(args.data), suite.QUICK
+    data = args.data or (str(MULTI30K) if MULTI30K.is_dir() else "")
+    if args.data and not Path(data).is_dir():
+        raise OdeTransformerError(f"--data {data}: no such folder")
     if not data:
-        print(f"no data for quick-data: {MULTI30K} is not there, and --data names no other")
-        names = tuple(name for name in names if name != "quick-data")
-    for name in names:
-        setting = replace(suite.setting(name), data=data if name == "quick-data" else "")
-        print(suite.table(name, _measure(suite.SUITE[name].systems(), setting, memory=False)), end="\n\n", flush=True)
+        print(f"no batches of data: {MULTI30K} is not there, and --data names no other")
+    for name, of in (("quick", ""), *([("quick", data)] if data else []), ("quick-decoding", "")):
+        measured = _measure(suite.SUITE[name].systems(), replace(suite.setting(name), data=of), memory=False)
+        print(suite.table(name, measured), end="\n\n", flush=True)
     return 0
-
-
-def _data(named: Optional[str]) -> str:
-    """The folder of the data of ``quick-data``; empty if none is named and Multi30k is not prepared."""
-    if named and not Path(named).is_dir():
-        raise OdeTransformerError(f"--data {named}: no such folder")
-    return named or (str(MULTI30K) if MULTI30K.is_dir() else "")
 
 
 def _suite(args: argparse.Namespace) -> int:
     names = args.contests or suite.in_order(args.device)
     if unknown := [name for name in names if name not in suite.SUITE]:
         raise OdeTransformerError(f"{unknown[0]}: must be one of {', '.join(suite.SUITE)}")
-    data = _data(args.data)
-    if args.data and "quick-data" not in names:
-        raise OdeTransformerError(f"--data {args.data}: goes with quick-data, `bench quick` and `bench training`")
-    if not data and "quick-data" in names:
-        raise OdeTransformerError(f"quick-data: needs --data; {MULTI30K} is not there")
-    left = 0
     for name in names:
         setting = suite.setting(name, args.device, args.precision)
         if args.precision == "amp" and setting.what == "decoding" and not args.contests:
@@ -304,17 +274,13 @@ def _suite(args: argparse.Namespace) -> int:
         output = args.directory / f"{name}{'.profile' * args.profile}{suffix}.json"
         if args.missing and output.exists():
             continue
-        if args.list:
-            left += 1
-            print(f"left: {output}")
-            continue
-        setting = replace(setting, rounds=args.rounds or setting.rounds, data=data if name == "quick-data" else "")
+        setting = replace(setting, rounds=args.rounds or setting.rounds)
         memory = args.memory and setting.what == "training"
         systems = suite.SUITE[name].systems()
         record = _profile(systems, setting) if args.profile else _measure(systems, setting, memory)
         records.write(output, record)
         print(profile.table(record) if args.profile else suite.table(name, record), end="\n\n", flush=True)
-    return 1 if left else 0
+    return 0
 
 
 def _serving(args: argparse.Namespace) -> int:
@@ -410,9 +376,6 @@ def _shapes(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> int:
     """``training`` and ``decoding``."""
     _check_shortest(args)
-    if args.profile and (args.before or args.compile):
-        other = f"--before {args.before}" if args.before else "--compile"
-        raise OdeTransformerError(f"--profile: cannot be combined with {other}")
     fields = ("sentences", "tokens", "shortest", "symbols", "beam", "rounds", "device", "precision", "data")
     setting = Setting(args.what, **{name: getattr(args, name) for name in fields})
     flags = tuple(args.flags)
@@ -420,11 +383,6 @@ def _compare(args: argparse.Namespace) -> int:
     systems = {"stock": stock, args.arch: ours}
     if args.what == "training":
         systems[f"{args.arch}, stock criterion"] = replace(ours, criterion=STOCK)
-        systems |= contest.peers_of(stock)
-    if args.compile:
-        systems |= suite.compiled({"stock": stock, args.arch: ours})
-    if args.before:
-        systems |= contest.before({args.arch: ours}, args.before)
     record = _profile(systems, setting) if args.profile else _measure(systems, setting, args.memory)
     print(profile.table(record) if args.profile else suite.table("-", record))
     _write(args, record)
@@ -437,6 +395,6 @@ def main(args: argparse.Namespace) -> int:
         raise OdeTransformerError(
             f"-- {' '.join(args.flags)}: flags of models go with training, decoding and serving, without --model"
         )
-    if args.device == "cuda" and not args.list and not torch.cuda.is_available():
+    if args.device == "cuda" and not torch.cuda.is_available():
         raise OdeTransformerError("--device cuda: needs a GPU")
     return args.go(args)

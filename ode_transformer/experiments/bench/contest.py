@@ -3,9 +3,6 @@
 Every system sees the same random sentences, or the same batches of real data, in a process of its own, and has its turn
 in every round while the others wait, so that a slow minute slows all. What is reported of a system is the baseline's
 time over its own in the same round, the median over rounds and the quartiles, and the ratio of their peaks of memory.
-
-A process may also be one of joeynmt, another library, in an environment of its own (``peer.py``), or of another version
-of this package (``version.py``).
 """
 
 import contextlib
@@ -16,13 +13,10 @@ import multiprocessing
 import os
 import re
 import statistics
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
 
@@ -43,15 +37,12 @@ from ...errors import OdeTransformerError
 from ...modules.evolving_attention import EvolvingAttention
 from ...numerics.splitting import SPLITTINGS
 from ...standalone import task
-from .. import runs
 from ..processes import KEEP_FREED_MEMORY
 from ..text.binarised import check_data
 
 STOCK = "label_smoothed_cross_entropy"
 
 _MAX_TOKENS = 4096
-
-_PEER, _VERSION = (Path(__file__).with_name(name) for name in ("peer.py", "version.py"))
 
 _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_before")
 
@@ -60,25 +51,17 @@ _SHAPE = ("embed_dim", "ffn_embed_dim", "attention_heads", "layers", "normalize_
 class System:
     """A system in a contest: an architecture with flags of fairseq-train, a criterion and an optimizer.
 
-    ``compiled`` is training with ``torch.compile`` around every layer. ``at`` is the position on the axis of a plot,
-    and ``symbols`` the vocabulary size, if that is the axis. ``precision`` and ``threads`` are those of the setting and
-    of this process unless given. ``beside`` is the number of other processes that are busy during its turns. ``peer``
-    is a Transformer of joeynmt in the shape of this stock one. ``before`` is a clone of another version of this
-    package, whose system it is. All systems but those that are ``unshared`` share all embeddings.
+    ``at`` is the position on the axis of a plot, and ``symbols`` the vocabulary size, if that is the axis.
+    ``precision`` is that of the setting unless given. All systems but those that are ``unshared`` share all embeddings.
     """
 
     arch: str
     flags: tuple[str, ...] = ()
     criterion: str = criterion.NAME
     optimizer: str = "fused_adam"
-    compiled: bool = False
     at: Optional[int] = None
     symbols: Optional[int] = None
     precision: Optional[str] = None
-    threads: Optional[int] = None
-    beside: int = 0
-    peer: bool = False
-    before: str = ""
     unshared: bool = False
 
 
@@ -143,27 +126,6 @@ def stock_like(arch: str, flags: tuple[str, ...] = ()) -> System:
     return System("transformer", tuple(words), STOCK, "adam")
 
 
-def peers_of(stock: System) -> dict[str, System]:
-    """joeynmt's Transformer in the shape of the stock one, if PEER_PYTHON names the Python of an environment with it.
-
-    Raises:
-        OdeTransformerError: PEER_PYTHON is not a Python, or there is no joeynmt 2.3 that can be imported by it.
-    """
-    if not (python := os.environ.get("PEER_PYTHON")):
-        return {}
-    words = [python, "-c", "import joeynmt.training; print(joeynmt.__version__)"]
-    try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    except OSError as error:
-        found = error.strerror
-    else:
-        version = done.stdout.strip()
-        if version.startswith("2.3."):
-            return {"joeynmt": replace(stock, peer=True)}
-        found = f"has joeynmt {version}" if version else done.stderr.strip().rpartition("\n")[2] or "is not a Python"
-    raise OdeTransformerError(f"PEER_PYTHON {python}: {found}; must be the Python of an environment with joeynmt 2.3")
-
-
 def sentences(count: int, tokens: int, shortest: int, symbols: int) -> dict[str, Any]:
     """A batch of random pairs of ``shortest`` to ``tokens`` tokens, as fairseq collates it: sources are padded on the
     left, targets on the right.
@@ -214,19 +176,11 @@ def samples(system: System, setting: Setting) -> tuple[FairseqTask, list[dict[st
 def prepare(system: System, setting: Setting) -> tuple[nn.Module, Callable[[], Any]]:
     """The model of a system, and the function without arguments that is timed."""
     torch.manual_seed(1)
-    torch.set_num_threads(system.threads or torch.get_num_threads())
     cfg, (its_task, found) = configure(system, setting), samples(system, setting)
     model = build_model(cfg.model, its_task)
     if setting.what == "training":
         trainer = Trainer(cfg, its_task, model, its_task.build_criterion(cfg.criterion))
         trainer.cuda_env = None  # otherwise fairseq resets PyTorch's peak memory at the end of a step
-        if system.compiled:
-            # Each layer is compiled by itself. Layers of one kind share the compiled code, except those with a cache,
-            # whose name differs per layer. Beyond the limit PyTorch would silently run without compiling.
-            torch._dynamo.config.recompile_limit = 64
-            torch._dynamo.config.fail_on_recompile_limit_hit = True
-            for layer in (*model.encoder.layers.children(), *model.decoder.layers.children()):
-                layer.compile(dynamic=True)
 
         def step() -> None:
             with metrics.aggregate(new_root=True):
@@ -262,17 +216,16 @@ def seconds(run: Callable[[], Any], device: str) -> float:
     return time.perf_counter() - start
 
 
-def _resident(field: str, process: str | int) -> int:
-    """The memory of a process in bytes, now (VmRSS) or at its peak (VmHWM)."""
-    (kib,) = re.findall(rf"{field}:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text())
+def _resident(field: str) -> int:
+    """The memory of this process in bytes, now (VmRSS) or at its peak (VmHWM)."""
+    (kib,) = re.findall(rf"{field}:\s*(\d+) kB", Path("/proc/self/status").read_text())
     return int(kib) * 1024
 
 
-def peak_of(build: Callable[[], Callable[[], Any]], device: str, its_process: str | int = "self") -> tuple[int, int]:
+def peak_of(build: Callable[[], Callable[[], Any]], device: str) -> tuple[int, int]:
     """The peak memory of a second run of what ``build`` returns, in bytes: in total, and of the run alone.
 
     On a CPU this is the growth of the process, which should have done little else; on a GPU, what PyTorch allocates.
-    ``its_process`` is the process' id, if the run is another's.
     """
     if device == "cuda":
         run = build()
@@ -282,14 +235,14 @@ def peak_of(build: Callable[[], Callable[[], Any]], device: str, its_process: st
         run()
         peak = torch.cuda.max_memory_allocated()
         return peak, peak - held
-    before = _resident("VmRSS", its_process)
+    before = _resident("VmRSS")
     run = build()
     run()
-    held = _resident("VmRSS", its_process)
-    Path(f"/proc/{its_process}/clear_refs").write_text("5")  # Linux: forget the peak so far
+    held = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak so far
     run()
     # The kernel counts pages in batches, and may show less than it did before.
-    peak = max(_resident("VmHWM", its_process), held)
+    peak = max(_resident("VmHWM"), held)
     return peak - before, peak - held
 
 
@@ -366,20 +319,6 @@ def answer(connection: Any, name: str, message: Any = None) -> Any:
     return found
 
 
-@contextlib.contextmanager
-def _beside(count: int) -> Iterator[None]:
-    """A context with ``count`` other processes, each of which keeps a processor busy; they end with this one."""
-    loop = f"import os\nwhile os.getppid() == {os.getpid()}:\n    pass"
-    words = [sys.executable, "-c", loop]
-    others = [subprocess.Popen(words) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
-
-
 def _take_turns(connection: Any, system: System, setting: Setting) -> None:
     model, run = prepare(system, setting)
     parameters = sum(p.numel() for p in model.parameters())
@@ -387,116 +326,12 @@ def _take_turns(connection: Any, system: System, setting: Setting) -> None:
     with contextlib.suppress(EOFError):  # until the other side has enough
         while True:
             connection.recv()
-            with _beside(system.beside):
-                elapsed = seconds(run, setting.device)
-            connection.send(elapsed)
+            connection.send(seconds(run, setting.device))
 
 
 def _send_peak(connection: Any, system: System, setting: Setting) -> None:
     give_freed_memory_back()
     connection.send(peak_of(lambda: prepare(system, setting)[1], setting.device))
-
-
-def _symbols(rows: torch.Tensor) -> list[list[int]]:
-    """The symbols of padded sentences, without the last one: where a sentence ends, joeynmt puts its own symbol."""
-    return [row[row != 1][:-1].tolist() for row in rows]
-
-
-def _peers_job(system: System, setting: Setting) -> dict[str, Any]:
-    """What ``peer.py`` needs: the shape of a stock system, its training and its batches, all as plain values."""
-    cfg, (its_task, found) = configure(system, setting), samples(system, setting)
-    return {
-        "threads": torch.get_num_threads(),
-        "symbols": len(its_task.target_dictionary),
-        "dropout": cfg.model.dropout,
-        **{
-            side: {
-                "hidden_size": getattr(cfg.model, f"{side}_embed_dim"),
-                "ff_size": getattr(cfg.model, f"{side}_ffn_embed_dim"),
-                "num_heads": getattr(cfg.model, f"{side}_attention_heads"),
-                "num_layers": getattr(cfg.model, f"{side}_layers"),
-                "layer_norm": "pre" if getattr(cfg.model, f"{side}_normalize_before") else "post",
-            }
-            for side in ("encoder", "decoder")
-        },
-        "training": {
-            "label_smoothing": cfg.criterion.label_smoothing,
-            "normalization": "tokens",
-            "optimizer": "adam",
-            "scheduling": "noam",  # it has no constant rate
-        },
-        "batches": [(_symbols(sample["net_input"]["src_tokens"]), _symbols(sample["target"])) for sample in found],
-    }
-
-
-def before(systems: dict[str, System], clone: str) -> dict[str, System]:
-    """The same systems of another version of this package.
-
-    Args:
-        systems: by name.
-        clone: the folder of that version's clone.
-
-    Raises:
-        OdeTransformerError: there is no such version in the folder.
-    """
-    if not (Path(clone) / "ode_transformer/experiments/bench/contest.py").is_file():
-        raise OdeTransformerError(f"--before {clone}: must be a clone of this package, of a version with contests")
-    return {f"{name}, before": replace(system, before=os.path.abspath(clone)) for name, system in systems.items()}
-
-
-@contextlib.contextmanager
-def _connected(words: Sequence[str], environment: dict[str, str]) -> Iterator[tuple[Any, int]]:
-    """A context with a new program, whose last argument is its end of a connection: our end, and its process' id."""
-    ours, theirs = multiprocessing.Pipe()
-    words = [*words, str(theirs.fileno())]
-    with subprocess.Popen(words, pass_fds=[theirs.fileno()], env=os.environ | environment) as worker:
-        theirs.close()
-        try:
-            yield ours, worker.pid
-        finally:
-            ours.close()
-            worker.kill()
-
-
-@contextlib.contextmanager
-def _worker(function: Callable, system: System, setting: Setting) -> Iterator[Any]:
-    """As ``process(function, system, setting)``, in the version of this package that the system is of."""
-    if not system.before:
-        with process(function, system, setting) as connection:
-            yield connection
-        return
-    environment = {"PYTHONPATH": system.before, **KEEP_FREED_MEMORY}
-    with _connected([sys.executable, "-P", str(_VERSION)], environment) as (connection, _):
-        connection.send((function.__name__, torch.get_num_threads(), asdict(system), asdict(setting)))
-        yield connection
-
-
-@contextlib.contextmanager
-def _peers_process(environment: dict[str, str]) -> Iterator[tuple[Any, int]]:
-    """A context with a new process of ``peer.py`` that has imported its libraries: our end of it, and its id."""
-    with _connected([os.environ["PEER_PYTHON"], str(_PEER)], environment) as (connection, its_id):
-        answer(connection, "joeynmt")
-        yield connection, its_id
-
-
-@contextlib.contextmanager
-def _peers_turns(system: System, setting: Setting) -> Iterator[Any]:
-    """As ``process(_take_turns, system, setting)``, with a system of joeynmt."""
-    with _peers_process(KEEP_FREED_MEMORY) as (connection, _):
-        connection.send(_peers_job(system, setting))
-        yield connection
-
-
-def _built_by_peer(connection: Any, job: dict[str, Any]) -> Callable[[], float]:
-    """As the function that ``prepare`` returns; it runs in the other process."""
-    answer(connection, "joeynmt", job)
-    return partial(answer, connection, "joeynmt", "your turn")
-
-
-def _peers_peak(system: System, setting: Setting) -> tuple[int, int]:
-    job = _peers_job(system, setting)
-    with _peers_process(dict.fromkeys(KEEP_FREED_MEMORY, str(_SMALL))) as (connection, its_id):
-        return peak_of(partial(_built_by_peer, connection, job), "cpu", its_id)
 
 
 def speed(baseline: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
@@ -526,18 +361,15 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
     Returns:
         The measurements, for a record: ``setting``, ``baseline``, and for each of ``systems`` its median ``seconds``,
         ``peak_mib`` (model, optimizer and step) and ``step_mib`` (the step's part of it), ``speed`` (:func:`speed`),
-        ``parameters`` and ``evaluations``, and of joeynmt the ``versions`` of its environment.
+        ``parameters`` and ``evaluations``.
     """
     about: dict[str, dict[str, Any]] = {}
     times: dict[str, list[float]] = {name: [] for name in systems}
     with contextlib.ExitStack() as stack:
         workers = {}
         for name, system in systems.items():
-            turns = _peers_turns(system, setting) if system.peer else _worker(_take_turns, system, setting)
-            workers[name] = stack.enter_context(turns)
-            given = {k: v for k, v in asdict(system).items() if v not in (None, False, "")}
-            if system.before:
-                given["before"] = runs.commit(system.before)
+            workers[name] = stack.enter_context(process(_take_turns, system, setting))
+            given = {k: v for k, v in asdict(system).items() if v not in (None, False)}
             about[name] = given | answer(workers[name], name)
         for round_ in range(-3, setting.rounds):  # three rounds for warming up, because memory grows over several steps
             for name in list(workers)[:: -1 if round_ % 2 else 1]:
@@ -549,11 +381,8 @@ def measure(systems: dict[str, System], setting: Setting, memory: bool = True) -
         about[name]["seconds"] = round(statistics.median(times[name]), 4)
         about[name]["speed"] = speed(times[baseline], times[name])
         if memory:
-            if system.peer:
-                peaks = _peers_peak(system, setting)
-            else:
-                with _worker(_send_peak, system, setting) as worker:
-                    peaks = answer(worker, name)
+            with process(_send_peak, system, setting) as worker:
+                peaks = answer(worker, name)
             mib = [max(round(peak / 2**20, 1), 0.1) for peak in peaks]
             about[name] |= dict(zip(("peak_mib", "step_mib"), mib, strict=True))
     about_data = {"data": Path(setting.data).name}  # not where a user keeps it

@@ -5,17 +5,16 @@ writes one record per contest; ``ode-transformer bench table`` renders the recor
 contests have each system with the stock criterion too. The baseline is stock fairseq, unless it is one of our systems.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from ...models import ode, transevolve
+from ...models import transevolve
 from .. import markdown, plain_yaml, recipes
 from ..tasks.task import flags
-from .contest import STOCK, Setting, System, median_and_quartiles, peers_of, stock_like
+from .contest import STOCK, Setting, System, median_and_quartiles, stock_like
 
 
 class Bar(NamedTuple):
@@ -59,9 +58,9 @@ def _beside_stock(*archs: str, like: str = "", more: Optional[dict[str, System]]
     return systems
 
 
-def _ours(*archs: str, like: str = "") -> Callable[[], dict[str, System]]:
-    """Architectures with our criterion only, or in decoding, and the stock Transformer in the shape of one of them."""
-    return lambda: {"stock": stock_like(like or archs[0]), **{arch: System(arch) for arch in archs}}
+def _ours(*archs: str) -> Callable[[], dict[str, System]]:
+    """Architectures with our criterion only, or in decoding, and the stock Transformer in the shape of the first."""
+    return lambda: {"stock": stock_like(archs[0]), **{arch: System(arch) for arch in archs}}
 
 
 def _deep() -> dict[str, System]:
@@ -73,19 +72,6 @@ def _recomputing() -> dict[str, System]:
     again = ("--checkpoint-activations",)
     recomputing = {f"{arch}, recomputing": System(arch, again) for arch in ("rk2", "rk4")}
     return {"ode_residual": System("ode_residual"), "rk2": System("rk2"), "rk4": System("rk4"), **recomputing}
-
-
-def compiled(systems: dict[str, System]) -> dict[str, System]:
-    """The systems with ``torch.compile``, with names that end in "compiled"."""
-    return {f"{name}, compiled": replace(system, compiled=True) for name, system in systems.items()}
-
-
-def _compiled(*archs: str) -> Callable[[], dict[str, System]]:
-    def systems() -> dict[str, System]:
-        found = _ours(*archs)()
-        return found | compiled(found)
-
-    return systems
 
 
 def _depths() -> dict[str, System]:
@@ -108,46 +94,16 @@ def _vocabularies() -> dict[str, System]:
 
 _TINY = Setting(sentences=256, tokens=16, shortest=8, symbols=9_712, rounds=7)
 _BASE = Setting(sentences=48, tokens=32, shortest=16, symbols=34_040, rounds=3)
-_BIG = Setting(sentences=16, tokens=32, shortest=16, symbols=34_040, rounds=3)
 _TINY_DECODING = Setting("decoding", sentences=64, tokens=16, shortest=8, symbols=9_712, rounds=7)
 _BASE_DECODING = Setting("decoding", sentences=8, tokens=32, shortest=16, symbols=34_040, rounds=7)
 
-_TINY_ARCHS = (
-    ("macaron_tiny", "floater_tiny", "rk2_tiny", "rk4_tiny"),
-    ("ode_residual_tiny", "rk2_learnable_tiny", "macaron_rk2_tiny"),
-    tuple(arch for arch in transevolve.ARCHITECTURES if arch.endswith("_tiny")),
-)
-
-
-# The systems that the contests below name, and ode_weight_sharing, which is rk2_unit.
-_NAMED = ("ode_residual", "rk2", "rk2_learnable", "rk4", "ode_weight_sharing")
-
-
-def _others(size: str, *but: str) -> dict[str, str]:
-    """The architectures of a size that no contest names: FLOATER in the input block only, and the other ODE systems.
-
-    Args:
-        size: tiny, base or big.
-        but: the systems to leave out.
-
-    Returns:
-        System -> architecture.
-    """
-    suffix = "" if size == "base" else f"_{size}"
-    systems = [name for name in ode.SIZES[suffix].systems if name not in (*_NAMED, *but)]
-    return {"floater_input": f"floater_input_{size}", **{name: name + suffix for name in systems}}
+_ODE_TINY = ("ode_residual_tiny", "rk2_tiny", "rk2_learnable_tiny", "rk4_tiny", "macaron_rk2_tiny")
+_TRANSEVOLVE = tuple(arch for arch in transevolve.ARCHITECTURES if arch.endswith("_tiny"))
 
 
 def _in_bf16(arch: str) -> Callable[[], dict[str, System]]:
     """An architecture in fp32 and in bf16."""
     return lambda: {f"{arch}, {precision}": System(arch, precision=precision) for precision in ("fp32", "bf16")}
-
-
-def _beside_another() -> dict[str, System]:
-    """One thread and two, each alone and while another process keeps a processor busy."""
-    one, two = (System("rk2_tiny", threads=threads) for threads in (1, 2))
-    alone = {"1 thread": one, "2 threads": two}
-    return alone | {f"{name}, beside another": replace(system, beside=1) for name, system in alone.items()}
 
 
 def _beyond(connected: bool) -> dict[str, System]:
@@ -177,18 +133,19 @@ def _at_equal_layers() -> dict[str, System]:
 def _quick() -> dict[str, System]:
     stock = stock_like("floater_tiny")
     ours = {"stock, our criterion": replace(stock, criterion=System.criterion)}
-    more = _at_equal_layers() | peers_of(stock)
-    return {"stock": stock, **ours, **_ours("floater_tiny", "macaron_tiny", "rk2_tiny")(), **more}
+    return {"stock": stock, **ours, **_ours("floater_tiny", "macaron_tiny", "rk2_tiny")(), **_at_equal_layers()}
 
-
-_QUICK_BARS = {
-    **{"stock, our criterion": Bar(1.0), "floater_tiny": Bar(1.2), "macaron_tiny": Bar(1.2), "rk2_tiny": Bar(1.0)},
-    **dict.fromkeys(_at_equal_layers(), Bar(1.0)),
-}
 
 SUITE = {
-    "quick": Contest("training, tiny", _quick, replace(_TINY, rounds=3), _QUICK_BARS),
-    "quick-data": Contest("training, tiny, on data", _quick, replace(_TINY, rounds=3), _QUICK_BARS),
+    "quick": Contest(
+        "training, tiny",
+        _quick,
+        replace(_TINY, rounds=3),
+        {
+            **dict.fromkeys(("stock, our criterion", "rk2_tiny", *_at_equal_layers()), Bar(1.0)),
+            **dict.fromkeys(("macaron_tiny", "floater_tiny"), Bar(1.2)),
+        },
+    ),
     "quick-decoding": Contest(
         "decoding, tiny, beam 4",
         lambda: _ours("floater_tiny", "macaron_tiny", "rk2_tiny")() | _at_equal_layers(),
@@ -198,7 +155,7 @@ SUITE = {
     "tiny": Contest(
         "training, tiny",
         _beside_stock(
-            *_TINY_ARCHS[0],
+            *("macaron_tiny", "floater_tiny", "rk2_tiny", "rk4_tiny"),
             like="floater_tiny",
             # A post-norm Transformer with our layers.
             more={
@@ -214,17 +171,11 @@ SUITE = {
             **dict.fromkeys(("transformer", "macaron_tiny", "floater_tiny"), Bar(1.2)),
         },
     ),
-    "tiny-ode": Contest("training, tiny", _beside_stock(*_TINY_ARCHS[1], like="floater_tiny"), _TINY),
     "tiny-transevolve": Contest(
         "training, tiny",
-        _beside_stock(*_TINY_ARCHS[2], like="floater_tiny", more=_at_equal_layers()),
+        _beside_stock(*_TRANSEVOLVE, like="floater_tiny", more=_at_equal_layers()),
         _TINY,
         dict.fromkeys(_at_equal_layers(), Bar(1.0)),
-    ),
-    "tiny-others": Contest(
-        "training, tiny",
-        _ours(*_others("tiny", "macaron_rk2").values()),
-        _TINY,
     ),
     "tiny-beyond": Contest("training, tiny, what came after the four papers", partial(_beyond, True), _TINY),
     "tiny-beyond-plain": Contest(
@@ -242,9 +193,7 @@ SUITE = {
             "macaron_wmt_en_de, stock criterion": Bar(0.97),
         },
     ),
-    "base-ode": Contest("training, base", _beside_stock("ode_residual", "rk2"), _BASE),
-    "base-rk2-learnable": Contest("training, base", _beside_stock("rk2_learnable"), _BASE),
-    "base-rk4": Contest("training, base", _beside_stock("rk4"), _BASE),
+    "base-ode": Contest("training, base", _beside_stock("ode_residual", "rk2", more={"rk4": System("rk4")}), _BASE),
     "base-deep": Contest("training, RK2 6-6 beside a Transformer of 12-6", _deep, _BASE, {"rk2 6-6": Bar(0.95, 0.95)}),
     "base-recomputing": Contest(
         "training, base, activations recomputed",
@@ -258,39 +207,14 @@ SUITE = {
         _BASE,
         {"transevolve_fullff_2": Bar(1.05)},
     ),
-    "base-transevolve-random": Contest(
-        "training, base", _beside_stock("transevolve_randomff_2", "transevolve_randomff_1"), _BASE
-    ),
     "base-floater": Contest(
         "training, base", _beside_stock("floater_base"), _BASE, {"floater_base, stock criterion": Bar(1 / 1.05)}
     ),
-    # One per contest: all systems of a contest are in memory together, and four big ones fill that of a desktop.
-    **{
-        f"big-{name}": Contest("training, big", _beside_stock(arch), _BIG)
-        for name, arch in (
-            ("macaron", "macaron_wmt_en_de_big"),
-            ("residual", "ode_residual_big"),
-            ("rk2", "rk2_big"),
-            ("rk2-learnable", "rk2_learnable_big"),
-            ("rk4", "rk4_big"),
-            ("floater", "floater_big"),
-        )
-    },
-    **{
-        f"{size}-{name.replace('_', '-')}": Contest(f"training, {size}", _ours(arch), setting)
-        for size, setting in (("base", _BASE), ("big", _BIG))
-        for name, arch in _others(size).items()
-    },
     "decoding-tiny": Contest(
         "decoding, tiny, beam 4",
-        lambda: _ours(*itertools.chain(*_TINY_ARCHS), like="floater_tiny")() | _at_equal_layers(),
+        lambda: _ours("floater_tiny", "macaron_tiny", *_ODE_TINY, *_TRANSEVOLVE)() | _at_equal_layers(),
         _TINY_DECODING,
         dict.fromkeys(_at_equal_layers(), Bar(0.9)),
-    ),
-    "decoding-tiny-others": Contest(
-        "decoding, tiny, beam 4",
-        _ours(*_others("tiny", "macaron_rk2").values()),
-        _TINY_DECODING,
     ),
     "decoding-base": Contest(
         "decoding, base, beam 4",
@@ -301,49 +225,17 @@ SUITE = {
     "decoding-base-floater": Contest(
         "decoding, base, beam 4", _ours("floater_base"), _BASE_DECODING, {"floater_base": Bar(1 / 1.01)}
     ),
-    "decoding-base-others": Contest(
-        "decoding, base, beam 5",
-        _ours(
-            "ode_residual",
-            "macaron_wmt_en_de",
-            "rk2_learnable",
-            *_others("base").values(),
-            *(arch.removesuffix("_tiny") for arch in _TINY_ARCHS[2]),
-        ),
-        replace(_BASE_DECODING, beam=5),
-    ),
-    "decoding-big": Contest(
-        "decoding, big, beam 4",
-        _ours("ode_residual_big", "rk2_big", "rk2_learnable_big", "rk4_big", "macaron_wmt_en_de_big", "floater_big"),
-        replace(_BASE_DECODING, rounds=3),
-    ),
-    "decoding-big-others": Contest(
-        "decoding, big, beam 4",
-        _ours(*_others("big").values(), like="rk2_unit_big"),
-        replace(_BASE_DECODING, rounds=3),
-    ),
     "depth": Contest("training, against the encoder's depth", _depths, replace(_TINY, rounds=3)),
     "vocabulary": Contest("training, against the dictionary's size", _vocabularies, replace(_TINY, rounds=3)),
     "tiny-bf16": Contest("training, tiny, fp32 and bf16", _in_bf16("rk2_tiny"), _TINY, of_precisions=True),
     "base-bf16": Contest("training, base, fp32 and bf16", _in_bf16("rk2"), _BASE, of_precisions=True),
-    "tiny-beside": Contest(
-        "training, tiny, beside another process",
-        _beside_another,
-        _TINY,
-        {"1 thread, beside another": Bar(0.9)},
-    ),
-    # Last: compiling takes minutes.
-    "tiny-compiled": Contest(
-        "training, tiny, torch.compile", _compiled("floater_tiny", "macaron_tiny", "rk2_tiny"), _TINY
-    ),
-    "base-compiled": Contest("training, base, torch.compile", _compiled("rk2"), _BASE),
 }
 """The contests by name."""
 
 # On a GPU the thresholds for decoding are a little above the speeds of the paper's Table 6, .963 and .848.
 _ON_GPU = {"decoding-base": {"rk2": Bar(0.97), "rk4": Bar(0.88)}}
 
-QUICK = ("quick", "quick-data", "quick-decoding")
+QUICK = ("quick", "quick-decoding")
 
 
 def setting(name: str, device: str = "cpu", precision: str = "fp32") -> Setting:
@@ -359,8 +251,7 @@ def bars(name: str, device: str) -> dict[str, Bar]:
 
 def in_order(device: str) -> list[str]:
     """All contests but the quick ones; those with thresholds come first, in case the time on a device is short."""
-    others = (*QUICK, *(["tiny-beside"] if device == "cuda" else []))  # that one is of processors
-    return sorted((name for name in SUITE if name not in others), key=lambda name: not bars(name, device))
+    return sorted((name for name in SUITE if name not in QUICK), key=lambda name: not bars(name, device))
 
 
 def _verdict(bar: Bar, speed: dict[str, Any], memory: Optional[float]) -> str:
