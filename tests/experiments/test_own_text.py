@@ -672,6 +672,10 @@ def change(data, to, **values):
 def test_other_dictionaries_and_manifests_are_refused(run, home, tmp_path, capsys):
     good = write(tmp_path / "good", ["Gut."])
     other = change(home / "mine", tmp_path / "other")
+    (other / "codes").unlink()
+    said = refused(capsys, "translate", run, good, "--data", other, "--cpu")
+    assert "codes: is missing, must be the file that manifest.json names" in said
+    shutil.copy(home / "mine" / "codes", other)
     (other / "codes").write_text((other / "codes").read_text() + "x y\n")
     assert "codes has changed since the data were binarized" in refused(
         capsys, "translate", run, good, "--data", other, "--cpu"
@@ -736,6 +740,8 @@ def test_data_that_are_segmented_otherwise_than_described_are_refused(home, tmp_
     shutil.copy(home / "mine" / "codes", data)
     said = refused(capsys, "text", "describe", data, "--langs", *LANGS)
     assert "sentences are segmented otherwise by codes beside them" in said and "vocabulary or glossaries" in said
+    (data / "codes").unlink()
+    assert "but no model of them is beside it" in refused(capsys, "text", "describe", data, "--langs", *LANGS)
     assert not (data / "manifest.json").exists()
 
 
@@ -801,7 +807,7 @@ def test_text_with_the_mark_of_its_units_is_named_in_preparation(tmp_path, capsy
         command = ["prepare", *words, "--tokeniser", "none", "--bpe", bpe, "--out", tmp_path / bpe]
         assert cli.main([str(word) for word in command]) == 0
         said = capsys.readouterr().err
-        named = f"{tmp_path}/{bpe}.text/tok/test.en: 1 lines are other words when their subword units are joined (2)"
+        named = f"{tmp_path}/{bpe}.text/tok/test.en: 1 lines hold \u2581, with which SentencePiece marks"
         assert (named in said) == (bpe == "sentencepiece")
         assert recipes.load(f"{tmp_path}/{bpe}.yaml/macaron-tiny").generate.flags["post-process"] == bpe
 

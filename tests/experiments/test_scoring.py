@@ -124,7 +124,7 @@ def test_detokenised_scores_and_their_reference():
     assert "case:mixed" in cased["sacrebleu"]["signature"] and "case:lc" in lower["sacrebleu"]["signature"]
     assert "case:lc" in lower["chrf"]["signature"] and "tok:13a" in lower["sacrebleu"]["signature"]
     assert "the tokenized reference, detokenized" in scoring.report(without)
-    assert "the raw file" in scoring.report(cased)
+    assert "the raw references" in scoring.report(cased)
 
 
 def test_the_reference_is_the_longer_one():
@@ -278,7 +278,7 @@ def test_command_prints_all_scores(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "tokenized BLEU (multi-bleu)  BLEU = 0.00, 80.0/66.7/100.0/0.0 (BP=1.000" in done.stdout
     assert "ref_len=5" in done.stdout and "after compound splitting" in done.stdout
-    assert "case:lc" in done.stdout and "the raw file" in done.stdout and "3, target language de" in done.stdout
+    assert "case:lc" in done.stdout and "the raw references" in done.stdout and "3, target language de" in done.stdout
     assert "ode_transformer score" in done.stderr  # the plain command
 
 
@@ -420,7 +420,7 @@ def test_every_reference_that_is_given_is_read(tmp_path, capsys):
         found = json.loads(capsys.readouterr().out)
         assert found["sacrebleu"]["bleu"] == pytest.approx(100) == found["chrf"]["score"]
         assert found["transevolve"]["bleu"] == pytest.approx(100) and "nrefs:2" in found["sacrebleu"]["signature"]
-    assert "the raw files" in scoring.report(found)
+    assert "the raw references" in scoring.report(found)
     short = write(tmp_path / "short", "one\n")
     refused(
         ["score", *words, "--reference", refs[0], "--reference", short], f"{hyp} has 2 sentences, {short} 1", capsys

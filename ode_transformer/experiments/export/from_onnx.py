@@ -67,20 +67,12 @@ class OnnxTranslator:
     device = "cpu"
 
     def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
         self.threads = threads or usable()
         try:
-            options.add_session_config_entry("session.load_model_format", "ONNX")  # and not what a file claims to be
-            for name in ("encoder.onnx", "decoder.onnx"):
-                _check_ends(folder / name)
             self.source, self.target = (
                 Symbols(folder / f"dict.{description[language]}.txt") for language in ("source_lang", "target_lang")
             )
-            self.encoder, self.decoder = (
-                onnxruntime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
-                for name in ("encoder.onnx", "decoder.onnx")
-            )
+            self.encoder, self.decoder = (_session(folder / name) for name in ("encoder.onnx", "decoder.onnx"))
             self.of_source = [output.name for output in self.encoder.get_outputs()]
             self.grown = [output.name for output in self.decoder.get_outputs() if output.name.endswith(NEXT)]
             self.growing = {name.removesuffix(NEXT) for name in self.grown}
@@ -236,14 +228,18 @@ class OnnxTranslator:
             raise ExportError(f"{self.name}: cannot be computed: {' '.join(str(error).split())[:300]}") from error
 
 
-def _check_ends(path: Path) -> None:
-    """Refuse a graph with a loop, which need not end; ours have none.
+def _session(path: Path) -> onnxruntime.InferenceSession:
+    """Open a graph on one thread; one with a loop, which need not end, is refused: ours have none.
 
     A node holds the name of its operator as protobuf's field 4, behind its length.
     """
     with regular(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if found := re.search(rb'"(?:\x04|\x84\x80*\x00)(Loop|Scan)', content):
             raise ExportError(f"{path.name} has an operator {found[1].decode()}, must have none that repeats others")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # and not what a file claims to be
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def _value(x: np.ndarray) -> Any:

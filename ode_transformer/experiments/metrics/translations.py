@@ -289,7 +289,7 @@ def read_generate_output(path: str | Path) -> Generated:
 
 def report(result: dict[str, Any]) -> str:
     """The result of ``score`` as lines to print."""
-    reference = {"raw": "the raw file", "detokenised": "the tokenized reference, detokenized"}[result["reference"]]
+    reference = "the raw references" if result["reference"] == "raw" else "the tokenized reference, detokenized"
     rows = [("tokenized BLEU (multi-bleu)", result["tokenised"]["line"])] if result["tokenised"] else []
     if result["compound_split"]:
         rows.append(("  after compound splitting", result["compound_split"]["line"]))

@@ -190,16 +190,17 @@ def _check_units(folder: Path, langs: Sequence[str]) -> None:
     """Compare the units of binarized text with those that the codes beside it make of its words.
 
     Raises:
-        TextError: more than 1 in 100 sentences differ.
+        TextError: more than 1 in 100 sentences differ, or there are no codes for the units in the dictionary.
     """
     from ..pipeline import MODELS, joined  # which imports this module
     from .subwords import segmented
 
     segmentation = next((name for name, file in MODELS.items() if file and (folder / file).is_file()), "none")
-    if segmentation == "none":
-        return
-    model = folder / MODELS[segmentation]
+    model = folder / (MODELS[segmentation] or "")
     for lang in langs:
+        if segmentation == "none":
+            _check_words(folder / f"dict.{lang}.txt")
+            continue
         prefixes = [path.with_suffix("") for path in sorted(folder.glob(f"*.{'-'.join(langs)}.{lang}.idx"))]
         # Training text comes last: it can be segmented at random.
         for prefix in sorted(prefixes, key=lambda prefix: prefix.name.startswith("train"))[:1]:
@@ -215,6 +216,17 @@ def _check_units(folder: Path, langs: Sequence[str]) -> None:
                     "a vocabulary or glossaries of subword-nmt, which translating does not know: segment the text "
                     "without them, binarize and train again"
                 )
+
+
+def _check_words(dictionary: Path) -> None:
+    """Check that at most 1 in 100 symbols of a dictionary have the marks of subword units."""
+    symbols = binarised.symbols_of(dictionary)
+    units = [symbol for symbol in symbols if symbol.endswith("@@") or symbol.startswith("\u2581")]
+    if len(units) > len(symbols) / 100:
+        raise TextError(
+            f"{dictionary}: holds subword units, such as {units[0]!r}, but no model of them is beside it: put "
+            f"subword-nmt's there as {MODEL_FILES[0]}, or SentencePiece's as {MODEL_FILES[1]}"
+        )
 
 
 def _lines_and_digest(path: Path) -> tuple[int, str]:
@@ -259,6 +271,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise TextError(f"{folder / 'manifest.json'}: is not a manifest: its {wrong}")
     for name, digest in held["sha256"].items():
         needed = name in MODEL_FILES or re.fullmatch(r"dict\.[\w-]+\.txt", name)
+        if needed and not (folder / name).exists():
+            raise TextError(f"{folder / name}: is missing, must be the file that manifest.json names")
         if needed and sha256(folder / name) != digest:
             raise TextError(f"{folder / name} has changed since the data were binarized: prepare them again")
     return held
