@@ -401,9 +401,8 @@ def gap(group: str, baseline: str, *systems: str) -> str:
         gained, printed = ours - value, of_paper - theirs
         said = f"{abs(gained):.2f} points ({100 * abs(gained) / ours:.1f} percent) {'below' if gained > 0 else 'above'}"
         found.append(
-            f"- `{system}` has a perplexity {said} that of `{baseline}` (runs: {seeds}). In the paper it is "
-            f"{printed:.2f} points ({100 * printed / of_paper:.1f} percent) below; ours is "
-            f"{100 * gained / printed:.0f} percent of that gap."
+            f"- The perplexity of `{system}` is {said} that of `{baseline}` (runs: {seeds}); in the paper it is "
+            f"{printed:.2f} points ({100 * printed / of_paper:.1f} percent) below."
         )
     return "\n".join(found)
 

@@ -265,7 +265,7 @@ class Run:
             first: the step to begin with; it and the later ones are done again, the earlier ones are not looked at. A
                 finished training is kept, since another one belongs in another folder.
             last: the step to end with.
-            trained: take the training that is there, whatever its command was.
+            trained: keep the training that is there, even if its flags were others.
 
         Raises:
             RunError: a step failed, or the folder holds another run.
@@ -580,7 +580,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trained",
         action="store_true",
-        help="use the finished training in the folder, whatever flags it was trained with",
+        help="keep the finished training in the folder, even if it was trained with other flags than those given now",
     )
     parser.add_argument("--scale", type=str.lower, choices=recipes.SCALES, default="full", help="small: a rehearsal")
     parser.add_argument(
@@ -604,9 +604,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cpu", action="store_true", help="do not use GPUs")
     precisions = parser.add_mutually_exclusive_group()
     for name in recipes.PRECISIONS:
-        help_ = f"train in {name}" + (
-            " (the default on a CPU; on GPUs the default is the paper's precision)" * (name == "fp32")
-        )
+        help_ = {
+            "fp32": "train in fp32 (the default on a CPU; on GPUs the default is the paper's precision)",
+            "amp": "train with PyTorch's automatic mixed precision",
+        }.get(name, f"train in {name}")
         precisions.add_argument(f"--{name}", dest="precision", action="store_const", const=name, help=help_)
     parser.add_argument(
         "--torchrun",
