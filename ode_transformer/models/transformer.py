@@ -247,14 +247,20 @@ def build_graphs(cfg: TransformerConfig, decoder: nn.Module) -> Optional[Trainin
     """
     if not cfg.cuda_graphs:
         return None
-    for name in ("checkpoint_activations", "offload_activations", "encoder_layerdrop", "decoder_layerdrop"):
-        side, _, field = name.partition("_")
-        value = getattr(getattr(cfg, side), field) if field == "layerdrop" else getattr(cfg, name)
-        if value:
-            raise OdeTransformerError(f"--cuda-graphs: cannot be combined with --{name.replace('_', '-')}")
-    # torchdiffeq asks the host for the time of every step.
-    if str(getattr(cfg, "flow_gradient", "direct")) == "adjoint" and str(cfg.position_encoder) == "floater":
-        raise OdeTransformerError("--cuda-graphs: cannot be combined with --flow-gradient adjoint")
+    refused = {
+        "checkpoint-activations": cfg.checkpoint_activations,
+        "offload-activations": cfg.offload_activations,
+        "encoder-layerdrop": cfg.encoder.layerdrop,
+        "decoder-layerdrop": cfg.decoder.layerdrop,
+        # The noise replaces weights, or asks the host for their range.
+        "quant-noise-pq": cfg.quant_noise.pq,
+        "quant-noise-scalar": cfg.quant_noise.scalar,
+        # torchdiffeq asks the host for the time of every step. TransEvolve has no flow.
+        "flow-gradient adjoint": str(getattr(cfg, "flow_gradient", "direct")) == "adjoint",
+    }
+    for flag, given in refused.items():
+        if given:
+            raise OdeTransformerError(f"--cuda-graphs: cannot be combined with --{flag}")
     return TrainingGraphs(decoder.dictionary.pad(), decoder.dictionary.eos())
 
 

@@ -1,13 +1,13 @@
 """CUDA graphs of training passes: a model's forward and backward pass is recorded once per shape, and then replayed.
 
 In eager mode the host launches every kernel by itself, and at usual batch sizes a GPU waits for it most of the time; a
-graph is one launch. It has fixed shapes, so batches are padded to few of them (``padded_size``), with padding symbols
+graph is one launch. It has fixed shapes, so batches are padded to few of them (``padded_shape``), with padding symbols
 and with sentences that hold nothing but an end of sentence. Losses and gradients stay the same up to rounding; the
 random numbers of dropout are others. Recording costs as much as a few updates: a shape is recorded when it comes for
 the second time, as long as there are fewer than ``MOST_SHAPES``, and all other passes run in eager mode.
 
-All graphs share one pool of memory, in which every pass overwrites the one before. In a training step the backward pass
-comes before the next forward pass; a backward pass that comes later is refused.
+All graphs share one pool of memory, in which every pass overwrites the one before; outputs and gradients are copied out
+of it. In a training step the backward pass comes before the next forward pass; one that comes later is refused.
 """
 
 import logging
@@ -43,6 +43,11 @@ def padded_size(size: int, least: int) -> int:
     return -(-size // step) * step
 
 
+def padded_shape(sentences: int, *lengths: int) -> tuple[int, ...]:
+    """The shape that a batch is padded to, (sentences, length, ...): multiples of 8 sentences and of 2 tokens."""
+    return padded_size(sentences, 8), *(padded_size(length, 2) for length in lengths)
+
+
 def padded(tokens: Tensor, rows: int, columns: int, pad: int, eos: int, left: bool) -> Tensor:
     """Tokens (B, T) -> (rows, columns), with padding on one side, and further sentences that are empty.
 
@@ -67,7 +72,9 @@ class RecordedPass:
         inputs: the tokens of the first pass.
         parameters: the parameters that receive gradients, of one type.
         gradients: one tensor per parameter, into which every backward pass copies what it finds.
-        pool: the pool of memory.
+        place: an output -> a tensor of its shape, into which every forward pass copies its own, and from which every
+            backward pass takes the gradient of it.
+        pool: the pool of memory of earlier recordings, or None.
     """
 
     def __init__(
@@ -76,7 +83,8 @@ class RecordedPass:
         inputs: Sequence[Tensor],
         parameters: Sequence[nn.Parameter],
         gradients: Sequence[Tensor],
-        pool: tuple,
+        place: Callable[[Tensor], Tensor],
+        pool: Optional[tuple],
     ):
         self.inputs = [x.clone() for x in inputs]
         # Casts of parameters that autocast keeps from one operation to the next would be those of the recording.
@@ -89,16 +97,17 @@ class RecordedPass:
             for _ in range(_WARM_UPS):
                 output = run(*self.inputs)
                 torch.autograd.grad(output, parameters, torch.zeros_like(output), allow_unused=True)
-            del output
         torch.cuda.current_stream().wait_stream(stream)
+        self.output = place(output.detach())
+        del output
         self.forward, self.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         # Other threads go on meanwhile: the one that pins the memory of batches may allocate.
-        more = {"pool": pool, "capture_error_mode": "thread_local"}
-        with torch.cuda.graph(self.forward, **more), cast:
+        mode = {"capture_error_mode": "thread_local"}
+        with torch.cuda.graph(self.forward, pool, **mode), cast:
             output = run(*self.inputs)
-        self.output, self.grad_output = output.detach(), torch.empty_like(output)
-        with torch.cuda.graph(self.backward, **more):
-            found = torch.autograd.grad(output, parameters, self.grad_output, allow_unused=True)
+            self.output.copy_(output.detach())
+        with torch.cuda.graph(self.backward, self.forward.pool(), **mode):
+            found = torch.autograd.grad(output, parameters, self.output, allow_unused=True)
             self.used = [gradient is not None for gradient in found]
             into = [gradient for gradient, used in zip(gradients, self.used, strict=True) if used]
             torch._foreach_copy_(into, [gradient for gradient in found if gradient is not None])
@@ -110,7 +119,7 @@ class _Replay(torch.autograd.Function):
         graphs.passes += 1
         ctx.graphs, ctx.recorded, ctx.number = graphs, recorded, graphs.passes
         recorded.forward.replay()
-        return recorded.output.detach()
+        return recorded.output.clone()
 
     @staticmethod
     @once_differentiable
@@ -118,13 +127,23 @@ class _Replay(torch.autograd.Function):
         graphs, recorded = ctx.graphs, ctx.recorded
         if ctx.number != graphs.passes:
             raise OdeTransformerError(
-                "--cuda-graphs: a backward pass came after another forward pass, which overwrote what it needs; train "
-                "without this option if the criterion makes several passes"
+                "--cuda-graphs: another pass, forward or backward, has overwritten what this backward pass needs; "
+                "train without this option if the criterion makes several passes"
             )
-        recorded.grad_output.copy_(grad_output)
+        graphs.passes += 1  # a second backward pass would read what this one overwrites
+        recorded.output.copy_(grad_output)
         recorded.backward.replay()
         found = _unflatten_dense_tensors(graphs.flat.clone(), graphs.gradients)
         return None, None, *(g if used else None for g, used in zip(found, recorded.used, strict=True))
+
+
+class _OutputAlone(dict):
+    """What a model says besides its output, after a replay: nothing."""
+
+    def __missing__(self, name: str) -> Any:
+        raise OdeTransformerError(
+            f"--cuda-graphs: a recorded pass has no {name!r}; train without this option if the criterion reads it"
+        )
 
 
 class TrainingGraphs:
@@ -138,10 +157,11 @@ class TrainingGraphs:
         self.pad, self.eos = pad, eos
         self.seen: Counter[tuple] = Counter()
         self.recorded: dict[tuple, RecordedPass] = {}
-        self.passes = 0  # the number of forward passes so far
+        self.passes = 0  # the number of replays so far, forward and backward
         self.parameters: list[nn.Parameter] = []
-        self.places: Optional[list[tuple[int, torch.dtype]]] = None  # of the parameters, when passes were recorded
-        self._pool: Optional[tuple] = None
+        self.places: Optional[list[tuple]] = None  # of parameters and buffers, when passes were recorded
+        self.flat = self.output = torch.empty(0)  # memory of the gradients, and of outputs
+        self.gradients: Sequence[Tensor] = ()
         self._said = False
 
     def __reduce__(self) -> tuple:
@@ -151,24 +171,23 @@ class TrainingGraphs:
     def __call__(
         self, model: nn.Module, run: Callable[..., tuple[Tensor, Any]], tokens: dict[str, Tensor], **more: Any
     ) -> tuple[Tensor, Any]:
-        """The output of a model's pass, (B, T, ...), and what the model says besides, which is empty after a replay.
+        """The output of a model's pass, (B, T, ...), and what the model says besides, which a replay does not.
 
         Args:
             model: the model, whose parameters have to stay where they are; when they have moved, all is forgotten.
             run: the model's pass in eager mode, which receives the tokens and everything else by name.
             tokens: by name, (B, S) or (B, T); the last are those whose positions the output has.
-            more: what else the model is given.
+            more: what else the model is given. With a tensor among it the pass is in eager mode.
         """
-        if not (model.training and torch.is_grad_enabled()):
+        first = next(iter(tokens.values()))
+        plain = all(value is None or isinstance(value, (int, float, str)) for value in more.values())
+        if not (model.training and torch.is_grad_enabled() and plain and self._can_record(first)):
             return run(**tokens, **more)
-        if not self._can_record(next(iter(tokens.values()))):
-            return run(**tokens, **more)
-        batch = len(next(iter(tokens.values())))
-        rows, columns = padded_size(batch, 8), [padded_size(t.size(1), 2) for t in tokens.values()]
+        batch = len(first)
+        rows, *columns = padded_shape(batch, *(t.size(1) for t in tokens.values()))
         key = (rows, *columns, *more.items(), torch.is_autocast_enabled("cuda"))
         self._forget_if_moved(model)
-        self.seen[key] += 1
-        if key not in self.recorded and (self.seen[key] == 1 or len(self.recorded) == MOST_SHAPES):
+        if self.waits(key):
             return run(**tokens, **more)
         last = list(tokens)[-1]
         inputs = [
@@ -184,14 +203,20 @@ class TrainingGraphs:
         recorded = self.recorded[key]
         torch._foreach_copy_(recorded.inputs, inputs)
         output = _Replay.apply(self, recorded, *self.parameters)
-        return output[:batch, : tokens[last].size(1)], {"attn": [None], "inner_states": None}
+        return output[:batch, : tokens[last].size(1)], _OutputAlone()
+
+    def waits(self, key: tuple) -> bool:
+        """Whether a pass of a shape is in eager mode, because the shape is new or there are too many; it is counted."""
+        self.seen[key] += 1
+        return key not in self.recorded and (self.seen[key] == 1 or len(self.recorded) == MOST_SHAPES)
 
     def _forget_if_moved(self, model: nn.Module) -> None:
-        parameters = [p for p in model.parameters() if p.requires_grad]
-        places = [(p.data_ptr(), p.dtype) for p in parameters]
+        # A table of sinusoids moves when it grows, and gradients may be turned off after some updates.
+        places = [(t.data_ptr(), t.dtype, t.requires_grad) for t in (*model.parameters(), *model.buffers())]
         if places == self.places:
             return
-        if len({kind for _, kind in places}) > 1:
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        if len({p.dtype for p in parameters}) > 1:
             raise OdeTransformerError("--cuda-graphs: needs parameters of one type")
         self.recorded.clear()
         self.parameters, self.places = parameters, places
@@ -202,12 +227,18 @@ class TrainingGraphs:
         self.gradients = _unflatten_dense_tensors(self.flat, parameters)
 
     def _record(self, run: Callable[..., Tensor], inputs: Sequence[Tensor]) -> RecordedPass:
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
-        return RecordedPass(run, inputs, self.parameters, self.gradients, self._pool)
+        # A pool lives as long as one of its graphs.
+        pool = next((one.forward.pool() for one in self.recorded.values()), None)
+        return RecordedPass(run, inputs, self.parameters, self.gradients, self._place, pool)
+
+    def _place(self, output: Tensor) -> Tensor:
+        """Memory for an output and its gradient, in the output's shape, which all recorded passes share."""
+        if self.output.numel() < output.numel() or self.output.dtype != output.dtype:
+            self.output = output.new_empty(2 ** (output.numel() - 1).bit_length())
+        return self.output[: output.numel()].view(output.shape)
 
     def _report(self) -> None:
-        """Say how many shapes there are: of the first, of every power of two, and of the last."""
+        """Log how many shapes are recorded, after the first one, at every power of two, and at the last one."""
         count = len(self.recorded)
         if count & (count - 1) == 0 or count == MOST_SHAPES:
             passes = sum(self.seen.values())

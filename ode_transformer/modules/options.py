@@ -469,7 +469,7 @@ def check_alone(cfg: TransformerConfig, side: str, flat: Any, config_class: type
             raise OdeTransformerError(f"{said}; use {_flag(own[name])}")
         logger.warning(said)
     meaningless = ["cross_self_attention", "no_cross_attention", "share_all_embeddings", "merge_src_tgt_embed"]
-    meaningless += ["adaptive_softmax_cutoff"] * (side == "encoder")
+    meaningless += ["adaptive_softmax_cutoff", "cuda_graphs"] * (side == "encoder")
     for name in meaningless:
         if getattr(cfg, name) and not usual[name]:
             raise OdeTransformerError(f"{_flag(name)}: has no meaning in a model without {absent}")

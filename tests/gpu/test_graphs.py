@@ -1,5 +1,7 @@
 """Training passes recorded as CUDA graphs; skipped where there is no GPU."""
 
+import copy
+
 import pytest
 import torch
 
@@ -49,6 +51,21 @@ def test_a_replay_has_the_features_and_gradients_of_eager_mode(variant, precisio
             apart = (own[name] - gradient).norm() if name in own else gradient.norm()
             assert apart <= 5 * tolerance * norm, name
     assert len(recorded.graphs.recorded) == 2
+
+
+def test_a_model_is_recorded_anew_when_it_has_changed():
+    m, inputs = small("macaron", **{"cuda-graphs": True}).cuda().train(), [t.cuda() for t in batch()]
+    for change in (lambda: m, m.double, lambda: m.encoder.requires_grad_(False)):
+        change()
+        expected, gradients = step(copy.deepcopy(m), *inputs, False)  # a copy has no recorded passes
+        for _ in range(2):
+            found, own = step(m, *inputs, False)
+        real = inputs[2] != 1
+        torch.testing.assert_close(found[real], expected[real], atol=1e-4, rtol=1e-4)
+        assert own.keys() == gradients.keys()
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(own[name], gradient, atol=1e-3, rtol=1e-3)
+        assert len(m.graphs.recorded) == 1
 
 
 def test_dropout_draws_anew_in_every_replay():

@@ -181,6 +181,7 @@ def test_macaron_bert_has_the_parameters_of_bert():
     [
         ({"decoder-integrator": "rk4"}, "--decoder-integrator rk4: has no meaning in a model without a decoder"),
         ({"decoder-history": "dense"}, "--decoder-history dense: has no meaning in a model without a decoder"),
+        ({"cuda-graphs": True}, "--cuda-graphs: has no meaning in a model without a decoder"),
         ({"pooler-dropout": -0.1}, "--pooler-dropout -0.1: must be a probability, from 0 to 1"),
         (
             {"decoder-relative-positions": "keys"},

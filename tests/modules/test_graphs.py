@@ -18,10 +18,9 @@ from tests.models.test_language_model import language_model
 class Again:
     """In place of a ``RecordedPass``: a replay computes the pass again."""
 
-    def __init__(self, run, inputs, parameters, gradients, pool=None):
+    def __init__(self, run, inputs, parameters, gradients, place):
         self.run, self.inputs, self.parameters, self.gradients = run, [x.clone() for x in inputs], parameters, gradients
-        self.output = run(*self.inputs).detach().clone()
-        self.grad_output = torch.empty_like(self.output)
+        self.output = place(run(*self.inputs).detach())
         self.used = [True] * len(parameters)
 
         class Forward:
@@ -38,7 +37,7 @@ class Again:
         self.output.copy_(self.found.detach())
 
     def replay_backward(self):
-        found = torch.autograd.grad(self.found, self.parameters, self.grad_output, allow_unused=True)
+        found = torch.autograd.grad(self.found, self.parameters, self.output, allow_unused=True)
         self.used = [g is not None for g in found]
         for into, g in zip(self.gradients, found, strict=True):
             if g is not None:
@@ -51,7 +50,7 @@ def on_a_cpu(monkeypatch):
     monkeypatch.setattr(
         graphs.TrainingGraphs,
         "_record",
-        lambda self, run, inputs: Again(run, inputs, self.parameters, self.gradients),
+        lambda self, run, inputs: Again(run, inputs, self.parameters, self.gradients, self._place),
     )
 
 
@@ -141,14 +140,34 @@ def test_gradients_add_up_over_several_batches_and_outlive_the_next_pass():
             torch.testing.assert_close(p.grad, single[0][name] + single[1][name])
 
 
-def test_a_backward_pass_after_another_forward_pass_is_refused():
+def test_a_backward_pass_after_another_pass_is_refused():
     m, (src, lengths, prev) = model(), batch(sizes=(4, 6, 5))
     step(m, src, lengths, prev)
     more = {"src_lengths": lengths, "prev_output_tokens": prev, "features_only": True}
     outputs = [m(src_tokens=src, **more)[0] for _ in range(2)]
     with pytest.raises(OdeTransformerError, match="several passes"):
         outputs[0].sum().backward()
-    outputs[1].sum().backward()
+    outputs[1].sum().backward(retain_graph=True)
+    with pytest.raises(OdeTransformerError, match="several passes"):
+        outputs[1].sum().backward()
+
+
+def test_an_output_outlives_the_next_pass_and_all_shapes_share_its_memory():
+    m, batches = model(), [batch(sizes=sizes) for sizes in ((9, 3, 2, 4), (4, 6, 5))]
+    kept = []
+    for inputs in batches * 3:
+        kept.append((step(m, *inputs)[0], inputs[2] != 1))
+    for (found, real), (expected, _) in zip(kept[4:], kept[:2], strict=True):
+        torch.testing.assert_close(found[real], expected[real], atol=2e-5, rtol=2e-5)
+    assert len({one.output.data_ptr() for one in m.graphs.recorded.values()}) == 1
+
+
+def test_what_a_replay_does_not_return_is_named():
+    m, (src, lengths, prev) = model(), batch(sizes=(4, 6, 5))
+    more = {"src_lengths": lengths, "prev_output_tokens": prev}
+    m(src_tokens=src, **more)[1]["inner_states"]
+    with pytest.raises(OdeTransformerError, match="no 'inner_states'"):
+        m(src_tokens=src, **more)[1]["inner_states"]
 
 
 def test_rare_shapes_stay_eager_and_the_number_of_recordings_is_bounded(monkeypatch):
@@ -173,10 +192,17 @@ def test_parameters_that_move_are_recorded_anew():
     m, inputs = model(), batch(sizes=(4, 6, 5))
     for _ in range(2):
         step(m, *inputs)
-    before = next(iter(m.graphs.recorded.values()))
-    m.double()
-    step(m, *inputs)
-    assert next(iter(m.graphs.recorded.values())) is not before
+    found = [next(iter(m.graphs.recorded.values()))]
+    encoder = m.encoder.embed_positions
+    for change in (
+        m.double,
+        lambda: m.decoder.requires_grad_(False),
+        lambda: setattr(encoder, "weights", encoder.weights.clone()),  # as when a longer sentence comes
+    ):
+        change()
+        step(m, *inputs)
+        found.append(next(iter(m.graphs.recorded.values())))
+    assert len(set(map(id, found))) == 4
 
 
 def test_a_copy_of_a_model_has_no_recordings_and_a_checkpoint_no_trace():
@@ -187,7 +213,7 @@ def test_a_copy_of_a_model_has_no_recordings_and_a_checkpoint_no_trace():
     assert m.state_dict().keys() == small("macaron").state_dict().keys()
 
 
-@pytest.mark.parametrize("option", ["checkpoint-activations", "encoder-layerdrop"])
+@pytest.mark.parametrize("option", ["checkpoint-activations", "encoder-layerdrop", "quant-noise-pq"])
 def test_what_a_graph_cannot_hold_is_refused(option):
     with pytest.raises(OdeTransformerError, match=f"cuda-graphs.*{option}"):
-        model(**{option: 0.1 if option.endswith("drop") else True})
+        model(**{option: True if option.startswith("checkpoint") else 0.1})

@@ -4,7 +4,6 @@ A shape is (sentences, source tokens, target tokens). Batches are made as fairse
 length, as many as fit into ``--max-tokens``, a multiple of 8.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -38,12 +37,6 @@ def batches(sizes: Sequence[np.ndarray], max_tokens: int, seed: int) -> list[tup
     return [shapes[i] for i in random.permutation(len(shapes))]
 
 
-def padded(shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The shape that a batch is padded to for CUDA graphs."""
-    sentences, *lengths = shape
-    return graphs.padded_size(sentences, 8), *(graphs.padded_size(length, 2) for length in lengths)
-
-
 def count(folder: str, subset: str, languages: Sequence[str], max_tokens: int) -> dict[str, Any]:
     """The numbers of shapes over ``EPOCHS`` epochs, and the shares of padding, of a folder of binarized data."""
     pair = "-".join(languages)
@@ -51,20 +44,19 @@ def count(folder: str, subset: str, languages: Sequence[str], max_tokens: int) -
     sizes = [np.array(side.sizes) for side in data]  # which are gone when the data are
     whole = [shape for epoch in range(EPOCHS) for shape in batches(sizes, max_tokens, epoch)]
     tokens = EPOCHS * int(sum(map(np.sum, sizes)))
-    seen, recorded, eager, run = Counter(), set(), 0, []
+    training, eager, run = graphs.TrainingGraphs(pad=1, eos=2), 0, []
     for shape in whole:
-        filled = padded(shape)
-        seen[filled] += 1
-        if filled not in recorded and (seen[filled] == 1 or len(recorded) == graphs.MOST_SHAPES):
+        padded = graphs.padded_shape(*shape)
+        if training.waits(padded):
             eager, run = eager + 1, [*run, shape]
         else:
-            recorded.add(filled)
-            run.append(filled)
+            training.recorded[padded] = None
+            run.append(padded)
     return {
         "batches": len(whole) // EPOCHS,
         "shapes": len(set(whole)),
         "padding": _share(whole, tokens),
-        "recorded": len(recorded),
+        "recorded": len(training.recorded),
         "eager": round(eager / len(whole), 4),
         "padding_recorded": _share(run, tokens),
     }
