@@ -26,7 +26,7 @@ from .recipes import RecipeError
 from .runs import OtherRunError, RunError
 from .tasks import TASKS
 from .tasks.task import OURS, Step, flags
-from .tasks.translation import check_data
+from .tasks.translation import check_units
 from .text import binarised
 
 # Of fairseq-train, with a value: where it runs, and who else is told of its progress.
@@ -348,7 +348,7 @@ class Run:
         if (data / "manifest.json").is_file() and self.place.rank == 0:
             _call(["text", "intact", str(data)])
         if self.place.rank == 0 and TASKS[self.recipe.task].section == "generate":
-            check_data(self.recipe)
+            check_units(self.recipe)
         if self.place.rank == 0 and "train" not in stamps:
             binarised.check_data(data)
         if begun and data.is_dir() and runs.dictionaries(data) != run["dictionaries"]:

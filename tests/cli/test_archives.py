@@ -565,6 +565,9 @@ def test_lines_that_are_not_utf8_are_dropped_from_training_text_alone(tmp_path, 
         assert lines(tmp_path / "raw" / f"train.{lang}") == [f"{lang} {i}" for i in (0, 2, 4)]
     assert cli.main([*command, "test", *sides]) == 1
     assert "a.en: line 2 is not UTF-8 (byte 0xe9" in capsys.readouterr().err
+    (tmp_path / "a.fr").write_bytes(b"\xe9t\xe9\n" * 5)
+    assert cli.main([*command, "train", *sides]) == 1  # as with a whole file in Latin-1
+    assert f"error: {sides[0]}, {sides[1]}: no pair of text is left" in capsys.readouterr().err
     for lang in ("en", "fr"):
         (tmp_path / f"a.{lang}").write_bytes(b"a\n\0b\nc\n")
     assert cli.main([*command, "train", *sides]) == 0

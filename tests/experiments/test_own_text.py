@@ -38,7 +38,7 @@ from ode_transformer.experiments.export.trained import open_trained
 from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
 from ode_transformer.experiments.pipeline import Pipeline, joined
-from ode_transformer.experiments.tasks.translation import check_data
+from ode_transformer.experiments.tasks.translation import check_units
 from ode_transformer.experiments.text import binarised
 from ode_transformer.experiments.text.lines import read_pair
 from ode_transformer.experiments.text.subwords import segmented
@@ -761,7 +761,7 @@ def test_unknown_units_are_counted_where_text_is_read(home, run, bundle, exporte
     assert cli.main(["prepare", *map(str, words)]) == 0
     shown = capsys.readouterr()
     assert "(0.00% unknown)" in shown.out and "warning: test.de: " in shown.err and "train.de: " not in shown.err
-    check_data(recipes.load(f"{tmp_path}/x.yaml/macaron-tiny"))  # as a run does
+    check_units(recipes.load(f"{tmp_path}/x.yaml/macaron-tiny"))  # as a run does
     assert f"warning: {tmp_path}/x/test.de-en.de: " in capsys.readouterr().err
 
 

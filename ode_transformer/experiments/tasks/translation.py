@@ -40,7 +40,7 @@ def post_process(recipe: "recipes.Recipe") -> str | None:
     return given.get("post-process", given.get("remove-bpe"))
 
 
-def check_data(recipe: "recipes.Recipe") -> None:
+def check_units(recipe: "recipes.Recipe") -> None:
     """Check that the recipe joins the units that its data are segmented into, as far as their manifest tells; and warn
     of sets with many unknown units.
 

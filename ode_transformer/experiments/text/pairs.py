@@ -70,6 +70,8 @@ def gather(args: argparse.Namespace) -> None:
                 print(f"{split}: {count:,} pairs of {source.name}", file=sys.stderr)
                 hint = f"; {PERHAPS}" if NOT_UTF8 in faults.counts else ""
                 faults.report(f"{source}, {target}", f"dropped{hint}")
+                if faults.counts and not count:
+                    raise TextError(f"{source}, {target}: no pair of text is left")
 
 
 def _names(splits: Iterable[str], langs: Sequence[str]) -> list[str]:
