@@ -116,6 +116,17 @@ def add_flags(parser: argparse._ActionsContainer, config: FairseqDataclass) -> N
     gen_parser_from_dataclass(parser, config, delete_default=True)
 
 
+class HasFlags:
+    """A model of fairseq's with a flag for every field of its configuration."""
+
+    config_class: type
+
+    @classmethod
+    def add_args(cls, parser: argparse._ActionsContainer) -> None:
+        """Add the flags; fairseq calls this."""
+        add_flags(parser, cls.config_class())
+
+
 def switch(name: str, on: bool) -> str:
     """The flag that turns a field on, or off."""
     words = name.split("_")

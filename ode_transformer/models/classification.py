@@ -6,7 +6,6 @@ one in the paper's table is wider, and was taken from other work). All options o
 history can be used.
 """
 
-import argparse
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -14,7 +13,7 @@ from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
-from ..config import add_flags, option, register_architectures
+from ..config import HasFlags, option, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.stacks import Encoder
 from .transformer import KeepsLayers, SplitTransformerConfig, add_positions_and_freeze, nested
@@ -39,20 +38,13 @@ class ClassificationHead(nn.Module):
         return self.out_proj(self.layer_norm(mean.type_as(x)))
 
 
-class EncoderClassifier(FairseqEncoderModel):
+class EncoderClassifier(HasFlags, FairseqEncoderModel):
     """An encoder and its classification heads; a family registers a subclass with its configuration and its encoder."""
-
-    config_class: type
 
     def __init__(self, cfg: TransformerConfig, encoder: nn.Module):
         super().__init__(encoder)
         self.cfg = cfg
         self.classification_heads = nn.ModuleDict()
-
-    @classmethod
-    def add_args(cls, parser: argparse._ActionsContainer) -> None:
-        """Add the family's flags."""
-        add_flags(parser, cls.config_class())
 
     @classmethod
     def nested(cls, cfg: Any) -> TransformerConfig:

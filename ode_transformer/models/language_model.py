@@ -13,7 +13,6 @@ embeddings of input and output. That code had no gate, and its F was the layer w
 ``--ode-residual released``; the default is the paper's form.
 """
 
-import argparse
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -21,7 +20,7 @@ from fairseq.models import FairseqLanguageModel, register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
-from ..config import add_flags, option, register_architectures
+from ..config import HasFlags, option, register_architectures
 from ..modules.stacks import Decoder
 from .transformer import (
     HistoryName,
@@ -52,7 +51,7 @@ class LanguageModelConfig(SplitTransformerConfig):
 
 
 @register_model("ode_transformer_lm", dataclass=LanguageModelConfig)
-class OdeLanguageModel(KeepsLayers, FairseqLanguageModel):
+class OdeLanguageModel(KeepsLayers, HasFlags, FairseqLanguageModel):
     """A language model (``--arch ode_transformer_lm`` and others)."""
 
     config_class = LanguageModelConfig
@@ -67,11 +66,6 @@ class OdeLanguageModel(KeepsLayers, FairseqLanguageModel):
         if self.graphs is None:
             return super().forward(src_tokens, **more)
         return self.graphs(self, super().forward, {"src_tokens": src_tokens}, **more)
-
-    @classmethod
-    def add_args(cls, parser: argparse._ActionsContainer) -> None:
-        """Add the family's flags."""
-        add_flags(parser, cls.config_class())
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "OdeLanguageModel":

@@ -40,7 +40,7 @@ from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ..config import add_flags, option, plain, register_architectures
+from ..config import HasFlags, option, plain, register_architectures
 from ..errors import OdeTransformerError
 from ..modules.positions import BlockPositions
 from ..modules.stacks import Encoder
@@ -126,7 +126,7 @@ def _draw(module: nn.Module) -> None:
 
 
 @register_model("ode_masked_lm", dataclass=MaskedLanguageModelConfig)
-class MaskedLanguageModel(KeepsLayers, RobertaModel):
+class MaskedLanguageModel(KeepsLayers, HasFlags, RobertaModel):
     """A masked language model (``--arch floater_roberta_base`` and others)."""
 
     config_class = MaskedLanguageModelConfig
@@ -140,11 +140,6 @@ class MaskedLanguageModel(KeepsLayers, RobertaModel):
         add_positions_and_freeze(self, cfg, {"encoder": encoder.sentence_encoder})
         if isinstance(self.position_encoder, BlockPositions):  # a flow, and its b(0), start as its own paper says
             self.position_encoder.apply(_draw)
-
-    @classmethod
-    def add_args(cls, parser: argparse._ActionsContainer) -> None:
-        """Add the family's flags."""
-        add_flags(parser, cls.config_class())
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "MaskedLanguageModel":

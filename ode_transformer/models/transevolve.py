@@ -21,20 +21,18 @@ the singular values that meet no row of V. ``model.trained`` and ``model.frozen`
 the paper's classification experiments.
 """
 
-import argparse
 import logging
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
-from fairseq.models.transformer import TransformerConfig, TransformerModelBase
+from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from ..config import FlatTransformerConfig, add_flags, option, plain, register_architectures, to_transformer_config
+from ..config import FlatTransformerConfig, option, plain, register_architectures, to_transformer_config
 from ..errors import OdeTransformerError
 from ..modules import compilation
 from ..modules.dropout import Dropout
@@ -46,7 +44,7 @@ from ..modules.recomputation import recompute
 from ..modules.stacks import PlainDecoder, PlainEncoder
 from ..numerics.sinusoids import sinusoids
 from .classification import LONGEST, EncoderClassifier
-from .transformer import build_graphs
+from .transformer import EncoderDecoder
 
 logger = logging.getLogger(__name__)
 
@@ -304,26 +302,10 @@ class _Counted:
 
 
 @register_model("transevolve", dataclass=TransEvolveConfig)
-class TransEvolveModel(_Counted, TransformerModelBase):
+class TransEvolveModel(_Counted, EncoderDecoder):
     """TransEvolve for translation (``--arch transevolve_fullff_1`` and others)."""
 
-    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module):
-        super().__init__(args, encoder, decoder)
-        self.graphs = build_graphs(self.cfg, decoder)
-
-    def forward(
-        self, src_tokens: Tensor, src_lengths: Optional[Tensor], prev_output_tokens: Tensor, **more: Any
-    ) -> tuple[Tensor, dict]:
-        """As in fairseq's Transformer."""
-        tokens = {"src_tokens": src_tokens, "prev_output_tokens": prev_output_tokens}
-        if self.graphs is None:
-            return super().forward(**tokens, src_lengths=src_lengths, **more)
-        return self.graphs(self, partial(super().forward, src_lengths=None), tokens, **more)
-
-    @classmethod
-    def add_args(cls, parser: argparse._ActionsContainer) -> None:
-        """Add the family's flags and all of the stock Transformer's."""
-        add_flags(parser, TransEvolveConfig())
+    config_class = TransEvolveConfig
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "TransEvolveModel":
@@ -335,10 +317,6 @@ class TransEvolveModel(_Counted, TransformerModelBase):
         model = super().build_model(_nested(cfg, TransEvolveConfig), task)
         logger.info(f"parameters: {model.trained:,} trained, {model.frozen:,} frozen")
         return model
-
-    def set_beam_size(self, beam_size: int) -> None:
-        """Set the number of hypotheses per sentence; fairseq's generator calls this if there are several."""
-        self.decoder.set_beam_size(beam_size)
 
     @classmethod
     def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Embedding) -> TransEvolveEncoder:

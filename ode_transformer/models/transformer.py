@@ -4,7 +4,6 @@ A family is a configuration with its own defaults and a table of named architect
 and FLOATER share every option below; TransEvolve has blocks of another kind, and its own options.
 """
 
-import argparse
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,14 +14,14 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from torch import Tensor, nn
 
-from ..config import FlatTransformerConfig, add_flags, option, to_transformer_config
+from ..config import FlatTransformerConfig, HasFlags, option, to_transformer_config
 from ..errors import OdeTransformerError
 from ..modules.attention import RELATIVE_POSITIONS
 from ..modules.graphs import TrainingGraphs
 from ..modules.history import HISTORIES
 from ..modules.options import GATE_SHARING, ODE_FUNCTIONS, ODE_RESIDUALS, check_alone, check_model, idle_options
 from ..modules.positions import FLOW_SHARING, POSITION_BLOCKS, POSITION_ENCODERS, build_position_encoder
-from ..modules.stacks import Decoder, Encoder, SplitStack
+from ..modules.stacks import Decoder, Encoder, PlainDecoder, PlainEncoder, SplitStack
 from ..numerics.coefficients import COEFFICIENTS
 from ..numerics.flow import FLOW_GRADIENTS, FLOW_METHODS
 from ..numerics.integrators import INTEGRATORS
@@ -285,14 +284,11 @@ def freeze(model: nn.Module, pattern: Optional[str]) -> None:
         p.requires_grad_(False)
 
 
-class SplitTransformerModel(KeepsLayers, TransformerModelBase):
-    """A Transformer with our layers; a family registers a subclass with its configuration."""
+class EncoderDecoder(HasFlags, TransformerModelBase):
+    """fairseq's encoder-decoder, whose training passes can be recorded."""
 
-    config_class: type = SplitTransformerConfig
-
-    def __init__(self, args: Any, encoder: Encoder, decoder: Decoder):
+    def __init__(self, args: Any, encoder: PlainEncoder, decoder: PlainDecoder):
         super().__init__(args, encoder, decoder)
-        add_positions_and_freeze(self, self.cfg, {"encoder": encoder, "decoder": decoder})
         self.graphs = build_graphs(self.cfg, decoder)
 
     def forward(
@@ -314,24 +310,31 @@ class SplitTransformerModel(KeepsLayers, TransformerModelBase):
             return self._pass(**tokens, **more)
         return self.graphs(self, self._pass, tokens, **more)
 
+    def _pass(self, src_tokens: Tensor, prev_output_tokens: Tensor, **more: Any) -> tuple[Tensor, dict]:
+        return super().forward(src_tokens, None, prev_output_tokens, **more)  # our encoders count the padding
+
+    def set_beam_size(self, beam_size: int) -> None:
+        """Set the number of hypotheses per sentence; fairseq's generator calls this if there are several."""
+        self.decoder.set_beam_size(beam_size)
+
+
+class SplitTransformerModel(KeepsLayers, EncoderDecoder):
+    """A Transformer with our layers; a family registers a subclass with its configuration."""
+
+    config_class = SplitTransformerConfig
+
+    def __init__(self, args: Any, encoder: Encoder, decoder: Decoder):
+        super().__init__(args, encoder, decoder)
+        add_positions_and_freeze(self, self.cfg, {"encoder": encoder, "decoder": decoder})
+
     def _pass(
         self, src_tokens: Tensor, prev_output_tokens: Tensor, return_all_hiddens: bool = True, **more: Any
     ) -> tuple[Tensor, dict]:
         solution = None
         if self.position_encoder is not None:
             solution = self.position_encoder.solve(max(src_tokens.size(1), prev_output_tokens.size(1)))
-        # Our encoders count the padding themselves.
         encoder_out = self.encoder(src_tokens, None, return_all_hiddens, solution=solution)
         return self.decoder(prev_output_tokens, encoder_out, solution=solution, **more)
-
-    def set_beam_size(self, beam_size: int) -> None:
-        """Set the number of hypotheses per sentence; fairseq's generator calls this if there are several."""
-        self.decoder.set_beam_size(beam_size)
-
-    @classmethod
-    def add_args(cls, parser: argparse._ActionsContainer) -> None:
-        """Add the family's flags and all of the stock Transformer's."""
-        add_flags(parser, cls.config_class())
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SplitTransformerModel":

@@ -81,10 +81,10 @@ class Options:
         if not takes_coefficients:
             coefficients = "fixed"  # there are no stages to weight: --coefficients concerns the other side
         splitting, flows = SPLITTINGS.named(str(cfg.splitting)), ODE_FUNCTIONS[str(cfg.ode_function)]
-        plain = integrator == EULER and coefficients in ("fixed", "ones")
+        unweighted = integrator == EULER and coefficients in ("fixed", "ones")
         if integrator.spans_layers:
             flows = None
-        elif plain and not splitting.together and history != "corrector":
+        elif unweighted and not splitting.together and history != "corrector":
             flows = ODE_FUNCTIONS["substeps"]
         options = cls(
             splitting=splitting,
@@ -92,7 +92,7 @@ class Options:
             integrator=integrator,
             integrated_flows=flows,
             # A step of one unweighted stage is the layer itself in both forms.
-            released=str(cfg.ode_residual) == "released" and takes_coefficients and not plain,
+            released=str(cfg.ode_residual) == "released" and takes_coefficients and not unweighted,
             coefficients=coefficients,
             gate_sharing=str(cfg.gate_sharing),
             history=history,

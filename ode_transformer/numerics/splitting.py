@@ -102,10 +102,10 @@ class Splitting:
 
 
 LIE_TROTTER = Splitting("FG", (1.0, 1.0))
-"""Lie-Trotter, the Transformer: a step of F, then a step of G (equations 12, 13)."""
+"""Lie-Trotter, the Transformer: a step of F, then a step of G (Lu et al., equations 12, 13)."""
 
 STRANG = Splitting("GFG", (0.5, 1.0, 0.5))
-"""Strang-Marchuk, the Macaron Net: half a step of G, a step of F, half a step of G (equations 14 to 19)."""
+"""Strang-Marchuk, the Macaron Net: half a step of G, a step of F, half a step of G (Lu et al., 14 to 19)."""
 
 STRANG_SWAPPED = Splitting("FGF", (0.5, 1.0, 0.5))
 """Strang-Marchuk with the roles of F and G exchanged: two attentions around one feed-forward (Table 3)."""
