@@ -19,7 +19,6 @@ import argparse
 import math
 import re
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,10 +45,10 @@ from .numerics.integrators import INTEGRATORS
 from .numerics.splitting import SPLITTINGS
 from .standalone import STOCK, Stock, check_dictionaries, model_options, named, open_state, stock_options, symbols, task
 
-_SHAPE = ("embed_dim", "attention_heads", "layers")
+_SHAPE = ("embed_dim", "attention_heads", "layers", "ffn_embed_dim")
 _INNER = ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim")
 _OPEN = 5.0  # of a gate before its activation: a sigmoid of 0.993
-_EQUAL = 1e-5  # of logits in double precision; fairseq's softmax is in single
+EQUAL = 1e-5  # of logits in double precision; fairseq's softmax is in single
 
 
 @dataclass(frozen=True)
@@ -63,13 +62,15 @@ class Report:
     difference: float
     flags: list[str]
 
+    @property
+    def details(self) -> str:
+        """A line for every tensor."""
+        lines = [f"{what:>10}  {name}  {tuple(shape)}" for name, shape, what in self.tensors]
+        return "\n".join(lines + [f"{'unused':>10}  {name}" for name in self.unused])
+
     def __str__(self) -> str:
         kinds = Counter(what for _, _, what in self.tensors)
-        lines = [f"{what:>10}  {name}  {tuple(shape)}" for name, shape, what in self.tensors]
-        lines += [f"{'unused':>10}  {name}" for name in self.unused]
-        lines.append(
-            ", ".join(f"{count} tensors {what}" for what, count in kinds.items()) + f", {len(self.unused)} unused"
-        )
+        lines = [", ".join(f"{count} tensors {what}" for what, count in kinds.items()) + f", {len(self.unused)} unused"]
         lines.append(f"largest difference of a logit from the source's, on random sentences: {self.difference:.1e}")
         if self.flags:
             lines.append(f"fairseq-train needs: {shlex.join(self.flags)}")
@@ -124,7 +125,7 @@ def warm_start(
         raise CheckpointError(f"--dynamics-scale {dynamics_scale}: {arch} has no flow")
     with named(f"{source} cannot become {arch}"):
         difference = _difference(before, after, sizes)
-    if not difference <= _EQUAL and not approximate:  # NaN counts as different
+    if not difference <= EQUAL and not approximate:  # NaN counts as different
         raise CheckpointError(
             f"{source} cannot become {arch} exactly: {_changes(values, explicit, options)}; logits differ by "
             f"{difference:.1e}. --approximate writes it nevertheless"
@@ -222,13 +223,21 @@ def _target(
     explicit = {k: v for k, v in vars(given).items() if v is not None}
     values = resolve(dict(preset) | explicit, config_class)
     halves = SPLITTINGS.named(str(values["splitting"])).feed_forwards == 2
-    for name in (f"{side}_{k}" for k in (*_SHAPE, *(() if halves else ["ffn_embed_dim"])) for side in stock.sides):
-        ours, theirs = values[name], options.get(name, getattr(FlatTransformerConfig(), name))
-        if ours != theirs:
-            raise CheckpointError(
-                f"--arch {arch}: {name} is {ours}, but {theirs} in {source}; take an architecture of that size, or add "
-                f"-- --{name.replace('_', '-')} {theirs}"
-            )
+    sizes = {
+        name: (values[name], options.get(name, getattr(FlatTransformerConfig(), name)))
+        for name in (f"{side}_{k}" for side in stock.sides for k in _SHAPE)
+    }
+    if misfits := {
+        name: theirs
+        for name, (ours, theirs) in sizes.items()
+        if ours != theirs and not (halves and name in _INNER and 2 * ours == theirs)
+    }:
+        wrong = ", ".join(f"{name} is {sizes[name][0]}, there {theirs}" for name, theirs in misfits.items())
+        fitting = " ".join(f"--{name.replace('_', '-')} {theirs}" for name, theirs in misfits.items())
+        raise CheckpointError(
+            f"--arch {arch}: must have the sizes of {source}: {wrong}; take an architecture of that size, or add -- "
+            f"{fitting}"
+        )
     kept = {k: v for k, v in options.items() if k not in explicit and not (halves and k in _INNER)}
     values |= {**kept, "arch": arch}
     values.pop("_name", None)
@@ -288,10 +297,6 @@ def _halve(after: nn.Module, old: Mapping[str, Tensor], outcomes: dict[str, str]
         halves = ((layer.macaron_fc1, layer.macaron_fc2), (layer.fc1, layer.fc2))
         if len(layer.fc1.weight) == len(w1):
             continue
-        if 2 * len(layer.fc1.weight) != len(w1):
-            raise CheckpointError(
-                f"{name}.fc1.weight is {tuple(w1.shape)}, must have {len(layer.fc1.weight)} rows, or twice as many"
-            )
         for (fc1, fc2), u1, c1, u2 in zip(halves, w1.chunk(2), b1.chunk(2), w2.chunk(2, dim=1), strict=True):
             fc1.weight.copy_(u1), fc1.bias.copy_(c1), fc2.weight.copy_(2 * u2), fc2.bias.copy_(b2)
         layer.macaron_layer_norm.load_state_dict(layer.final_layer_norm.state_dict())
@@ -401,41 +406,3 @@ def _state(state: dict, model_name: str, values: dict, after: nn.Module, source:
             config = OmegaConf.to_container(config, enum_to_str=True)
     config = {**config, "model": {"_name": model_name, **values}}
     return {"cfg": config, "args": None, "model": after.state_dict(), **fresh, "warm_started_from": Path(source).name}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer warm-start``; what follows ``--`` are ``flags``."""
-    parser.usage = "%(prog)s CHECKPOINT --arch ARCH --output FILE [options] [-- flags of fairseq-train]"
-    parser.add_argument(
-        "checkpoint",
-        help="a checkpoint of a Transformer or RoBERTa of stock fairseq, of any version, or model.safetensors",
-    )
-    parser.add_argument("--arch", required=True, help="one of our architectures, of the checkpoint's size")
-    parser.add_argument(
-        "--output", required=True, help="the file to write, for --finetune-from-model or --restore-file"
-    )
-    parser.add_argument("--data", help="binarized data; the sizes of its dictionaries have to match the checkpoint")
-    parser.add_argument(
-        "--dynamics-scale", type=float, default=0.0, metavar="S",
-        help="the flow's last layer begins at S times its usual values (default: 0, which changes nothing at first)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--approximate", action="store_true", help="also write a model that cannot equal its source exactly"
-    )
-
-
-def main(args: argparse.Namespace) -> int:
-    """Warm-start, and say what became of every tensor."""
-    report = warm_start(
-        args.checkpoint,
-        args.output,
-        args.arch,
-        args.flags,
-        dynamics_scale=args.dynamics_scale,
-        approximate=args.approximate,
-        data=args.data,
-    )
-    print(report)
-    if not report.difference <= _EQUAL:
-        print("not equal to its source", file=sys.stderr)
-    return 0

@@ -82,7 +82,9 @@ from ode_transformer.experiments import cli, estimates, recipes, runner, tables,
 from ode_transformer.experiments.text import command
 from ode_transformer.experiments.export import translator
 from ode_transformer.experiments.metrics import translations
-assert not {"torch", "fairseq"} & set(sys.modules), "neither scoring nor an exported model needs them"
+for name in set(cli.COMMANDS) - {"bench", "lab"}:
+    cli.parser(name)
+assert not {"torch", "fairseq", "scipy", "joblib"} & set(sys.modules), "help, scoring and an exported model need none"
 import ode_transformer.models
 from fairseq.models import ARCH_MODEL_REGISTRY
 assert "macaron_tiny" in ARCH_MODEL_REGISTRY

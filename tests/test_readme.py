@@ -189,6 +189,14 @@ def arguments_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     return found
 
 
+@pytest.mark.parametrize("command", sorted(set(cli.COMMANDS) - {"bench"}))
+def test_values_of_arguments_are_named_in_capitals(command):
+    """Such as N, FILE and DIR: not by default, as the argument itself, but where the choices are listed."""
+    (commands,) = [action for action in cli.parser(command)._actions if action.dest == "command"]
+    for action in arguments_of(commands.choices[command]):
+        assert action.nargs == 0 or action.choices or action.metavar, action
+
+
 @pytest.mark.parametrize(
     "command", ["bench", "choose", "classify", "glue", "lab", "listops", "score", "squad", "translate"]
 )

@@ -263,7 +263,10 @@ def test_every_tensor_is_reported(tmp_path, capsys):
     m = stock(tmp_path / "stock.pt")
     arguments = ["warm-start", str(tmp_path / "stock.pt"), "--arch", "floater_tiny", "--output", str(tmp_path / "o.pt")]
     assert cli.main([*arguments, "--", *words(SIZES)]) == 0
+    short = capsys.readouterr().out
+    assert cli.main([*arguments, "--verbose", "--", *words(SIZES)]) == 0
     out = capsys.readouterr().out
+    assert out.endswith(short) and short.startswith(f"{len(m.state_dict())} tensors copied, ")
     copied = [line.split()[1] for line in out.splitlines() if line.startswith("    copied")]
     assert {name for name, _ in m.named_parameters()} <= set(copied)
     assert "new, zero  position_encoder.solvers.all.weight2  (16, 16)" in out
@@ -288,12 +291,18 @@ def test_it_begins_before_the_first_update(tmp_path):
 @pytest.mark.parametrize(
     ("arch", "change", "words_"),
     [
-        ("floater_tiny", {"encoder-embed-dim": 32}, "encoder_embed_dim is 32, but 16 in .*stock.pt"),
-        ("floater_tiny", {"encoder-layers": 3}, "encoder_layers is 3, but 2 in .*stock.pt"),
+        ("floater_tiny", {"encoder-embed-dim": 32}, "sizes of .*stock.pt: encoder_embed_dim is 32, there 16; "),
+        ("floater_tiny", {"encoder-layers": 3}, "sizes of .*stock.pt: encoder_layers is 3, there 2; "),
         ("floater_tiny", {"decoder-layers": 1}, "decoder_layers is 1"),
         ("floater_tiny", {"encoder-attention-heads": 4}, "encoder_attention_heads is 4"),
         ("floater_tiny", {"encoder-ffn-embed-dim": 48}, "encoder_ffn_embed_dim is 48"),
-        ("macaron_tiny", {"encoder-ffn-embed-dim": 48}, r"fc1.weight is \(24, 16\), must have 48 rows"),
+        ("macaron_tiny", {"encoder-ffn-embed-dim": 48}, "encoder_ffn_embed_dim is 48, there 24"),
+        (
+            "floater_tiny",
+            {"encoder-layers": 3, "decoder-embed-dim": 8, "decoder-ffn-embed-dim": 9},
+            "encoder_layers is 3, there 2, decoder_embed_dim is 8, there 16, decoder_ffn_embed_dim is 9, there 24; .*"
+            "add -- --encoder-layers 2 --decoder-embed-dim 16 --decoder-ffn-embed-dim 24$",
+        ),
         ("floater_huge", {}, "--arch floater_huge: must be one of .*floater_base"),
         ("transevolve_fullff_1_tiny", {}, "transevolve_fullff_1_tiny"),
         ("floater_tiny", {"flow-step": 0}, "--flow-step 0"),

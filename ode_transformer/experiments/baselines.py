@@ -53,12 +53,16 @@ KINDS = {"first-symbol": first_symbol, "bag-of-symbols": bag_of_symbols}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer baseline``."""
     parser.add_argument("kind", choices=KINDS, help="a rule by the first symbol, or a linear model on all of them")
-    parser.add_argument("folder", type=Path, help="with train, test and perhaps valid, as .input0 and .label")
-    parser.add_argument("--positions", type=at_least(1), help="symbols of an example that are read (default: all)")
+    parser.add_argument(
+        "folder", metavar="DIR", type=Path, help="with train, test and perhaps valid, as .input0 and .label"
+    )
+    parser.add_argument(
+        "--positions", metavar="N", type=at_least(1), help="symbols of an example that are read (default: all)"
+    )
     parser.add_argument(
         "--predictions", metavar="FILE", help="of a model for the test set: how far is it a rule by the first symbol?"
     )
-    parser.add_argument("--output", type=Path, help="file for the record, as JSON")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="file for the record, as JSON")
 
 
 def main(args: argparse.Namespace) -> int:

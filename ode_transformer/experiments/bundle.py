@@ -5,17 +5,23 @@ import json
 import os
 import shlex
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
-from .. import bundles
+import yaml
+
 from ..files import read_json, sha256
 from ..version import __version__
 from . import markdown, records, translate
 from .metrics import METRICS
 from .pipeline import MODELS
-from .trained_translator import Origin, TrainedTranslator, find
+
+if TYPE_CHECKING:
+    from .trained_translator import Origin, TrainedTranslator
 
 CARD = """\
+---
+{about}---
+
 # {title}
 
 {langs} translation, made with `ode_transformer` {version}.
@@ -68,16 +74,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     translate.add_model_arguments(parser, "the folder of a run, or a checkpoint")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; it must not exist")
     parser.add_argument("--fp16", action="store_true", help="store weights in half precision, at half the size")
+    parser.add_argument(
+        "--license", metavar="NAME", help="of the weights, for the card: the Hugging Face Hub's name, such as cc-by-4.0"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer bundle``; the exit status."""
-    make(args.model, args.output, data=args.data, half=args.fp16)
+    make(args.model, args.output, data=args.data, half=args.fp16, license=args.license)
     print(args.output)
     return 0
 
 
-def make(model: str | Path, output: str | Path, *, data: str | Path | None = None, half: bool = False) -> None:
+def make(
+    model: str | Path,
+    output: str | Path,
+    *,
+    data: str | Path | None = None,
+    half: bool = False,
+    license: Optional[str] = None,
+) -> None:
     """Write a bundle of a run or checkpoint, completely or not at all.
 
     Args:
@@ -85,10 +101,14 @@ def make(model: str | Path, output: str | Path, *, data: str | Path | None = Non
         output: the folder to write.
         data: the folder of binarized data, if the data are neither where the run had them nor beside the checkpoint.
         half: store the weights in fp16.
+        license: the license of the weights, which the card names.
 
     Raises:
         OdeTransformerError: something is missing or belongs to another model, or the bundle cannot be written.
     """
+    from .. import bundles
+    from .trained_translator import TrainedTranslator, find
+
     if os.path.lexists(output):
         raise bundles.BundleError(f"{output}: is there already")
     origin = find(model, data)
@@ -102,7 +122,7 @@ def make(model: str | Path, output: str | Path, *, data: str | Path | None = Non
     if pipeline.model is not None:
         names.append(MODELS[pipeline.segmentation])
     record = _record(origin)
-    texts = {bundles.CARD: _card(translator, record, half)}
+    texts = {bundles.CARD: _card(translator, record, half, license)}
     if record is not None:
         texts["record.json"] = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     bundles.write(
@@ -117,7 +137,7 @@ def make(model: str | Path, output: str | Path, *, data: str | Path | None = Non
     )
 
 
-def _record(origin: Origin) -> Optional[dict[str, Any]]:
+def _record(origin: "Origin") -> Optional[dict[str, Any]]:
     """The record of the run, if it is about this checkpoint."""
     path = origin.run and origin.run / "record.json"
     if not path or not path.is_file():
@@ -128,14 +148,16 @@ def _record(origin: Origin) -> Optional[dict[str, Any]]:
     return {key: record[key] for key in RECORD}
 
 
-def _card(translator: TrainedTranslator, record: Optional[dict[str, Any]], half: bool) -> str:
+def _card(translator: "TrainedTranslator", record: Optional[dict[str, Any]], half: bool, license: Optional[str]) -> str:
     (opened,), pipeline = translator.opened, translator.pipeline
     manifest = read_json(translator.origins[0].data / "manifest.json")
     train = manifest.get("counts", {}).get("train", {}).get("lines")
     data = f"Set `{manifest.get('set')}`" + (f", {train:,} pairs to train on" if train else "") + f": {pipeline}."
     search = ", ".join(f"{name} {value}" for name, value in translator.search.items())
+    title = record["recipe"] if record else f"{opened.name}, {pipeline.tokeniser.lang} to {pipeline.target}"
     return CARD.format(
-        title=record["recipe"] if record else f"{opened.name}, {pipeline.tokeniser.lang} to {pipeline.target}",
+        about=_front_matter(title, [pipeline.tokeniser.lang, pipeline.target], record, license),
+        title=title,
         langs=f"{pipeline.tokeniser.lang} to {pipeline.target}",
         version=__version__,
         model=opened,
@@ -144,6 +166,46 @@ def _card(translator: TrainedTranslator, record: Optional[dict[str, Any]], half:
         scores=_scores(record, half) if record else "There is no record of scores.",
         weights="fp16" if half else "fp32",
     )
+
+
+HUB_METRICS = {"tokenised": "bleu", "sacrebleu": "sacrebleu", "chrf": "chrf"}
+"""The names that the Hugging Face Hub has for metrics of translations."""
+
+
+def _front_matter(title: str, langs: list[str], record: Optional[dict[str, Any]], license: Optional[str]) -> str:
+    """What the Hugging Face Hub reads of a card, as YAML."""
+    about = {"language": langs, "license": license, "pipeline_tag": "translation", "tags": ["translation", "fairseq"]}
+    task = {"type": "translation", "name": f"Translation {'-'.join(langs)}"}
+    results = [
+        {"task": task, "dataset": {"type": test_set, "name": test_set}, "metrics": metrics}
+        for test_set, scores in (record["scores"] if record else {}).items()
+        if (metrics := _metrics(scores))
+    ]
+    if results:
+        about["model-index"] = [{"name": title, "results": results}]
+    given = {key: value for key, value in about.items() if value is not None}
+    return yaml.dump(given, Dumper=_WithoutAnchors, sort_keys=False, allow_unicode=True)
+
+
+def _metrics(scores: dict[str, Any]) -> list[dict[str, Any]]:
+    """The scores of a test set that the Hub knows."""
+    return [
+        {
+            "type": kind,
+            "value": round(value, 2),
+            "name": f"{METRICS[name].label} {METRICS[name].signature(scores)}".rstrip(),
+        }
+        for name, kind in HUB_METRICS.items()
+        if (value := METRICS[name].value(scores)) is not None
+    ]
+
+
+class _WithoutAnchors(yaml.SafeDumper):
+    """Writes a value that occurs twice twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Whatever it is."""
+        return True
 
 
 def _scores(record: dict[str, Any], half: bool) -> str:

@@ -149,10 +149,10 @@ def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bo
 
 def add_model_arguments(parser: argparse.ArgumentParser, examples: str = "examples") -> None:
     """The flags of a command that reads binarized data with a trained model; ``examples`` is what they are called."""
-    parser.add_argument("checkpoint", type=Path, help="the checkpoint of the trained model")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="the checkpoint of the trained model")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
     parser.add_argument(
-        "--batch-size", type=at_least(1), default=32, help=f"{examples} per batch (default: %(default)s)"
+        "--batch-size", metavar="N", type=at_least(1), default=32, help=f"{examples} per batch (default: %(default)s)"
     )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
 
@@ -169,8 +169,10 @@ def add_prediction_arguments(
         subset: the subset by default.
     """
     add_model_arguments(parser, examples)
-    parser.add_argument("--subset", default=subset, help=f"the subset of {examples} (default: %(default)s)")
-    parser.add_argument("--output", required=True, help=f"file to write, tab-separated: {columns}")
+    parser.add_argument(
+        "--subset", metavar="NAME", default=subset, help=f"the subset of {examples} (default: %(default)s)"
+    )
+    parser.add_argument("--output", metavar="FILE", required=True, help=f"file to write, tab-separated: {columns}")
 
 
 def write_predictions(

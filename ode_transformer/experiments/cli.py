@@ -55,7 +55,11 @@ COMMANDS = {
         "check_main",
     ),
     "warm-start": Command(
-        "..warm_start", "turn a Transformer's checkpoint into one of our architectures", takes_flags=True
+        ".checkpoint_commands",
+        "turn a Transformer's checkpoint into one of our architectures",
+        "add_warm_start_arguments",
+        "warm_start_main",
+        takes_flags=True,
     ),
     "train-from": Command(
         ".train_from",
@@ -66,7 +70,7 @@ COMMANDS = {
     "baseline": Command(".baselines", "classify a test set by its first symbols, or by a linear model of them"),
     "choose": Command(".choose", "choose an option for each question of a test set, as RACE's"),
     "score": Command(".metrics.translations", "score translations, summaries, corrections or predictions"),
-    "export": Command(".export.command", "write a trained model for serving with CTranslate2 or ONNX"),
+    "export": Command(".export", "write a trained model for serving with CTranslate2 or ONNX"),
     "text": Command(".text.command", "tokenize, clean, segment and check parallel text"),
     "corpus": Command(".corpus", "write the generated German-English corpus"),
     "dataset": Command(".datasets.command", "read a published data set: classes, summaries, corrections, questions"),

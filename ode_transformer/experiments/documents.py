@@ -79,7 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--size", type=int, default=16000, metavar="N", help="vocabulary size (default: %(default)s)")
     parser.add_argument("--workers", type=at_least(1), default=2, metavar="N", help="threads (default: %(default)s)")
-    parser.add_argument("--output-dir", type=Path, required=True, help="folder for train, valid and the subword model")
+    parser.add_argument(
+        "--output-dir", metavar="DIR", type=Path, required=True, help="folder for train, valid and the subword model"
+    )
 
 
 def main(args: argparse.Namespace) -> int:

@@ -29,8 +29,20 @@ SCRIPTS, ARCHIVES = "data-prep", "data-prep/checksums/archives.sha256"
 def lines(recipe: "recipes.Recipe") -> list[str]:
     """What ``ode-transformer recipe show`` says of the download, the disk and the time that a run takes."""
     found = list(_records(recipe))
-    said = [_download(recipe), *([_disk(recipe, *found[0]), _speed(recipe, found)] if found else [])]
-    return [line for line in said if line]
+    disk, size = _disk(recipe, *found[0]) if found else ("", 0.0)
+    time, hours = _speed(recipe, found)
+    return [line for line in (_download(recipe), disk, time, _total(recipe, size, hours)) if line]
+
+
+def _total(recipe: "recipes.Recipe", size: float, hours: float) -> str:
+    """What the trainings with all seeds take; empty for a single one. 0 stands for what is unknown."""
+    if (seeds := len(recipe.seeds)) < 2:
+        return ""
+    flags = recipe.train.flags
+    lengths = (f" of up to {flags[k]:,} {k[4:]}s" for k in ("max-update", "max-epoch") if flags.get(k))
+    parts = [f"{seeds} trainings{next(lengths, '')}"]
+    parts += [f"about {seeds * size:.1f} GiB of disk"] * bool(size) + [f"about {seeds * hours:.1f} hours"] * bool(hours)
+    return f"# total: {', '.join(parts)}"
 
 
 def _download(recipe: "recipes.Recipe") -> Optional[str]:
@@ -94,22 +106,25 @@ def _records(recipe: "recipes.Recipe") -> Iterator[tuple[str, dict[str, Any]]]:
             )
 
 
-def _disk(recipe: "recipes.Recipe", path: str, about: dict[str, Any]) -> Optional[str]:
+def _disk(recipe: "recipes.Recipe", path: str, about: dict[str, Any]) -> tuple[str, float]:
+    """The line on the disk space of a training, and its GiB."""
     flags, count, parameters = recipe.train.flags, OTHERS, about["parameters"]
     for name, none in KEPT.items():
         most = flags.get(name)
         if not none(flags) and (not isinstance(most, int) or most < 1):  # fairseq keeps all
-            return None
+            return "", 0.0
         count += 0 if none(flags) else most
-    size = (count * BYTES + AVERAGED) * parameters
+    size = (count * BYTES + AVERAGED) * parameters / 2**30
     return (
-        f"# disk: about {size / 2**30:.1f} GiB for {count} checkpoints and their average, of {parameters:,} parameters "
-        f"({path})"
+        f"# disk: about {size:.1f} GiB for {count} checkpoints and their average, of {parameters:,} parameters "
+        f"({path})",
+        size,
     )
 
 
-def _speed(recipe: "recipes.Recipe", found: list[tuple[str, dict[str, Any]]]) -> Optional[str]:
-    here = runs.hardware()
+def _speed(recipe: "recipes.Recipe", found: list[tuple[str, dict[str, Any]]]) -> tuple[str, float]:
+    """The line on the time of a training, and its hours."""
+    here = runs.hardware() if found else {}
     for path, about in found:
         if not (about["cpu"] and here["gpus"]) and all(
             place[key] == here[key] for place in about["places"] for key in SAME
@@ -119,6 +134,7 @@ def _speed(recipe: "recipes.Recipe", found: list[tuple[str, dict[str, Any]]]) ->
             where = f"{about['devices']} x {here['gpus'][0]}" if here["gpus"] else f"{here['cores']} cores"
             return (
                 f"# time: about {hourly:,.0f} updates per hour on hardware like this ({where}, {about['precision']}), "
-                f"{planned / hourly:.1f} hours for {planned:,} ({path})"
+                f"{planned / hourly:.1f} hours for {planned:,} ({path})",
+                planned / hourly,
             )
-    return None
+    return "", 0.0

@@ -223,7 +223,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     sub = actions.add_parser("prepare", help="write a task's text in the symbols of a pretrained model")
     sub.add_argument("task", choices=GLUE, help="the task")
-    sub.add_argument("source", type=Path, help="the folder of the published archives: CoLA, SST-2 and so on in it")
+    sub.add_argument(
+        "source", metavar="DIR", type=Path, help="the folder of the published archives: CoLA, SST-2 and so on in it"
+    )
     sub.add_argument(
         "--like",
         type=Path,
@@ -231,17 +233,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="segment text as the pretrained model in this folder does",
     )
-    sub.add_argument("--output-dir", type=Path, required=True, help="where SPLIT.input0, SPLIT.label and others go")
+    sub.add_argument(
+        "--output-dir", metavar="DIR", type=Path, required=True, help="where SPLIT.input0, SPLIT.label and others go"
+    )
     sub = actions.add_parser("score", help="score the predictions of a development set")
     sub.add_argument("--predictions", required=True, metavar="FILE", help="output of glue validate")
     sub.add_argument("--metrics", nargs="+", choices=LOGGED, required=True, help="the metrics to take")
-    sub.add_argument("--output", required=True, help="the JSON file to write")
+    sub.add_argument("--output", metavar="FILE", required=True, help="the JSON file to write")
     sub = actions.add_parser("predict", help="write the file that GLUE's server takes")
     sub.add_argument("--task", choices=GLUE, required=True, help="the task of the data")
-    sub.add_argument("--output-dir", type=Path, required=True, help="where TASK.tsv goes")
+    sub.add_argument("--output-dir", metavar="DIR", type=Path, required=True, help="where TASK.tsv goes")
     add_model_arguments(sub)
     sub = actions.add_parser("wnli", help="write the server's file of WNLI, the more frequent class, as papers do")
-    sub.add_argument("--output-dir", type=Path, required=True, help="where WNLI.tsv goes")
+    sub.add_argument("--output-dir", metavar="DIR", type=Path, required=True, help="where WNLI.tsv goes")
     sub = actions.add_parser("validate", help="predict the labels of a development set")
     add_prediction_arguments(sub, "label, prediction", subset="valid")
     sub = actions.add_parser("grid", help="train over a search space; print the medians over seeds and the best run")

@@ -201,8 +201,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--minutes", type=at_least(1), default=9, metavar="N", help=help_)
     help_ = "number of systems to train at the same time (default: %(default)s)"
     add("--jobs", type=at_least(1), default=4, metavar="N", help=help_)
-    add("--runs", help="where checkpoints go (default: runs/gpu)")
-    add("--out", help="where the small result files go (default: results/gpu, apart from records of runs on CPUs)")
+    add("--runs", metavar="DIR", help="where checkpoints go (default: runs/gpu)")
+    add(
+        "--out",
+        metavar="DIR",
+        help="where the small result files go (default: results/gpu, apart from records of runs on CPUs)",
+    )
     add(
         "--systems",
         nargs="+",

@@ -219,13 +219,15 @@ def summary(points: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer glue grid``."""
-    parser.add_argument("recipe", help="of the task glue")
+    parser.add_argument("recipe", metavar="RECIPE", help="of the task glue")
     parser.add_argument(
         "--values", nargs="+", action="append", default=[], metavar=("FLAG", "VALUE"),
         help="a flag of fairseq-train, without dashes, and its values; repeat for a grid (default: the recipe's)",
     )  # fmt: skip
-    parser.add_argument("--seeds", nargs="+", type=int, help="the seeds of every point (default: the recipe's)")
-    parser.add_argument("--output", help="a JSON file for all scores")
+    parser.add_argument(
+        "--seeds", metavar="N", nargs="+", type=int, help="the seeds of every point (default: the recipe's)"
+    )
+    parser.add_argument("--output", metavar="FILE", help="a JSON file for all scores")
     parser.epilog = "Words after -- are options of ode-transformer run, such as --cpu."
 
 

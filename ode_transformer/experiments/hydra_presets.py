@@ -3,8 +3,6 @@
 import argparse
 from pathlib import Path
 
-from .. import models  # noqa: F401 (fills the table of presets)
-from ..config import GENERATED, hydra_presets
 from ..errors import OdeTransformerError
 from ..files import write_text
 
@@ -22,6 +20,9 @@ def write(directory: Path) -> list[Path]:
         OdeTransformerError: one of the files exists and was not written by this function, in which case nothing is
             written.
     """
+    from .. import models  # noqa: F401 (fills the table of presets)
+    from ..config import GENERATED, hydra_presets
+
     files = {directory / "model" / f"{name}.yaml": text for name, text in hydra_presets().items()}
     others = [path for path in files if path.exists() and not path.read_bytes().startswith(GENERATED.encode())]
     if others:
@@ -36,7 +37,7 @@ def write(directory: Path) -> list[Path]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer hydra``."""
-    parser.add_argument("directory", type=Path, help="the folder for fairseq-hydra-train's --config-dir")
+    parser.add_argument("directory", metavar="DIR", type=Path, help="the folder for fairseq-hydra-train's --config-dir")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -413,15 +413,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind = kinds.add_parser("orders", help=help_, description=help_)
     kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="pre-norm models of this package")
     plots.add_text_arguments(kind, required=False)
-    kind.add_argument("--output", help="file for the record, as JSON")
-    kind.add_argument("--picture", help=f"file for the figure, {', '.join(plots.FORMATS)}")
+    kind.add_argument("--output", metavar="FILE", help="file for the record, as JSON")
+    kind.add_argument("--picture", metavar="FILE", help=f"file for the figure, {', '.join(plots.FORMATS)}")
     help_ = "measure how far FLOATER's flow is, with larger steps, from the released code's"
     kind = kinds.add_parser("flow", help=help_, description=f"{help_}: at initialization, and in trained models")
     kind.add_argument("checkpoints", nargs="*", metavar="CHECKPOINT", help="FLOATER models of this package")
     kind.add_argument(
-        "--positions", type=at_least(1), default=255, help="as many are looked at (default: the released code's 255)"
+        "--positions",
+        metavar="N",
+        type=at_least(1),
+        default=255,
+        help="as many are looked at (default: the released code's 255)",
     )
-    kind.add_argument("--output", help="file for the record, as JSON")
+    kind.add_argument("--output", metavar="FILE", help="file for the record, as JSON")
 
 
 def main(args: argparse.Namespace) -> int:

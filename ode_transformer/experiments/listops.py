@@ -87,7 +87,9 @@ def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tu
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer listops``."""
-    parser.add_argument("directory", help="folder for train, valid and test, with the endings .input0 and .label")
+    parser.add_argument(
+        "directory", metavar="DIR", help="folder for train, valid and test, with the endings .input0 and .label"
+    )
     parser.add_argument(
         "--train", type=at_least(1), default=96000, metavar="N", help="training expressions (default: %(default)s)"
     )

@@ -5,7 +5,7 @@ Imports neither torch nor fairseq.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,10 @@ class Pipeline:
         """Raw sentences -> their subword units, separated by single spaces."""
         words = list(self.tokeniser.tokenise(lines))
         return segmented(words, self.segmentation, self.model)
+
+    def target_units(self, lines: Sequence[str]) -> list[str]:
+        """As :meth:`units`, of raw text in the target language."""
+        return replace(self, tokeniser=replace(self.tokeniser, lang=self.target)).units(lines)
 
     def plain(self, lines: Sequence[str]) -> list[str]:
         """Subword units separated by spaces -> text to read."""

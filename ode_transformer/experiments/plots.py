@@ -1,6 +1,7 @@
-"""Pictures: what positions look like to a model (FLOATER, Figure 3); training (ODE Transformer, Figures 5 and 6);
-scores against depth and size (there, Figure 3); how the stages of each layer are weighted; what systems cost; which
-classes a classifier takes for which; corrections by type (there, Figure 7).
+"""Pictures of records and logs: training (ODE Transformer, Figures 5 and 6); scores against depth and size (there,
+Figure 3); what systems cost; which classes a classifier takes for which; corrections by type (there, Figure 7).
+
+Those of what is inside a model are in :mod:`.model_plots`, which needs torch and fairseq.
 """
 
 import argparse
@@ -10,23 +11,13 @@ import math
 import os
 import shlex
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-
-from ..checkpoints import CheckpointError
-from ..config import PRESETS, resolve
 from ..errors import OdeTransformerError
 from ..files import read_json, whole
-from ..models.ode import SIZES
-from ..modules.positions import BiasPositions
-from ..numerics.coefficients import Coefficients
-from ..standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts, stacks
-from . import markdown, records, runs, tables
+from . import records, tables
 from .arguments import at_least
 from .schema import lacks, positive
 
@@ -73,78 +64,6 @@ def save(figure: Any, output: str | Path) -> None:
 def _check_set(path: str | Path, record: dict[str, Any], of: str | None) -> None:
     if of is not None and of not in record["scores"]:
         raise records.RecordError(f"{path}: --of {of}: must be one of {', '.join(record['scores'])}")
-
-
-@torch.no_grad()
-def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
-    """What a model tells its layers of positions 0 to ``length`` - 1, by name: (N, C) each.
-
-    ``encoder.input`` is what is added to embeddings; ``encoder.0.self_attn.q`` the moving bias of a projection;
-    ``encoder.1.input`` what is added to a further block's input.
-
-    Raises:
-        OdeTransformerError: a length beyond a learned table's.
-    """
-    tokens = torch.full((1, length), 4)
-    sides, found = stacks(model), {}
-    for side, stack in sides.items():
-        if stack.embed_positions is not None:
-            if length > (longest := stack.embed_positions.max_positions):
-                raise OdeTransformerError(f"--length {length}: must be at most {longest}, what the {side} has learned")
-            found[f"{side}.input"] = stack.embed_positions(tokens)[0]
-    encoder = getattr(model, "position_encoder", None)
-    if isinstance(encoder, BiasPositions):
-        found |= encoder.biases(length)
-    elif encoder is not None:
-        padding = torch.zeros_like(tokens, dtype=torch.bool)
-        found |= {
-            f"{side}.{layer}.input": place.addition[:, 0]
-            for side in sides
-            for layer, place in enumerate(encoder.places(side, tokens, padding))
-            if place.addition is not None
-        }
-    return found
-
-
-def positions(paths: list[str], of: str | None, length: int, output: str | Path) -> None:
-    """Draw position x dimension as colors, one panel per checkpoint, each on its own symmetric scale.
-
-    Args:
-        paths: checkpoints.
-        of: which vectors, a name of ``position_vectors``; None: the encoder's first queries where a flow or a
-            recurrent network moves them, else what is added to the encoder's embeddings; without an encoder the
-            decoder's.
-        length: positions, 2 or more.
-        output: the file; its suffix is the format.
-
-    Raises:
-        CheckpointError: a checkpoint that cannot be used, or has no vectors of that name.
-        OdeTransformerError: an unknown format.
-    """
-    pyplot = pyplot_for(output)
-    panels = []
-    for path in paths:
-        found = position_vectors(open_model(path), length)
-        if bad := [name for name, vectors in found.items() if not vectors.isfinite().all()]:
-            raise CheckpointError(f"{path}: {', '.join(bad[:4])} are not finite within {length} positions")
-        usual = (f"{side}.{vectors}" for side in ("encoder", "decoder") for vectors in ("0.self_attn.q", "input"))
-        name = of or next((name for name in usual if name in found), None)
-        if name not in found:
-            there = ", ".join(found) or "none, it has no positions"
-            raise CheckpointError(f"{path}: --of {of}: must be one of {there}")
-        panels.append((Path(path), name, found[name].float()))
-    size = (5 * len(panels) + 1, 4.5)
-    figure, axes = pyplot.subplots(1, len(panels), figsize=size, squeeze=False, layout="constrained")
-    for axis, (path, name, vectors) in zip(axes[0], panels, strict=True):
-        if name.count(".") == 3:  # a bias: how it moves from where it starts is what tells positions apart
-            vectors, name = vectors - vectors[:1], f"{name}: b(t) - b(0)"
-        scale = float(vectors.abs().max()) or 1.0
-        image = axis.imshow(vectors, aspect="auto", cmap="PuOr", vmin=-scale, vmax=scale, interpolation="nearest")
-        figure.colorbar(image, ax=axis, shrink=0.8)
-        axis.set_title(f"{path.parent.name}/{path.name}\n{name}", fontsize=9)
-        axis.set_xlabel("dimension")
-    axes[0][0].set_ylabel("position")
-    save(figure, output)
 
 
 _COSTS = {  # of ``bench``, as far as it is drawn
@@ -301,6 +220,9 @@ def training(paths: list[str], output: str | Path) -> None:
 
 def encoder_layers(command: str) -> int:
     """The number of encoder layers of the model that a fairseq-train command trains."""
+    from ..config import PRESETS, resolve
+    from ..models import ode  # noqa: F401  registers them
+
     words = [part for word in shlex.split(command) for part in (word.split("=", 1) if word[:2] == "--" else [word])]
     given = {word: value for word, value in itertools.pairwise(words) if word.startswith("--")}
     values = resolve(PRESETS[given["--arch"]][2], PRESETS[given["--arch"]][1]) if given["--arch"] in PRESETS else {}
@@ -312,6 +234,8 @@ def encoder_layers(command: str) -> int:
 
 def system_of(recipe: str) -> str:
     """A recipe's row without the size: the system that a line of a picture shows."""
+    from ..models.ode import SIZES
+
     name = recipe.rsplit("/", 1)[-1]
     sizes = sorted((suffix.replace("_", "-") for suffix in (*SIZES, "-base") if suffix), key=len, reverse=True)
     return name.removesuffix(next((suffix for suffix in sizes if name.endswith(suffix)), ""))
@@ -366,107 +290,6 @@ def scores(paths: list[str], of: str | None, output: str | Path) -> None:
     save(figure, output)
 
 
-@torch.no_grad()
-def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[str, Any]]:
-    """How learned coefficients weight stages.
-
-    Args:
-        model: a model.
-        net_input: its inputs, as :func:`.standalone.inputs_of` makes them; :func:`.standalone.observed` says which
-            stacks are seen.
-
-    Returns:
-        For each step in turn the name of its ``layer``, such as ``decoder 1``; and for each stage the ``mean`` and the
-        ``deviation`` of its weight over real tokens.
-    """
-    found, weighted, hooks = [], [], []
-
-    def note(real: Tensor) -> Callable:
-        def hook(module: Coefficients, args: tuple, _: Tensor) -> None:
-            weights = (w[real] if w.shape[:2] == real.shape else w.flatten() for w in module.weights(*args))
-            weighted.append([w.double() for w in weights])
-
-        return hook
-
-    def name(layer: str) -> Callable:  # coefficients do not know it: layers may share them
-        def hook(*_: Any) -> None:
-            for i, stages in enumerate(weighted):
-                row = {"layer": layer if len(weighted) == 1 else f"{layer}, step {i + 1}"}
-                row["mean"] = [float(weights.mean()) for weights in stages]
-                row["deviation"] = [float(weights.std(correction=0)) for weights in stages]
-                found.append(row)
-            weighted.clear()
-
-        return hook
-
-    try:
-        for side, (stack, real) in observed(model, net_input).items():
-            for module in stack.modules():
-                if isinstance(module, Coefficients) and any(True for _ in module.parameters()):
-                    hooks.append(module.register_forward_hook(note(real)))
-            for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
-                hooks.append(layer.register_forward_hook(name(f"{side} {i + 1}")))
-        model.eval()(**net_input)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return found
-
-
-def coefficients(
-    paths: list[str], files: Sequence[tuple[str, str]], count: int, output: str | Path, record: str | Path | None = None
-) -> None:
-    """Draw and print how learned coefficients weight the stages of each layer's step, one panel per checkpoint.
-
-    Args:
-        paths: checkpoints.
-        files, count: what they read, as in :func:`.standalone.read_texts`, for gates depend on it.
-        output: the file of the picture; its suffix is the format.
-        record: a JSON file for the numbers.
-
-    Raises:
-        CheckpointError: a checkpoint that cannot be used, or has no learned coefficients.
-        OdeTransformerError: an unknown format.
-    """
-    pyplot = pyplot_for(output)
-    texts, layers = read_texts(files, count), {}
-    for path in paths:
-        for _, dictionary in files:
-            check_dictionaries(path, dictionary)
-        with named(f"{path}: cannot read the sentences"):
-            model = open_model(path)
-            found = stage_weights(model, net_input := inputs_of(model, texts))
-        if not all(math.isfinite(value) for row in found for value in (*row["mean"], *row["deviation"])):
-            raise CheckpointError(f"{path}: its coefficients are not finite")
-        if not found:
-            seen = list(observed(model, net_input))
-            hint = "; --target has its decoder read, too" * (len(seen) < len(stacks(model)))
-            raise CheckpointError(f"{path}: has no learned coefficients in its {' and '.join(seen)}{hint}")
-        layers[path] = found
-    for path, found in layers.items():
-        stages = range(1, 1 + max(len(row["mean"]) for row in found))
-        cells = (
-            (row["layer"], *(f"{m:.4f} ± {d:.4f}" for m, d in zip(row["mean"], row["deviation"], strict=True)))
-            for row in found
-        )
-        print(f"{path}: the weight of each stage, mean and deviation over tokens\n")
-        print(markdown.table(("layer", *(f"stage {stage}" for stage in stages)), cells), end="\n\n")
-    figure, axes = pyplot.subplots(1, len(layers), figsize=(5.5 * len(layers), 4), squeeze=False, layout="constrained")
-    for axis, (path, found) in zip(axes[0], layers.items(), strict=True):
-        for i in range(max(len(row["mean"]) for row in found)):
-            points = [(x, row["mean"][i], row["deviation"][i]) for x, row in enumerate(found) if i < len(row["mean"])]
-            axis.errorbar(*zip(*points, strict=True), capsize=3, **style(i, f"stage {i + 1}"))
-        axis.set_xticks(range(len(found)), [row["layer"] for row in found], rotation=45, ha="right")
-        axis.set_ylabel("weight: mean and deviation over tokens")
-        axis.set_title(f"{Path(path).parent.name}/{Path(path).name}", fontsize=9)
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
-    save(figure, output)
-    if record:
-        content = {"what": "coefficients", "versions": runs.versions(), "layers": layers}
-        records.write(Path(record), content | what_was_read(files, texts))
-
-
 def confusion(path: str, of: str | None, output: str | Path) -> None:
     """Draw how many examples of each class a classifier takes for which, of a run's record.
 
@@ -479,6 +302,8 @@ def confusion(path: str, of: str | None, output: str | Path) -> None:
         RecordError: it is not a record of a classifier.
         OdeTransformerError: it cannot be read, or an unknown format.
     """
+    import numpy as np
+
     record = records.read_record(Path(path))
     _check_set(path, record, of)
     try:
@@ -528,7 +353,7 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
     width, absolute = 0.8 / len(found), list(map(os.path.abspath, paths))
     home = os.path.commonpath(map(os.path.dirname, absolute))
     for i, (path, counts) in enumerate(zip(absolute, found, strict=True)):
-        places = np.arange(len(names)) + (i - (len(found) - 1) / 2) * width
+        places = [place + (i - (len(found) - 1) / 2) * width for place in range(len(names))]
         axis.bar(places, [counts[name] for name in names], width, label=os.path.relpath(path, home), color=COLOURS[i])
     axis.set_xticks(range(len(names)), names, rotation=45, ha="right")
     axis.set_ylabel("edits")
@@ -540,17 +365,23 @@ def edits(paths: list[str], most: int, output: str | Path) -> None:
 def add_text_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """The arguments of commands whose models read text, which ``texts_of`` reads."""
     parser.add_argument(
-        "--text", required=required,
+        "--text", metavar="FILE", required=required,
         help="what the models read: prepared sentences, one per line, for an encoder-decoder those of the source",
     )  # fmt: skip
-    parser.add_argument("--dictionary", required=required, help="its dictionary, such as data-bin/NAME/dict.en.txt")
+    parser.add_argument(
+        "--dictionary", metavar="FILE", required=required, help="its dictionary, such as data-bin/NAME/dict.en.txt"
+    )
     parser.add_argument(
         "--target", nargs=2, metavar=("TEXT", "DICTIONARY"),
         help="for encoder-decoders: the translations, prepared, and their dictionary; without them only the encoder is "
         "observed",
     )  # fmt: skip
     parser.add_argument(
-        "--sentences", type=at_least(1), default=64, help="number of sentences to read (default: %(default)s)"
+        "--sentences",
+        metavar="N",
+        type=at_least(1),
+        default=64,
+        help="number of sentences to read (default: %(default)s)",
     )
 
 
@@ -559,7 +390,7 @@ def texts_of(args: argparse.Namespace) -> list[tuple[str, str]]:
     return [(args.text, args.dictionary), *([tuple(args.target)] if args.target else [])]
 
 
-def what_was_read(files: list[tuple[str, str]], texts: list[list[Tensor]]) -> dict[str, Any]:
+def what_was_read(files: list[tuple[str, str]], texts: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """For a record: the files of the ``text`` and perhaps of its ``target``, and how many ``sentences`` were read."""
     return {**dict(zip(("text", "target"), (text for text, _ in files), strict=False)), "sentences": len(texts[0])}
 
@@ -569,13 +400,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True)
     drawn = kinds.add_parser("positions", help="what positions look like to a model, position x dimension as colors")
     drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
-    drawn.add_argument("--length", type=at_least(2), default=100, help="positions (default: %(default)s)")
+    drawn.add_argument("--length", metavar="N", type=at_least(2), default=100, help="positions (default: %(default)s)")
     drawn.add_argument(
         "--of", metavar="NAME",
         help="such as encoder.input, encoder.0.self_attn.q or decoder.2.encoder_attn.k (default: the encoder's first "
         "queries where they move, else its input; without an encoder the decoder's)",
     )  # fmt: skip
-    drawn.set_defaults(draw=lambda args: positions(args.checkpoints, args.of, args.length, args.output))
+    drawn.set_defaults(draw=_positions)
     drawn = kinds.add_parser("training", help="perplexity and gradient norm against updates")
     drawn.add_argument(
         "logs", nargs="+", metavar="LOG", help="a log of fairseq-train --log-format json, or a run's record"
@@ -589,9 +420,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("checkpoints", nargs="+", metavar="CHECKPOINT", help="one panel per checkpoint")
     add_text_arguments(drawn)
     drawn.add_argument("--record", metavar="FILE", help="file for the numbers, as JSON")
-    drawn.set_defaults(
-        draw=lambda args: coefficients(args.checkpoints, texts_of(args), args.sentences, args.output, args.record)
-    )
+    drawn.set_defaults(draw=_coefficients)
     drawn = kinds.add_parser("costs", help="time and memory against sentence length, depth or vocabulary size")
     drawn.add_argument("records", nargs="+", metavar="RECORD", help="records of `ode-transformer bench`, one row each")
     drawn.set_defaults(draw=lambda args: costs(args.records, args.output))
@@ -606,7 +435,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     drawn.set_defaults(draw=lambda args: edits(args.files, args.types, args.output))
     for drawn in kinds.choices.values():
-        drawn.add_argument("--output", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+        drawn.add_argument("--output", metavar="FILE", required=True, help=f"the file to write, {', '.join(FORMATS)}")
+
+
+def _positions(args: argparse.Namespace) -> None:
+    from . import model_plots
+
+    model_plots.positions(args.checkpoints, args.of, args.length, args.output)
+
+
+def _coefficients(args: argparse.Namespace) -> None:
+    from . import model_plots
+
+    model_plots.coefficients(args.checkpoints, texts_of(args), args.sentences, args.output, args.record)
 
 
 def main(args: argparse.Namespace) -> int:

@@ -72,8 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "side (without a tokenizer, subword units; default: 250)")  # fmt: skip
     add("--max-ratio", type=float, metavar="R", help="drop training pairs with a side more than R times as long as the "
         "other")  # fmt: skip
-    add("--workers", type=at_least(1), metavar="N", help="processes (default: as many as there are processors, here "
-        f"{processors.usable()})")  # fmt: skip
+    add("--workers", type=at_least(1), metavar="N", help="processes (default: one per processor)")
 
 
 def main(args: argparse.Namespace) -> int:

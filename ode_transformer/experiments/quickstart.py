@@ -15,8 +15,8 @@ SHOWN = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer quickstart``."""
-    parser.add_argument("--run-dir", help=f"where the files go (default: runs/{RECIPE})")
-    parser.add_argument("--seed", type=int, help="seed of training (default: 1)")
+    parser.add_argument("--run-dir", metavar="DIR", help=f"where the files go (default: runs/{RECIPE})")
+    parser.add_argument("--seed", metavar="N", type=int, help="seed of training (default: 1)")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -1,12 +1,17 @@
 """``ode-transformer recipe``: list, check and show recipes, and print the commands of their steps."""
 
 import argparse
+import re
 import sys
+import textwrap
 from dataclasses import replace
 from typing import Optional
 
 from . import command_lines, estimates, recipes, runner
 from .arguments import at_least
+
+WIDTH = 120  # of lines that are printed
+_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell
 
 
 def show(recipe: recipes.Recipe, devices: Optional[int], precision: Optional[str], run_dir: str = "") -> str:
@@ -21,7 +26,29 @@ def show(recipe: recipes.Recipe, devices: Optional[int], precision: Optional[str
     else:
         lines += _about(recipe, place.devices, place.precision) + estimates.lines(recipe)
     lines += [f"# row: {recipe.added_to}"] * bool(recipe.added_to)
-    return "\n".join([*lines, runner.printed(runner.steps(recipe, place, run_dir))])
+    lines += runner.printed(runner.steps(recipe, place, run_dir)).splitlines()
+    return "\n".join(map(_wrapped, lines))
+
+
+def _wrapped(line: str) -> str:
+    """A comment or a command in lines of at most ``WIDTH`` characters, as far as its words allow; the shell reads the
+    lines of a command as one.
+    """
+    if line.startswith("#"):
+        return textwrap.fill(line, WIDTH, subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False)
+    words = _WORD.findall(line)
+    if " ".join(words) != line:  # of several lines, or with blanks that mean something
+        return line
+    parts = words[:1]
+    for word in words[1:]:  # a flag stays with its values
+        parts = [*parts, word] if word.startswith(("-", "&&", ">>")) else [*parts[:-1], f"{parts[-1]} {word}"]
+    lines = parts[:1]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 3 <= WIDTH:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(f"    {part}")
+    return " \\\n".join(lines)
 
 
 def _place(recipe: recipes.Recipe, devices: Optional[int], precision: Optional[str]) -> runner.Place:
@@ -61,7 +88,8 @@ def _about(recipe: recipes.Recipe, devices: int, precision: str) -> list[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer recipe``."""
     actions = parser.add_subparsers(dest="action", required=True)
-    listed = actions.add_parser("list", help="print the names of all recipes")
+    listed = actions.add_parser("list", help="print the names of recipes, and what they are")
+    listed.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="how their names begin (default: all)")
     listed.add_argument("--paper", action="store_true", help="only those that reproduce a row of a paper")
     checked = actions.add_parser(
         "check", help="read every recipe and its flags; the exit status says whether all are sound"
@@ -76,9 +104,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if sub is command:
             sub.add_argument("step", metavar="STEP", help="prepare, start, train, average, generate or validate, score")
         recipes.add_variant(sub)
-        sub.add_argument("--run-dir", default="", help="where the run's files go (default: runs/<recipe>)")
         sub.add_argument(
-            "--devices", type=at_least(1), help="devices that train together (default: as many as the paper's)"
+            "--run-dir", metavar="DIR", default="", help="where the run's files go (default: runs/<recipe>)"
+        )
+        sub.add_argument(
+            "--devices",
+            metavar="N",
+            type=at_least(1),
+            help="devices that train together (default: as many as the paper's)",
         )
         sub.add_argument("--precision", choices=recipes.PRECISIONS, help="(default: the paper's)")
 
@@ -86,7 +119,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer recipe``; the exit status."""
     if args.action == "list":
-        print("\n".join(name for name in recipes.names() if not args.paper or recipes.load(name).paper))
+        found = recipes.listed(args.prefix, paper=args.paper)
+        width = max(map(len, found))
+        print("\n".join(f"{name:{width}}  {description}" for name, description in found.items()))
         return 0
     if args.action == "check":
         for name in recipes.names(args.files):

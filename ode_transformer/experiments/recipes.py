@@ -225,6 +225,35 @@ def names(files: Sequence[str] = ()) -> list[str]:
     return [f"{name}/{row}" if row else name for name, rows in found.items() for row in rows]
 
 
+def listed(prefix: str = "", *, paper: bool = False) -> dict[str, str]:
+    """The names of all recipes that begin with ``prefix``, and their descriptions.
+
+    Args:
+        prefix: the beginning of a name, such as ``ode/wmt14-en-de``.
+        paper: only those that reproduce a row of a paper.
+
+    Raises:
+        RecipeError: no name begins like this.
+    """
+    found = {}
+    for name in groups():
+        tree = group(name)
+        for row, own in tree.get("rows", {"": {}}).items():
+            title = f"{name}/{row}" if row else name
+            if title.startswith(prefix) and (not paper or own.get("paper") or tree.get("paper")):
+                found[title] = _described(own, tree)
+    if not found:
+        near = difflib.get_close_matches(prefix, groups(), 5, 0.4)
+        raise RecipeError(f"no recipe begins with {prefix!r}; there are {', '.join(near or groups())}")
+    return found
+
+
+def _described(row: Mapping, tree: Mapping) -> str:
+    """The description of a row and that of its file; empty if one is no text, which is an error of its own."""
+    parts = [part["description"] for part in (row, tree) if "description" in part]
+    return ": ".join(parts) if all(isinstance(part, str) for part in parts) else ""
+
+
 def quoted(name: str) -> list[Paper]:
     """The rows of a group that the paper took from others."""
     return _build(list[Paper], group(name).get("quoted", []), name, "quoted")
@@ -252,9 +281,8 @@ def load(name: str, *, scale: str = "full", seed: Optional[int] = None, _before:
     if row not in rows:
         which = f"no row {row!r}; there are" if row else f"name one of its rows, as {name.rstrip('/')}/ROW"
         raise RecipeError(f"{path}: {which}: {', '.join(rows)}")
-    descriptions = [part["description"] for part in (rows[row], tree) if "description" in part]
-    described = descriptions and all(isinstance(text, str) for text in descriptions)
-    tree = _merge(tree, rows[row] | ({"description": ": ".join(descriptions)} if described else {}))
+    described = _described(rows[row], tree)
+    tree = _merge(tree, rows[row] | ({"description": described} if described else {}))
     if tree.get("task", "translation") not in tuple(TASKS):  # by which _small chooses a file
         raise RecipeError(f"{path}: task {tree['task']!r}: must be one of {', '.join(TASKS)}")
     own = tree.pop("small", {})
@@ -566,4 +594,4 @@ def variant(recipe: Recipe) -> list[str]:
 def add_variant(parser: argparse.ArgumentParser) -> None:
     """The flags that say which run of a recipe is meant."""
     parser.add_argument("--scale", type=str.lower, choices=SCALES, default="full", help="small: a rehearsal")
-    parser.add_argument("--seed", type=int, help="seed of training (default: the recipe's)")
+    parser.add_argument("--seed", metavar="N", type=int, help="seed of training (default: the recipe's)")

@@ -338,10 +338,10 @@ def curve(run_dir: Path) -> dict[str, Any]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer record``."""
-    parser.add_argument("recipe", help="the recipe of a finished run")
+    parser.add_argument("recipe", metavar="RECIPE", help="the recipe of a finished run")
     recipes.add_variant(parser)
-    parser.add_argument("--run-dir", help="the run's folder (default: runs/<recipe>)")
-    parser.add_argument("--output", required=True, help="the JSON file to write")
+    parser.add_argument("--run-dir", metavar="DIR", help="the run's folder (default: runs/<recipe>)")
+    parser.add_argument("--output", metavar="FILE", required=True, help="the JSON file to write")
     parser.add_argument(
         "--translations",
         action="store_true",
@@ -382,8 +382,8 @@ def translations_beside(path: Path, test_set: str) -> Path:
 
 def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer curve``."""
-    parser.add_argument("run_dir", help="the --save-dir of fairseq-train, with its output in train.log")
-    parser.add_argument("--output", required=True, help="the JSON file to write")
+    parser.add_argument("run_dir", metavar="DIR", help="the --save-dir of fairseq-train, with its output in train.log")
+    parser.add_argument("--output", metavar="FILE", required=True, help="the JSON file to write")
 
 
 def curve_main(args: argparse.Namespace) -> int:

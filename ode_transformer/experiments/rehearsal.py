@@ -75,12 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = (
         "recipes to rehearse (default: all that reproduce a row of a paper, and all of tasks other than translation)"
     )
-    parser.add_argument("recipe", nargs="*", help=help_)
-    jobs = (processors.usable() + 1) // 2
-    help_ = "how many recipes are rehearsed at the same time (default: %(default)s)"
-    parser.add_argument("--jobs", type=at_least(1), default=jobs, metavar="N", help=help_)
+    parser.add_argument("recipe", metavar="RECIPE", nargs="*", help=help_)
+    help_ = "how many recipes are rehearsed at the same time (default: half as many as there are processors)"
+    parser.add_argument("--jobs", type=at_least(1), default=(processors.usable() + 1) // 2, metavar="N", help=help_)
     help_ = "the JSON file; entries of other recipes are kept (default: results/rehearsal.json of the clone)"
-    parser.add_argument("--output", default=str(recipes.ROOT / "results" / "rehearsal.json"), help=help_)
+    parser.add_argument(
+        "--output", metavar="FILE", default=str(recipes.ROOT / "results" / "rehearsal.json"), help=help_
+    )
 
 
 def _held(output: Path) -> dict[str, Any]:

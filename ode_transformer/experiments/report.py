@@ -417,7 +417,9 @@ def _machine(hardware: dict[str, Any]) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer report``."""
-    parser.add_argument("directory", type=Path, help="a folder with finished runs or records, such as runs or results")
+    parser.add_argument(
+        "directory", metavar="DIR", type=Path, help="a folder with finished runs or records, such as runs or results"
+    )
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="the HTML file to write (default: DIRECTORY/report.html)"
     )

@@ -562,6 +562,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer run``."""
     parser.add_argument(
         "recipe",
+        metavar="RECIPE",
         nargs="+",
         help="a name that `ode-transformer recipe list` prints; or a YAML file, FILE.yaml or FILE.yaml/ROW",
     )
@@ -591,8 +592,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="seeds of the training, one run for each (default: the recipe's)",
     )
-    parser.add_argument("--run-dir", help="where the files of a single run go (default: runs/RECIPE)")
-    parser.add_argument("--record", help="where the record of a single run goes (default: record.json in its folder)")
+    parser.add_argument("--run-dir", metavar="DIR", help="where the files of a single run go (default: runs/RECIPE)")
+    parser.add_argument(
+        "--record", metavar="FILE", help="where the record of a single run goes (default: record.json in its folder)"
+    )
     parser.add_argument(
         "--devices",
         type=at_least(1),
@@ -707,11 +710,13 @@ def printed(found: Iterable[Step], title: str = "") -> str:
 
 def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer generate``."""
-    parser.add_argument("recipe", help="a translation recipe")
+    parser.add_argument("recipe", metavar="RECIPE", help="a translation recipe")
     recipes.add_variant(parser)
-    parser.add_argument("--run-dir", help="where average.pt is (default: runs/RECIPE)")
-    parser.add_argument("--checkpoint", help="another checkpoint, or an ensemble a.pt:b.pt")
-    parser.add_argument("--output", required=True, help="the folder for the translations; it must not exist yet")
+    parser.add_argument("--run-dir", metavar="DIR", help="where average.pt is (default: runs/RECIPE)")
+    parser.add_argument("--checkpoint", metavar="CHECKPOINT", help="another checkpoint, or an ensemble a.pt:b.pt")
+    parser.add_argument(
+        "--output", metavar="DIR", required=True, help="the folder for the translations; it must not exist yet"
+    )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
     parser.epilog = "Words after -- are passed on to fairseq-generate."
 

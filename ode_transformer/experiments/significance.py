@@ -394,16 +394,22 @@ def _references(one: System, test_set: str, count: int) -> list[str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer compare``."""
-    parser.add_argument("baseline", help="the recipe of a finished run")
-    parser.add_argument("system", nargs="+", help="recipes of finished runs with the same test sets")
+    parser.add_argument("baseline", metavar="BASELINE", help="the recipe of a finished run")
+    parser.add_argument("system", metavar="SYSTEM", nargs="+", help="recipes of finished runs with the same test sets")
     parser.add_argument(
         "--test", choices=TESTS, default="randomisation", help="approximate randomization, or paired bootstrap"
     )
     parser.add_argument(
-        "--metric", help="the task's metric to compare by (default: its main one; translations: sacrebleu)"
+        "--metric",
+        metavar="NAME",
+        help="the task's metric to compare by (default: its main one; translations: sacrebleu)",
     )
-    parser.add_argument("--samples", type=at_least(1), default=1000, help="resamplings, or trials (default: 1000)")
-    parser.add_argument("--output", type=Path, help="JSON file to write, such as results/significance/GROUP.json")
+    parser.add_argument(
+        "--samples", metavar="N", type=at_least(1), default=1000, help="resamplings, or trials (default: 1000)"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", type=Path, help="JSON file to write, such as results/significance/GROUP.json"
+    )
     parser.add_argument(
         "--precision", choices=recipes.PRECISIONS, help="of all trainings (default: that of the run, or of its record)"
     )

@@ -227,8 +227,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``ode-transformer squad``."""
     actions = parser.add_subparsers(dest="action", required=True)
     sub = actions.add_parser("predict", help="answer the questions of a data set")
-    sub.add_argument("checkpoint", type=Path, help="the checkpoint of the trained model")
-    sub.add_argument("--batch-size", type=at_least(1), default=32, help="windows at a time (default: %(default)s)")
+    sub.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="the checkpoint of the trained model")
+    sub.add_argument(
+        "--batch-size", metavar="N", type=at_least(1), default=32, help="windows at a time (default: %(default)s)"
+    )
     sub.add_argument(
         "--best",
         type=at_least(1),
@@ -243,14 +245,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threshold", type=float, metavar="X",
         help="leave answers empty where the no-answer score is above X, as for SQuAD 2.0's server (default: none are)",
     )  # fmt: skip
-    sub.add_argument("--output-dir", type=Path, required=True, help="where predictions.json and others go")
+    sub.add_argument(
+        "--output-dir", metavar="DIR", type=Path, required=True, help="where predictions.json and others go"
+    )
     sub.add_argument("--cpu", action="store_true", help="do not use a GPU")
     score = actions.add_parser("score", help="take exact match and F1, as the official scripts do")
-    score.add_argument("answers", type=Path, help="a folder with predictions.json, and no_answer.json for SQuAD 2.0")
-    score.add_argument("--output", required=True, help="the JSON file to write")
+    score.add_argument(
+        "answers", metavar="DIR", type=Path, help="a folder with predictions.json, and no_answer.json for SQuAD 2.0"
+    )
+    score.add_argument("--output", metavar="FILE", required=True, help="the JSON file to write")
     for each in (sub, score):
         each.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder of binarized data")
-        each.add_argument("--subset", default="valid", help="the subset of questions (default: %(default)s)")
+        each.add_argument(
+            "--subset", metavar="NAME", default="valid", help="the subset of questions (default: %(default)s)"
+        )
 
 
 def main(args: argparse.Namespace) -> int:

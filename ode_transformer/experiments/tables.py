@@ -503,10 +503,12 @@ def _by_system(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer table``."""
-    parser.add_argument("group", nargs="*", help="files of recipes, such as ode/wmt14-en-de, or "
+    parser.add_argument("group", metavar="GROUP", nargs="*", help="files of recipes, such as ode/wmt14-en-de, or "
         "FILE.yaml of your own (default: all of this package)")  # fmt: skip
     parser.add_argument("--csv", action="store_true", help="for programs, one line per number")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="the folder of records (default: results)")
+    parser.add_argument(
+        "--results", metavar="DIR", type=Path, default=RESULTS, help="the folder of records (default: results)"
+    )
     parser.add_argument("--measured", action="store_true", help="only tables in which something was run")
 
 

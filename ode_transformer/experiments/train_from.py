@@ -21,11 +21,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s CHECKPOINT DATA --save-dir DIR [--arch ARCH] [--dry-run] -- flags of fairseq-train"
     parser.add_argument(
         "checkpoint",
+        metavar="CHECKPOINT",
         help="a checkpoint of stock fairseq's Transformer, old or new; the paper takes the best on the validation set",
     )
-    parser.add_argument("data", help="the binarized data that it was trained with; several folders separated by colons")
-    parser.add_argument("--save-dir", required=True, help="folder for checkpoints; its start.pt equals the Transformer")
-    parser.add_argument("--arch", default="floater_base", help="one of our architectures (default: %(default)s)")
+    parser.add_argument(
+        "data", metavar="DATA", help="the binarized data that it was trained with; several folders separated by colons"
+    )
+    parser.add_argument(
+        "--save-dir", metavar="DIR", required=True, help="folder for checkpoints; its start.pt equals the Transformer"
+    )
+    parser.add_argument(
+        "--arch", metavar="ARCH", default="floater_base", help="one of our architectures (default: %(default)s)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the commands and run nothing")
     parser.epilog = (
         "The flags name criterion, optimizer, batch and schedule. The options that the model needs besides --arch "

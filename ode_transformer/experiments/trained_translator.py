@@ -252,20 +252,30 @@ class TrainedTranslator(Translator):
     def _about(self) -> list[str]:
         return [line for opened in self.opened for line in str(opened).split("\n")]
 
-    def _searching(self, values: dict[str, Any]) -> Callable[[Sequence[list[str]]], list[Found]]:
+    def _searching(
+        self, values: dict[str, Any], prefix: list[str]
+    ) -> Callable[[Sequence[list[str]], Sequence[bool]], list[Found]]:
         source, target = self.task.source_dictionary, self.task.target_dictionary
         config = GenerationConfig(**values)
         generator = self.task.build_generator(self.models, config)
+        start = target.encode_line(" ".join(prefix), add_if_not_exist=False, append_eos=False).long()
 
-        def translate(batch: Sequence[list[str]]) -> list[Found]:
+        def translate(batch: Sequence[list[str]], first: Sequence[bool]) -> list[Found]:
             rows = [source.encode_line(" ".join(units), add_if_not_exist=False).long() for units in batch]
             tokens = collate_tokens(rows, source.pad(), left_pad=True).to(self.device)
             lengths = torch.tensor([len(row) for row in rows], device=self.device)
             sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
             most = int(generator.max_len_a * tokens.size(1) + generator.max_len_b)  # without the end, as in fairseq
             most = min(most, generator.max_len - 1)
+            if len(prefix) > most:
+                raise OdeTransformerError(
+                    f"the prefix has {len(prefix)} units, a translation must have {most} at most (--max-len-a, "
+                    "--max-len-b)"
+                )
+            starts = [start if begins else torch.full_like(start, target.pad()) for begins in first]
+            prefixes = torch.stack(starts).to(self.device) if prefix else None  # the search goes on where it is padded
             found = []
-            for hypotheses in generator.generate(self.models, sample):
+            for hypotheses in generator.generate(self.models, sample, prefix_tokens=prefixes):
                 best = hypotheses[: config.nbest]
                 units = [target.string(h["tokens"].int().cpu(), extra_symbols_to_ignore={generator.eos}) for h in best]
                 scores = [float(h["score"]) / math.log(2) for h in best]

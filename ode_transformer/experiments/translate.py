@@ -11,9 +11,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TextIO
 
 from ..errors import OdeTransformerError
+from ..files import whole
 from .arguments import at_least
 from .export import is_exported
 from .text.lines import decode_lines, read_lines
@@ -72,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--with", dest="more", action="append", default=[], metavar="MODEL", help="a further model, for an ensemble"
     )
+    parser.add_argument("-o", "--output", metavar="FILE", help="the file to write when all is translated")
     parser.add_argument("--beam", type=int, metavar="N", help="beam size (default: the recipe's, or 5)")
     parser.add_argument(
         "--lenpen",
@@ -88,6 +90,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-len-b", type=int, metavar="B", help="see --max-len-a (default: the recipe's, or 200)")
     parser.add_argument("--nbest", type=int, default=1, metavar="N", help="translations per sentence (default: 1)")
+    parser.add_argument(
+        "--prefix", default="", metavar="TEXT", help="whole words with which every translation begins, raw text"
+    )
+    parser.add_argument(
+        "--sampling",
+        action="store_true",
+        default=None,
+        help="draw every unit at random instead of searching for the best; as many samples as --nbest",
+    )
+    parser.add_argument("--sampling-topk", type=at_least(1), metavar="N", help="draw among the N likeliest units")
+    parser.add_argument("--sampling-topp", type=float, metavar="P", help="draw among the likeliest of probability P")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of --sampling (default: another every time)")
     parser.add_argument(
         "--scores", action="store_true", help="print a score in base 2 and a tab before each translation"
     )
@@ -115,11 +129,26 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
+SAMPLING = ("sampling_topk", "sampling_topp", "seed")  # options that have no meaning without --sampling
+
+
 def _translate(args: argparse.Namespace) -> None:
     files = args.files or [STANDARD_INPUT]
     for file in files:
         if file != STANDARD_INPUT and not Path(file).exists():
             raise OdeTransformerError(f"{file}: no such file")
+    for name in SAMPLING:
+        if getattr(args, name) is not None and not args.sampling:
+            raise OdeTransformerError(
+                f"--{name.replace('_', '-')} {getattr(args, name)}: has no meaning without --sampling"
+            )
+    if args.output and Path(args.output).is_dir():
+        raise OdeTransformerError(f"--output {args.output}: is a folder, must be a file")
+    with whole(args.output) if args.output else contextlib.nullcontext(sys.stdout) as output:
+        _translate_to(output, files, args)
+
+
+def _translate_to(output: TextIO, files: Sequence[str], args: argparse.Namespace) -> None:
     translator = load(args.model, *args.more, data=args.data, device="cpu" if args.cpu else None)
     if args.fp16:
         translator.half()
@@ -134,14 +163,21 @@ def _translate(args: argparse.Namespace) -> None:
     lines = _numbered(files)
     buffer = args.buffer or (1 if prompt else BUFFER)
     search = {name: getattr(args, name) for name in ("beam", "lenpen", "max_len_a", "max_len_b", "nbest")}
+    if args.sampling:
+        search |= {name: getattr(args, name) for name in ("sampling", "sampling_topk", "sampling_topp")}
+        search["beam"] = args.beam or args.nbest  # of more samples the best would be taken, which is another search
+        if args.seed is not None and "sampling" in translator.flags:
+            import torch
+
+            torch.manual_seed(args.seed)
     while True:
         chunk, error = _chunk(lines, buffer)
         names, sentences = [line.name for line in chunk], [line.text for line in chunk]
         with _progress(len(chunk), quiet=prompt) as progress:
-            found = translator.hypotheses(sentences, names=names, progress=progress, **search)
+            found = translator.hypotheses(sentences, prefix=args.prefix, names=names, progress=progress, **search)
         for line, hypotheses in zip(chunk, found, strict=True):
-            _print(args, line, hypotheses)
-        sys.stdout.flush()
+            _print(output, args, line, hypotheses)
+        output.flush()
         if error:
             raise error
         if not chunk:
@@ -188,12 +224,12 @@ def _numbered(files: Sequence[str]) -> Iterator[Line]:
             yield Line(file, number, text.removesuffix("\r"))
 
 
-def _print(args: argparse.Namespace, line: Line, hypotheses: Sequence[Hypothesis]) -> None:
+def _print(output: TextIO, args: argparse.Namespace, line: Line, hypotheses: Sequence[Hypothesis]) -> None:
     if args.json:
         found = [{"text": h.text, "score": h.score} for h in hypotheses]
         about = {"file": line.file, "line": line.number, "source": line.text}
-        print(json.dumps({**about, "translations": found}, ensure_ascii=False))
+        print(json.dumps({**about, "translations": found}, ensure_ascii=False), file=output)
         return
     for hypothesis in hypotheses:
         before = [str(line.number)] * (args.nbest > 1) + [f"{hypothesis.score:.4f}"] * args.scores
-        print("\t".join([*before, hypothesis.text]))
+        print("\t".join([*before, hypothesis.text]), file=output)

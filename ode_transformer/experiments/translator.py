@@ -63,7 +63,8 @@ class Translator:
 
     def __init__(self, data: Path, search: Mapping[str, Any]):
         self.pipeline = Pipeline.of(data)
-        self.known = frozenset(symbols_of(data / f"dict.{self.pipeline.tokeniser.lang}.txt")) - {"<unk>"}
+        langs = self.pipeline.tokeniser.lang, self.pipeline.target
+        self.known, self.produced = (frozenset(symbols_of(data / f"dict.{lang}.txt")) - {"<unk>"} for lang in langs)
         given = {name.replace("-", "_"): value for name, value in search.items() if value is not None}
         self.search = {"beam": 5, "lenpen": 1.0, **{k: v for k, v in given.items() if k in self.flags}}
         self._checked({})
@@ -101,30 +102,38 @@ class Translator:
         """Lines that say what the model is."""
         raise NotImplementedError
 
-    def _searching(self, values: dict[str, Any]) -> Callable[[Sequence[list[str]]], list[Found]]:
-        """What translates a batch of sentences of units, with a search of these flags."""
+    def _searching(
+        self, values: dict[str, Any], prefix: list[str]
+    ) -> Callable[[Sequence[list[str]], Sequence[bool]], list[Found]]:
+        """What translates a batch of sentences of units, with a search of these flags.
+
+        It also gets which of them begin a line, whose translations begin with the units of the prefix.
+        """
         raise NotImplementedError
 
     # What is common.
 
-    def translate(self, sentences: Sequence[str], **search: Any) -> list[str]:
+    def translate(self, sentences: Sequence[str], *, prefix: str = "", **search: Any) -> list[str]:
         """The best translation of each sentence, in order.
 
         Args:
             sentences: raw text; the translation of an empty sentence is empty.
+            prefix: raw text in the target language, of whole words, with which every translation begins.
             search: flags of ``fairseq-generate``, such as ``beam=4, lenpen=0.6``; by default the recipe's.
 
         Raises:
-            OdeTransformerError: a sentence has more than ``LONGEST`` characters or is not text, or a flag is unknown.
+            OdeTransformerError: a sentence has more than ``LONGEST`` characters or is not text, a flag is unknown, or
+                the prefix has units that the model does not know or is longer than a translation may be.
         """
         if isinstance(sentences, str):
             raise OdeTransformerError("translate takes a list of sentences, got one string")
-        return [best.text for best, *_ in self.hypotheses(sentences, **search)]
+        return [best.text for best, *_ in self.hypotheses(sentences, prefix=prefix, **search)]
 
     def hypotheses(
         self,
         sentences: Sequence[str],
         *,
+        prefix: str = "",
         names: Optional[Sequence[str]] = None,
         progress: Callable[[int], Any] = lambda n: None,
         **search: Any,
@@ -133,6 +142,7 @@ class Translator:
 
         Args:
             sentences: raw text.
+            prefix: as in :meth:`translate`.
             names: the names of the sentences in messages.
             progress: called with the number of pieces of sentences that have been translated since the last call.
             search: as in :meth:`translate`.
@@ -147,11 +157,13 @@ class Translator:
         read = [units.split() for units in self.pipeline.units(sentences)]
         unknown = sum(unit not in self.known for units in read for unit in units)
         warn_of_unknown("the text", unknown, sum(map(len, read)))
+        begin = self._prefix(prefix)
         pieces = [(i, piece) for i, units in enumerate(read) for piece in self._pieces(units, names[i])]
+        first = [at == 0 or pieces[at - 1][0] != i for at, (i, _) in enumerate(pieces)]
         found: dict[int, list[list[Hypothesis]]] = {i: [] for i in range(len(sentences))}
         asked = ", ".join(f"{name} {value}" for name, value in values.items())
         try:
-            searched, cut = self._search([piece for _, piece in pieces], values, progress)
+            searched, cut = self._search([piece for _, piece in pieces], first, begin, values, progress)
         except OdeTransformerError:
             raise
         except (AssertionError, ValueError, RuntimeError) as error:  # flags that cannot be combined
@@ -167,6 +179,14 @@ class Translator:
             )
         progress(sum(not parts for parts in found.values()))
         return [self._join(found[i]) for i in range(len(sentences))]
+
+    def _prefix(self, prefix: str) -> list[str]:
+        """The units of a prefix."""
+        check_sentence("the prefix", prefix)
+        (units,) = self.pipeline.target_units([prefix]) if prefix.strip() else [""]
+        if unknown := [unit for unit in units.split() if unit not in self.produced]:
+            raise OdeTransformerError(f"prefix {prefix!r}: has {unknown[0]!r}, which the model does not know")
+        return units.split()
 
     def _checked(self, search: Mapping[str, Any]) -> dict[str, Any]:
         """The flags of a search, by default the model's own."""
@@ -212,15 +232,21 @@ class Translator:
         return mark in marks and (mark >= "\u3000" or self.pipeline.ends_word(units, i))
 
     def _search(
-        self, pieces: Sequence[list[str]], values: dict[str, Any], progress: Callable[[int], Any]
+        self,
+        pieces: Sequence[list[str]],
+        first: Sequence[bool],
+        prefix: list[str],
+        values: dict[str, Any],
+        progress: Callable[[int], Any],
     ) -> tuple[list[list[Hypothesis]], set[int]]:
         """The hypotheses of each piece, in the order of the pieces, and which of them were cut; batches are of like
         lengths."""
-        translate = self._searching(values)
+        translate = self._searching(values, prefix)
         found: list[list[Hypothesis]] = [[] for _ in pieces]
         cut = set()
         for batch in self._batches(pieces):
-            for i, (best, was_cut) in zip(batch, translate([pieces[i] for i in batch]), strict=True):
+            translated = translate([pieces[i] for i in batch], [first[i] for i in batch])
+            for i, (best, was_cut) in zip(batch, translated, strict=True):
                 units, scores = zip(*best, strict=True)
                 texts = self.pipeline.plain(units)
                 found[i] = [Hypothesis(*each) for each in zip(texts, scores, units, strict=True)]

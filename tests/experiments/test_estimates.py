@@ -22,7 +22,9 @@ def write(root, name, **training):
 
 
 def test_a_record_tells_what_a_run_takes(tmp_path, monkeypatch):
-    recipe = recipes.load("multi30k-full/macaron-tiny")  # 8,000 updates; the checkpoints of ten epochs are kept
+    recipe = replace(
+        recipes.load("multi30k-full/macaron-tiny"), seeds=[]
+    )  # 8,000 updates; the checkpoints of ten epochs are kept
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
     monkeypatch.setattr(runs, "hardware", lambda: HERE | {"memory_gib": 7})
     assert estimates.lines(recipe) == []
@@ -31,6 +33,8 @@ def test_a_record_tells_what_a_run_takes(tmp_path, monkeypatch):
     disk, time = estimates.lines(recipe)
     assert disk.startswith(f"# disk: about {(12 * 12 + 4) * 1e6 / 2**30:.1f} GiB for 12 checkpoints") and name in disk
     assert "about 2,000 updates per hour" in time and f"4.0 hours for 8,000 ({name})" in time and "fp32" in time
+    total = estimates.lines(replace(recipe, seeds=[1, 2, 3]))[2]
+    assert total.startswith("# total: 3 trainings of up to 8,000 updates, about 0.4 GiB") and "about 12.0 h" in total
     # Of another machine, in part or all of it, the room alone is known; a run of one's own counts first.
     write(tmp_path, name, trained_on=[{"hardware": HERE}, {"hardware": HERE | {"gpus": ["G"]}}])
     assert estimates.lines(recipe) == [disk]
@@ -89,7 +93,7 @@ def test_what_is_no_record_tells_nothing(tmp_path, monkeypatch):
     ],
 )
 def test_a_download_is_what_the_script_would_fetch(tmp_path, monkeypatch, names, said):
-    recipe = recipes.load("ode/wmt14-en-de/rk2")
+    recipe = replace(recipes.load("ode/wmt14-en-de/rk2"), seeds=[1])
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
     script = tmp_path / recipe.data.prepare.split()[0]
     (script.parent / "checksums").mkdir(parents=True)

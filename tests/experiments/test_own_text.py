@@ -574,6 +574,57 @@ def test_scores_and_several_hypotheses(run, home, capsys):
     assert "--nbest 4: must be at most --beam, 3" in refused(capsys, "translate", run, file, "--nbest", "4", "--cpu")
 
 
+def test_translations_go_to_a_file_that_is_whole_or_not_there(run, home, capsys, tmp_path):
+    file, output = home / "mine" / "raw" / "test.de", tmp_path / "out.en"
+    assert translated(capsys, run, file, "-o", output) == []
+    assert lines(output) == translated(capsys, run, file)
+    before = output.read_bytes()
+    long = write(tmp_path / "long.de", ["ein Satz", "x" * 20_001])
+    assert "20,001 characters" in refused(capsys, "translate", run, long, "-o", output, "--cpu")
+    assert output.read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == ["long.de", "out.en"]
+
+
+def test_a_prefix_begins_every_translation(run, home, translator, exported, capsys):
+    sentences = lines(home / "mine" / "raw" / "test.de")[:4]
+    free = translator.hypotheses(sentences)
+    word = next(w for w in free[0][0].text.split()[1:] if w.isalpha() and w != free[1][0].text.split()[0])
+    found = translator.hypotheses([*sentences, ""], prefix=word, nbest=2)
+    assert all(h.text.startswith(word) for hypotheses in found[:4] for h in hypotheses) and found[4][0].text == ""
+    # The first words of a translation, as a prefix, give the same translation again with the same score.
+    begun = translator.hypotheses(sentences[:1], prefix=free[0][0].text.split()[0])
+    assert begun[0][0].units == free[0][0].units and begun[0][0].score == pytest.approx(free[0][0].score, abs=1e-4)
+    # Of a line in two pieces only the first begins with it, and both are in one batch.
+    twice = " ".join([sentences[0]] * 2)
+    pieces = translator._search(
+        [translator.pipeline.units([twice])[0].split()] * 2, [True, False], word.split(), {**translator.search}, print
+    )[0]
+    assert pieces[0][0].text.startswith(word) and not pieces[1][0].text.startswith(word)
+    capsys.readouterr()
+    out = translated(capsys, run, home / "mine" / "raw" / "test.de", "--prefix", word)
+    assert out[:4] == translator.translate(sentences, prefix=word)
+    with pytest.raises(OdeTransformerError, match=r"prefix .*: has .*, which the model does not know"):
+        translator.translate(sentences, prefix="\u2603")
+    with pytest.raises(OdeTransformerError, match=r"the prefix has .* units, a translation must have 1 at most"):
+        translator.translate(sentences[:1], prefix=f"{word} {word}", max_len_a=0.0, max_len_b=1)
+    with pytest.raises(OdeTransformerError, match="takes no prefix"):
+        ode_transformer.load(exported).translate(sentences, prefix=word)
+
+
+def test_samples_are_those_of_their_seed(run, home, exported, capsys):
+    file = home / "mine" / "raw" / "test.de"
+    samples = [translated(capsys, run, file, "--sampling", "--seed", seed) for seed in ("1", "1", "2")]
+    assert samples[0] == samples[1] != samples[2] and samples[0] != translated(capsys, run, file)
+    best = translated(capsys, run, file, "--beam", "1")
+    assert translated(capsys, run, file, "--sampling", "--sampling-topk", "1") == best
+    assert len(translated(capsys, run, file, "--sampling", "--nbest", "3")) == 3 * len(best)
+    for words, message in (
+        (["--seed", "1"], "--seed 1: has no meaning without --sampling"),
+        (["--sampling-topp", "0.5"], "--sampling-topp 0.5: has no meaning without --sampling"),
+    ):
+        assert message in refused(capsys, "translate", run, file, *words, "--cpu")
+    assert "sampling: is no flag of a search" in refused(capsys, "translate", exported, file, "--sampling", "--cpu")
+
+
 def test_an_ensemble_of_a_run_elsewhere_and_a_bundle(run, home, bundle, translator, tmp_path, capsys):
     shutil.copytree(home / "mine", tmp_path / "data")
     both = ode_transformer.load(run, bundle, data=tmp_path / "data")
@@ -1085,6 +1136,12 @@ def test_a_bundle_translates_anywhere(run, home, bundle, translator, tmp_path, m
     assert not any(str(home) in path.read_text() for path in moved.glob("*.json")), "no folder of this machine"
     card = (moved / "README.md").read_text()
     bleu = json.loads((run / "scores" / "test.json").read_text())["sacrebleu"]["bleu"]
+    about = yaml.safe_load(card.split("---\n")[1])  # what the Hub reads
+    assert (about["language"], about["pipeline_tag"]) == (["de", "en"], "translation") and "license" not in about
+    ((result,),) = [model["results"] for model in about["model-index"]]
+    assert result["task"]["type"] == "translation" and result["dataset"]["name"] == "held-out"
+    (found,) = [metric for metric in result["metrics"] if metric["type"] == "sacrebleu"]
+    assert found["value"] == round(bleu, 2) and "version:" in found["name"] and "&id" not in card
     (moved / "README.md").write_text("Mine.\n")
     bundles.check(moved)  # a card may be changed
     assert f"| held-out | sacreBLEU | {bleu:.2f} |" in card and "macaron" in card and "de to en" in card

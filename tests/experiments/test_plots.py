@@ -9,8 +9,8 @@ from fairseq.data import LanguagePairDataset, TokenBlockDataset
 from fairseq.models import build_model
 
 from ode_transformer import standalone
-from ode_transformer.experiments import cli, plots, records
-from ode_transformer.experiments.plots import position_vectors
+from ode_transformer.experiments import cli, model_plots, plots, records
+from ode_transformer.experiments.model_plots import position_vectors
 from ode_transformer.files import read_json
 from ode_transformer.modules.layers import DecoderContext
 from tests.helpers import SMALL, VARIANTS, batch, dictionary, parse, refused, run_record, small, task
@@ -286,18 +286,18 @@ def test_weights_of_stages_are_those_that_the_layers_use():
         torch.nn.init.zeros_(stack.coefficients.gate.weight)
         torch.nn.init.constant_(stack.coefficients.gate.bias, bias)
     g = torch.sigmoid(torch.tensor(1.0)).item()
-    found = plots.stage_weights(m, net_input)
+    found = model_plots.stage_weights(m, net_input)
     expected = [(f"encoder {i}", [g, 1 - g]) for i in (1, 2)] + [(f"decoder {i}", [1, 0]) for i in (1, 2)]
     assert layers_and_means(found) == expected
     assert all(deviation == pytest.approx(0, abs=1e-6) for row in found for deviation in row["deviation"])
     net_input["prev_output_tokens"] = prev[:, :1]
-    assert plots.stage_weights(m, net_input) == found[:2]  # a decoder without a target is not observed
+    assert model_plots.stage_weights(m, net_input) == found[:2]  # a decoder without a target is not observed
     scalars = small("rk2_scalars_tiny")
-    (first, *_) = plots.stage_weights(scalars, net_input)
+    (first, *_) = model_plots.stage_weights(scalars, net_input)
     weight = scalars.encoder.coefficients.weight.tolist()
     assert first == {"layer": "encoder 1", "mean": pytest.approx(weight), "deviation": [0, 0]}
-    assert plots.stage_weights(small("macaron"), net_input) == []
-    substeps = plots.stage_weights(small("rk2-ema", **{"ode-function": "substeps"}), net_input)
+    assert model_plots.stage_weights(small("macaron"), net_input) == []
+    substeps = model_plots.stage_weights(small("rk2-ema", **{"ode-function": "substeps"}), net_input)
     assert [row["layer"] for row in substeps] == [f"encoder {i}, step {j}" for i in (1, 2) for j in (1, 2)]
 
 

@@ -17,7 +17,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, command_lines, estimates, recipes, runner, runs
-from ode_transformer.experiments.recipe_command import show
+from ode_transformer.experiments.recipe_command import _wrapped, show
 from ode_transformer.experiments.recipes import RecipeError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
@@ -309,6 +309,28 @@ def test_numbers_that_are_printed_and_reckoned_with_are_numbers(tmp_path):
     assert "1 batch of up to 9 examples;" in shown
 
 
+def test_lists_begin_with_a_prefix_and_say_what_recipes_are(capsys):
+    assert cli.main(["recipe", "list", "ode/wmt14-en-de/rk4-"]) == 0
+    found = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert list(found) == [name for name in NAMES if name.startswith("ode/wmt14-en-de/rk4-")]
+    assert all(text == recipes.load(name).description for name, text in found.items())
+    assert cli.main(["recipe", "list", "--paper"]) == 0
+    papers = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert papers == [name for name in NAMES if recipes.load(name).paper]
+    refused(["recipe", "list", "ode/wmt41"], "no recipe begins with 'ode/wmt41'; there are ode/wmt14", capsys)
+
+
+def test_commands_are_shown_in_lines_that_a_shell_reads_as_one():
+    recipe = recipes.load("ode/wmt14-en-de/rk2-learnable")
+    shown = show(recipe, None, None)
+    assert max(map(len, shown.splitlines())) < 150  # words stay whole
+    lines = shown.replace(" \\\n    ", " ").splitlines()
+    assert {step.line() for step in runner.steps(recipe, runner.Place(8, precision="fp16"))} <= set(lines)
+    quoted = " ".join(["prog", *["--flag", "'two  words -- and '\"'\"' a quote'"] * 9])
+    wrapped = _wrapped(quoted)
+    assert wrapped.count("\n") > 1 and shlex.split(wrapped.replace("\\\n", "")) == shlex.split(quoted)
+
+
 def test_files_of_ones_own_are_checked_row_by_row(tmp_path, capsys):
     text = (ROOT / "configs" / "quickstart.yaml").read_text().replace("extends: ", f"extends: {ROOT}/configs/")
     (tmp_path / "x.yaml").write_text(text)
@@ -363,7 +385,8 @@ def test_a_row_that_is_added_to_another_says_so(tmp_path, capsys):
     assert cli.main(["recipe", "check", f"{tmp_path}/mine.yaml"]) == 0
     error = capsys.readouterr().err
     assert f"warning: {tmp_path}/mine.yaml: {said}train.flags.lr 7\n" in error and error.count("warning: ") == 1
-    assert f"# row: {tmp_path}/mine.yaml: {said}" in show(recipes.load(name), None, None)
+    shown = show(recipes.load(name), None, None)
+    assert f"# row: {tmp_path}/mine.yaml: {said}" in re.sub("\n#  +", " ", shown)
     assert cli.main(["run", name, "--cpu", "--dry-run"]) == 0 and said in capsys.readouterr().err
     for other in ("mine.yaml/mine", "same.yaml/macaron"):  # a row of its own, and a table that is taken as it is
         assert not recipes.load(f"{tmp_path}/{other}").added_to

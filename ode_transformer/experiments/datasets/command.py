@@ -20,29 +20,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def add(name, module, step):
         help_ = module.__doc__.split("\n")[0]
         added = sets.add_parser(name, help=help_, description=module.__doc__)
-        added.add_argument("--output-dir", type=Path, required=True, help="the folder for the prepared text")
+        added.add_argument(
+            "--output-dir", metavar="DIR", type=Path, required=True, help="the folder for the prepared text"
+        )
         added.set_defaults(step=step)
         return added.add_argument
 
     for name, module in LABELLED.items():
         add_to = add(name, module, _labelled)
-        add_to("folder", type=Path, help="the folder of the published files")
+        add_to("folder", metavar="DIR", type=Path, help="the folder of the published files")
         add_to("--valid", type=int, required=True, metavar="N", help="training examples held out for validation")
         add_to("--level", choices=labelled.LEVELS, required=True, help="split text into subwords or characters")
-        add_to("--size", type=int, default=16000, help="vocabulary size of the subwords (default: %(default)s)")
-        add_to("--workers", type=at_least(1), default=1, help="threads (default: 1)")
+        add_to(
+            "--size",
+            metavar="N",
+            type=int,
+            default=16000,
+            help="vocabulary size of the subwords (default: %(default)s)",
+        )
+        add_to("--workers", metavar="N", type=at_least(1), default=1, help="threads (default: 1)")
     add_to = add("aeslc", aeslc, lambda args: _report(pairs.write(aeslc.read(args.folder), args.output_dir)))
-    add_to("folder", type=Path, help="enron_subject_line")
+    add_to("folder", metavar="DIR", type=Path, help="enron_subject_line")
     add_to = add(
         "cnndm", cnndm, lambda args: _report(pairs.write(cnndm.read(args.folders, args.lists), args.output_dir))
     )
-    add_to("folders", type=Path, nargs="+", help="of stories, cnn/stories and dailymail/stories")
-    add_to("--lists", type=Path, required=True, help="the folder of all_train.txt, all_val.txt and all_test.txt")
+    add_to("folders", metavar="DIR", type=Path, nargs="+", help="of stories, cnn/stories and dailymail/stories")
+    add_to(
+        "--lists",
+        metavar="DIR",
+        type=Path,
+        required=True,
+        help="the folder of all_train.txt, all_val.txt and all_test.txt",
+    )
     add_to = add("gec", gec, lambda args: _report(gec.write(args)))
     gec.add_arguments(add_to)
     add_to = add("squad", squad, _squad)
-    add_to("train", type=Path, help="train-v1.1.json or train-v2.0.json")
-    add_to("valid", type=Path, help="dev-v1.1.json or dev-v2.0.json")
+    add_to("train", metavar="FILE", type=Path, help="train-v1.1.json or train-v2.0.json")
+    add_to("valid", metavar="FILE", type=Path, help="dev-v1.1.json or dev-v2.0.json")
     add_to(
         "--max-symbols", type=at_least(1), default=512, metavar="N", help="symbols of a sample (default: %(default)s)"
     )
@@ -53,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to("--longest-question", type=at_least(1), default=64, metavar="N", help="symbols (default: %(default)s)")
     _like(add_to)
     add_to = add("race", race, _race)
-    add_to("folder", type=Path, help="RACE")
+    add_to("folder", metavar="DIR", type=Path, help="RACE")
     _like(add_to)
     add_to = add("reading", reading, _reading)
     add_to("like", choices=("squad-1.1", "squad-2.0", "race", *(f"glue-{name}" for name in GLUE)), help="whose layout")
@@ -61,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--articles", type=at_least(1), default=40, metavar="N",
         help="paragraphs, articles or GLUE's examples to train on (default: %(default)s)",
     )  # fmt: skip
-    add_to("--seed", type=int, default=1, help="(default: %(default)s)")
+    add_to("--seed", metavar="N", type=int, default=1, help="(default: %(default)s)")
 
 
 def _like(add_to: Callable) -> None:

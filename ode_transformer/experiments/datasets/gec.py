@@ -160,8 +160,10 @@ def add_arguments(add_to: Callable) -> None:
     add_to("--m2", type=Path, metavar="DIR", help="a folder of M2 files to train on; or")
     add_to("--clean", type=Path, metavar="FILE", help="correct English to make errors in, one sentence per line")
     add_to("--sentences", type=at_least(1), metavar="N", help="with --clean: use the first N sentences (default: all)")
-    add_to("--seed", type=int, default=1, help="seed of the generated errors (default: %(default)s)")
-    add_to("--rate", type=float, default=0.3, help="probability of an error at a word (default: %(default)s)")
+    add_to("--seed", metavar="N", type=int, default=1, help="seed of the generated errors (default: %(default)s)")
+    add_to(
+        "--rate", metavar="R", type=float, default=0.3, help="probability of an error at a word (default: %(default)s)"
+    )
     add_to("--jfleg", type=Path, required=True, metavar="DIR", help="with dev and test")
     add_to("--conll14", type=Path, required=True, metavar="FILE", help="official-2014.combined.m2")
 

@@ -1,10 +1,11 @@
-"""Trained models for serving with CTranslate2 or ONNX, and how exported folders are opened.
+"""Trained models for serving with CTranslate2 or ONNX: the command, and how exported folders are opened.
 
 An exported folder holds the model in the files of its format, the dictionaries, the subword model of the data if it is
 known, and ``export.json``, which describes the model, its checkpoint, and how far its log-probabilities are from the
 checkpoint's. Opening it and translating need neither PyTorch nor fairseq.
 """
 
+import argparse
 import math
 import re
 from collections.abc import Sequence
@@ -200,3 +201,36 @@ def open_exported(folder: str | Path, threads: int = 0, device: Optional[str] = 
         if sha256(path) != digest:
             raise ExportError(f"{path}: has changed since the model was exported; export it again")
     return load_module(description["format"], "reader").open_folder(Path(folder), description, threads, device)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer export``."""
+    parser.add_argument("model", metavar="MODEL", help="a checkpoint, a bundle, or the folder of a run")
+    parser.add_argument("--format", required=True, choices=list(FORMATS), help="the library that will translate")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; must not exist")
+    parser.add_argument(
+        "--quantization", choices=QUANTISATIONS, help="quantize the weights (default: single precision)"
+    )
+    parser.add_argument("--data", metavar="DIR", help="the folder of the binarized data (default: as in run.json)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer export``; the exit status."""
+    load_module(args.format, "writer")  # before minutes of work
+    from .command import export
+    from .trained import open_trained
+
+    trained = open_trained(args.model, args.data)
+    description = export(trained, args.format, args.output, args.quantization)
+    check = description["check"]
+    print(
+        f"{args.output}: {args.format}, {args.quantization or 'fp32'}; log-probabilities of {check['symbols']} symbols "
+        f"differ from the checkpoint's by {check['largest']:.1e} at most, {check['mean']:.1e} in the mean"
+    )
+    for side, positions in zip(("source", "target"), trained.model.max_positions(), strict=True):
+        if (longest := trained.longest[side]) < positions:
+            print(
+                f"a {side} can have at most {longest} subword units, its end included; beyond that, the position "
+                "biases overflow"
+            )
+    return 0

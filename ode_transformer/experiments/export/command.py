@@ -1,4 +1,4 @@
-"""``ode-transformer export``: write a model for serving, and compare it with the checkpoint.
+"""Writing a model for serving, and comparing it with the checkpoint.
 
 The comparison is of the log-probabilities of random targets given random sources, for sentences of several lengths in
 one batch and each by itself. In single precision they may differ by at most ``TOLERANCE``, or nothing is kept. A
@@ -6,7 +6,6 @@ quantized model is first written and compared in single precision, which shows t
 quantized; its distance from the checkpoint is reported, and only values that are not finite are refused.
 """
 
-import argparse
 import math
 import shutil
 from collections.abc import Mapping, Sequence
@@ -20,42 +19,12 @@ from fairseq.dataclass.configs import GenerationConfig
 from ...files import whole_folder, write_json
 from .. import runs
 from ..trained_translator import SEARCH
-from . import DESCRIPTION, FORMATS, QUANTISATIONS, ExportError, Translator, hashes, load_module, open_exported
-from .trained import Trained, open_trained
+from . import DESCRIPTION, FORMATS, ExportError, Translator, hashes, load_module, open_exported
+from .trained import Trained
 
 TOLERANCE = 1e-4
 LENGTHS = ((1, 9), (5, 3), (12, 20), (30, 1), (7, 7))
 """The lengths of the sources and the targets that are compared, without the ends of sentences."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer export``."""
-    parser.add_argument("model", metavar="MODEL", help="a checkpoint, a bundle, or the folder of a run")
-    parser.add_argument("--format", required=True, choices=list(FORMATS), help="the library that will translate")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write; must not exist")
-    parser.add_argument(
-        "--quantization", choices=QUANTISATIONS, help="quantize the weights (default: single precision)"
-    )
-    parser.add_argument("--data", metavar="DIR", help="the folder of the binarized data (default: as in run.json)")
-
-
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer export``; the exit status."""
-    load_module(args.format, "writer")  # before minutes of work
-    trained = open_trained(args.model, args.data)
-    description = export(trained, args.format, args.output, args.quantization)
-    check = description["check"]
-    print(
-        f"{args.output}: {args.format}, {args.quantization or 'fp32'}; log-probabilities of {check['symbols']} symbols "
-        f"differ from the checkpoint's by {check['largest']:.1e} at most, {check['mean']:.1e} in the mean"
-    )
-    for side, positions in zip(("source", "target"), trained.model.max_positions(), strict=True):
-        if (longest := trained.longest[side]) < positions:
-            print(
-                f"a {side} can have at most {longest} subword units, its end included; beyond that, the position "
-                "biases overflow"
-            )
-    return 0
 
 
 def export(trained: Trained, format: str, output: str | Path, quantisation: Optional[str] = None) -> dict[str, Any]:

@@ -61,10 +61,14 @@ class ExportedTranslator(Translator):
         said = self.description
         return [f"{said['format']}, {said.get('quantization') or 'fp32'}, of {said.get('model')}"]
 
-    def _searching(self, values: dict[str, Any]) -> Callable[[Sequence[list[str]]], list[Found]]:
+    def _searching(
+        self, values: dict[str, Any], prefix: list[str]
+    ) -> Callable[[Sequence[list[str]], Sequence[bool]], list[Found]]:
+        if prefix:
+            raise OdeTransformerError(f"{self.name}: is an exported model, whose search takes no prefix")
         search = Search(**values)
 
-        def translate(batch: Sequence[list[str]]) -> list[Found]:
+        def translate(batch: Sequence[list[str]], _: Sequence[bool]) -> list[Found]:
             most = search.most(max(map(len, batch)) + 1, self.model.longest["target"])
             found = []
             for hypotheses in self.model.translate(batch, search):

@@ -54,4 +54,4 @@ def report(result: dict[str, Any]) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer score`` for language models."""
     parser.add_argument("--validation-log", metavar="FILE", help="output of fairseq-validate --log-format json")
-    parser.add_argument("--subset", help="with --validation-log or --data: the subset (default: test)")
+    parser.add_argument("--subset", metavar="NAME", help="with --validation-log or --data: the subset (default: test)")

@@ -15,18 +15,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sacremoses import MosesDetokenizer
-
 from ...errors import OdeTransformerError
 from ...files import write_json
 from ..arguments import Once
 from ..text import lines as text_lines
-from ..text import moses
+from ..text.tokenisation import languages
 from ..text.typography import rejoin
 from . import accuracy, chrf, corrections, perplexity, rouge
 from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_bleu
 
-LANGUAGES = sorted(moses.LANGUAGES)
 COMPOUND_LANGUAGES = ("de",)
 # The other kinds of scores, by the option that names their input.
 OTHERS = {"validation_log": perplexity, "predictions": accuracy, "summaries": rouge, "corrections": corrections}
@@ -60,7 +57,7 @@ def score(
     Args:
         hyp_tok: the translations, tokenized with Moses' rules and without subword units, one string per sentence.
         ref_tok: the references, tokenized in the same way.
-        target_lang: the language of both; one of ``LANGUAGES``, or any with ``plain``.
+        target_lang: the language of both; one of :func:`.languages`, or any with ``plain``.
         raw_refs: one or more references before tokenization, for sacreBLEU and chrF; by default ``ref_tok`` is
             detokenized.
         lowercase: let sacreBLEU and chrF ignore case. The tokenized scores use tokens as they are.
@@ -77,10 +74,10 @@ def score(
         OdeTransformerError: there are no lines, or their numbers differ; or the language is unknown, or has no compound
             splitting.
     """
-    if target_lang not in LANGUAGES and not plain:
+    if not plain and target_lang not in languages():
         raise OdeTransformerError(
-            f"--target-lang {target_lang}: must be one of {', '.join(LANGUAGES)}, or any with --plain, for text that "
-            "is not tokenized"
+            f"--target-lang {target_lang}: must be one of {', '.join(sorted(languages()))}, or any with --plain, for "
+            "text that is not tokenized"
         )
     if compound_split and target_lang not in COMPOUND_LANGUAGES:
         raise OdeTransformerError(
@@ -123,6 +120,8 @@ def is_endless(translation: str, reference: str) -> bool:
 
 def detokenise(lines: Sequence[str], lang: str) -> list[str]:
     """Detokenize lines, typographic characters included, and undo escapes (``&apos;``, ``@-@``, ``##AT##``)."""
+    from sacremoses import MosesDetokenizer
+
     moses = MosesDetokenizer(lang)
     found = []
     for line in lines:
@@ -375,7 +374,9 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.subset and not args.data:
         raise OdeTransformerError("--subset: is not read without --data, whose references it names")
     if args.target_lang is None:
-        raise OdeTransformerError(f"--target-lang is needed: one of {', '.join(LANGUAGES)}, or any with --plain")
+        raise OdeTransformerError(
+            f"--target-lang is needed: one of {', '.join(sorted(languages()))}, or any with --plain"
+        )
     beside = _beside(args) if args.data else {}
     ref = args.ref or beside.get("tok")
     references = args.reference or ([beside["raw"]] if "raw" in beside else [])

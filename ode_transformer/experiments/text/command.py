@@ -21,15 +21,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_to("--langs", nargs=2, metavar=langs, required=True, help="what the names of files end in, such as de en")
 
     def add_files(add_to):
-        add_to("dir", type=Path, help="the folder of files SPLIT.LANGUAGE")
-        add_to("--splits", nargs="+", required=True, help="what the names of files begin with, such as train valid")
+        add_to("dir", metavar="DIR", type=Path, help="the folder of files SPLIT.LANGUAGE")
+        add_to(
+            "--splits",
+            metavar="SPLIT",
+            nargs="+",
+            required=True,
+            help="what the names of files begin with, such as train valid",
+        )
         add_langs(add_to)
 
     def add_workers(add_to):
-        add_to("--workers", type=at_least(1), default=1, help="processes (default: 1)")
+        add_to("--workers", metavar="N", type=at_least(1), default=1, help="processes (default: 1)")
 
     def add_output(add_to, older="are replaced"):
-        add_to("--output-dir", type=Path, required=True, help=f"the folder for SPLIT.LANGUAGE; older files {older}")
+        add_to(
+            "--output-dir",
+            metavar="DIR",
+            type=Path,
+            required=True,
+            help=f"the folder for SPLIT.LANGUAGE; older files {older}",
+        )
 
     def add_output_of_workers(add_to):
         add_workers(add_to)
@@ -76,17 +88,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the splits whose pairs are dropped; of the others they are reported only",
     )
     add_to("--max-tokens", type=int, required=True, metavar="N", help="the most tokens of a side")
-    add_to("--ratio", type=float, help="drop pairs with a side more than this many times as long as the other")
+    add_to(
+        "--ratio", metavar="R", type=float, help="drop pairs with a side more than this many times as long as the other"
+    )
     add_output(add_to)
     add_to = add("hold-out", pairs.hold_out)
-    add_to("dir", type=Path, help="the folder of train.LANGUAGE")
-    add_to("--splits", nargs="*", default=[], help="further splits to copy")
+    add_to("dir", metavar="DIR", type=Path, help="the folder of train.LANGUAGE")
+    add_to("--splits", metavar="SPLIT", nargs="*", default=[], help="further splits to copy")
     add_langs(add_to)
     add_to("--every", type=int, required=True, metavar="N", help="hold out every Nth pair, N being 2 or more")
     add_output(add_to)
     add_to = add("short-to-long", pairs.short_to_long)
-    add_to("dir", type=Path, help="prepared data")
-    add_to("--text-dir", type=Path, required=True, help="their text")
+    add_to("dir", metavar="DIR", type=Path, help="prepared data")
+    add_to("--text-dir", metavar="DIR", type=Path, required=True, help="their text")
     add_langs(add_to)
     add_to("--limit", type=int, required=True, metavar="N", help="train on sources with fewer subword units")
     add_to("--bins", type=int, nargs="+", required=True, metavar="N", help="the shortest length of each bin")
@@ -97,42 +111,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         add_to = add(f"learn-{name}", learn)
         add_to("--input", type=Path, nargs="+", required=True, metavar="FILE", help="the training text")
-        add_to("--size", type=int, required=True, help="merges of BPE, or vocabulary size of SentencePiece")
+        add_to(
+            "--size", metavar="N", type=int, required=True, help="merges of BPE, or vocabulary size of SentencePiece"
+        )
         add_workers(add_to)
         add_to("--output", type=Path, required=True, metavar="FILE", help="the file for what is learned")
         add_to = add(f"apply-{name}", apply)
         add_files(add_to)
-        add_to("--model", type=Path, required=True, help="the file that was learned")
+        add_to("--model", metavar="FILE", type=Path, required=True, help="the file that was learned")
         add_output_of_workers(add_to)
     for name, step in (("verify", checksums.verify), ("copy", checksums.copy)):
         add_to = add(name, step)
-        add_to("dir", type=Path, help="the folder of the files")
+        add_to("dir", metavar="DIR", type=Path, help="the folder of the files")
         add_to("names", nargs="+", metavar="FILE=NAME", help="a file of the folder, and its name in the list")
         add_to("--checksums", type=Path, required=True, metavar="FILE", help="the list, as sha256sum writes it")
         add_to("--warn", action="store_true", help="warn of other files, and accept them")
         if step is checksums.copy:
-            add_to("--output-dir", type=Path, required=True, help="the folder for copies, named FILE")
+            add_to("--output-dir", metavar="DIR", type=Path, required=True, help="the folder for copies, named FILE")
     add_to = add("binarise-monolingual", binarised.binarise_monolingual)
     add_to("texts", nargs="+", metavar="SPLIT=FILE", help="a file, and its name in the data: train, valid, test, test1")
-    add_to("--data-dir", type=Path, required=True, help="the folder of binarized data")
+    add_to("--data-dir", metavar="DIR", type=Path, required=True, help="the folder of binarized data")
     add_to("--dictionary", type=Path, metavar="FILE", help="an existing one, instead of that of train")
     add_workers(add_to)
     add_to = add("unbinarise", binarised.unbinarise)
     add_files(add_to)
     add_output(add_to)
     add_to = add("settings", manifest.settings)
-    add_to("file", type=Path, help="settings.json of a text, or manifest.json of finished data")
+    add_to("file", metavar="FILE", type=Path, help="settings.json of a text, or manifest.json of finished data")
     add_to("settings", nargs="+", metavar="KEY=VALUE", help="all that the data depend on")
     add_to("--required", action="store_true", help="the file must be there")
     add_to = add("setting", manifest.setting)
-    add_to("file", type=Path, help="manifest.json of finished data")
-    add_to("name", help="the setting's key")
+    add_to("file", metavar="FILE", type=Path, help="manifest.json of finished data")
+    add_to("name", metavar="KEY", help="the setting's key")
     add_to = add("describe", manifest.describe)
-    add_to("dir", type=Path, help="a folder with dict.LANGUAGE.txt, and codes or sentencepiece.model")
+    add_to("dir", metavar="DIR", type=Path, help="a folder with dict.LANGUAGE.txt, and codes or sentencepiece.model")
     add_langs(add_to)
     tokenisation.add_tokeniser(add_to)
     add_to = add("intact", manifest.intact)
-    add_to("dir", type=Path, help="the folder of binarized data")
+    add_to("dir", metavar="DIR", type=Path, help="the folder of binarized data")
     for name, step, text in (
         ("binarise", binarised.binarise, "the folder of the segmented text"),
         ("references", manifest.references, "the folder of raw, tok and bpe, which hold the text"),
@@ -140,17 +156,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         add_to = add(name, step)
         add_langs(add_to)
-        add_to("--splits", nargs="+", required=True, help="splits of the text: training, validation, test sets")
-        add_to("--text-dir", type=Path, required=True, help=text)
-        add_to("--data-dir", type=Path, required=True, help="the folder of binarized data")
+        add_to(
+            "--splits",
+            metavar="SPLIT",
+            nargs="+",
+            required=True,
+            help="splits of the text: training, validation, test sets",
+        )
+        add_to("--text-dir", metavar="DIR", type=Path, required=True, help=text)
+        add_to("--data-dir", metavar="DIR", type=Path, required=True, help="the folder of binarized data")
         if step is binarised.binarise:
             add_to("--joined-dictionary", action="store_true", help="one dictionary for both languages")
             add_to("--dictionaries", type=Path, nargs=2, metavar="FILE", help="existing ones, instead of the text's")
             add_to("--symbols", type=int, metavar="N", help="the most symbols of a dictionary (default: all)")
             add_workers(add_to)
         if step is manifest.write_manifest:
-            add_to("--set", required=True, help="the name of the data set")
-            add_to("--source", required=True, help="where the text came from, in words")
+            add_to("--set", metavar="NAME", required=True, help="the name of the data set")
+            add_to("--source", metavar="TEXT", required=True, help="where the text came from, in words")
             add_to("--settings", nargs="+", required=True, metavar="KEY=VALUE", help="all that the data depend on")
             add_to("--tokenise", metavar="FLAGS", help="the flags that test sets were tokenized with, as one argument")
 
