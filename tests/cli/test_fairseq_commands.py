@@ -258,35 +258,21 @@ def hydra_train(monkeypatch, tmp_path):
     root.handlers[:], root.level = before
 
 
-@pytest.mark.parametrize(
-    ("preset", "option", "parameter"),
-    [
-        ("rk2_learnable_tiny", ("gate_sharing", "per-layer"), "encoder.layers.0.coefficients.gate.weight"),
-        *(
-            pytest.param(*more, marks=pytest.mark.full)
-            for more in (
-                ("macaron_tiny", ("splitting", "strang-swapped"), "encoder.layers.0.macaron_attn.q_proj.weight"),
-                ("floater_tiny", ("flow_sharing", "stack"), "position_encoder.solvers.source.weight1"),
-                ("transevolve_randomff_1_tiny", ("evolution_depth", "3"), "encoder.layers.0.feed_forward.2.fc1.left"),
-            )
-        ),
-    ],
-)
-def test_hydra(data, tmp_path, hydra_train, capsys, preset, option, parameter):
+def test_hydra(data, tmp_path, hydra_train, capsys):
     overrides = {
         "common.user_dir": USER_DIR, "common.cpu": "true", "task": "translation", "task.data": data,
         "task.source_lang": "xx", "task.target_lang": "yy", "optimizer": "adam",
-        "+model.share_all_embeddings": "true", "++model.dropout": 0.05, f"++model.{option[0]}": option[1],
+        "+model.share_all_embeddings": "true", "++model.dropout": 0.05, "++model.gate_sharing": "per-layer",
         "criterion": "cross_entropy", "lr_scheduler": "inverse_sqrt", "lr_scheduler.warmup_updates": 4,
         "optimization.lr": "[0.01]", "optimization.max_update": 2, "dataset.max_tokens": 200,
         "checkpoint.save_dir": tmp_path / "out", "dataset.num_workers": 0,
     }  # fmt: skip
-    words = under_hydra(preset)
+    words = under_hydra("rk2_learnable_tiny")
     hydra_train(*words, **overrides)
     state = torch.load(tmp_path / "out" / "checkpoint_last.pt", weights_only=True)
     model = state["cfg"]["model"]
-    assert (model["dropout"], model["encoder_embed_dim"], str(model[option[0]])) == (0.05, 128, option[1])
-    assert parameter in state["model"]
+    assert (model["dropout"], model["encoder_embed_dim"], str(model["gate_sharing"])) == (0.05, 128, "per-layer")
+    assert "encoder.layers.0.coefficients.gate.weight" in state["model"]
     assert "H-0\t" in generate(data, tmp_path / "out" / "checkpoint_last.pt")
     capsys.readouterr()
     with pytest.raises(SystemExit):
