@@ -10,12 +10,10 @@ import setuptools
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import build_model
 from fairseq.models.transformer import TransformerConfig
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 import ode_transformer
 from ode_transformer import config
-from ode_transformer.experiments import cli
 from ode_transformer.models import macaron, ode, transevolve
 from ode_transformer.standalone import stock_options
 from tests.helpers import ROOT, model, parse, task
@@ -103,53 +101,21 @@ def test_the_defaults_are_macaron_base():
     assert resolved == {f.name: getattr(macaron.MacaronConfig(), f.name) for f in fields(macaron.MacaronConfig)}
 
 
-@pytest.fixture(scope="module")
-def presets(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("hydra")
-    assert cli.main(["hydra", str(directory)]) == 0
-    return directory
-
-
-def test_the_command_writes_every_preset_and_writes_over_its_own(presets):
-    outdated = presets / "model" / "macaron_tiny.yaml"
-    outdated.write_text(config.GENERATED + "dropout: 0.9\n", encoding="utf-8")
-    assert cli.main(["hydra", str(presets)]) == 0
-    files = {path.stem: path.read_text(encoding="utf-8") for path in (presets / "model").iterdir()}
-    assert files == config.hydra_presets()
-
-
-def test_the_command_writes_over_no_file_of_others(tmp_path, capsys):
-    mine = tmp_path / "model" / "rk2_tiny.yaml"
-    mine.parent.mkdir()
-    mine.write_text("dropout: 0.9\n", encoding="utf-8")
-    assert cli.main(["hydra", str(tmp_path)]) == 1
-    assert f"error: {mine}: not written by" in capsys.readouterr().err
-    assert [*mine.parent.iterdir()] == [mine] and mine.read_text(encoding="utf-8") == "dropout: 0.9\n"
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
-    (tmp_path / "file").touch()
-    assert cli.main(["hydra", str(tmp_path / "file")]) == 1
-    assert f"error: {tmp_path / 'file' / 'model'}: Not a directory" in capsys.readouterr().err
-
-
 ONE_OF_EVERY_MODEL = {model: arch for arch, (model, _, _) in config.PRESETS.items()}.values()
 
 
 @pytest.mark.parametrize("arch", ONE_OF_EVERY_MODEL)
-def test_hydra_composes_what_the_command_line_builds(arch, presets):
-    with initialize_config_dir(str(presets), version_base="1.1"):
-        composed = compose(overrides=[f"+model={arch}"]).model
-    on_the_command_line = OmegaConf.to_container(parse(arch).model)
-    model_name, _, _ = config.PRESETS[arch]
-    assert OmegaConf.to_container(composed) == {**on_the_command_line, "_name": model_name, "arch": None}
-
-
-def test_hydra_with_the_name_of_an_architecture_is_refused():
-    """It would build the base model under the name of the small one."""
-    cfg = OmegaConf.create({**vars(macaron.MacaronConfig()), "_name": "macaron_tiny"})
-    with pytest.raises(ValueError, match=r"macaron_tiny.*--config-dir"):
+def test_hydra_with_the_name_of_an_architecture_is_told_what_to_say(arch):
+    """The name alone would build the base model; what is said instead is what the command line builds."""
+    model_name, config_class, _ = config.PRESETS[arch]
+    cfg = OmegaConf.create({**vars(config_class()), "_name": arch})
+    with pytest.raises(ValueError, match=rf"{arch} is an architecture of the command line") as refused:
         build_model(cfg, task())
+    words = str(refused.value).rpartition("Under hydra say ")[2].split()
+    said = OmegaConf.from_dotlist([word.removeprefix("+model.") for word in words])
+    composed = OmegaConf.merge(OmegaConf.structured(config_class()), said)
+    on_the_command_line = OmegaConf.to_container(parse(arch).model)
+    assert OmegaConf.to_container(composed) == {**on_the_command_line, "_name": model_name, "arch": None}
 
 
 def test_unknown_and_missing_fields_are_named():

@@ -403,18 +403,18 @@ def test_a_record_of_a_damaged_run_is_named(tmp_path, content, message):
         records.record(recipes.load(str(tmp_path / "recipe.yaml")), tmp_path)
 
 
-def test_a_curve_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(records, "curve", lambda run_dir: {"a": 1})
-    output = tmp_path / "curve.json"
+def test_a_record_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(records, "record", lambda *_: {"a": 1})
+    output = tmp_path / "record.json"
     output.write_text("the old one")
 
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert cli.main(["curve", str(tmp_path), "--output", str(output)]) == 1
+    assert cli.main(["record", "quickstart/rk2-tiny", "--run-dir", str(tmp_path), "--output", str(output)]) == 1
     assert capsys.readouterr().err == f"error: {output}: No space left on device\n"
-    assert output.read_text() == "the old one" and [p.name for p in tmp_path.iterdir()] == ["curve.json"]
+    assert output.read_text() == "the old one" and [p.name for p in tmp_path.iterdir()] == ["record.json"]
 
 
 # Architectures

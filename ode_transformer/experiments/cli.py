@@ -26,7 +26,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "path": Command(".locate", "print the folder to give to fairseq's --user-dir"),
+    "path": Command(".doctor", "print the folder to give to fairseq's --user-dir", run="path_main"),
     "prepare": Command(".prepare", "make data and a recipe from your own parallel text"),
     "recipe": Command(".recipe_command", "list, check and show recipes"),
     "run": Command(".runner", "run recipes from data to a record; compare several in a table", takes_flags=True),
@@ -61,11 +61,6 @@ COMMANDS = {
         "warm_start_main",
         takes_flags=True,
     ),
-    "train-from": Command(
-        ".train_from",
-        "train one of our architectures from a trained Transformer: warm start, then training",
-        takes_flags=True,
-    ),
     "classify": Command(".classify", "predict the class of each example of a test set"),
     "baseline": Command(".baselines", "classify a test set by its first symbols, or by a linear model of them"),
     "choose": Command(".choose", "choose an option for each question of a test set, as RACE's"),
@@ -87,12 +82,7 @@ COMMANDS = {
     "table": Command(".tables", "print tables of measured results beside the papers' numbers"),
     "report": Command(".report", "write an HTML page of finished runs: scores, significance, curves, translations"),
     "compare": Command(".significance", "test whether systems differ from a baseline"),
-    "rehearsal": Command(".rehearsal", "rehearse recipes on a CPU, and summarize the outcome"),
     "gpu-suite": Command(".gpu_suite", "run what needs a GPU: checks, the benchmark, real training", takes_flags=True),
-    "hydra": Command(".hydra_presets", "write the architectures as presets for fairseq-hydra-train"),
-    "curve": Command(
-        ".records", "write the training curve of a run without a recipe", "add_curve_arguments", "curve_main"
-    ),
 }
 
 

@@ -41,7 +41,13 @@ LEAST_FREE = 5  # GiB
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``ode-transformer doctor`` has no arguments."""
+    """``ode-transformer doctor`` and ``path`` have no arguments."""
+
+
+def path_main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer path``; the exit status."""
+    print(Path(__file__).resolve().parents[1])
+    return 0
 
 
 def main(args: argparse.Namespace) -> int:

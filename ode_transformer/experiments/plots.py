@@ -176,21 +176,16 @@ def draw_curves(
 def _training(path: Path) -> dict[str, Any]:
     """A training as records of runs have it, from a record or a log."""
     if path.suffix == ".json":
-        record = read_json(path)
-        if isinstance(record, dict) and isinstance(record.get("training"), dict):  # a record of a run
-            return records.check_record(record, path)["training"]
-        if wrong := lacks(record, records.CURVE):
-            raise records.RecordError(f"{path}: no record with a curve of a training: {wrong}")
-    else:
-        record = records.read_log(path)
-    return {"curve": record.get("curve", []), "progress": record["training"], "validation": record["validation"]}
+        return records.read_record(path)["training"]
+    log = records.read_log(path)
+    return {"curve": log["curve"], "progress": log["training"], "validation": log["validation"]}
 
 
 def training(paths: list[str], output: str | Path) -> None:
     """Draw training and validation perplexity and the gradient norm against updates, one line per log.
 
     Args:
-        paths: logs of ``fairseq-train --log-format json``, or records of runs and of trainings without a recipe.
+        paths: logs of ``fairseq-train --log-format json``, or records of runs.
         output: the file; its suffix is the format.
 
     Raises:

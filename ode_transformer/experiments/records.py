@@ -46,9 +46,6 @@ _METRICS: dict[str, Any] = {"accuracy": {**_CLASSES}}
 for _metric in METRICS.values():
     _METRICS.setdefault(_metric.entry or _metric.name, {}).update({_metric.key: float, "signature": (..., str)})
 _SCORES = {name: (..., None, form) for name, form in _METRICS.items()}
-CURVE = {"curve": (..., _TRAINING["curve"]), "training": [_ENTRY], "validation": [_ENTRY]}
-"""What :func:`curve` returns."""
-
 SCORES = {**_SCORES, "source": (..., {**_SCORES, "label": str})}
 """The scores of a test set."""
 
@@ -326,16 +323,6 @@ def read_scores(path: Path) -> dict[str, Any]:
     return scores
 
 
-def curve(run_dir: Path) -> dict[str, Any]:
-    """What a training without a recipe left: its curve by updates, and where this was written.
-
-    Raises:
-        RecordError: there is no log of a training.
-    """
-    log = read_log(run_dir / "train.log")
-    return {key: log[key] for key in ("seconds", "training", "validation")} | runs.here_and_now()
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``ode-transformer record``."""
     parser.add_argument("recipe", metavar="RECIPE", help="the recipe of a finished run")
@@ -378,18 +365,6 @@ def _write_translations(recipe: recipes.Recipe, run_dir: Path, output: Path) -> 
 def translations_beside(path: Path, test_set: str) -> Path:
     """The file beside a record of what the system made of a test set: translations, or what its task has for them."""
     return path.with_name(f"{path.name.removesuffix('.json')}.{test_set}.txt")
-
-
-def add_curve_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer curve``."""
-    parser.add_argument("run_dir", metavar="DIR", help="the --save-dir of fairseq-train, with its output in train.log")
-    parser.add_argument("--output", metavar="FILE", required=True, help="the JSON file to write")
-
-
-def curve_main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer curve``; the exit status."""
-    write(Path(args.output), curve(Path(args.run_dir)))
-    return 0
 
 
 def write(output: Path, content: dict[str, Any]) -> None:

@@ -40,7 +40,6 @@ PLACE_FLAGS = (
 # Of fairseq-train, too: for these ``run`` has options of its own, which a record and a table know of.
 BEFORE_FLAGS = {"seed": "--seed, before the --"}
 BEFORE_FLAGS |= {name: f"--{name}, before the --" for name in recipes.PRECISIONS if name != "fp32"}
-LENGTH_FLAGS = ("--max-epoch", "--max-update", "--patience", "--stop-time-hours")
 BEFORE_TRAINING = ("prepare", "start")
 EVALUATION = ("generate", "validate")  # steps that read average.pt, which is checked first
 
@@ -194,9 +193,9 @@ def _names(words: Sequence[str]) -> list[str]:
     return [word.partition("=")[0] for word in words if word.startswith("--")]
 
 
-def same_training(words: Sequence[str], of_any_length: bool = False) -> list[str]:
-    """The flags of fairseq-train without those that say where a training runs and, if so asked, when it ends."""
-    return _split(words, (*PLACE_FLAGS, *LENGTH_FLAGS) if of_any_length else PLACE_FLAGS)[1]
+def same_training(words: Sequence[str]) -> list[str]:
+    """The flags of fairseq-train without those that say where a training runs."""
+    return _split(words, PLACE_FLAGS)[1]
 
 
 def _torchrun(place: Place) -> list[str]:

@@ -24,6 +24,7 @@ from fairseq_cli import train as train_cli
 from fairseq_cli import validate as validate_cli
 
 from ode_transformer import checkpoints
+from ode_transformer.config import under_hydra
 from ode_transformer.experiments import cli
 from ode_transformer.models.macaron import MacaronModel
 from tests.helpers import ROOT, SMALL, USER_DIR, VARIANTS, batch, dictionary, environment, flags, small, write_parallel
@@ -155,41 +156,22 @@ def test_averaged_checkpoints_decode_with_biases_of_the_averaged_weights(data, t
 
 @pytest.mark.full
 def test_from_a_transformer_to_floater(data, tmp_path):
-    """The script: a Transformer of stock fairseq, its FLOATER, further training that can be stopped."""
-    sizes = {k: v for k, v in SMALL.items() if k not in ("activation-dropout",)}
+    """A Transformer of stock fairseq, its FLOATER, and further training of that."""
+    sizes = {k: v for k, v in SMALL.items() if k != "activation-dropout"}
     stock = train(data, tmp_path / "stock", arch="transformer", **sizes) / "checkpoint_last.pt"
-    words = {**TRAINING, **sizes, "max-epoch": 1, "lr": 1e-20}
-    # What the model needs beside sizes is the checkpoint's.
-    words = {k: v for k, v in words.items() if k not in ("user-dir", "share-all-embeddings")}
-    longer = flags({**words, "max-epoch": 2})
-    words = flags(words)
-    command = ["scripts/warm-start-floater.sh", str(stock), str(data), "--save-dir", str(tmp_path / "floater")]
-
-    def run(*more):
-        return subprocess.run(
-            [*command, "--arch", "floater_tiny", *more], cwd=ROOT, env=environment(), capture_output=True, text=True
-        )
-
-    done = run("--", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "copied  encoder.layers.0.self_attn.k_proj.weight" in done.stdout
+    start = tmp_path / "start.pt"
+    words = ["warm-start", str(stock), "--arch", "floater_tiny", "--data", str(data), "--output", str(start)]
+    assert cli.main([*words, "--", *flags(sizes)]) == 0
 
     def hypotheses(path):
         return sorted(line for line in generate(data, path).splitlines() if line.startswith("H-"))
 
-    trained = next(line for line in done.stderr.splitlines() if line.startswith("+ ") and "fairseq-train" in line)
-    assert "--share-all-embeddings" in trained
-    assert hypotheses(tmp_path / "floater" / "start.pt") == hypotheses(stock)
-    assert hypotheses(tmp_path / "floater" / "checkpoint_last.pt") == hypotheses(stock)
-    again = run("--", *longer)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert "warm-start" not in again.stderr  # the start is behind it
-    command[1] = str(tmp_path / "floater" / "start.pt")
-    command[4] = str(tmp_path / "wrong")
-    refused = run("--", *words)
-    assert refused.returncode != 0
-    assert "must be a Transformer of stock fairseq" in refused.stderr
-    assert not any((tmp_path / "wrong").glob("*.pt"))
+    assert hypotheses(start) == hypotheses(stock)
+    more = {**sizes, "finetune-from-model": start, "lr": 1e-20, "max-epoch": 1}
+    trained = train(data, tmp_path / "floater", arch="floater_tiny", **more)
+    assert hypotheses(trained / "checkpoint_last.pt") == hypotheses(stock)
+    assert cli.main(["warm-start", str(start), *words[2:-1], str(tmp_path / "wrong.pt")]) == 1
+    assert not (tmp_path / "wrong.pt").exists()
 
 
 def test_a_learning_rate_for_the_flow(data, tmp_path):
@@ -260,71 +242,51 @@ def test_bf16_on_the_command_line_is_not_taken_for_a_tpu(data, tmp_path):
     assert all(torch.isfinite(t).all() for t in model.values())
 
 
-@pytest.fixture(scope="module")
-def presets(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("hydra")
-    assert cli.main(["hydra", str(directory)]) == 0
-    return directory
-
-
 @pytest.fixture
-def hydra_train(monkeypatch, tmp_path, presets):
+def hydra_train(monkeypatch, tmp_path):
     """fairseq-hydra-train in this process; what it does to logging is undone."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
     monkeypatch.chdir(tmp_path)
 
-    def run(**overrides):
-        words = [f"{k}={v}" for k, v in overrides.items()]
-        monkeypatch.setattr(sys, "argv", ["fairseq-hydra-train", "--config-dir", str(presets), *words])
+    def run(*words, **overrides):
+        words = [*words, *(f"{k}={v}" for k, v in overrides.items())]
+        monkeypatch.setattr(sys, "argv", ["fairseq-hydra-train", *words])
         hydra_cli.cli_main()
 
     yield run
     root.handlers[:], root.level = before
 
 
-@pytest.mark.parametrize(
-    ("preset", "option", "parameter"),
-    [
-        ("rk2_learnable_tiny", ("gate_sharing", "per-layer"), "encoder.layers.0.coefficients.gate.weight"),
-        *(
-            pytest.param(*more, marks=pytest.mark.full)
-            for more in (
-                ("macaron_tiny", ("splitting", "strang-swapped"), "encoder.layers.0.macaron_attn.q_proj.weight"),
-                ("floater_tiny", ("flow_sharing", "stack"), "position_encoder.solvers.source.weight1"),
-                ("transevolve_randomff_1_tiny", ("evolution_depth", "3"), "encoder.layers.0.feed_forward.2.fc1.left"),
-            )
-        ),
-    ],
-)
-def test_hydra(data, tmp_path, hydra_train, capsys, preset, option, parameter):
+def test_hydra(data, tmp_path, hydra_train, capsys):
     overrides = {
         "common.user_dir": USER_DIR, "common.cpu": "true", "task": "translation", "task.data": data,
-        "task.source_lang": "xx", "task.target_lang": "yy", "model": preset, "optimizer": "adam",
-        "model.share_all_embeddings": "true", "model.dropout": 0.05, f"model.{option[0]}": option[1],
+        "task.source_lang": "xx", "task.target_lang": "yy", "optimizer": "adam",
+        "+model.share_all_embeddings": "true", "++model.dropout": 0.05, "++model.gate_sharing": "per-layer",
         "criterion": "cross_entropy", "lr_scheduler": "inverse_sqrt", "lr_scheduler.warmup_updates": 4,
         "optimization.lr": "[0.01]", "optimization.max_update": 2, "dataset.max_tokens": 200,
         "checkpoint.save_dir": tmp_path / "out", "dataset.num_workers": 0,
     }  # fmt: skip
-    hydra_train(**overrides)
+    words = under_hydra("rk2_learnable_tiny")
+    hydra_train(*words, **overrides)
     state = torch.load(tmp_path / "out" / "checkpoint_last.pt", weights_only=True)
     model = state["cfg"]["model"]
-    assert (model["dropout"], model["encoder_embed_dim"], str(model[option[0]])) == (0.05, 128, option[1])
-    assert parameter in state["model"]
+    assert (model["dropout"], model["encoder_embed_dim"], str(model["gate_sharing"])) == (0.05, 128, "per-layer")
+    assert "encoder.layers.0.coefficients.gate.weight" in state["model"]
     assert "H-0\t" in generate(data, tmp_path / "out" / "checkpoint_last.pt")
     capsys.readouterr()
     with pytest.raises(SystemExit):
-        hydra_train(**overrides, **{"+model.encoder_leyers": 2})
+        hydra_train(*words, **overrides, **{"+model.encoder_leyers": 2})
     assert "encoder_leyers" in capsys.readouterr().err
 
 
 @pytest.mark.full
-def test_hydra_in_a_process_of_its_own(data, tmp_path, presets):
+def test_hydra_in_a_process_of_its_own(data, tmp_path):
     words = ["common.cpu=true", f"common.user_dir={USER_DIR}", "task=translation", f"task.data={data}",
-             "task.source_lang=xx", "task.target_lang=yy", "model=macaron_tiny", "optimizer=adam",
+             "task.source_lang=xx", "task.target_lang=yy", "optimizer=adam",
              "criterion=cross_entropy", "lr_scheduler=inverse_sqrt", "optimization.lr=[0.01]",
              "optimization.max_update=1", "dataset.max_tokens=200", "checkpoint.save_dir=out"]  # fmt: skip
-    command = ["fairseq-hydra-train", "--config-dir", str(presets), *words]
+    command = ["fairseq-hydra-train", *words, *under_hydra("macaron_tiny")]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

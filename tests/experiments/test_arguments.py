@@ -15,7 +15,6 @@ from tests.helpers import refused
         (["report", "x"], "--sentences", "-1", 0),
         (["score", "--summaries", "x", "--ref", "y", "--source", "z"], "--lead", "-1", 1),
         (["listops", "x"], "--train", "0.5", 1),
-        (["rehearsal"], "--jobs", "0", 1),
         (["prepare", "--train", "x", "--langs", "de", "en", "--out", "y"], "--size", "0", 1),
     ],
 )

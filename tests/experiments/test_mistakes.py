@@ -5,17 +5,15 @@ import json
 import shutil
 
 import pytest
-import torch
 import yaml
 
 from ode_transformer.experiments import cli, processes, runner, runs
-from tests.helpers import SMALL, dictionary, model, parse, refused
+from tests.helpers import SMALL, dictionary, refused
 
 MISSING = {
     "average": ["average", "{}", "--last-epochs", "2", "--output", "out"],
     "check": ["check", "{}", "--data", "{}"],
     "warm-start": ["warm-start", "{}", "--arch", "floater_tiny", "--output", "out"],
-    "train-from": ["train-from", "{}", "{}", "--save-dir", "out"],
     "classify": ["classify", "{}", "--data", "{}", "--output", "out"],
     "score": ["score", "--generate-output", "{}", "--target-lang", "de"],
     "export": ["export", "{}", "--format", "ctranslate2", "-o", "out"],
@@ -28,7 +26,6 @@ MISSING = {
     "plot coefficients": ["plot", "coefficients", "{}", "--text", "{}", "--dictionary", "{}", "--output", "out.png"],
     "plot confusion": ["plot", "confusion", "{}", "--output", "out.png"],
     "record": ["record", "quickstart/macaron-tiny", "--run-dir", "{}", "--output", "out"],
-    "curve": ["curve", "{}", "--output", "out"],
     "report": ["report", "{}"],
     "documents": ["documents", "{}", "--valid", "{}", "--output-dir", "out"],
     "glue prepare": ["glue", "prepare", "cola", "{}", "--like", "{}", "--output-dir", "out"],
@@ -135,34 +132,6 @@ def test_damaged_data_are_not_read(recipe, tmp_path, monkeypatch, capsys):
 def test_what_is_asked_for_is_named(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     refused(words, message, capsys)
-
-
-def test_another_architecture_in_the_folder(tmp_path, capsys):
-    """Of ``train-from``; that of ``run`` is refused by its command."""
-    options = {**SMALL, "share-all-embeddings": True}
-    state = model("floater_tiny", options, 30).state_dict()
-    (tmp_path / "run").mkdir()
-    saved = {"cfg": {"model": dict(parse("floater_tiny", options).model)}, "args": None, "model": state}
-    history = {
-        "optimizer_history": [{"num_updates": 3}],
-        "last_optimizer_state": {},
-        "extra_state": {"train_iterator": {"epoch": 1}},
-    }
-    torch.save(saved | history, tmp_path / "run" / "checkpoint_last.pt")
-    (tmp_path / "stock.pt").touch()
-    (tmp_path / "run" / "start.json").write_text('{"arch": "floater_tiny", "checkpoint": "another", "flags": []}')
-    words = ["train-from", tmp_path / "stock.pt", tmp_path, "--save-dir", tmp_path / "run", "--arch", "macaron_tiny"]
-    assert "holds another training: checkpoint, dictionaries, arch differ; take another folder" in said(capsys, words)
-    last = tmp_path / "run" / "checkpoint_last.pt"
-    last.rename(tmp_path / "run" / "checkpoint1.pt")
-    assert "holds another training: checkpoint, dictionaries, arch differ; take another folder" in said(capsys, words)
-    (tmp_path / "run" / "checkpoint1.pt").rename(last)
-    words[5:] = ["--arch", "floater_tiny", "--", "--update-freq", "2", "--num-workers", "0"]
-    assert "checkpoint, dictionaries, flags differ" in said(capsys, words)
-    (tmp_path / "run" / "start.json").unlink()  # as the folder of a run of ode-transformer run has none
-    assert "holds a training that train-from did not begin; take another folder" in said(capsys, words)
-    (tmp_path / "run" / "checkpoint_last.pt").rename(tmp_path / "run" / "checkpoint_best.pt")
-    assert "holds a training that train-from did not begin; take another folder" in said(capsys, words)
 
 
 def test_a_recipe_that_is_no_yaml_and_a_record_that_is_none(tmp_path, capsys):

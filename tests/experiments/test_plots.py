@@ -1,7 +1,6 @@
 """Pictures: what is drawn is what the model says; files are whole; bad input is named. Looks are for eyes."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -233,15 +232,12 @@ def test_pictures_of_scores_and_training(tmp_path):
                "valid": {"epoch": 1, "valid_ppl": "8", "valid_num_updates": "5"}}  # fmt: skip
     lines = [f"2026 | INFO | {kind} | {json.dumps(entry)}" for kind, entry in entries.items()]
     log.write_text("\n".join(["num. shared model params: 7 (num. trained: 7)", *lines]))
-    entry = {"num_updates": 5, "ppl": 9.0, "gnorm": 2.0}
-    without_recipe = record(tmp_path / "ptb.json", training=[entry], validation=[entry])
-    assert records.curve_points(plots._training(Path(without_recipe)), "valid_ppl") == [(5, 9.0)]
     assert records.curve_points(plots._training(log), "valid_ppl") == [(5, 8.0)]
     by_both = {"curve": [{"num_updates": 10, "train_ppl": 5.0, "valid_ppl": 6.0}],
                "progress": [{"num_updates": 5, "ppl": 9.0}, {"num_updates": 10, "ppl": 7.0}]}  # fmt: skip
     assert records.curve_points(by_both, "train_ppl") == [(5, 9.0), (10, 7.0)], "what is finer, and not both"
     assert records.curve_points(by_both, "valid_ppl") == [(10, 6.0)]
-    for kind, inputs in (("scores", paths), ("training", [*paths, str(log), without_recipe])):
+    for kind, inputs in (("scores", paths), ("training", [*paths, str(log)])):
         output = tmp_path / f"{kind}.png"
         assert cli.main(["plot", kind, *inputs, "--output", str(output)]) == 0
         assert output.stat().st_size > 5000
@@ -255,7 +251,6 @@ def test_pictures_of_scores_and_training(tmp_path):
         "no log",
         "[]",
         '{"scores": {}, "training": {"curve": []}, "command": ""}',
-        '{"training": [], "validation": []}',
     ],
 )
 def test_what_has_no_scores_or_curve_is_named(tmp_path, kind, content, capsys):

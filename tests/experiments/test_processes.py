@@ -1,5 +1,8 @@
 """Programs that run side by side, without starting any, on a clock that only sleeping moves."""
 
+import os
+import signal
+
 import pytest
 
 from ode_transformer.experiments import processes
@@ -54,3 +57,23 @@ def test_programs_that_run_when_the_time_is_over_are_ended_and_no_others_begun(n
     processes.side_by_side(seconds, 2, start, lambda job, *_: ended.append(job), lambda: time - now())
     assert list(programs) == ["short", "long"] and ended == ["short"]
     assert programs["short"].told == [] and programs["long"].told == ["to end", "waited for"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_interrupts_programs_ends_them(now, number):
+    """The last of them, too, of which nobody knows yet."""
+    programs = []
+
+    def start(job, place):
+        programs.append(Program(now, 99))
+        if job == "b":
+            os.kill(os.getpid(), number)
+        return programs[-1]
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
+    try:
+        with pytest.raises((KeyboardInterrupt, SystemExit)), processes.terminable():
+            processes.side_by_side("ab", 2, start, lambda *_: None)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [program.told for program in programs] == [["to end", "waited for"]] * 2

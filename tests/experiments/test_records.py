@@ -2,14 +2,12 @@
 
 import json
 import math
-import os
 import re
-import signal
 from dataclasses import replace
 
 import pytest
 
-from ode_transformer.experiments import cli, recipes, records, rehearsal, runs, significance, tables
+from ode_transformer.experiments import cli, recipes, records, runs, significance, tables
 from ode_transformer.experiments.bench import preparation, suite
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics.translations import read_lines
@@ -17,7 +15,7 @@ from ode_transformer.experiments.records import RecordError
 from ode_transformer.experiments.runs import OtherRunError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.files import sha256
-from tests.helpers import ROOT, run_record
+from tests.helpers import ROOT
 
 HEAD = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | task: TranslationTask\n"
 # The first line of a process.
@@ -64,7 +62,6 @@ def test_an_entry_that_a_kill_cut_short_is_left_out(tmp_path):
     cut = line("valid", epoch=2, loss=7.0, num_updates=2)[:-20]
     path.write_text(HEAD + first + cut + CONFIG + HEAD + second + line("valid", epoch=2, loss=5.0, num_updates=2))
     assert [entry.get("valid_loss") for entry in records.read_log(path)["curve"]] == [None, 5.0]
-    assert [entry["loss"] for entry in records.curve(tmp_path)["validation"]] == [5.0]
 
 
 @pytest.mark.parametrize(
@@ -206,73 +203,11 @@ def test_results_hold_nothing_else_than_records_tables_and_pictures_of_them():
 
 
 def test_rehearsals_are_of_rows_that_there_are():
-    """Which rows are not rehearsed yet is said by `ode-transformer rehearsal`, and no defect."""
+    """Which rows are not rehearsed yet is no defect."""
     outcome = json.loads((ROOT / "results" / "rehearsal.json").read_text(encoding="utf-8"))
     assert set(outcome["rehearsed"]) <= set(recipes.names())
     assert set(outcome) == {"rehearsed", "missing", "hardware", "versions"}
     assert all(row["updates"] > 0 and row["parameters"] > 0 for row in outcome["rehearsed"].values())
-
-
-def test_a_row_that_was_not_rehearsed_is_reported(tmp_path, monkeypatch, capsys):
-    """In a folder without runs; nothing is prepared or trained."""
-    monkeypatch.setattr(rehearsal.runner, "execute", lambda step: None)
-    monkeypatch.setattr(rehearsal, "rehearse", lambda names, jobs: None)
-    monkeypatch.setattr(rehearsal, "folder", lambda name: tmp_path / name)
-    names = ["ode/wmt14-en-de/rk2", "macaron/wmt14-en-de/macaron-base"]
-    assert cli.main(["rehearsal", *names, "--output", str(tmp_path / "outcome.json")]) == 1
-    assert f"not rehearsed to their end: {', '.join(names)}" in capsys.readouterr().err
-    outcome = json.loads((tmp_path / "outcome.json").read_text(encoding="utf-8"))
-    assert (outcome["rehearsed"], outcome["missing"]) == ({}, names)
-    before = {"rehearsed": {names[0]: {"updates": 1}, "other": {"updates": 2}}}
-    (tmp_path / "outcome.json").write_text(json.dumps(before))
-    assert cli.main(["rehearsal", names[0], "--output", str(tmp_path / "outcome.json")]) == 1
-    outcome = json.loads((tmp_path / "outcome.json").read_text(encoding="utf-8"))
-    assert outcome["rehearsed"] == {"other": {"updates": 2}}  # what others came to stays
-
-
-def test_of_rehearsals_that_are_done_nothing_is_done_again(tmp_path, monkeypatch):
-    prepared, rehearsed = [], []
-    monkeypatch.setattr(rehearsal.runner, "execute", lambda step: prepared.append(step.line()))
-    monkeypatch.setattr(rehearsal, "rehearse", lambda names, jobs: rehearsed.extend(names))
-    monkeypatch.setattr(rehearsal, "folder", lambda name: tmp_path / name)
-    done, left = "imdb/transformer", "ode/wmt14-en-de/rk2"
-    (tmp_path / done).mkdir(parents=True)
-    (tmp_path / done / "record.json").write_text(json.dumps(run_record()))
-    assert cli.main(["rehearsal", done, left, "--output", str(tmp_path / "outcome.json")]) == 1
-    assert (prepared, rehearsed) == ([recipes.load(left, scale="small").data.prepare], [left])
-    outcome = json.loads((tmp_path / "outcome.json").read_text(encoding="utf-8"))
-    assert (outcome["rehearsed"][done]["updates"], outcome["missing"]) == (30, [left])
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_what_interrupts_the_rehearsals_ends_their_runs(number, tmp_path, monkeypatch):
-    """The last of them, too, of which nobody knows yet."""
-    ended, names = [], ["ode/wmt14-en-de/rk2", "macaron/wmt14-en-de/macaron-base"]
-
-    class Program:
-        def __init__(self, words, **_):
-            self.recipe = words[4]
-            if self.recipe == names[-1]:
-                os.kill(os.getpid(), number)
-
-        def terminate(self):
-            ended.append(("told", self.recipe))
-
-        def wait(self):
-            ended.append(("waited for", self.recipe))
-
-    monkeypatch.setattr(rehearsal.runner, "execute", lambda step: None)
-    monkeypatch.setattr(rehearsal, "folder", lambda name: tmp_path / name)
-    monkeypatch.setattr(rehearsal.subprocess, "Popen", Program)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
-    try:
-        status = cli.main(["rehearsal", *names, "--jobs", "2", "--output", str(tmp_path / "outcome.json")])
-    except SystemExit as error:
-        status = error.code
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert status == 128 + number
-    assert ended == [(what, name) for what in ("told", "waited for") for name in names]
 
 
 @pytest.mark.parametrize("path", [f for f in FILES if f.parent.name in ("lab", "bench")], ids=str)

@@ -1,8 +1,9 @@
-"""Rows of the papers, rehearsed whole on a miniature of Multi30k's raw text: `scripts/rehearse.sh` does the rest."""
+"""Rows of the papers, rehearsed whole on a miniature of Multi30k's raw text."""
 
 import json
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -18,10 +19,8 @@ def test_a_row_of_a_paper_from_raw_text_to_a_record(tmp_path, row):
     for folder in ("scripts", "data-prep", "configs", "ode_transformer"):
         shutil.copytree(ROOT / folder, clone / folder, ignore=shutil.ignore_patterns("__pycache__"))
     more = {"RAW_DIR": str(write_raw(tmp_path / "raw", train=8000)), "PYTHONPATH": str(clone), "OMP_NUM_THREADS": "1"}
-    words = [clone / "scripts" / "rehearse.sh", row, "--output", tmp_path / "outcome.json"]
-    done = subprocess.run(words, env=environment() | more, capture_output=True, text=True)
-    logs = "".join(path.read_text() for path in clone.rglob("rehearsal.log"))
-    assert done.returncode == 0, done.stderr + logs
-    outcome = json.loads((tmp_path / "outcome.json").read_text())
-    assert not outcome["missing"], logs
-    assert (outcome["rehearsed"][row]["updates"], outcome["rehearsed"][row]["scored"]) == (30, ["test_2016_flickr"])
+    words = [sys.executable, "-m", "ode_transformer", "run", row, "--scale", "small", "--cpu"]
+    done = subprocess.run(words, cwd=clone, env=environment() | more, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((clone / "runs" / "small" / row / "record.json").read_text())
+    assert (record["training"]["curve"][-1]["num_updates"], [*record["scores"]]) == (30, ["test_2016_flickr"])
