@@ -44,8 +44,11 @@ def padded_size(size: int, least: int) -> int:
 
 
 def padded_shape(sentences: int, *lengths: int) -> tuple[int, ...]:
-    """The shape that a batch is padded to, (sentences, length, ...): multiples of 8 sentences and of 2 tokens."""
-    return padded_size(sentences, 8), *(padded_size(length, 2) for length in lengths)
+    """The shape that a batch is padded to, (sentences, length, ...): 1, 2, 4 or multiples of 8 sentences, and of 2
+    tokens.
+    """
+    least = min(8, 2 ** (sentences - 1).bit_length())  # few sentences are long ones
+    return padded_size(sentences, least), *(padded_size(length, 2) for length in lengths)
 
 
 def padded(tokens: Tensor, rows: int, columns: int, pad: int, eos: int, left: bool) -> Tensor:

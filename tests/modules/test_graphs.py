@@ -75,6 +75,7 @@ def test_sizes_are_few_and_near():
         assert sizes == sorted(sizes)
         assert len(set(sizes)) <= 8 * 11
         assert [graphs.padded_size(s, least) for s in sizes] == sizes
+    assert [graphs.padded_shape(n, 7) for n in (1, 3, 5, 9)] == [(1, 8), (4, 8), (8, 8), (16, 8)]
 
 
 def test_padding_goes_to_one_side_and_new_sentences_are_empty():
