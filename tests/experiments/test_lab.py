@@ -9,7 +9,7 @@ from torch import nn
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.experiments import cli, lab
 from ode_transformer.modules.layers import Sublayer
-from ode_transformer.numerics.flow import Flow
+from ode_transformer.numerics.flow import TOLERANCE, Flow
 from ode_transformer.numerics.integrators import INTEGRATORS
 from tests.experiments.test_plots import LANGUAGE_MODEL, write
 from tests.helpers import ROOT, batch, refused, small
@@ -48,6 +48,16 @@ def test_the_grid_of_a_flow_is_measured(tmp_path, capsys, monkeypatch):
     assert (name, rows.shape) == ("all", (18, 16)) and found is model.position_encoder.solvers["all"]
     with pytest.raises(CheckpointError, match="x: has no flow; a model with --position-encoder floater has"):
         lab.flows_of(small("macaron"), "x")
+
+
+@pytest.mark.parametrize("name", ["flow", "flow-255"])
+def test_what_is_said_of_the_grid_is_in_the_record(name):
+    """docs/floater.md: errors that evaluation removes and rounding in half precision hides, and those of gradients."""
+    record = json.loads((ROOT / "results" / "lab" / f"{name}.json").read_text(encoding="utf-8"))
+    steps = {flow: {row["step"]: row for row in rows} for flow, rows in record["flows"].items()}
+    assert [next(n for n, row in s.items() if row["relative"] <= TOLERANCE) for s in steps.values()] == [4, 4, 2, 1]
+    coarse = [rows[Flow(1).step] for rows in steps.values()]
+    assert all(row["relative"] < torch.finfo(torch.half).eps / 2 and row["gradient"] < 0.005 for row in coarse)
 
 
 def test_every_integrator_is_there():
