@@ -227,7 +227,7 @@ def orders() -> list[dict[str, Any]]:
 # Layers of trained models
 
 
-FLOW_STEPS = (4.0, 1.0, 0.5)
+FLOW_STEPS = (4.0, 2.0, 1.0, 0.5)
 """The steps of a flow, in tokens, that are measured; the first is the default of ``--flow-step``."""
 
 RELEASED_STEP = 0.2
@@ -243,36 +243,35 @@ def flow_errors(flow: Flow, initial: Tensor, positions: int) -> list[dict[str, f
         positions: how many of the positions 0, 1, 2, ... are looked at.
 
     Returns:
-        for each of ``FLOW_STEPS`` the ``step``; the largest ``error`` of a bias, and the ``largest`` bias itself; and
-        ``gradient``, the relative error of the gradient of the flow's weights, of a sum of the biases with random
-        weights.
+        for each of ``FLOW_STEPS`` the ``step``; the largest ``error`` of a bias, the same ``relative`` to max(1, the
+        largest bias at its position), and the ``largest`` bias itself; and ``gradient``, the relative error of the
+        gradient of the flow's weights, of a sum of the biases with random weights.
     """
     generator = torch.Generator().manual_seed(1)
-    weights = torch.randn(positions, *initial.shape, generator=generator)
-    own = flow.step
+    weights, initial = torch.randn(positions, *initial.shape, generator=generator), initial.detach().float()
 
     def solved(step: float) -> tuple[Tensor, Tensor]:
-        flow.step, moved, gradient = step, [], 0.0
-        for rows, its in zip(initial.detach().float().split(6), weights.split(6, 1), strict=True):  # within memory
-            b = flow(rows, positions)
+        moved, gradient = [], 0.0
+        for rows, its in zip(initial.split(6), weights.split(6, 1), strict=True):  # within memory
+            b = flow.solved(rows, positions, step)
             found = torch.autograd.grad((its * b).sum(), list(flow.parameters()))
             gradient = gradient + torch.cat([g.flatten() for g in found])
             moved.append(b.detach())
         return torch.cat(moved, 1), gradient
 
-    try:
-        expected, expected_gradient = solved(RELEASED_STEP)
-        found = []
-        for step in FLOW_STEPS:
-            moved, gradient = solved(step)
-            errors = {
-                "error": (moved - expected).abs().max(),
-                "largest": expected.abs().max(),
-                "gradient": (gradient - expected_gradient).norm() / expected_gradient.norm(),
-            }
-            found.append({"step": step, **{name: float(value) for name, value in errors.items()}})
-    finally:
-        flow.step = own
+    expected, expected_gradient = solved(RELEASED_STEP)
+    largest = (initial + expected).abs().amax((1, 2))
+    found = []
+    for step in FLOW_STEPS:
+        moved, gradient = solved(step)
+        error = (moved - expected).abs().amax((1, 2))
+        errors = {
+            "error": error.max(),
+            "relative": (error / largest.clamp(min=1)).max(),
+            "largest": largest.max(),
+            "gradient": (gradient - expected_gradient).norm() / expected_gradient.norm(),
+        }
+        found.append({"step": step, **{name: float(value) for name, value in errors.items()}})
     return found
 
 
@@ -450,9 +449,10 @@ def _flows(args: argparse.Namespace) -> int:
 
 def flow_table(measured: dict[str, list[dict[str, float]]]) -> str:
     """What :func:`flow_errors` found of several flows, as a table."""
-    head = ("flow", "tokens per step", "largest error of a bias", "largest bias", "error of the gradient, percent")
+    head = ("flow", "tokens per step", "error of a bias", "relative", "largest bias", "error of the gradient, percent")
+    kinds = {"step": "g", "error": ".1e", "relative": ".1e", "largest": ".3g"}
     rows = (
-        (name, f"{row['step']:g}", f"{row['error']:.1e}", f"{row['largest']:.3g}", f"{100 * row['gradient']:.2g}")
+        (name, *(format(row[key], kind) for key, kind in kinds.items()), f"{100 * row['gradient']:.2g}")
         for name, steps in measured.items()
         for row in steps
     )

@@ -11,8 +11,10 @@ All functions here return the *displacement* b(t) - b(0), which is exactly zero 
 
 The solution is computed at the nodes of a uniform grid, and between two nodes by the cubic Hermite polynomial of their
 values and slopes. The released code takes five steps of torchdiffeq's solver per token; here one step spans four
-tokens. At initialization the two differ by less than 1e-5; the difference grows with the weights of the flow, beyond
-that in training (``tests/numerics/test_flow.py``), and ``ode-transformer lab flow`` measures it. The solvers are
+tokens. At initialization the two differ by less than 1e-5, and the difference grows with the weights of the flow. So
+in evaluation the step is halved until that changes nothing by more than ``TOLERANCE``. In training it stays as it is,
+because to measure it would make the host wait for the GPU in every pass, and resumed trainings would need what the last
+evaluation had found; ``ode-transformer lab flow`` measures its effect on biases and gradients. The solvers are
 torchdiffeq's methods. For back-propagation through the solver they run in our own loop, because torchdiffeq's loop
 reads the time of every step back from the GPU, and in the backward pass copies the whole solution once per node.
 
@@ -27,6 +29,7 @@ sentences better. Up to the horizon nothing changes, bit for bit.
 ``Recurrence`` is the paper's alternative to the flow (equation 14, Table 6): b(t_{i+1}) = RNN(b(t_i), z_i).
 """
 
+import logging
 import math
 from typing import Union
 
@@ -37,6 +40,8 @@ from torchdiffeq import odeint_adjoint
 from .coefficients import weighted_sum
 from .integrators import EULER, HEUN, MIDPOINT, THREE_EIGHTHS, ButcherTableau
 from .sinusoids import sinusoids
+
+logger = logging.getLogger(__name__)
 
 TIME_STEP = 0.01
 """The time from one token to the next, from the released code; the number is missing in the paper's text."""
@@ -55,6 +60,15 @@ FLOW_GRADIENTS = ("direct", "adjoint")
 SMALLEST_STEP = 0.01
 """The smallest step of a solver, in tokens: a hundred steps per token."""
 
+TOLERANCE = 1e-5
+"""How far halving the step may move a solution in evaluation, at any position as a part of max(1, max |b|) there."""
+
+FINEST_STEP = 0.125
+"""Where evaluation stops halving, in tokens: the rounding errors of more steps would be larger than what they gain."""
+
+COARSE = 1e-3
+"""An error of the training's step, measured as ``TOLERANCE`` is, that is worth a warning."""
+
 
 class Flow(nn.Module):
     """The dynamics h, and its solution.
@@ -62,7 +76,8 @@ class Flow(nn.Module):
     Args:
         dim: C, the width.
         method: one of ``FLOW_METHODS``.
-        step: the number of tokens that one step of the solver spans; it need not be an integer.
+        step: the number of tokens that one step of the solver spans, or in evaluation the most of them; it need not be
+            an integer.
         gradient: ``direct``, back-propagation through the solver; or ``adjoint``, torchdiffeq's solution of the adjoint
             equation backwards in time, which needs less memory and more time.
         horizon: the position, in tokens, up to which the equation is solved; beyond it b continues along its tangent.
@@ -90,6 +105,7 @@ class Flow(nn.Module):
         if not horizon > 0:
             raise ValueError(f"horizon {horizon}: must be a positive number of tokens")
         self.method, self.step, self.gradient, self.horizon = method, step, gradient, horizon
+        self._reported = step  # the smallest step of which the user knows
         for layer in (1, 2):  # W and c of the equation; W's last column, which multiplies the time, is separate
             weight = nn.init.xavier_normal_(torch.empty(dim, dim + 1))
             self.register_parameter(f"weight{layer}", nn.Parameter(weight[:, :-1].clone()))
@@ -117,23 +133,51 @@ class Flow(nn.Module):
         Returns:
             (N, R, C).
         """
+        if self.training or torch.compiler.is_compiling():
+            return self.solved(initial, length, self.step)
+        step, moved = self._refined(initial, length)
+        return self.solved(initial, length, step) if torch.is_grad_enabled() else moved
+
+    @torch.no_grad()
+    def _refined(self, initial: Tensor, length: int) -> tuple[float, Tensor]:
+        """The first of the step, its half, its quarter and so on that is small enough, and the solution with it."""
+        step, moved, errors = self.step, self.solved(initial, length, self.step), []
+        while step / 2 >= FINEST_STEP:
+            finer = self.solved(initial, length, step / 2)
+            size = (initial + finer).abs().amax((1, 2)).clamp(min=1)
+            # Where both are infinite, the quotient is no number, and no step helps.
+            errors.append(float(((finer - moved).abs().amax((1, 2)) / size).nan_to_num(0.0, posinf=math.inf).max()))
+            if errors[-1] <= TOLERANCE:
+                break
+            step, moved = step / 2, finer
+        if step < self._reported:
+            self._reported = step
+            logger.log(
+                logging.WARNING if errors[0] > COARSE else logging.INFO,
+                f"evaluation solves the flow with {step:g} tokens per step; the {self.step:g} of training change its "
+                f"biases by up to {errors[0]:.1e} of max(1, the largest). --flow-step {step:g} trains as it evaluates",
+            )
+        return step, moved
+
+    def solved(self, initial: Tensor, length: int, step: float) -> Tensor:
+        """What ``forward`` returns, with the step that is given."""
         dtype = torch.promote_types(initial.dtype, torch.float32)
         # Everything is computed where the parameters are, from numbers that the host knows: it never has to wait.
         positions = torch.arange(length, device=initial.device, dtype=torch.float64)
         inside = length if length <= self.horizon else math.floor(self.horizon) + 1
         with torch.autocast(initial.device.type, enabled=False):
             initial = initial.to(dtype)
-            moved = self._solve(initial, positions.clamp(max=self.horizon), min(length - 1, self.horizon))
+            moved = self._solve(initial, positions.clamp(max=self.horizon), min(length - 1, self.horizon), step)
             if inside < length:
                 slope = TIME_STEP * self._dynamics(dtype)[0](self.horizon * TIME_STEP, initial + moved[-1])
                 beyond = (positions[inside:] - self.horizon).to(dtype)[:, None, None]
                 moved = torch.cat((moved[:inside], moved[inside:] + beyond * slope))
             return moved
 
-    def _solve(self, initial: Tensor, positions: Tensor, last: float) -> Tensor:
+    def _solve(self, initial: Tensor, positions: Tensor, last: float, step: float) -> Tensor:
         h, weights = self._dynamics(initial.dtype)
-        steps = max(1, math.ceil(last / self.step - 1e-9))
-        span = self.step * TIME_STEP
+        steps = max(1, math.ceil(last / step - 1e-9))
+        span = step * TIME_STEP
         nodes = torch.arange(steps + 1, device=initial.device, dtype=initial.dtype) * span
         if self.gradient == "adjoint":
             values = odeint_adjoint(h, initial, nodes, method=self.method, adjoint_params=weights)
@@ -143,7 +187,7 @@ class Flow(nn.Module):
                 times = [i * span + span * node for node in method.nodes]
                 states.append(method.step(lambda b, stage, t=times: h(t[stage], b), states[-1], h=span)[0])
             values = torch.stack(states)
-        return _interpolate(values - initial, span * h(nodes[:, None, None], values), positions / self.step)
+        return _interpolate(values - initial, span * h(nodes[:, None, None], values), positions / step)
 
 
 def _interpolate(values: Tensor, slopes: Tensor, x: Tensor) -> Tensor:

@@ -1,12 +1,13 @@
 """FLOATER's flow: orders of its solvers, gradients, interpolation; and the recurrent networks."""
 
+import copy
 import math
 
 import pytest
 import torch
 from torchdiffeq import odeint
 
-from ode_transformer.numerics.flow import FLOW_METHODS, SMALLEST_STEP, TIME_STEP, Flow, Recurrence
+from ode_transformer.numerics.flow import FLOW_METHODS, SMALLEST_STEP, TIME_STEP, TOLERANCE, Flow, Recurrence
 
 ORDERS = {"rk4": 4, "heun3": 3, "heun2": 2, "midpoint": 2, "euler": 1}
 
@@ -66,28 +67,83 @@ def test_order_of_convergence(method):
     assert abs(order - ORDERS[method]) < 0.35, order
 
 
-def test_a_trained_flow_needs_smaller_steps():
-    """What holds at initialization does not after training: the flow has become faster, and the grid too coarse."""
+@pytest.fixture(scope="module")
+def trained():
+    """A flow that has become faster in training, with its b(0)."""
     torch.manual_seed(0)
     built, initial = Flow(32), torch.nn.Parameter(torch.empty(4, 32).uniform_(-0.1, 0.1))
     target = 0.1 * torch.randn(48, 4, 32).cumsum(0)
     optimizer = torch.optim.Adam([*built.parameters(), initial], lr=5e-3)
-    errors = {}
+    for _ in range(60):
+        optimizer.zero_grad()
+        (built(initial, 48) - target).square().mean().backward()
+        optimizer.step()
+    return built, initial
 
-    def solved(step):
-        built.step = step
-        return built(initial, 48).detach()
 
-    for trained in (0, 60):
-        for _ in range(trained):
-            optimizer.zero_grad()
-            built.step = 4.0
-            (built(initial, 48) - target).square().mean().backward()
-            optimizer.step()
-        released = solved(0.2)
-        errors[trained] = [(solved(step) - released).abs().max().item() for step in (4.0, 1.0)]
-    assert errors[0][0] < 1e-5 < 5e-5 < errors[60][0]
-    assert errors[60][1] < errors[60][0] / 5, "a smaller step repairs it"
+def steps_of(built):
+    """The steps with which a flow is solved from now on, as they come."""
+    steps, stock = [], built.solved
+    built.solved = lambda initial, length, step: steps.append(step) or stock(initial, length, step)
+    return steps
+
+
+def error_of(found, initial, expected):
+    """The largest error, as the flow measures it: at every position relative to max(1, the largest b)."""
+    size = (initial + expected).abs().amax((1, 2)).clamp(min=1)
+    return ((found - expected).abs().amax((1, 2)) / size).max().item()
+
+
+def test_evaluation_finds_the_step_that_a_trained_flow_needs(trained, caplog):
+    """That of training stays, and a training pass solves once; of what evaluation found the user is told once."""
+    built, initial = copy.deepcopy(trained[0]), trained[1].detach()
+    exact = copy.deepcopy(built).double().solved(initial.double(), 100, 1 / 16).detach()
+    steps = steps_of(built)
+    assert error_of(built.train()(initial, 100), initial, exact) > 2 * TOLERANCE and steps == [4.0]
+    with torch.no_grad(), caplog.at_level("INFO"):
+        found = [built.eval()(initial, 100) for _ in range(2)]
+    assert error_of(found[0], initial, exact) < 1.4 * TOLERANCE, "what a further half changes, and all after it"
+    assert torch.equal(*found) and steps[1:4] == [4.0, 2.0, 1.0]
+    (said,) = caplog.records
+    assert f"--flow-step {steps[-1] * 2:g} trains as it evaluates" in said.message and said.levelname == "INFO"
+
+
+def test_gradients_in_evaluation_are_those_of_the_step_that_is_found(trained):
+    built, initial = copy.deepcopy(trained[0]).eval(), trained[1].detach()
+    steps = steps_of(built)
+    moved = built(initial, 48)
+    assert moved.requires_grad and steps[-1] == 2 * min(steps) < 4
+    with torch.no_grad():
+        assert torch.equal(built(initial, 48), moved)
+
+
+def test_a_flow_that_needs_no_smaller_step_keeps_it_to_the_bit():
+    torch.manual_seed(0)
+    built, b = Flow(128).eval(), 0.03 * torch.randn(5, 128)
+    steps = steps_of(built)
+    with torch.no_grad():
+        assert torch.equal(built(b, 100), built.train()(b, 100)) and steps == [4.0, 2.0, 4.0]
+
+
+def test_a_flow_that_no_step_is_small_enough_for_is_solved_nevertheless(caplog):
+    """It explodes; evaluation ends at the finest step with a warning, and where all is infinite it asks no more."""
+    built, b = Flow(16).eval(), rows().float()
+    with torch.no_grad():
+        built.weight2.mul_(300)
+        steps = steps_of(built)
+        moved = built(b, 60)
+    assert steps == [4.0, 2.0, 1.0, 0.5, 0.25, 0.125] and len(moved) == 60
+    (said,) = caplog.records
+    assert said.levelname == "WARNING" and "with 0.125 tokens per step" in said.message
+
+
+@pytest.mark.parametrize("step", [0.2, 0.01])
+def test_a_step_that_is_fine_already_is_not_measured(step):
+    built = Flow(8, step=step).eval()
+    steps = steps_of(built)
+    with torch.no_grad():
+        built(torch.rand(2, 8), 3)
+    assert steps == [step]
 
 
 def test_the_released_grid_and_ours_agree_at_initialization():
