@@ -71,7 +71,7 @@ def recipe_command(*words: str) -> int:
 def test_showing_a_recipe_prints_its_commands(name, scale, monkeypatch, capsys):
     monkeypatch.setattr(estimates, "_fetched", lambda prepare: [])  # by a process
     assert recipe_command("show", name, "--scale", scale, "--seed", "7", "--devices", "1") == 0
-    shown = capsys.readouterr().out
+    shown = re.sub(r" \\\n +|\n#   ", " ", capsys.readouterr().out)  # what is wrapped is joined again
     recipe = recipes.load(name, scale=scale, seed=7)
     for step in runner.steps(recipe, runner.Place(precision=recipe.train.precision)):
         assert shlex.join(step.words) in shown
