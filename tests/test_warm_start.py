@@ -193,7 +193,9 @@ def test_halves_are_nearer_than_chance(tmp_path):
 
 def test_inner_sizes_that_are_neither_the_same_nor_halves(tmp_path):
     stock(tmp_path / "stock.pt", **PRE_NORM)
-    with pytest.raises(CheckpointError, match=r"fc1.weight is \(24, 16\), must have 48 rows"):
+    with pytest.raises(
+        CheckpointError, match="encoder_ffn_embed_dim is 48, there 24, decoder_ffn_embed_dim is 48, there 24; "
+    ):
         warm_start(tmp_path / "stock.pt", tmp_path / "out.pt", "macaron_tiny",
                    words({**SIZES, "encoder-ffn-embed-dim": 48}), approximate=True)  # fmt: skip
 
@@ -291,7 +293,11 @@ def test_it_begins_before_the_first_update(tmp_path):
 @pytest.mark.parametrize(
     ("arch", "change", "words_"),
     [
-        ("floater_tiny", {"encoder-embed-dim": 32}, "sizes of .*stock.pt: encoder_embed_dim is 32, there 16; "),
+        (
+            "floater_tiny",
+            {"encoder-embed-dim": 32},
+            "sizes of .*stock.pt: encoder_embed_dim is 32, there 16, decoder_embed_dim is 32, there 16; ",
+        ),
         ("floater_tiny", {"encoder-layers": 3}, "sizes of .*stock.pt: encoder_layers is 3, there 2; "),
         ("floater_tiny", {"decoder-layers": 1}, "decoder_layers is 1"),
         ("floater_tiny", {"encoder-attention-heads": 4}, "encoder_attention_heads is 4"),

@@ -249,7 +249,7 @@ def listed(prefix: str = "", *, paper: bool = False) -> dict[str, str]:
 
 
 def _described(row: Mapping, tree: Mapping) -> str:
-    """The description of a row and that of its file; empty if one is no text, which is an error of its own."""
+    """The description of a row and that of its file; empty if one is not a string, which another check names."""
     parts = [part["description"] for part in (row, tree) if "description" in part]
     return ": ".join(parts) if all(isinstance(part, str) for part in parts) else ""
 

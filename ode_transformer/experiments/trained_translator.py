@@ -273,7 +273,7 @@ class TrainedTranslator(Translator):
                     "--max-len-b)"
                 )
             starts = [start if begins else torch.full_like(start, target.pad()) for begins in first]
-            prefixes = torch.stack(starts).to(self.device) if prefix else None  # the search goes on where it is padded
+            prefixes = torch.stack(starts).to(self.device) if prefix else None  # padding forces nothing
             found = []
             for hypotheses in generator.generate(self.models, sample, prefix_tokens=prefixes):
                 best = hypotheses[: config.nbest]
