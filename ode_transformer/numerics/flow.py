@@ -145,7 +145,7 @@ class Flow(nn.Module):
         while step / 2 >= FINEST_STEP:
             finer = self.solved(initial, length, step / 2)
             size = (initial + finer).abs().amax((1, 2)).clamp(min=1)
-            # Where both are infinite, the quotient is no number, and no step helps.
+            # Where both are infinite, the quotient is not a number, and no step helps.
             errors.append(float(((finer - moved).abs().amax((1, 2)) / size).nan_to_num(0.0, posinf=math.inf).max()))
             if errors[-1] <= TOLERANCE:
                 break
