@@ -129,8 +129,11 @@ def test_scripts_that_a_script_calls_are_asked_as_well(tmp_path, monkeypatch):
     ):
         assert estimates._fetched([*words, "--out", str(tmp_path / "out")]) == names
     assert sorted(tmp_path.iterdir()) == [mine] and sorted((recipes.ROOT / "data-bin").glob("*")) == before
-    monkeypatch.setenv("RAW_DIR", str(tmp_path))
-    assert estimates._fetched(["data-prep/prepare-iwslt14-de-en.sh", "--out", str(tmp_path / "out")]) == []
+    monkeypatch.setenv("RAW_DIR", str(tmp_path))  # what it lacks is downloaded
+    words = ["data-prep/prepare-iwslt14-de-en.sh", "--out", str(tmp_path / "out")]
+    assert estimates._fetched(words) == ["de-en.tgz"]
+    (tmp_path / "de-en.tgz").touch()
+    assert estimates._fetched(words) == []
 
 
 @pytest.mark.parametrize(
