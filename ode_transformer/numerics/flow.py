@@ -61,7 +61,7 @@ SMALLEST_STEP = 0.01
 """The smallest step of a solver, in tokens: a hundred steps per token."""
 
 TOLERANCE = 1e-5
-"""How far halving the step may move a solution in evaluation, at any position as a part of max(1, max |b|) there."""
+"""How far halving the step may move a solution in evaluation, as a part of ``max(1, max |b|)`` at each position."""
 
 FINEST_STEP = 0.125
 """Where evaluation stops halving, in tokens: the rounding errors of more steps would be larger than what they gain."""
