@@ -148,8 +148,8 @@ def test_averaged_checkpoints_decode_with_biases_of_the_averaged_weights(data, t
             if p.is_floating_point():
                 torch.testing.assert_close(p, (models[0][name] + models[1][name]) / 2, msg=name)
         encoder = loaded.position_encoder
-        fresh = encoder._solve(torch.arange(64))["all"]
-        for piece, held in zip(fresh, encoder.indices.solutions[False].tables["all"], strict=True):
+        fresh = encoder._solve(64)["all"]
+        for piece, held in zip(fresh, encoder._kept.solution["all"], strict=True):
             assert torch.equal(piece, held)
     assert "H-0\t" in generate(data, tmp_path / "average.pt")
 

@@ -420,7 +420,8 @@ def test_a_recipe_without_a_search_has_to_be_given_one(tmp_path, capsys):
         assert str(caught.value).startswith(f"{path}: {message}")
     path.write_text(f"extends: {base}\ndescription: x\n{rest}search: {{values: {{lr: [1, 2]}}}}\nseeds: [3, 4]\n")
     assert cli.main(["recipe", "show", str(path)]) == 0
-    assert f"# search: lr 1, 2; seeds 3, 4 (4 trainings, `ode-transformer glue grid {path}`)" in capsys.readouterr().out
+    shown = capsys.readouterr().out.replace("\n#   ", " ")
+    assert f"# search: lr 1, 2; seeds 3, 4 (4 trainings, `ode-transformer glue grid {path}`)" in shown
 
 
 def test_the_settings_of_macarons_rows_are_of_their_search():
