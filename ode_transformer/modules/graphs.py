@@ -188,7 +188,8 @@ class TrainingGraphs:
             return run(**tokens, **more)
         batch = len(first)
         rows, *columns = padded_shape(batch, *(t.size(1) for t in tokens.values()))
-        key = (rows, *columns, *more.items(), torch.is_autocast_enabled("cuda"))
+        cast = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+        key = (rows, *columns, *more.items(), cast)
         self._forget_if_moved(model)
         if self.waits(key):
             return run(**tokens, **more)
