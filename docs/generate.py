@@ -21,9 +21,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ode_transformer.experiments import recipes, significance, tables
+from ode_transformer.experiments import recipes
 from ode_transformer.experiments.markdown import table
 from ode_transformer.experiments.metrics import METRICS
+from ode_transformer.experiments.results import significance, tables
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.files import read_json, write_text
 
@@ -35,7 +36,7 @@ DOCS = ROOT / "docs"
 
 def reference(folder: Path) -> None:
     """Write the pages that are made from the code into a folder, and the report on the records below ``extra``."""
-    from ode_transformer.experiments import report
+    from ode_transformer.experiments.results import report
 
     write_text(folder / "extra" / "report.html", report.page(ROOT / "results"))  # before fairseq turns on all loggers
     pages = {

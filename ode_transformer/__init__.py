@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .experiments.translator import Translator
+    from .experiments.serving.translator import Translator
 
 __all__ = ["__version__", "load"]
 
@@ -30,10 +30,10 @@ def load(path: Any, *more: Any, data: Any = None, device: Any = None) -> "Transl
     Raises:
         OdeTransformerError: something is missing, changed or another model's; names it.
     """
-    from .experiments.terminal import tidy
+    from .experiments.runs.terminal import tidy
 
     with tidy():
-        translate = import_module(f"{__name__}.experiments.translate")
+        translate = import_module(f"{__name__}.experiments.serving.translate")
         return translate.load(path, *more, data=data, device=device)
 
 

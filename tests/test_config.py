@@ -14,8 +14,8 @@ from omegaconf import OmegaConf
 
 import ode_transformer
 from ode_transformer import config
+from ode_transformer.checkpoints.standalone import stock_options
 from ode_transformer.models import macaron, ode, transevolve
-from ode_transformer.standalone import stock_options
 from tests.helpers import ROOT, model, parse, task
 
 

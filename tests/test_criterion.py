@@ -9,8 +9,8 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from torch import nn
 
 from ode_transformer import processors
-from ode_transformer.criterion import NAME, _tokens
 from ode_transformer.numerics.losses import projected_cross_entropy
+from ode_transformer.training.criterion import NAME, _tokens
 from tests.helpers import Kernels, batch, model, small, task
 
 VARIANTS = ["macaron", "rk2_learnable_tiny", "floater_tiny", "transevolve_fullff_2_tiny"]
@@ -62,7 +62,7 @@ def test_a_prefix_is_left_out_as_fairseq_does():
 
 def test_no_score_for_every_symbol_of_every_token(monkeypatch):
     chosen = []
-    monkeypatch.setattr("ode_transformer.criterion._tokens", lambda *its: chosen.append(its) or 480)
+    monkeypatch.setattr("ode_transformer.training.criterion._tokens", lambda *its: chosen.append(its) or 480)
     m = model("macaron_tiny", {"share-all-embeddings": True}, symbols=9000).train()
     many = sample(sizes=(60,) * 32)
     sizes = {}

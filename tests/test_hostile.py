@@ -13,13 +13,15 @@ import yaml
 from fairseq.data import Dictionary
 from sacremoses import MosesPunctNormalizer
 
-from ode_transformer import checkpoints, files, hugging_face, standalone
-from ode_transformer.checkpoints import CheckpointError
+from ode_transformer import checkpoints, files
+from ode_transformer.checkpoints import CheckpointError, hugging_face, standalone
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, plain_yaml, recipes, records, runs, segmentation
+from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.metrics import perplexity, translations
 from ode_transformer.experiments.metrics.translations import read_generate_output, read_lines
-from ode_transformer.experiments.text import binarised, lines, moses, pairs, subwords
+from ode_transformer.experiments.recipes import plain_yaml
+from ode_transformer.experiments.runs import records
+from ode_transformer.experiments.text import binarised, lines, moses, pairs, segmentation, subwords
 from ode_transformer.experiments.text.lines import read_lines as text_lines
 from ode_transformer.files import sha256, write_json
 from tests.helpers import SMALL, model, parse, small, task

@@ -80,7 +80,7 @@ import ode_transformer, ode_transformer.experiments.cli
 assert not {"torch", "fairseq", "numpy"} & set(sys.modules)
 from ode_transformer.experiments import cli, estimates, recipes, runner, tables, translate
 from ode_transformer.experiments.text import command
-from ode_transformer.experiments.export import translator
+from ode_transformer.experiments.serving.export import translator
 from ode_transformer.experiments.metrics import translations
 for name in set(cli.COMMANDS) - {"bench", "lab"}:
     cli.parser(name)

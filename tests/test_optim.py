@@ -10,7 +10,7 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from torch import nn
 
-from ode_transformer.optim import FlowAdam, FlowAdamConfig, FP16Optimizer, FusedAdam
+from ode_transformer.training.optim import FlowAdam, FlowAdamConfig, FP16Optimizer, FusedAdam
 
 
 def config(**more):

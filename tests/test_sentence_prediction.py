@@ -9,7 +9,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.sentence_prediction import (
+from ode_transformer.training.sentence_prediction import (
     NAME,
     OF_PAIRS,
     SentencePredictionByLength,

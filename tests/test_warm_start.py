@@ -10,8 +10,8 @@ from omegaconf import OmegaConf
 
 from ode_transformer import config
 from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.checkpoints.warm_start import warm_start
 from ode_transformer.experiments import cli
-from ode_transformer.warm_start import warm_start
 from tests.helpers import SMALL, batch, parse, task
 from tests.models.released import as_written, load, sizes
 

@@ -9,10 +9,9 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.models import build_model
 
-from ode_transformer import hugging_face
-from ode_transformer.checkpoints import CheckpointError
-from ode_transformer.standalone import load, open_model, open_state
-from ode_transformer.warm_start import warm_start
+from ode_transformer.checkpoints import CheckpointError, hugging_face
+from ode_transformer.checkpoints.standalone import load, open_model, open_state
+from ode_transformer.checkpoints.warm_start import warm_start
 from tests.helpers import configure
 from tests.models.test_masked_lm import binarise, disturbed, documents, task, tokens, train, write
 

@@ -31,24 +31,20 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoints import CheckpointError
+from ..checkpoints.standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts
 from ..errors import OdeTransformerError
 from ..modules.layers import SplitLayer
 from ..modules.positions import BiasPositions
 from ..numerics.coefficients import Scalars, SecondOrderGate, weighted_sum
 from ..numerics.flow import Flow
-from ..numerics.integrators import (
-    EULER,
-    HEUN,
-    INTEGRATORS,
-    RK4,
-    Multistep,
-)
+from ..numerics.integrators import EULER, HEUN, INTEGRATORS, RK4, Multistep
 from ..numerics.momentum import Momentum
 from ..numerics.protocol import Field, Integrator, Learned
 from ..numerics.splitting import SPLITTINGS, Substep, split_step
-from ..standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts
-from . import markdown, plots, records, runs
+from . import markdown, runs
 from .arguments import at_least
+from .results import plots
+from .runs import records
 
 _A = torch.tensor([[0.0, 1.0, 0.3], [-1.0, -0.2, 0.0], [0.1, 0.4, -0.5]], dtype=torch.float64)
 _B = torch.tensor([[-0.4, 0.0, 0.8], [0.5, 0.1, -0.6], [0.0, 0.7, 0.2]], dtype=torch.float64)

@@ -14,7 +14,8 @@ check_requirements()
 # shape.
 os.environ.setdefault("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
 
-from .. import checkpoints, criterion, next_sentence, optim, sentence_prediction, span_prediction  # noqa: E402, F401
+from .. import checkpoints  # noqa: E402, F401
+from ..training import criterion, next_sentence, optim, sentence_prediction, span_prediction  # noqa: E402, F401
 from . import classification, floater, language_model, macaron, masked_lm, ode, pcformer, transevolve  # noqa: E402
 
 __all__ = ["classification", "floater", "language_model", "macaron", "masked_lm", "ode", "pcformer", "transevolve"]

@@ -22,10 +22,10 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetB
 from fairseq_cli import preprocess
 
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.pipeline import Pipeline
 from ode_transformer.experiments.text import binarised, manifest, parallel
 from ode_transformer.experiments.text.binarised import count_tokens
 from ode_transformer.experiments.text.lines import TextError
+from ode_transformer.experiments.text.pipeline import Pipeline
 from ode_transformer.experiments.text.tokenisation import Tokeniser
 from ode_transformer.files import write_lines
 from tests.helpers import ROOT, ask

@@ -23,8 +23,10 @@ from fairseq import checkpoint_utils, options
 from fairseq_cli import preprocess, train
 
 from ode_transformer import checkpoints
-from ode_transformer.experiments import cli, doctor, gpu_suite, processes, recipes, runner, runs
-from ode_transformer.experiments.runs import RunError
+from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer.experiments.bench import gpu_suite
+from ode_transformer.experiments.cli import doctor
+from ode_transformer.experiments.runs import RunError, processes, runner
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, SMALL, ask, environment, write_parallel
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import corpus
+from ode_transformer.experiments.text import corpus
 from tests.helpers import refused
 
 NOUNS = {noun.singular: noun for noun in corpus.NOUN_LIST}

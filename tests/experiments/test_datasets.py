@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, segmentation
-from ode_transformer.experiments.datasets import aeslc, agnews, cnndm, errors, gec, imdb, labelled
-from ode_transformer.experiments.text import m2
+from ode_transformer.experiments import cli
+from ode_transformer.experiments.tasks.datasets import aeslc, agnews, cnndm, errors, gec, imdb, labelled
+from ode_transformer.experiments.text import m2, segmentation
 from ode_transformer.files import write_text
 
 

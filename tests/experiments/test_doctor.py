@@ -5,7 +5,8 @@ import ast
 import pytest
 
 from ode_transformer import requirements
-from ode_transformer.experiments import cli, doctor, recipes, runs
+from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer.experiments.cli import doctor
 from ode_transformer.files import write_text
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ode_transformer.experiments import estimates, recipes, runs
+from ode_transformer.experiments import recipes, runs
+from ode_transformer.experiments.runs import estimates
 from tests.helpers import run_record
 
 HERE = {"processor": "P", "cores": 2, "memory_gib": 9, "gpus": []}

@@ -17,10 +17,11 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, export
+from ode_transformer.experiments import cli
 from ode_transformer.experiments.bench import contest
-from ode_transformer.experiments.export import ExportError, Search, command, open_exported
-from ode_transformer.experiments.export.trained import Trained, open_trained
+from ode_transformer.experiments.serving import export
+from ode_transformer.experiments.serving.export import ExportError, Search, command, open_exported
+from ode_transformer.experiments.serving.export.trained import Trained, open_trained
 from tests.helpers import POST_NORM, SMALL, VARIANTS, configure, dictionary, refused, sample, small, task, without_hydra
 from tests.helpers import model as build
 
@@ -210,7 +211,7 @@ def test_what_ctranslate2_has_no_layers_for_is_named(tmp_path, name, ctranslate2
 def to_onnx():
     for library in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(library)
-    from ode_transformer.experiments.export import to_onnx
+    from ode_transformer.experiments.serving.export import to_onnx
 
     return to_onnx
 
@@ -237,7 +238,7 @@ class Session:
         return [Given(name) for name in (*self.graph.names[1], *found)]
 
     def run_with_ort_values(self, names, given):
-        from ode_transformer.experiments.export.from_onnx import _value
+        from ode_transformer.experiments.serving.export.from_onnx import _value
 
         tensors = {name: torch.from_numpy(value.numpy().copy()) for name, value in given.items()}
         inputs, caches = (
@@ -257,7 +258,7 @@ class Session:
 @pytest.fixture
 def by_torch(to_onnx, monkeypatch, files):
     """Open the graphs of a model without ONNX: model -> translator."""
-    from ode_transformer.experiments.export import from_onnx
+    from ode_transformer.experiments.serving.export import from_onnx
 
     def build(model):
         exported = copy.deepcopy(model)
@@ -424,7 +425,7 @@ def test_a_checkpoint_is_exported(tmp_path, saved, capsys, ctranslate2):
 
 
 def test_what_is_another_model_leaves_nothing(tmp_path, saved, monkeypatch, ctranslate2):
-    from ode_transformer.experiments.export import to_ctranslate2
+    from ode_transformer.experiments.serving.export import to_ctranslate2
 
     norm = to_ctranslate2._norm
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from ode_transformer.experiments.export import ExportError, Search, open_exported
+from ode_transformer.experiments.serving.export import ExportError, Search, open_exported
 from tests.experiments.test_export import DICTIONARY, described
 
 onnx = pytest.importorskip("onnx")

@@ -18,16 +18,18 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.checkpoints.standalone import open_model, pair_form
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, documents, glue, grid, recipes, segmentation
-from ode_transformer.experiments.classify import Outputs
-from ode_transformer.experiments.datasets import squad
+from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
 from ode_transformer.experiments.runs import OtherRunError, RunError
+from ode_transformer.experiments.runs import grid
 from ode_transformer.experiments.tasks import TASKS
-from ode_transformer.experiments.text import subwords
-from ode_transformer.standalone import open_model, pair_form
+from ode_transformer.experiments.tasks import glue_sets as glue
+from ode_transformer.experiments.tasks.classify import Outputs
+from ode_transformer.experiments.tasks.datasets import squad
+from ode_transformer.experiments.text import documents, segmentation, subwords
 from tests.helpers import refused
 from tests.models.test_masked_lm import SMALL, train, write
 

@@ -11,7 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ode_transformer.experiments import baselines, cli, listops
+from ode_transformer.experiments import cli
+from ode_transformer.experiments.tasks import baselines, listops
 from tests.helpers import ROOT, environment, refused
 
 FUNCTIONS = {"MIN": np.min, "MAX": np.max, "MED": lambda v: int(np.median(v)), "SM": lambda v: sum(v) % 10}

@@ -7,7 +7,8 @@ import shutil
 import pytest
 import yaml
 
-from ode_transformer.experiments import cli, processes, runner, runs
+from ode_transformer.experiments import cli, runs
+from ode_transformer.experiments.runs import processes, runner
 from tests.helpers import SMALL, dictionary, refused
 
 MISSING = {

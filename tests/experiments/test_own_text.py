@@ -28,22 +28,24 @@ from fairseq_cli import generate, train
 from subword_nmt import apply_bpe
 
 import ode_transformer
-from ode_transformer import bundles
+from ode_transformer.checkpoints import bundles
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, prepare, processes, recipes, runner, runs, translate
+from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.bench import serving
-from ode_transformer.experiments.corpus import Grammar
-from ode_transformer.experiments.export import Search
-from ode_transformer.experiments.export.trained import open_trained
 from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
-from ode_transformer.experiments.pipeline import Pipeline, joined
+from ode_transformer.experiments.runs import prepare, processes, runner
+from ode_transformer.experiments.serving import translate
+from ode_transformer.experiments.serving.export import Search
+from ode_transformer.experiments.serving.export.trained import open_trained
+from ode_transformer.experiments.serving.translator import LONGEST
 from ode_transformer.experiments.tasks.translation import check_units
 from ode_transformer.experiments.text import binarised
+from ode_transformer.experiments.text.corpus import Grammar
 from ode_transformer.experiments.text.lines import read_pair
+from ode_transformer.experiments.text.pipeline import Pipeline, joined
 from ode_transformer.experiments.text.subwords import segmented
 from ode_transformer.experiments.text.tokenisation import Tokeniser
-from ode_transformer.experiments.translator import LONGEST
 from ode_transformer.files import sha256
 from ode_transformer.modules.layers import Context
 from tests.helpers import EVOLUTION, ROOT, SMALL, model, parse

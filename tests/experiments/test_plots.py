@@ -7,9 +7,11 @@ import torch
 from fairseq.data import LanguagePairDataset, TokenBlockDataset
 from fairseq.models import build_model
 
-from ode_transformer import standalone
-from ode_transformer.experiments import cli, model_plots, plots, records
-from ode_transformer.experiments.model_plots import position_vectors
+from ode_transformer.checkpoints import standalone
+from ode_transformer.experiments import cli
+from ode_transformer.experiments.results import model_plots, plots
+from ode_transformer.experiments.results.model_plots import position_vectors
+from ode_transformer.experiments.runs import records
 from ode_transformer.files import read_json
 from ode_transformer.modules.layers import DecoderContext
 from tests.helpers import SMALL, VARIANTS, batch, dictionary, parse, refused, run_record, small, task

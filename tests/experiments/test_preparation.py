@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, prepare
+from ode_transformer.experiments import cli
 from ode_transformer.experiments.bench import preparation
+from ode_transformer.experiments.runs import prepare
 
 STEPS = ["begin", "gather", "divide", "tokenise", "clean", "learn-subword-nmt", "apply-subword-nmt", "binarise"]
 

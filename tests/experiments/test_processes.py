@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from ode_transformer.experiments import processes
+from ode_transformer.experiments.runs import processes
 
 
 @pytest.fixture

@@ -16,16 +16,20 @@ from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import validate as validate_cli
 
 from ode_transformer.checkpoints import CheckpointError
+from ode_transformer.checkpoints.standalone import open_model
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import choose, cli, glue, recipes, records, segmentation, significance, squad
-from ode_transformer.experiments.datasets import race, reading
-from ode_transformer.experiments.datasets import squad as squad_data
+from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import squad as metric
-from ode_transformer.experiments.tasks import TASKS
+from ode_transformer.experiments.results import significance
+from ode_transformer.experiments.runs import records
+from ode_transformer.experiments.tasks import TASKS, choose, squad
+from ode_transformer.experiments.tasks import glue_sets as glue
+from ode_transformer.experiments.tasks.datasets import race, reading
+from ode_transformer.experiments.tasks.datasets import squad as squad_data
 from ode_transformer.experiments.tasks.task import OURS
+from ode_transformer.experiments.text import segmentation
 from ode_transformer.files import write_lines
-from ode_transformer.span_prediction import SpanPredictionConfig, SpanPredictionCriterion, SpanPredictionTask
-from ode_transformer.standalone import open_model
+from ode_transformer.training.span_prediction import SpanPredictionConfig, SpanPredictionCriterion, SpanPredictionTask
 from tests.helpers import USER_DIR, flags, refused
 from tests.models.test_masked_lm import train
 

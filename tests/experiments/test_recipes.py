@@ -16,9 +16,11 @@ from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, command_lines, estimates, recipes, runner, runs
-from ode_transformer.experiments.recipe_command import _wrapped, show
+from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.recipes import RecipeError
+from ode_transformer.experiments.runs import estimates, runner
+from ode_transformer.experiments.runs import flags as command_lines
+from ode_transformer.experiments.runs.recipe_command import _wrapped, show
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
 from tests.helpers import ROOT, dictionary, model, parse, refused

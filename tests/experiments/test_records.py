@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from ode_transformer.experiments import cli, recipes, records, runs, significance, tables
+from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.bench import preparation, suite
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.metrics.translations import read_lines
-from ode_transformer.experiments.records import RecordError
-from ode_transformer.experiments.runs import OtherRunError
+from ode_transformer.experiments.results import significance, tables
+from ode_transformer.experiments.runs import OtherRunError, records
+from ode_transformer.experiments.runs.records import RecordError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.files import sha256
 from tests.helpers import ROOT

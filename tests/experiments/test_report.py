@@ -10,9 +10,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ode_transformer.experiments import bundle, cli, recipes, runs
-from ode_transformer.experiments.report import _chosen, _comparison, _marked
+from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer.experiments.results.report import _chosen, _comparison, _marked
 from ode_transformer.experiments.runs import KEYS
+from ode_transformer.experiments.serving import bundle
 from tests.helpers import ROOT
 
 TEXT = "the a man woman dog child house street runs sits reads sees old young red blue in on with near"

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes, records, significance, tables
+from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import translations
-from ode_transformer.experiments.runs import KEYS, search
+from ode_transformer.experiments.results import significance, tables
+from ode_transformer.experiments.runs import KEYS, records, search
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, run_record
 

@@ -20,13 +20,15 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from sacrebleu.metrics import BLEU
 
-from ode_transformer import checkpoints, standalone
+from ode_transformer import checkpoints
+from ode_transformer.checkpoints import standalone
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes, records, significance
-from ode_transformer.experiments.classify import check_numbers, classify
+from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, errant, gleu, glue, m2, programs, rouge
-from ode_transformer.experiments.runs import KEYS, search
+from ode_transformer.experiments.results import significance
+from ode_transformer.experiments.runs import KEYS, records, search
 from ode_transformer.experiments.tasks import TASKS
+from ode_transformer.experiments.tasks.classify import check_numbers, classify
 from ode_transformer.experiments.tasks.task import Scored
 from ode_transformer.experiments.text.binarised import check_data
 from ode_transformer.files import sha256, write_lines, write_text

@@ -9,8 +9,9 @@ import warnings
 import pytest
 import torch
 
-from ode_transformer.experiments import bench, processes, records, runner, terminal
+from ode_transformer.experiments import bench
 from ode_transformer.experiments.bench import contest
+from ode_transformer.experiments.runs import processes, records, runner, terminal
 
 CONFIGURATION = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | {'_name': None, 'common': {'seed': 1}}"
 MODEL = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | MacaronModel(\n  (encoder): SplitEncoder()\n\n)"
@@ -173,4 +174,4 @@ def test_processes_of_the_benchmark_are_tidy_from_the_beginning(monkeypatch):
     monkeypatch.setattr(contest.multiprocessing, "get_context", lambda name: Context())
     with pytest.raises(InterruptedError), contest.process(print):
         pass
-    assert preloaded == [f"{terminal.__package__}.hushed", f"{bench.__name__}.contest"]
+    assert preloaded == [f"{bench.__name__}.hushed", f"{bench.__name__}.contest"]

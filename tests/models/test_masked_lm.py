@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ode_transformer.models.masked_lm import ARCHITECTURES
-from ode_transformer.next_sentence import MaskedLMPairsCriterion, MaskedLMPairsTask
+from ode_transformer.training.next_sentence import MaskedLMPairsCriterion, MaskedLMPairsTask
 from tests.helpers import USER_DIR, configure, dictionary, flags
 from tests.helpers import task as translation
 

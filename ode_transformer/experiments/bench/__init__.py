@@ -19,8 +19,9 @@ import torch
 from ... import processors
 from ...errors import OdeTransformerError
 from ...files import read_json
-from .. import processes, recipes, records, runs
+from .. import recipes, runs
 from ..arguments import at_least
+from ..runs import processes, records
 from . import contest, gpu, lengths, preparation, profile, shapes, suite
 from .contest import STOCK, Setting, System
 
@@ -284,9 +285,9 @@ def _suite(args: argparse.Namespace) -> int:
 
 
 def _serving(args: argparse.Namespace) -> int:
-    from ..export import Search
-    from ..export.trained import open_trained
-    from ..trained_translator import find
+    from ..serving.export import Search
+    from ..serving.export.trained import open_trained
+    from ..serving.trained_translator import find
     from . import serving
 
     if not args.model:

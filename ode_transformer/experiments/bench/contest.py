@@ -31,13 +31,13 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from torch import nn
 
-from ... import criterion
+from ...checkpoints.standalone import task
 from ...config import PRESETS
 from ...errors import OdeTransformerError
 from ...modules.evolving_attention import EvolvingAttention
 from ...numerics.splitting import SPLITTINGS
-from ...standalone import task
-from ..processes import KEEP_FREED_MEMORY
+from ...training import criterion
+from ..runs.processes import KEEP_FREED_MEMORY
 from ..text.binarised import check_data
 
 STOCK = "label_smoothed_cross_entropy"
@@ -292,7 +292,7 @@ def process(function: Callable, *args: Any) -> Iterator[Any]:
     """A context with a new process that runs ``function(connection, *args)``; its value is our end of it."""
     context = multiprocessing.get_context("forkserver")
     # Imported once, without any threads yet; the first keeps the import of fairseq quiet.
-    context.set_forkserver_preload(["ode_transformer.experiments.hushed", __name__])
+    context.set_forkserver_preload(["ode_transformer.experiments.bench.hushed", __name__])
     os.environ |= KEEP_FREED_MEMORY  # read when the server starts
     ours, theirs = context.Pipe()
     worker = context.Process(target=_serve, args=(theirs, function, torch.get_num_threads(), *args), daemon=True)

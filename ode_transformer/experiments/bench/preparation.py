@@ -23,8 +23,8 @@ import numpy as np
 
 from ...errors import OdeTransformerError
 from .. import markdown
-from ..prepare import Preparation
-from ..processes import say
+from ..runs.prepare import Preparation
+from ..runs.processes import say
 
 LANGS = ("de", "en")
 MERGES = 32_000  # of BPE, for every number of pairs

@@ -24,17 +24,17 @@ from fairseq.data import data_utils
 from fairseq.models import build_model
 from fairseq.sequence_generator import SequenceGenerator
 
+from ...checkpoints.standalone import task
 from ...errors import OdeTransformerError
-from ...standalone import task
 from .. import markdown
-from ..export import ExportError, Search, describe, load_module, open_exported
-from ..export.command import compare, export, sentences, write_description
-from ..export.trained import Trained, padded
 from ..metrics.bleu import multi_bleu
 from ..metrics.translations import JOIN
+from ..serving.export import ExportError, Search, describe, load_module, open_exported
+from ..serving.export.command import compare, export, sentences, write_description
+from ..serving.export.trained import Trained, padded
+from ..serving.trained_translator import TrainedTranslator, find
 from ..text.binarised import check_data
 from ..text.lines import read_lines
-from ..trained_translator import TrainedTranslator, find
 from .contest import Setting, System, configure, median_and_quartiles, seconds, speed
 
 RAW = "raw"

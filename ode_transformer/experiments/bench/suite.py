@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ...models import transevolve
-from .. import markdown, plain_yaml, recipes
+from .. import markdown, recipes
+from ..recipes import plain_yaml
 from ..tasks.task import flags
 from .contest import STOCK, Setting, System, median_and_quartiles, stock_like
 

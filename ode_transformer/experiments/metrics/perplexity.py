@@ -26,7 +26,7 @@ def score(path: str | Path, subset: str) -> dict[str, Any]:
     Raises:
         OdeTransformerError: there is no such file, it has no entry for the subset, or the entry lacks it.
     """
-    from ..records import entries
+    from ..runs.records import entries
 
     try:
         found = [values for _, values in entries(regular(path).read_text(encoding="utf-8", errors="replace"), subset)]

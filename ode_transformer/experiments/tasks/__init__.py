@@ -2,15 +2,7 @@
 scored by perplexity differ in nothing but fairseq's task.
 """
 
-from . import (
-    classification,
-    correction,
-    glue,
-    multiple_choice,
-    question_answering,
-    summarisation,
-    translation,
-)
+from . import classification, correction, glue, multiple_choice, question_answering, summarisation, translation
 from .task import Task, by_perplexity
 
 TASKS: dict[str, Task] = {

@@ -26,7 +26,7 @@ def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
 
 def _outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
     """Of each question its name, its answer, and the score of there being none, or null: in JSON."""
-    from ..squad import read_answers
+    from .squad import read_answers
 
     answers, no_answer = read_answers(folder / "answers" / subset)
     return [json.dumps([name, answer, (no_answer or {}).get(name)]) for name, answer in answers.items()]
@@ -36,7 +36,7 @@ def _scored(recipe: Any, lines: Sequence[str], subset: str, metric: str) -> Scor
     import numpy as np
 
     from .. import recipes
-    from ..squad import golds, questions
+    from .squad import golds, questions
 
     tree, rows = questions(recipes.ROOT / recipe.data.directory, subset), list(map(json.loads, lines))
     gold, answers = golds(tree), {name: answer for name, answer, _ in rows}

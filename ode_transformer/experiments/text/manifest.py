@@ -181,7 +181,7 @@ def describe(args: argparse.Namespace) -> None:
         "sha256": _hashes(args.dir, *NEEDED),
     }
     write_json(path, manifest)
-    from ..pipeline import Pipeline  # which imports this module
+    from .pipeline import Pipeline  # which imports this module
 
     print(f"{path}: {Pipeline.of(args.dir)}")
 
@@ -192,7 +192,7 @@ def _check_units(folder: Path, langs: Sequence[str]) -> None:
     Raises:
         TextError: more than 1 in 100 sentences differ, or there are no codes for the units in the dictionary.
     """
-    from ..pipeline import MODELS, joined  # which imports this module
+    from .pipeline import MODELS, joined  # which imports this module
     from .subwords import segmented
 
     segmentation = next((name for name, file in MODELS.items() if file and (folder / file).is_file()), "none")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...files import regular, sha256, whole
-from .. import segmentation
+from . import segmentation
 from .binarised import SPECIAL
 from .lines import TextError, read_lines
 from .parallel import in_chunks, in_parallel, process

@@ -1,0 +1,415 @@
+"""Checkpoints: loaded without running their code, averaged one at a time, written whole or not at all."""
+
+import argparse
+import contextlib
+import copy
+import errno
+import pickle
+import re
+import struct
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import torch
+from fairseq.logging import meters
+from torch import Tensor
+
+from ..errors import OdeTransformerError
+from ..files import copy_file, regular, whole
+
+# Checkpoints of stock fairseq's architectures contain an argparse.Namespace, and those of versions before 0.10 also the
+# trainer's meters, under the names that these had then. torch's weights-only loading refuses both until they are
+# allowed; loading either of them runs no code. They are allowed for the whole process and not in a scope, because
+# fairseq-generate, resuming and --finetune-from-model load checkpoints by fairseq's own code.
+_METERS = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
+torch.serialization.add_safe_globals([argparse.Namespace, *((m, f"fairseq.meters.{m.__name__}") for m in _METERS)])
+
+
+class _NumberKind:
+    """What stands for ``numpy.dtype`` in a checkpoint."""
+
+    def __init__(self, kind: str, *_: bool):
+        self.kind = kind
+
+    def __setstate__(self, state: tuple) -> None:
+        self.order = state[1]
+
+
+class _UnknownNumber(ValueError):
+    """A number of a type that is not read, in a file that need not be damaged."""
+
+
+_KINDS = {"f8": "d", "f4": "f", "f2": "e", "i8": "q", "i4": "i", "b1": "?"}
+
+
+def _number(kind: _NumberKind, content: bytes) -> float:
+    if kind.kind not in _KINDS:
+        raise _UnknownNumber(f"it holds a number of NumPy's type {kind.kind}, must be one of {', '.join(_KINDS)}")
+    return struct.unpack(kind.order.replace("|", "=") + _KINDS[kind.kind], content)[0]
+
+
+# fairseq stores the best score, which is one of NumPy's numbers where SciPy has computed it, as STS-B's correlations.
+# It is read as Python's: NumPy's own functions would take any type and size that the file names.
+_SCALARS = [(_number, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
+torch.serialization.add_safe_globals([(_NumberKind, "numpy.dtype"), *_SCALARS])
+
+# What an averaged checkpoint leaves out: it is for decoding, or for training with a fresh optimizer.
+_DROPPED = ("model", "criterion", "last_optimizer_state")
+
+
+_STORED = (torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.bool)
+
+
+class CheckpointError(OdeTransformerError):
+    """A checkpoint that cannot be used; the message names the file and the reason."""
+
+
+class DamagedError(CheckpointError):
+    """A checkpoint whose file is truncated or damaged."""
+
+
+class TooFewError(CheckpointError):
+    """A folder has fewer checkpoints of a kind than were asked for: ``found`` of them."""
+
+    def __init__(self, message: str, found: int):
+        super().__init__(message)
+        self.found = found
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """Load a fairseq checkpoint on the CPU without running code from it.
+
+    The whole file is read once and compared with the checksums in it, which PyTorch itself does not verify. Files
+    written before PyTorch 1.6 have none. The model's tensors are copied into memory; the others, those of the
+    optimizer, are mapped from the file, and it must not be written to while they are in use. If another process
+    truncates the file while it is read, the operating system kills this process.
+
+    Raises:
+        DamagedError: the file is truncated or damaged.
+        CheckpointError: no such file, or it cannot be read; not a checkpoint; a pickle with more than plain data; or a
+            model with entries that are not tensors, or with tensors that repeat fewer stored values; or the file was
+            written to, replaced or removed while it was read.
+    """
+    path = regular(path)
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file")
+    before = path.stat()
+    try:
+        mapped = zipfile.is_zipfile(path)
+        if mapped:
+            _check_archive(path)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        if mapped and isinstance(state, dict) and isinstance(state.get("model"), dict):
+            state["model"] = copy.deepcopy(state["model"])  # tensors that share memory still do
+    except CheckpointError:
+        raise
+    except Exception as error:  # damaged bytes end in errors of every kind, EOFError to IndexError
+        kind = CheckpointError
+        if _of_the_system(error):
+            reason = f"cannot be read: {error}"
+        elif isinstance(error, _UnknownNumber):
+            reason = f"refused, {error}"
+        elif isinstance(error, pickle.UnpicklingError) and (match := re.search(r"GLOBAL (\S+)", str(error))):
+            reason = (
+                f"refused, it holds more than tensors and plain data: it would import {match[1]}. Someone who trusts "
+                "the file can load it and save 'model' and 'args' or 'cfg' alone; that file can be loaded"
+            )
+        else:
+            # We cut PyTorch's advice to disable the check: it is unsafe for files of others.
+            first = str(error).split("\n")[0].partition(" Re-running")[0].partition(" In PyTorch")[0]
+            reason = f"not a readable checkpoint, truncated or damaged? ({type(error).__name__}: {first})"
+            kind = DamagedError
+        raise kind(f"{path}: {reason}") from error
+    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+        raise CheckpointError(f"{path}: not a fairseq checkpoint, it has no 'model'")
+    for name, tensor in state["model"].items():
+        _check_tensor(path, name, tensor)
+    try:
+        after = path.stat()
+    except OSError as error:
+        raise CheckpointError(f"{path}: was removed while it was read") from error
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise CheckpointError(f"{path}: was written to while it was read; try again")
+    return state
+
+
+def load_tensors(path: str | Path, kind: type[CheckpointError] = CheckpointError) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file, by their names.
+
+    Args:
+        path: the file.
+        kind: the class of the error.
+
+    Raises:
+        CheckpointError: it is missing or damaged, or has tensors of a type that is not for weights.
+    """
+    from safetensors.torch import load_file
+
+    try:
+        tensors = load_file(regular(path))
+    except Exception as error:  # of the system, of a damaged head, of a type that PyTorch does not have
+        raise kind(f"{path}: is not a readable safetensors file: {type(error).__name__}: {error}") from error
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _STORED:
+            types = ", ".join(str(one).removeprefix("torch.") for one in _STORED)
+            raise kind(f"{path}: {name[:200]} is of type {tensor.dtype}, must be one of {types}")
+    return tensors
+
+
+def _of_the_system(error: Exception) -> bool:
+    """Whether the system could not read the file, for lack of memory or permission or because of the disk."""
+    if isinstance(error, OSError):
+        return error.errno != errno.EINVAL  # raised by seeking to an offset that is damaged
+    return isinstance(error, MemoryError) or re.search("allocate memory|unable to mmap", str(error)) is not None
+
+
+def _check_archive(path: Path) -> None:
+    """Check what is in a zip archive against its checksums."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        # PyTorch compresses nothing, so that a file cannot unfold into more than its own size.
+        if any(m.compress_type != zipfile.ZIP_STORED for m in members) or (
+            sum(m.file_size for m in members) > path.stat().st_size
+        ):
+            raise DamagedError(f"{path}: not a readable checkpoint, its archive is compressed")
+        if damaged := archive.testzip():
+            raise DamagedError(f"{path}: damaged, the checksum of {damaged} in it does not match")
+
+
+def _check_tensor(path: Path, name: Any, tensor: Any) -> None:
+    if not isinstance(name, str) or not isinstance(tensor, Tensor):
+        raise CheckpointError(f"{path}: model[{name!r}] is a {type(tensor).__name__}, must be a tensor under a name")
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
+        raise CheckpointError(f"{path}: {name} is not a plain tensor (sparse, quantized or without values)")
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        raise CheckpointError(f"{path}: {name} of shape {tuple(tensor.shape)} has more elements than stored values")
+
+
+def save(state: dict[str, Any], path: str | Path) -> None:
+    """Write a checkpoint beside its place, then rename: an old file survives whatever goes wrong.
+
+    Raises:
+        CheckpointError: it could not be written, for instance on a full disk.
+    """
+    try:
+        with whole(path, "wb") as file:
+            torch.save(state, file)
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: cannot be written: {error}") from error
+
+
+def select(
+    directory: str | Path,
+    *,
+    last_epochs: Optional[int] = None,
+    last_updates: Optional[int] = None,
+    best: Optional[int] = None,
+    fewer: bool = False,
+) -> list[Path]:
+    """The checkpoints that fairseq-train left in a folder, oldest (or worst) first.
+
+    Args:
+        directory: the ``--save-dir``.
+        last_epochs: this many of ``checkpointN.pt``, the newest.
+        last_updates: this many of ``checkpoint_E_U.pt``, the newest.
+        best: this many of ``checkpoint.best_*.pt`` (``--keep-best-checkpoints``); 1 is ``checkpoint_best.pt``.
+        fewer: take those that are there, if there are fewer, but at least one.
+
+    Raises:
+        CheckpointError: not exactly one of the three numbers is given.
+        TooFewError: there are too few.
+    """
+    given = {"last-epochs": last_epochs, "last-updates": last_updates, "best": best}
+    chosen = [(k, n) for k, n in given.items() if n is not None]
+    if len(chosen) != 1:
+        got = " and ".join(f"--{kind} {count}" for kind, count in chosen) or "none"
+        raise CheckpointError(f"exactly one of --last-epochs, --last-updates and --best must be given, got {got}")
+    ((kind, count),) = chosen
+    if count < 1:
+        raise CheckpointError(f"--{kind} {count}: must be at least 1")
+    pattern = {
+        "last-epochs": r"checkpoint(\d+)\.pt",
+        "last-updates": r"checkpoint_\d+_(\d+)\.pt",
+        "best": r"checkpoint_best\.pt()" if count == 1 else r"checkpoint\.best_.+?_(-?\d+\.\d{3})\d*\.pt",
+    }[kind]
+    found = [(m[1], p) for p in Path(directory).glob("*.pt") if (m := re.fullmatch(pattern, p.name))]
+    found.sort(key=lambda pair: (float(pair[0] or 0), pair[1].name))
+    paths = [path for _, path in found]
+    if len(paths) < (1 if fewer else count):
+        others = sorted(p.name for p in Path(directory).glob("*.pt"))
+        names = ", ".join(p.name for p in paths) or f"but {', '.join(others) or 'no checkpoints'}"
+        raise TooFewError(f"--{kind} {count}: {directory} has {len(paths)} of that kind ({names})", len(paths))
+    if kind == "best" and count > 1 and not _maximised(paths[0]):
+        paths.reverse()
+    return paths[-count:]
+
+
+def _maximised(path: Path) -> bool:
+    state = load(path)
+    return bool(options(state, "checkpoint").get("maximize_best_checkpoint_metric", False))
+
+
+def options(state: dict[str, Any], section: str) -> dict[str, Any]:
+    """The options that a checkpoint was trained with, of a section of fairseq's configuration such as ``model``.
+
+    Checkpoints of versions before fairseq 0.10.2 hold all options in one place; where a file has both, that place
+    counts, as in fairseq. The result is empty where there are none.
+    """
+    found = state.get("args")
+    if found is None and isinstance(config := state.get("cfg"), dict):
+        found = config.get(section)
+    if isinstance(found, argparse.Namespace):
+        found = vars(found)
+    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def resume_point(directory: str | Path, mend: bool = True) -> int:
+    """Prepare a training folder for resuming, and return the number of updates that were done.
+
+    fairseq writes ``checkpoint_last.pt`` as a copy, which a kill can truncate; every later start would then fail. Or
+    the disk has damaged it, and training would resume from other values. Such a file is moved aside, and the intact
+    checkpoint with the most updates takes its place, as it does if the first copy was not yet made.
+
+    Args:
+        directory: of checkpoints.
+        mend: repair the folder; otherwise only count the updates that there would be.
+
+    Returns:
+        the updates done; 0 if there is nothing to resume from.
+
+    Raises:
+        CheckpointError: the last checkpoint is not damaged, but cannot be loaded; or it does not say how many updates
+            were made, so that fairseq cannot go on from it, or holds no state of the optimizer; or it is damaged, and
+            the only others are refused for one of these reasons; or a whole one could not take its place.
+    """
+    last = Path(directory) / "checkpoint_last.pt"
+    if last.exists():
+        with contextlib.suppress(DamagedError):
+            return _updates(load(last), last)
+    done, newest, refused = 0, None, None
+    for path in last.parent.glob("checkpoint*.pt"):
+        if not re.fullmatch(r"checkpoint(\d+|_\d+_\d+|_best|\.best_.+)\.pt", path.name):
+            continue
+        try:
+            updates = _updates(load(path), path)
+        except DamagedError:
+            continue
+        except CheckpointError as error:
+            refused = error
+            continue
+        if updates > done:
+            done, newest = updates, path
+    if newest is None and refused is not None and last.exists():
+        raise refused
+    if not mend:
+        return done
+    damaged = last.with_name("checkpoint_last.pt.damaged")
+    if newest is None:
+        if last.exists():
+            last.replace(damaged)
+    else:  # never without a last checkpoint, should another kill come
+        with contextlib.suppress(OSError):
+            copy_file(last, damaged)
+        try:
+            copy_file(newest, last)
+        except OSError as error:
+            raise CheckpointError(f"{last}: cannot be written: {error}") from error
+    return done
+
+
+def _updates(state: dict[str, Any], path: Path) -> int:
+    try:
+        updates = state["optimizer_history"][-1]["num_updates"]
+    except (KeyError, IndexError, TypeError):
+        updates = None
+    if not isinstance(updates, int) or updates < 0:
+        raise CheckpointError(
+            f"{path}: does not say in its optimizer_history how many updates were made, so that training cannot go on"
+        )
+    if updates and state.get("last_optimizer_state") is None:
+        raise CheckpointError(
+            f"{path}: holds no state of the optimizer, without which fairseq would begin at update 0 again; it was "
+            "averaged, or written with --no-save-optimizer-state"
+        )
+    return updates
+
+
+def average(paths: Sequence[str | Path], output: str | Path) -> None:
+    """Average the parameters of checkpoints, holding one of them at a time besides the sum.
+
+    Floating-point tensors are summed in double precision and stored in single precision at least, whatever the run's:
+    fp16 would round the mean to what the checkpoints themselves can hold. Others have no mean, and have to be equal.
+    Everything else is taken from the last checkpoint, without the optimizer's state and without an exponential moving
+    average (``--store-ema``), which is not averaged. Tied parameters stay tied.
+
+    Raises:
+        CheckpointError: none given, one cannot be read or has values that are not finite, they do not match, or the
+            result cannot be written.
+    """
+    if not paths:
+        raise CheckpointError("no checkpoints to average")
+    state = load(paths[-1])
+    model = state["model"]
+    _check_finite(model, paths[-1])
+    tied: dict[tuple, str] = {}
+    alias = {name: tied.setdefault(identity(t), name) for name, t in model.items()}
+    total = {
+        name: t.to(torch.float64, copy=True)
+        for name, t in model.items()
+        if alias[name] == name and t.is_floating_point()
+    }
+    for path in paths[:-1]:
+        other = load(path)["model"]
+        _check_match(other, path, model, paths[-1])
+        _check_finite(other, path)
+        for name, sum_ in total.items():
+            sum_ += other[name]
+    mean = {
+        name: (total[name] / len(paths)).to(torch.promote_types(model[name].dtype, torch.float32))
+        if name in total
+        else model[name]
+        for name in tied.values()
+    }
+    averaged = {k: v for k, v in state.items() if k not in _DROPPED}
+    extra = state.get("extra_state")
+    if isinstance(extra, dict):
+        averaged["extra_state"] = {k: v for k, v in extra.items() if not str(k).startswith("ema")}
+    averaged["model"] = {name: mean[alias[name]] for name in model}
+    averaged["averaged_from"] = [Path(path).name for path in paths]
+    save(averaged, output)
+
+
+def identity(t: Tensor) -> tuple:
+    """What tied parameters have in common: the values that they are a view of, and how."""
+    return t.untyped_storage().data_ptr(), t.storage_offset(), tuple(t.shape), t.stride()
+
+
+def _check_match(model: dict[str, Tensor], path: Any, other: dict[str, Tensor], other_path: Any) -> None:
+    names = sorted(set(model) ^ set(other))
+    if names:
+        raise CheckpointError(
+            f"{path} and {other_path} are of different architectures: "
+            f"{len(names)} tensors are in one of them only, e.g. {', '.join(names[:4])}"
+        )
+    for name, tensor in model.items():
+        if tensor.shape != other[name].shape:
+            raise CheckpointError(
+                f"{path} and {other_path} do not match: {name} is {tuple(tensor.shape)} in the first, "
+                f"{tuple(other[name].shape)} in the second"
+            )
+        floats = tensor.is_floating_point()
+        if floats != other[name].is_floating_point() or not (floats or torch.equal(tensor, other[name])):
+            raise CheckpointError(
+                f"{path} and {other_path} cannot be averaged: {name} is {tensor.dtype} in the first, "
+                f"{other[name].dtype} in the second; only floating-point tensors have a mean, others must be equal"
+            )
+
+
+def _check_finite(model: dict[str, Tensor], path: Any) -> None:
+    for name, tensor in model.items():
+        if tensor.is_floating_point() and not (finite := torch.isfinite(tensor)).all():
+            raise CheckpointError(
+                f"{path}: cannot be averaged, {name} has {int((~finite).sum())} values that are not finite"
+            )

@@ -1,0 +1,173 @@
+"""Bundles: a trained model with everything that translating needs, in one folder that can be moved anywhere.
+
+A bundle holds the weights (``model.safetensors``), the configuration of the model and of the search (``config.json``),
+the dictionaries and the subword model, the manifest of the data, the record of the scores, a model card
+(``README.md``), and ``bundle.json`` with the SHA-256 of every other file but the card. It holds no code. Whoever hands
+it on may add files for people, such as a license.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..files import read_json, sha256, whole, whole_folder, write_json, write_text
+from . import CheckpointError, identity, load_tensors
+
+INDEX = "bundle.json"
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+CARD = "README.md"
+_READ = re.compile(r"codes|dict\..*|sentencepiece\..*|.*\.(json|pt|safetensors)")
+"""Files that are read where they are there. Others, such as a license, are for people."""
+
+FORMAT = 1
+"""The version of the format of bundles; other versions are refused."""
+
+
+class BundleError(CheckpointError):
+    """A bundle that cannot be used or made; the message names the file."""
+
+
+def is_bundle(path: str | Path) -> bool:
+    """Whether a folder is a bundle, intact or not."""
+    return (Path(path) / INDEX).is_file()
+
+
+def check(path: str | Path) -> None:
+    """Compare every file of a bundle with its SHA-256.
+
+    Raises:
+        BundleError: a file is missing or has changed; the message names it.
+    """
+    folder = Path(path)
+    index = _json(folder / INDEX)
+    if index.get("format") != FORMAT:
+        raise BundleError(f"{folder / INDEX}: is of format {index.get('format')!r}, this version reads {FORMAT}")
+    files = index.get("sha256")
+    if not isinstance(files, dict) or not {WEIGHTS, CONFIG} <= set(files):
+        raise BundleError(f"{folder / INDEX}: does not name the files of a bundle")
+    there = {
+        file.name for file in folder.iterdir() if not file.name.startswith(".")
+    }  # the operating system's files begin with a dot
+    if unknown := sorted(name for name in there - set(files) - {INDEX, CARD} if _READ.fullmatch(name)):
+        raise BundleError(f"{folder / unknown[0]}: is not a file of the bundle, must be named in {INDEX}")
+    for name, digest in files.items():
+        if Path(name).name != name:
+            raise BundleError(f"{folder / INDEX}: {name!r} must be the name of a file in the folder")
+        if not (folder / name).is_file():
+            raise BundleError(f"{folder / name}: is missing from its bundle")
+        if sha256(folder / name) != digest:
+            raise BundleError(f"{folder / name}: has changed since the bundle was made")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    found = read_json(path, BundleError)
+    if not isinstance(found, dict):
+        raise BundleError(f"{path}: must be a mapping")
+    return found
+
+
+def config(path: str | Path) -> dict[str, Any]:
+    """The configuration of a bundle: ``model``, its ``options``, the ``tied`` tensors, and ``generate``.
+
+    Raises:
+        BundleError: it cannot be read.
+    """
+    found = _json(Path(path) / CONFIG)
+    for key, kind in (("model", str), ("options", dict), ("tied", dict), ("generate", dict)):
+        if not isinstance(found.get(key), kind):
+            raise BundleError(f"{Path(path) / CONFIG}: {key} must be a {kind.__name__}")
+    return found
+
+
+def load(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
+    """A checkpoint's state, as from :func:`.checkpoints.load`, of a bundle whose files are whole; weights are fp32.
+
+    Args:
+        path: the folder.
+        checked: :func:`check` was called before.
+
+    Raises:
+        BundleError: a file is missing, changed or cannot be read.
+    """
+    if not checked:
+        check(path)
+    found, tensors = config(path), load_tensors(Path(path) / WEIGHTS, BundleError)
+    tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
+    for name, of in found["tied"].items():
+        if not isinstance(of, str) or of not in tensors:
+            raise BundleError(f"{Path(path) / CONFIG}: {name} is tied to {of!r}, which {WEIGHTS} does not hold")
+        tensors[name] = tensors[of]
+    return {"model": tensors, "args": None, "cfg": {"model": {**found["options"], "_name": found["model"]}}}
+
+
+def write(
+    path: str | Path,
+    model: str,
+    options: Mapping[str, Any],
+    state: Mapping[str, Tensor],
+    *,
+    generate: Mapping[str, Any],
+    files: Mapping[str, Path],
+    texts: Mapping[str, str],
+    half: bool = False,
+) -> None:
+    """Write a bundle, completely or not at all.
+
+    Args:
+        path: the folder, which must not exist.
+        model: the registered name of the model.
+        options: the options of the model, as plain values.
+        state: the tensors of the model.
+        generate: the model's flags of ``fairseq-generate``.
+        files: files to copy, by their names in the bundle.
+        texts: texts to write, by their names in the bundle.
+        half: store weights in fp16.
+
+    Raises:
+        BundleError: the folder exists, a weight is not finite or too large for fp16, or something cannot be written.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save
+
+    path = Path(path)
+    if os.path.lexists(path):
+        raise BundleError(f"{path}: is there already")
+    tensors, tied, first, storages = {}, {}, {}, set()
+    for name, tensor in state.items():
+        of = first.setdefault(identity(tensor), name)
+        if of != name and tensor.numel():
+            tied[name] = of
+            continue
+        tensor = tensor.detach().cpu().contiguous()
+        if not torch.isfinite(tensor).all():
+            raise BundleError(f"{path}: {name} has values that are not finite")
+        if half and tensor.is_floating_point():
+            tensor = tensor.half()
+            if not torch.isfinite(tensor).all():
+                raise BundleError(f"{path}: {name} has values that are too large for fp16")
+        stored = tensor.untyped_storage()
+        shared = stored.data_ptr() in storages or stored.nbytes() > tensor.nbytes  # which safetensors refuses
+        tensors[name] = tensor.clone() if shared else tensor
+        storages.add(stored.data_ptr())
+    settings = {"model": model, "options": dict(options), "tied": tied, "generate": dict(generate)}
+    try:
+        with whole_folder(path) as part:
+            with whole(part / WEIGHTS, "wb") as file:
+                file.write(save(tensors))
+            write_json(part / CONFIG, settings)
+            for name, source in files.items():
+                shutil.copyfile(source, part / name)
+            for name, text in texts.items():
+                write_text(part / name, text)
+            # The model card is for people, who may write more into it.
+            hashes = {file.name: sha256(file) for file in sorted(part.iterdir()) if file.name != CARD}
+            write_json(part / INDEX, {"format": FORMAT, "sha256": hashes})
+    except (OSError, SafetensorError) as error:
+        raise BundleError(f"{path}: cannot be written: {error}") from error

@@ -1,0 +1,165 @@
+"""RoBERTa in the layout of Hugging Face's library: ``model.safetensors`` with ``config.json`` beside it.
+
+It is the same model under other names, with the same numbers for the symbols, so a table of names turns it into the
+checkpoint that fairseq would have written. Such a file contains no code.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..files import regular
+from . import CheckpointError, load_tensors
+
+_TYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+_TOP = {
+    "roberta.embeddings.word_embeddings.weight": "sentence_encoder.embed_tokens.weight",
+    "roberta.embeddings.position_embeddings.weight": "sentence_encoder.embed_positions.weight",
+    "roberta.embeddings.LayerNorm": "sentence_encoder.layernorm_embedding",
+    "lm_head.dense": "lm_head.dense",
+    "lm_head.layer_norm": "lm_head.layer_norm",
+    "lm_head.bias": "lm_head.bias",
+}
+_LAYER = {
+    "attention.self.query": "self_attn.q_proj",
+    "attention.self.key": "self_attn.k_proj",
+    "attention.self.value": "self_attn.v_proj",
+    "attention.output.dense": "self_attn.out_proj",
+    "attention.output.LayerNorm": "self_attn_layer_norm",
+    "intermediate.dense": "fc1",
+    "output.dense": "fc2",
+    "output.LayerNorm": "final_layer_norm",
+}
+_LEFT_OUT = r"roberta\.pooler\..*|lm_head\.decoder\.(weight|bias)"
+# Its options and fairseq's: sizes, probabilities, and a name.
+_SIZES = {
+    "num_hidden_layers": "encoder_layers",
+    "hidden_size": "encoder_embed_dim",
+    "intermediate_size": "encoder_ffn_embed_dim",
+    "num_attention_heads": "encoder_attention_heads",
+}
+_PROBABILITIES = {"hidden_dropout_prob": "dropout", "attention_probs_dropout_prob": "attention_dropout"}
+_NAMES = {"hidden_act": "activation_fn"}
+# Settings that are not options here, and the only value of each that is read.
+_ONLY = {
+    "model_type": "roberta",
+    "pad_token_id": 1,
+    "layer_norm_eps": 1e-5,
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+_UNSAID = {"layer_norm_eps": 1e-12}
+"""Hugging Face's default for a setting absent from config.json, where it is not the required value."""
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """A RoBERTa as the state of a checkpoint of fairseq's, ``model`` and ``cfg``, in single precision.
+
+    Args:
+        path: the file; its options are in ``config.json`` in the same folder.
+
+    Raises:
+        CheckpointError: there are no such files, or they are damaged or of another model; names the file and what is
+            wrong.
+    """
+    path = Path(path)
+    options, tensors = _options(path.with_name("config.json")), _read(path)
+    model = {_renamed(path, name): tensor for name, tensor in tensors.items() if not re.fullmatch(_LEFT_OUT, name)}
+    # Of one kind of token, whose embedding is added at every position.
+    kind = model.pop("token_type", None)
+    if kind is not None:
+        positions = "encoder.sentence_encoder.embed_positions.weight"
+        if positions not in model or kind.shape != (1, *model[positions].shape[1:]):
+            raise CheckpointError(f"{path}: token_type_embeddings of {tuple(kind.shape)}: must be of one kind of token")
+        model[positions] = model[positions] + kind
+    embeddings = "encoder.sentence_encoder.embed_tokens.weight"
+    if embeddings not in model:
+        raise CheckpointError(f"{path}: has no roberta.embeddings.word_embeddings.weight")
+    model["encoder.lm_head.weight"] = _head(path, tensors, model[embeddings], options["untie_weights_roberta"])
+    bias = tensors.get("lm_head.decoder.bias")
+    if bias is not None and not torch.equal(model.setdefault("encoder.lm_head.bias", bias), bias):
+        raise CheckpointError(f"{path}: lm_head.bias and lm_head.decoder.bias are not equal, but stand for one bias")
+    return {"model": model, "args": None, "cfg": {"model": {"_name": "roberta", **options}, "task": {}}}
+
+
+def _head(path: Path, tensors: dict[str, Tensor], embeddings: Tensor, untied: bool) -> Tensor:
+    """The matrix that predicts symbols: the embeddings, or one of its own."""
+    own = tensors.get("lm_head.decoder.weight")
+    if own is None:
+        if untied:
+            raise CheckpointError(f"{path}: has no lm_head.decoder.weight, but tie_word_embeddings is false")
+        return embeddings
+    if not untied and not torch.equal(own, embeddings):
+        raise CheckpointError(f"{path}: lm_head.decoder.weight is not the embeddings, but tie_word_embeddings is true")
+    return own if untied else embeddings
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number in JSON")
+
+
+def _must(path: Path, config: Mapping[str, Any], name: str, fits: bool, what: str) -> None:
+    """Refuse a setting that does not fit."""
+    if not fits:
+        value = repr(config.get(name, _UNSAID.get(name)))[:100]
+        raise CheckpointError(f"{path}: {name} is {value}{'' if name in config else ' by default'}, must be {what}")
+
+
+def _options(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(regular(path).read_text(encoding="utf-8"), parse_constant=_refuse)
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path}: must hold a mapping")
+
+    for name, only in _ONLY.items():
+        _must(path, config, name, config.get(name, _UNSAID.get(name, only)) == only, repr(only))
+    for name in _SIZES.keys() & config.keys():
+        _must(path, config, name, type(config[name]) is int and config[name] > 0, "a positive integer")
+    for name in _PROBABILITIES.keys() & config.keys():
+        fits = type(config[name]) in (int, float) and 0 <= config[name] < 1
+        _must(path, config, name, fits, "a number from 0 to below 1")
+    for name in _NAMES.keys() & config.keys():
+        _must(path, config, name, isinstance(config[name], str), "a name")
+    tied = config.get("tie_word_embeddings", True)
+    _must(path, config, "tie_word_embeddings", isinstance(tied, bool), "true or false")
+    known = _SIZES | _PROBABILITIES | _NAMES
+    options = {ours: config[theirs] for theirs, ours in known.items() if theirs in config}
+    return options | {"untie_weights_roberta": not tied}
+
+
+def _renamed(path: Path, name: str) -> str:
+    if name == "roberta.embeddings.token_type_embeddings.weight":
+        return "token_type"
+    if name in _TOP:
+        return f"encoder.{_TOP[name]}"
+    stem, _, part = name.rpartition(".")
+    if stem in _TOP:
+        return f"encoder.{_TOP[stem]}.{part}"
+    layer = re.fullmatch(r"roberta\.encoder\.layer\.(\d{1,4})\.(.+)", stem)
+    if layer is None or layer[2] not in _LAYER:
+        raise CheckpointError(f"{path}: {name[:200]} is not a tensor of a RoBERTa with a head for masked symbols")
+    return f"encoder.sentence_encoder.layers.{layer[1]}.{_LAYER[layer[2]]}.{part}"
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file, in single precision.
+
+    Raises:
+        CheckpointError: the file is missing or damaged, or has tensors of another type than floating-point numbers.
+    """
+    tensors = load_tensors(path)
+    tensors = {name: tensor for name, tensor in tensors.items() if not name.endswith("position_ids")}
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _TYPES:
+            kinds = ", ".join(map(str, _TYPES))
+            raise CheckpointError(f"{path}: {name[:200]} is of type {tensor.dtype}: must be one of {kinds}")
+    return {name: tensor.float() for name, tensor in tensors.items()}

@@ -1,0 +1,495 @@
+"""Models without their data: the one place where a checkpoint becomes a model, and tasks without words.
+
+The options stored in a checkpoint are untrusted. Stock fairseq evaluates some of them as Python, so that they never
+reach it as they are: an architecture of ours is built from its own fields, a stock Transformer through the same flat
+configuration, each option a plain value within bounds that the file's own size sets; everything else is refused.
+"""
+
+import argparse
+import itertools
+import json
+import re
+import typing
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import collate_tokens
+from fairseq.models import (
+    ARCH_MODEL_NAME_REGISTRY,
+    MODEL_DATACLASS_REGISTRY,
+    MODEL_REGISTRY,
+    FairseqLanguageModel,
+)
+from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor, nn
+
+from .. import checkpoints
+from ..config import EVALUATED, FlatTransformerConfig, activation_dropout, literal
+from ..errors import OdeTransformerError
+from ..files import regular, sha256
+from ..models.classification import EncoderClassifier
+from ..models.floater import FloaterConfig, FloaterModel
+from ..models.masked_lm import MaskedLanguageModel, MaskedLanguageModelConfig
+from ..models.transformer import SplitTransformerConfig, SplitTransformerModel
+from . import CheckpointError, bundles
+
+
+class Stock(NamedTuple):
+    """A model of fairseq's own that can be opened.
+
+    Args:
+        what: its description, for messages.
+        model: the model of ours that it is built as.
+        config: that model's configuration.
+        fixed: options that make the two equal.
+        family: the models that a warm start can turn it into.
+        sides: its stacks.
+    """
+
+    what: str
+    model: type
+    config: type
+    fixed: dict[str, Any]
+    family: type
+    sides: tuple[str, ...] = ("encoder", "decoder")
+
+
+STOCK = {
+    "transformer": Stock(
+        "a Transformer of stock fairseq",
+        FloaterModel,
+        FloaterConfig,
+        {"position_encoder": "none"},
+        SplitTransformerModel,
+    ),
+    "roberta": Stock(
+        "a RoBERTa of stock fairseq",
+        MaskedLanguageModel,
+        MaskedLanguageModelConfig,
+        {},
+        MaskedLanguageModel,
+        ("encoder",),
+    ),
+}
+"""The models of fairseq's own that can be opened, by the name that it registers them as."""
+
+_READERS = ("encoder.sentence_encoder", "decoder.sentence_encoder")  # of RoBERTa; the latter in its first years
+_OF_ROBERTA = {f.name for f in fields(MaskedLanguageModelConfig)} - {f.name for f in fields(SplitTransformerConfig)}
+_ROBERTAS_OWN = (
+    *("activation_fn", "encoder_learned_pos", "encoder_normalize_before", "layernorm_embedding", "no_scale_embedding"),
+    *("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads"),
+)
+
+# Of a stock Transformer, fairseq also reads nested options, and options without the prefix of a side, which hold for
+# both sides. Both are refused.
+_PARTS = (EncDecBaseConfig, DecoderConfig, QuantNoiseConfig)
+_NESTED = {"encoder", "decoder", "quant_noise", *(f.name for part in _PARTS for f in fields(part))} - {"_name"}
+
+_ALLOWANCE = 2**28  # elements that a model may have besides those in its file, such as tables of sinusoids
+
+
+def task(source: int, target: Optional[int] = None) -> TranslationTask:
+    """A translation task with dictionaries of these sizes, special symbols included; one for both if they are equal."""
+
+    def dictionary(symbols: int) -> Dictionary:
+        d = Dictionary()
+        for i in range(symbols - len(d)):
+            d.add_symbol(f"symbol{i}")
+        return d
+
+    first = dictionary(source)
+    second = first if target in (None, source) else dictionary(target)
+    return TranslationTask(TranslationConfig(source_lang="source", target_lang="target"), first, second)
+
+
+def _rows(state: dict[str, Any], name: str, path: str | Path) -> int:
+    """The rows of a matrix of a checkpoint, symbols for instance: a dictionary of so many will be made."""
+    if name not in state["model"]:
+        raise CheckpointError(f"{path}: has no {name}")
+    shape = state["model"][name].shape
+    if len(shape) != 2 or not all(shape):
+        raise CheckpointError(f"{path}: {name} is of shape {tuple(shape)}, must have rows and columns")
+    return shape[0]
+
+
+def symbols(state: dict[str, Any], path: str | Path) -> tuple[int, int]:
+    """Symbols of the source's and of the target's dictionary of a checkpoint; of a masked language model its own twice.
+
+    Raises:
+        CheckpointError: it is of neither an encoder-decoder with embeddings nor a masked language model.
+    """
+    for reader in _READERS:
+        if (name := f"{reader}.embed_tokens.weight") in state["model"]:
+            rows = _rows(state, name, path)
+            return rows, rows
+    names = [f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+    if missing := [name for name in names if name not in state["model"]]:
+        raise CheckpointError(f"{path}: holds no encoder-decoder: it has no {', '.join(missing)}")
+    source, target = (_rows(state, name, path) for name in names)
+    return source, target
+
+
+@contextmanager
+def named(what: str) -> Iterator[None]:
+    """Turn errors of any kind, which options of a stranger's checkpoint may cause, into one that says where."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:
+        message = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, (ArithmeticError, LookupError, TypeError, AttributeError)):
+            message = f"{type(error).__name__}: {message}"
+        raise CheckpointError(f"{what}: {message if len(message) < 600 else f'{message[:600]} ...'}") from error
+
+
+def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[str, Any]]:
+    """Which model a checkpoint is of, and its options as plain values.
+
+    Returns:
+        the registered name of a model of ours, or one of ``STOCK``; and the options that its flat configuration has.
+
+    Raises:
+        CheckpointError: it holds no configuration of its model, is of an architecture that is neither ours nor
+            fairseq's own Transformer or RoBERTa, or an option is not a plain value of a size that the file can account
+            for.
+    """
+    stored = checkpoints.options(state, "model")
+    if not stored:
+        raise CheckpointError(f"{path}: holds no configuration of its model")
+    names = [name for name in (stored.get("_name"), stored.get("arch")) if name] or [None]
+    models = [ARCH_MODEL_NAME_REGISTRY.get(name, name) if isinstance(name, str) else None for name in names]
+    if len(set(models)) > 1:  # fairseq reads one or the other
+        raise CheckpointError(f"{path}: is of architectures {_short(names[0])} and {_short(names[1])}; must be of one")
+    name, model = names[0], models[0]
+    ours = getattr(MODEL_REGISTRY.get(model), "__module__", "").startswith(f"{__package__}.")
+    if not ours and model not in STOCK:
+        kinds = ", ".join(stock.what for stock in STOCK.values())
+        raise CheckpointError(f"{path}: is of architecture {_short(name)}; must be one of ours, {kinds}")
+    known = {f.name: f.type for f in fields(MODEL_DATACLASS_REGISTRY[model] if ours else FlatTransformerConfig)}
+    if model == "roberta":
+        known |= {f.name: f.type for f in fields(MaskedLanguageModelConfig) if f.name in _OF_ROBERTA}
+        del known["sentence_pairs"]
+    del known["_name"]
+    if ours and not state.get("args") and (unknown := sorted(set(stored) - {*known, "_name"})):
+        raise CheckpointError(f"{path}: its model {model} has unknown options: {', '.join(unknown)[:200]}")
+    if not ours and (nested := sorted(name for name in _NESTED if stored.get(name) is not None)):
+        raise CheckpointError(f"{path}: its model {model} has options that are not read here: {', '.join(nested)}")
+    options = {name: value for name, value in stored.items() if name in known}
+    most = len(state["model"])  # Each layer has at least one tensor; `_opened` checks widths.
+    for name, value in options.items():
+        kind = next((kind for kind in typing.get_args(known[name]) if kind is not type(None)), known[name])
+        if value is not None and name not in EVALUATED and not _is_plain(value, kind):
+            raise CheckpointError(f"{path}: its option {name} is {_short(value)}, must be {_called(kind)}")
+        if isinstance(value, (int, float)) and re.search("(layers|blocks|depth)$", name) and not value <= most:
+            raise CheckpointError(f"{path}: its option {name} is {value}, more than its {most} tensors")
+    layers = (options.get("evolution_blocks") or 0) * (options.get("evolution_depth") or 0)
+    if layers > most:
+        raise CheckpointError(
+            f"{path}: its options evolution_blocks and evolution_depth make {layers} layers, more than its {most} "
+            "tensors"
+        )
+    with named(str(path)):
+        options |= {name: literal(name, options[name]) for name in EVALUATED if name in options}
+    for reader in _READERS:  # The length may come from the task, not from the model's options.
+        if (name := f"{reader}.embed_positions.weight") in state["model"] and "max_positions" in known:
+            options["max_positions"] = _rows(state, name, path) - 2
+    # What was read from a file of embeddings is in the checkpoint, and so are heads, which tasks add.
+    idle = {"encoder_embed_path": None, "decoder_embed_path": None, "freeze": None, "load_checkpoint_heads": ours}
+    return model, options | {k: v for k, v in idle.items() if k in known}
+
+
+def _is_plain(value: Any, kind: type) -> bool:
+    """Whether an option has the type of its field; choices are strings here, and numbers may lack a fraction."""
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind in (bool, int):
+        return type(value) is kind
+    return type(value) is str and len(value) <= 1000 and "$" not in value  # with which OmegaConf would look things up
+
+
+def _called(kind: type) -> str:
+    return {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "a short string")
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"
+    return text if len(text) < 100 else f"{text[:100]}..."
+
+
+def _elements(tensors: Any) -> int:
+    return sum(tensor.numel() for tensor in tensors)
+
+
+def stock_options(model: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of one of ``STOCK``, under the names of today."""
+    options = {name: value for name, value in options.items() if name != "arch"}
+    if model == "roberta":  # whose defaults some of our architectures do not have; years ago they were not stored
+        usual = MaskedLanguageModelConfig()
+        options = {name: getattr(usual, name) for name in _ROBERTAS_OWN} | options
+    if "relu_dropout" in options:
+        options["activation_dropout"] = activation_dropout(options)
+        del options["relu_dropout"]
+    return options
+
+
+def open_state(state: dict[str, Any], path: str | Path, heads: bool = False) -> nn.Module:
+    """The encoder-decoder or language model, masked or not, that a loaded checkpoint holds, in training mode.
+
+    Args:
+        state: what :func:`load` returned.
+        path: where it was loaded from, for messages.
+        heads: also open classifiers, and the classification heads of stock models. Without it, classifiers are
+            refused and the heads of stock models are left out; those of our masked language models are always opened.
+
+    Raises:
+        CheckpointError: as :func:`open_model`.
+    """
+    model_name, options = model_options(state, path)
+    stock = STOCK.get(model_name)
+    classifier = heads and issubclass(MODEL_REGISTRY[model_name], EncoderClassifier)
+    if issubclass(MODEL_REGISTRY[model_name], FairseqLanguageModel):
+        task_ = task(_rows(state, "decoder.embed_tokens.weight", path))
+    elif classifier:
+        task_ = task(_rows(state, "encoder.embed_tokens.weight", path))
+    else:
+        task_ = task(*symbols(state, path))
+
+    def build() -> nn.Module:
+        if stock is not None:
+            config = stock.config(**stock.fixed, **stock_options(model_name, options))
+            if heads:
+                config.load_checkpoint_heads = True
+            return stock.model.build_model(config, task_)
+        config = MODEL_DATACLASS_REGISTRY[model_name].from_namespace(argparse.Namespace(**options))
+        built = MODEL_REGISTRY[model_name].build_model(config, task_)
+        head = f"classification_heads.{HEAD}.out_proj.weight"
+        if classifier and head in state["model"]:  # as fairseq's task adds it
+            built.register_classification_head(HEAD, _rows(state, head, path))
+        return built
+
+    return _opened(build, state, path, stock.what if stock else model_name)
+
+
+def _opened(build: Callable[[], nn.Module], state: dict[str, Any], path: str | Path, kind: str) -> nn.Module:
+    with named(f"{path}: cannot be built as {kind}"):
+        with torch.device("meta"):  # nothing is allocated for what the file does not fit
+            outline = build()
+            tensors = [*outline.parameters(), *outline.buffers()]
+            if _elements(tensors) > _elements(state["model"].values()) + _ALLOWANCE:
+                raise CheckpointError(f"{path}: is much smaller than the model that its options ask for")
+        with warnings.catch_warnings():  # that nothing is copied, for each tensor: only names and shapes are compared
+            warnings.simplefilter("ignore")
+            outline.load_state_dict(dict(state["model"]))
+        model = build()
+        model.load_state_dict(dict(state["model"]))
+    return model
+
+
+def open_model(path: str | Path) -> nn.Module:
+    """The encoder-decoder or language model, masked or not, of a checkpoint or bundle, in evaluation mode: of ours, or
+    fairseq's own Transformer or RoBERTa in our layers.
+
+    Raises:
+        CheckpointError: it cannot be read, is of another architecture, or does not fit the options that it holds.
+    """
+    return open_state(load(path), path).eval()
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """The content of a checkpoint, or of the folder of a bundle; raises the errors of :func:`.checkpoints.load`."""
+    return bundles.load(path) if bundles.is_bundle(path) else checkpoints.load(path)
+
+
+def pair_form(state: dict[str, Any], path: str | Path, *task_names: str) -> dict[str, Optional[int]]:
+    """The form of a pair of texts in which a model was trained to read them.
+
+    Args:
+        state: what the checkpoint holds.
+        path: of it, for messages.
+        task_names: fairseq's tasks, with one of which it must have been trained.
+
+    Returns:
+        ``init_token``, the symbol before the first text, and ``separator_token``, one more between them; each may be
+        None.
+
+    Raises:
+        CheckpointError: it was trained with another task, or has something other than symbols in their place.
+    """
+    trained = checkpoints.options(state, "task")
+    name = trained.get("_name") or trained.get("task")
+    if name not in task_names:
+        raise CheckpointError(f"{path}: was trained with --task {_short(name)}, must be {' or '.join(task_names)}")
+    form = {key: trained.get(key) for key in ("init_token", "separator_token")}
+    names = [f"{reader}.embed_tokens.weight" for reader in (*_READERS, "encoder")]
+    count = _rows(state, next((name for name in names if name in state["model"]), names[-1]), path)
+    for key, symbol in form.items():
+        if symbol is not None and not (type(symbol) is int and 0 <= symbol < count):
+            raise CheckpointError(
+                f"{path}: its option {key} is {_short(symbol)}, must be the number of a symbol, or none"
+            )
+    return form
+
+
+HEAD = "sentence_classification_head"
+"""The head that fairseq's criterion ``sentence_prediction`` trains."""
+
+
+def open_with_head(path: str | Path, data: Path, cpu: bool, criterion: str) -> tuple[dict[str, Any], nn.Module]:
+    """A checkpoint, and its classifier or masked language model with the head ``HEAD``, in evaluation mode.
+
+    Args:
+        path: of the checkpoint.
+        data: the folder of binarized data that the model is to read.
+        cpu: do not use a GPU; otherwise the model is on the GPU, if there is one.
+        criterion: which trains that head, for the message.
+
+    Raises:
+        CheckpointError: as :func:`open_state` and :func:`check_dictionaries`, or there is no such head.
+    """
+    check_dictionaries(path, data)
+    state = load(path)
+    model = open_state(state, path, heads=True).eval()
+    if HEAD not in getattr(model, "classification_heads", {}):
+        raise CheckpointError(f"{path}: has no {HEAD}, which the criterion {criterion} trains")
+    return state, model.cuda() if torch.cuda.is_available() and not cpu else model
+
+
+def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
+    """Refuse dictionaries other than those that the run of a checkpoint was trained with.
+
+    Another dictionary of the same size fits, but decodes to garbage. ``ode-transformer run`` notes the dictionaries in
+    ``run.json``, in the folder of the run; without it nothing is known, and nothing checked.
+
+    Args:
+        checkpoint: in the folder of its run.
+        data: the folder of binarized data, or one dictionary.
+
+    Returns:
+        whether they were checked.
+
+    Raises:
+        CheckpointError: a dictionary is missing or differs; the message names it.
+    """
+    data, run = Path(data), Path(checkpoint).parent / "run.json"
+    for file in [*data.glob("dict*.txt"), *data.glob("*/dict*.txt")] if data.is_dir() else [data]:
+        regular(file)  # before fairseq opens it
+    if not run.is_file():
+        return False
+    with named(f"{run}: does not say the dictionaries of its training"):
+        trained = dict(json.loads(run.read_text(encoding="utf-8"))["dictionaries"])
+    files = [data / name for name in trained] if data.is_dir() else [data]
+    for file in files:
+        if not file.is_file():
+            raise CheckpointError(f"{file}: not there, {checkpoint} was trained with a dictionary of that name")
+        digest = sha256(file)
+        if digest not in trained.values() or trained.get(file.name, digest) != digest:
+            raise CheckpointError(f"{file}: is not the dictionary that {checkpoint} was trained with")
+    return True
+
+
+def check_symbols(data: str | Path, dictionary: Dictionary, model: nn.Module) -> None:
+    """Refuse a dictionary of data with another number of symbols than a model's encoder has.
+
+    Raises:
+        OdeTransformerError: the numbers differ.
+    """
+    known = stacks(model)["encoder"].embed_tokens.num_embeddings
+    if len(dictionary) != known:
+        raise OdeTransformerError(f"{data}: its dictionary has {len(dictionary)} symbols, the model {known}")
+
+
+# Text for any model
+
+
+def read_texts(files: Sequence[tuple[str | Path, str | Path]], count: int) -> list[list[Tensor]]:
+    """The first sentences of prepared texts, one per line, without those that are blank in one of the texts.
+
+    Args:
+        files: each text and its dictionary. Several texts are parallel.
+        count: lines to read of each text.
+
+    Returns:
+        For each text its sentences as numbers of symbols (T,), the end of the sentence last.
+
+    Raises:
+        CheckpointError: a file is not there or cannot be read, or the texts are not parallel or hold no sentences.
+    """
+    texts = []
+    for path, dictionary in files:
+        try:
+            with open(regular(path), encoding="utf-8-sig", newline="\n") as file:
+                lines = [line.removesuffix("\n") for line in itertools.islice(file, count)]
+            symbols = Dictionary.load(str(regular(dictionary)))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"{path}, {dictionary}: {error}") from error
+        texts.append([symbols.encode_line(line, add_if_not_exist=False).long() for line in lines])
+    names, lengths = ", ".join(str(path) for path, _ in files), [len(text) for text in texts]
+    if len(set(lengths)) > 1:
+        raise CheckpointError(f"{names}: have {', '.join(map(str, lengths))} lines, must be parallel")
+    rows = [row for row in zip(*texts, strict=True) if all(len(sentence) > 1 for sentence in row)]
+    if not rows:
+        raise CheckpointError(f"{names}: holds no sentences")
+    return [list(text) for text in zip(*rows, strict=True)]
+
+
+def stacks(model: nn.Module) -> dict[str, nn.Module]:
+    """The encoder and the decoder of a model by name; a language model has one of them."""
+    found = {side: getattr(model, side) for side in ("encoder", "decoder") if hasattr(model, side)}
+    return {side: getattr(stack, "sentence_encoder", stack) for side, stack in found.items()}  # inside RoBERTa's
+
+
+def inputs_of(model: nn.Module, texts: Sequence[Sequence[Tensor]]) -> dict[str, Tensor]:
+    """The inputs with which a model reads sentences as it does in training.
+
+    An encoder-decoder reads the source, and in its decoder the target or, without one, only the beginning of a
+    sentence. A language model reads the text in blocks of ``--tokens-per-sample``, as with fairseq's
+    ``--sample-break-mode none``. A masked language model reads sentence by sentence, with nothing masked.
+
+    Args:
+        model: of :func:`open_model`.
+        texts: the sentences of the source and perhaps those of the target, of :func:`read_texts`.
+
+    Returns:
+        ``src_tokens`` (B, S); for an encoder-decoder also ``src_lengths`` (B,) and ``prev_output_tokens`` (B, T).
+
+    Raises:
+        OdeTransformerError: there is a target, but the model is not an encoder-decoder.
+    """
+    (source, *target), found = texts, stacks(model)
+    symbols = next(iter(found.values())).dictionary
+    pad, eos = symbols.pad(), symbols.eos()
+    if target and len(found) == 1:
+        raise OdeTransformerError("--target: must be left out, a language model reads --text alone")
+    if "encoder" not in found:
+        text = torch.cat((torch.tensor([eos]), *source))[:-1]
+        return {"src_tokens": collate_tokens(text.split(model.decoder.cfg.tokens_per_sample), pad)}
+    if "decoder" not in found:
+        beginning = torch.tensor([symbols.bos()])
+        return {"src_tokens": collate_tokens([torch.cat((beginning, sentence)) for sentence in source], pad)}
+    tokens = collate_tokens(source, pad, left_pad=True)
+    before = torch.full((len(source), 1), eos)
+    if target:
+        before = collate_tokens(target[0], pad, eos, move_eos_to_beginning=True)
+    return {"src_tokens": tokens, "src_lengths": tokens.ne(pad).sum(1), "prev_output_tokens": before}
+
+
+def observed(model: nn.Module, net_input: dict[str, Tensor]) -> dict[str, tuple[nn.Module, Tensor]]:
+    """The stacks of a model that read text, by name, each with where it does: (T, B), false at padding.
+
+    A decoder that is given only the beginning of a sentence is left out.
+    """
+    source = net_input["src_tokens"]
+    tokens = {"encoder": source, "decoder": net_input.get("prev_output_tokens", source)}
+    return {
+        side: (stack, tokens[side].ne(stack.padding_idx).t())
+        for side, stack in stacks(model).items()
+        if tokens[side].size(1) > 1
+    }

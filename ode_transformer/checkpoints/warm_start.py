@@ -1,0 +1,408 @@
+"""Warm start: a checkpoint of one of our architectures that continues a stock Transformer or RoBERTa of fairseq.
+
+FLOATER's training begins with one (paper, section 3.3 and appendices B.2 and B.3). Every tensor of the stock model is
+copied to the new model; what the stock model lacks is set so that nothing changes, where the mathematics allows it::
+
+    FLOATER                       dynamics of zero (their last layer; --dynamics-scale leaves some)
+    Runge-Kutta, scalars          weights (1, 0, ...), relative positions of zero, no history
+    DenseFormer                   weights of the identity, relative positions of zero
+    Macaron, full FFN dimension   FFN_a = 0, W2 and b2 of FFN_b doubled, so that half a step of it is the whole FFN
+
+Both models are then run on the same sentences, and a result that differs is refused unless ``--approximate`` is given:
+
+    Macaron, half FFN dimension   FFN_a and FFN_b are halves of the FFN, evaluated before and after attention
+    gates                         near (1, 0); a moving average stays at a = 1/2
+    learned history               each layer reads only the one before it, normalized
+"""
+
+import argparse
+import math
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import options as fairseq_options
+from fairseq.checkpoint_utils import _upgrade_state_dict
+from fairseq.data import Dictionary
+from fairseq.data.data_utils import infer_language_pair
+from fairseq.models import MODEL_REGISTRY
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from .. import checkpoints
+from ..config import PRESETS, FlatTransformerConfig, add_flags, resolve, switch
+from ..models.masked_lm import MaskedLanguageModel
+from ..modules.history import LearnableDense
+from ..numerics.coefficients import Gates, Scalars
+from ..numerics.flow import Flow
+from ..numerics.integrators import INTEGRATORS
+from ..numerics.splitting import SPLITTINGS
+from . import CheckpointError, hugging_face
+from .standalone import STOCK, Stock, check_dictionaries, model_options, named, open_state, stock_options, symbols, task
+
+_SHAPE = ("embed_dim", "attention_heads", "layers", "ffn_embed_dim")
+_INNER = ("encoder_ffn_embed_dim", "decoder_ffn_embed_dim")
+_OPEN = 5.0  # of a gate before its activation: a sigmoid of 0.993
+EQUAL = 1e-5  # of logits in double precision; fairseq's softmax is in single
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome for every tensor (name, shape, outcome), the largest difference of logits from the source's, and the
+    flags for training.
+    """
+
+    tensors: list[tuple[str, tuple[int, ...], str]]
+    unused: list[str]
+    difference: float
+    flags: list[str]
+
+    @property
+    def details(self) -> str:
+        """A line for every tensor."""
+        lines = [f"{what:>10}  {name}  {tuple(shape)}" for name, shape, what in self.tensors]
+        return "\n".join(lines + [f"{'unused':>10}  {name}" for name in self.unused])
+
+    def __str__(self) -> str:
+        kinds = Counter(what for _, _, what in self.tensors)
+        lines = [", ".join(f"{count} tensors {what}" for what, count in kinds.items()) + f", {len(self.unused)} unused"]
+        lines.append(f"largest difference of a logit from the source's, on random sentences: {self.difference:.1e}")
+        if self.flags:
+            lines.append(f"fairseq-train needs: {shlex.join(self.flags)}")
+        return "\n".join(lines)
+
+
+def warm_start(
+    source: str | Path,
+    output: str | Path,
+    arch: str,
+    flags: Sequence[str] = (),
+    *,
+    dynamics_scale: float = 0.0,
+    approximate: bool = False,
+    data: str | Path | None = None,
+) -> Report:
+    """Write a checkpoint of ``arch`` that computes what a checkpoint of a stock Transformer or RoBERTa computes.
+
+    The optimizer and the counters start from zero. The architecture's sizes have to be the checkpoint's; other options
+    of the stock Transformer (norms, sharing of embeddings, dropout) are taken from it unless ``flags`` say otherwise.
+
+    Args:
+        source: a checkpoint of fairseq's Transformer or RoBERTa, of any age; or a RoBERTa's ``model.safetensors``.
+        output: the file to write.
+        arch: one of our architectures.
+        flags: flags of fairseq-train, as on its command line; those of the model take effect.
+        dynamics_scale: factor of the last layer of a flow's dynamics; 0 changes nothing at first.
+        approximate: also write a model that does not equal its source.
+        data: binarized data whose vocabulary sizes the checkpoint must fit; the first of several separated by colons.
+
+    Raises:
+        CheckpointError: the source cannot be read, is not a stock model of the architecture's kind, does not fit (which
+            options or tensors), or the result is not equal and ``approximate`` is not set. Nothing is written then.
+    """
+    if not (dynamics_scale >= 0 and math.isfinite(dynamics_scale)):
+        raise CheckpointError(f"--dynamics-scale {dynamics_scale}: must be a number, 0 or more")
+    if Path(output).resolve() == Path(source).resolve():
+        raise CheckpointError(f"--output {output}: must not be the checkpoint itself")
+    state = (hugging_face if Path(source).suffix == ".safetensors" else checkpoints).load(source)
+    stock, options = _options(state, source)
+    sizes = symbols(state, source)
+    if data is not None:
+        _check_dictionaries(Path(str(data).split(":")[0]), state, sizes, source)
+    with torch.random.fork_rng(devices=[]):
+        task_, before = task(*sizes), open_state(state, source)
+        model_name, values, explicit = _target(arch, flags, stock, options, source)
+        torch.manual_seed(1)
+        with named(f"{source} cannot become {arch}"):
+            after = MODEL_REGISTRY[model_name].build_model(PRESETS[arch][1](**values), task_)
+    outcomes, dynamics = _transfer(before, after, source, arch, values)
+    if dynamics_scale > 0 and not dynamics:
+        raise CheckpointError(f"--dynamics-scale {dynamics_scale}: {arch} has no flow")
+    with named(f"{source} cannot become {arch}"):
+        difference = _difference(before, after, sizes)
+    if not difference <= EQUAL and not approximate:  # NaN counts as different
+        raise CheckpointError(
+            f"{source} cannot become {arch} exactly: {_changes(values, explicit, options)}; logits differ by "
+            f"{difference:.1e}. --approximate writes it nevertheless"
+        )
+    if dynamics_scale > 0:
+        with torch.no_grad():
+            for name, initial in dynamics.items():
+                after.get_parameter(name).copy_(dynamics_scale * initial)
+        outcomes |= dict.fromkeys(dynamics, f"new, x {dynamics_scale:g}")
+        difference = _difference(before, after, sizes)
+    checkpoints.save(_state(state, model_name, values, after, source), output)
+    left_out = r"(.*_float_tensor|classification_heads\..*)"
+    unused = [name for name in state["model"] if re.fullmatch(left_out, name)]
+    tensors = [(name, tuple(tensor.shape), outcomes[name]) for name, tensor in after.state_dict().items()]
+    return Report(tensors, unused, difference, needed(arch, values))
+
+
+def needed(arch: str, values: Mapping[str, Any]) -> list[str]:
+    """The flags that fairseq-train needs besides the architecture's name to build the same model, dropout included.
+
+    Args:
+        arch: one of our architectures.
+        values: the options of the model, as a checkpoint of a warm start holds them under ``cfg.model``.
+    """
+    _, config_class, preset = PRESETS[arch]
+    usual = resolve(preset, config_class)
+    flags = []
+    for name, value in values.items():
+        if name in ("arch", "_name") or value is None or value == usual[name] or str(value) == str(usual[name]):
+            continue
+        if name in ("decoder_input_dim", "decoder_output_dim") and value == values["decoder_embed_dim"]:
+            continue
+        flags.append(switch(name, value) if isinstance(value, bool) else f"--{name.replace('_', '-')}={value}")
+    return flags
+
+
+def _options(state: dict, source: Any) -> tuple[Stock, dict[str, Any]]:
+    """Which stock model a checkpoint is of, and the options that it was trained with."""
+    model, options = model_options(state, source)
+    if model not in STOCK:
+        raise CheckpointError(f"{source}: is {model}; must be {' or '.join(stock.what for stock in STOCK.values())}")
+    return STOCK[model], stock_options(model, options)
+
+
+def _check_dictionaries(data: Path, state: dict, sizes: tuple[int, int], source: Any) -> None:
+    for path in (data / "dict.txt", data / "input0" / "dict.txt"):  # of one text, to which the task adds <mask>
+        if path.is_file():
+            check_dictionaries(source, data)
+            if (found := len(Dictionary.load(str(path))) + 1) != sizes[0]:
+                raise CheckpointError(f"{path}: has {found} symbols with <mask>, {source} was trained with {sizes[0]}")
+            return
+    paths = sorted(data.glob("dict.*.txt"))
+    if not data.is_dir() or not paths:
+        raise CheckpointError(f"{data}: has no dictionary, dict.LANGUAGE.txt")
+    check_dictionaries(source, data)
+    trained = checkpoints.options(state, "task")
+    languages = [trained.get("source_lang"), trained.get("target_lang")]
+    if not all(languages):  # trained without -s and -t: fairseq takes what the data are called, and so it does here
+        languages = infer_language_pair(str(data))
+    if not all(isinstance(language, str) for language in languages):
+        raise CheckpointError(
+            f"{data}: has no files that are called after two languages, such as train.de-en.de.idx, and {source} does "
+            "not say its languages, so that --data cannot be checked"
+        )
+    for side, language, size in zip(("source", "target"), languages, sizes, strict=True):
+        path = data / f"dict.{language}.txt"
+        if not path.is_file():
+            raise CheckpointError(
+                f"{data}: has no {path.name}, the {side} language of {source}; it has {[p.name for p in paths]}"
+            )
+        if (found := len(Dictionary.load(str(path)))) != size:
+            raise CheckpointError(f"{path}: has {found} symbols, {source} was trained with {size}")
+
+
+def _target(
+    arch: str, flags: Sequence[str], stock: Stock, options: dict, source: Any
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The model that an architecture is of, the value of every option, and the options that flags gave."""
+    if arch not in PRESETS:
+        raise CheckpointError(f"--arch {arch}: must be one of {', '.join(PRESETS)}")
+    model_name, config_class, preset = PRESETS[arch]
+    if not issubclass(MODEL_REGISTRY[model_name], stock.family):
+        raise CheckpointError(f"--arch {arch}: has no place for the tensors of {source}, {stock.what}")
+    parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS, exit_on_error=False, allow_abbrev=False)
+    add_flags(parser, config_class())
+    try:
+        given, unknown = parser.parse_known_args(list(flags))
+    except argparse.ArgumentError as error:
+        raise CheckpointError(f"{error}") from error
+    if unknown:  # These may be flags of training; let fairseq decide.
+        try:
+            fairseq_options.parse_args_and_arch(fairseq_options.get_training_parser(), ["-", "--arch", arch, *flags])
+        except SystemExit as error:
+            raise CheckpointError(f"fairseq-train --arch {arch} does not take {' '.join(unknown)}") from error
+    explicit = {k: v for k, v in vars(given).items() if v is not None}
+    values = resolve(dict(preset) | explicit, config_class)
+    halves = SPLITTINGS.named(str(values["splitting"])).feed_forwards == 2
+    sizes = {
+        name: (values[name], options.get(name, getattr(FlatTransformerConfig(), name)))
+        for name in (f"{side}_{k}" for side in stock.sides for k in _SHAPE)
+    }
+    if misfits := {
+        name: theirs
+        for name, (ours, theirs) in sizes.items()
+        if ours != theirs and not (halves and name in _INNER and 2 * ours == theirs)
+    }:
+        wrong = ", ".join(f"{name} is {sizes[name][0]}, there {theirs}" for name, theirs in misfits.items())
+        fitting = " ".join(f"--{name.replace('_', '-')} {theirs}" for name, theirs in misfits.items())
+        raise CheckpointError(
+            f"--arch {arch}: must have the sizes of {source}: {wrong}; take an architecture of that size, or add -- "
+            f"{fitting}"
+        )
+    kept = {k: v for k, v in options.items() if k not in explicit and not (halves and k in _INNER)}
+    values |= {**kept, "arch": arch}
+    values.pop("_name", None)
+    return model_name, values, explicit
+
+
+def _transfer(
+    before: nn.Module, after: nn.Module, source: Any, arch: str, values: dict
+) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Fill the new model's tensors from the old one's, the dynamics with zeros.
+
+    Returns:
+        The outcome for every tensor, and the initial values of what is zero in the dynamics; both by name.
+    """
+    old, new = before.state_dict(), after.state_dict()
+    outcomes, used, misfits, dynamics = {}, set(), {}, {}
+    flows = {n for n, m in after.named_modules() if isinstance(m, Flow)}
+    macaron = SPLITTINGS.named(str(values["splitting"])).feed_forwards == 2
+    with torch.no_grad():
+        for name, tensor in new.items():
+            theirs, what = old.get(name), "new"
+            if theirs is not None and theirs.shape == tensor.shape:
+                doubled = macaron and re.search(r"\.fc2\.(weight|bias)$", name)
+                tensor.copy_(2 * theirs if doubled else theirs)
+                what = "doubled" if doubled else "copied"
+                used.add(name)
+            elif name.rpartition(".")[0] in flows:
+                if name.endswith(("weight2", "time2", "bias2")):
+                    dynamics[name], what = tensor.clone(), "new, zero"
+                    tensor.zero_()
+            elif re.search(r"\.(macaron_fc2\.(weight|bias)|segments\.weight)$", name) or ".relative_position_" in name:
+                tensor.zero_()
+                what = "new, zero"
+            elif theirs is not None:
+                misfits[name] = f"{name} is {tuple(theirs.shape)}, must be {tuple(tensor.shape)}"
+            outcomes[name] = what
+        if macaron and any(".fc1." in name for name in misfits):
+            used |= _halve(after, old, outcomes)
+        _near_euler(after, outcomes)
+    problems = [misfits.get(name, f"{name} has no place") for name in old if name not in used]
+    if problems:
+        more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
+        raise CheckpointError(f"{source} does not fit {arch}: {'; '.join(problems[:8])}{more}")
+    return outcomes, dynamics
+
+
+def _halve(after: nn.Module, old: Mapping[str, Tensor], outcomes: dict[str, str]) -> set[str]:
+    """Give each of Macaron's feed-forwards one half of the source's.
+
+    Returns the names of the source tensors that were used.
+    """
+    used = set()
+    for name, layer in after.named_modules():
+        if not hasattr(layer, "macaron_fc1"):
+            continue
+        w1, b1, w2, b2 = (old[f"{name}.{x}"] for x in ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"))
+        halves = ((layer.macaron_fc1, layer.macaron_fc2), (layer.fc1, layer.fc2))
+        if len(layer.fc1.weight) == len(w1):
+            continue
+        for (fc1, fc2), u1, c1, u2 in zip(halves, w1.chunk(2), b1.chunk(2), w2.chunk(2, dim=1), strict=True):
+            fc1.weight.copy_(u1), fc1.bias.copy_(c1), fc2.weight.copy_(2 * u2), fc2.bias.copy_(b2)
+        layer.macaron_layer_norm.load_state_dict(layer.final_layer_norm.state_dict())
+        for x in ("fc1", "fc2"):
+            used |= {f"{name}.{x}.weight", f"{name}.{x}.bias"}
+            outcomes |= dict.fromkeys(
+                (f"{name}.{m}{x}.{p}" for m in ("", "macaron_") for p in ("weight", "bias")), "halved"
+            )
+        outcomes |= dict.fromkeys((f"{name}.macaron_layer_norm.{p}" for p in ("weight", "bias")), "copied")
+    return used
+
+
+def _near_euler(after: nn.Module, outcomes: dict[str, str]) -> None:
+    """Make what weights stages and histories as near to the plain step as it can be."""
+    for name, module in after.named_modules():
+        if isinstance(module, Scalars):
+            module.weight.copy_(torch.eye(len(module.weight))[0])
+            outcomes[f"{name}.weight"] = "new, (1, 0, ...)"
+        elif isinstance(module, Gates):
+            module.gate.weight.zero_()
+            closed = 0.0 if module.activation is torch.tanh else -_OPEN
+            module.gate.bias.copy_(torch.tensor([_OPEN, closed])[: len(module.gate.bias)])
+            outcomes |= {f"{name}.gate.weight": "new, zero", f"{name}.gate.bias": "new, open"}
+        elif isinstance(module, LearnableDense):
+            module.weight.copy_(torch.eye(len(module.weight)))
+            outcomes[f"{name}.weight"] = "new, identity"
+
+
+def _changes(values: Mapping[str, Any], explicit: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    """Which of its options make an architecture another function than the Transformer."""
+    reasons = [
+        f"--{name.replace('_', '-')} {value}, of the checkpoint {options[name]}"
+        for name, value in explicit.items()
+        if name in options and str(options[name]) != str(value) and name not in _INNER
+    ]
+    coefficients = str(values["coefficients"])
+    if coefficients not in ("fixed", "ones", "scalars"):
+        reasons.append(f"coefficients {coefficients} are never (1, 0)")
+    else:
+        reasons += [
+            f"{name.replace('_', '-')} {values[name]} with coefficients {coefficients} is another step than Euler's"
+            for name in ("integrator", "decoder_integrator")
+            if str(values[name]) != "euler"
+            and not (coefficients == "scalars" and INTEGRATORS.named(str(values[name])).weights)
+        ]
+    if values["rk_norm"]:
+        reasons.append("rk-norm normalizes the state")
+    if values["ode_residual"] == "released":
+        reasons.append("ode-residual released has the layer itself in the increment's place")
+    reasons += [
+        f"--{side}-history {values[f'{side}_history']} normalizes the outputs of layers"
+        for side in ("encoder", "decoder")
+        if str(values[f"{side}_history"]) not in ("none", "denseformer", "attention")
+    ]
+    reasons += [
+        f"--{side}-history attention begins as the mean of all layers"
+        for side in ("encoder", "decoder")
+        if str(values[f"{side}_history"]) == "attention"
+    ]
+    if str(values["splitting"]) == "parallel":
+        reasons.append("--splitting parallel evaluates attention and feed-forward from one state")
+    elif str(values["splitting"]) != "lie-trotter":
+        norm = "" if values["encoder_normalize_before"] else ", post-norm"
+        sizes = dict.fromkeys(str(values[f"{side}_ffn_embed_dim"]) for side in ("encoder", "decoder"))
+        reasons.append(f"splitting {values['splitting']} with feed-forward dimension {' and '.join(sizes)}{norm}")
+    if str(values["position_encoder"]) not in ("none", "floater"):
+        reasons.append(f"position encoder {values['position_encoder']} moves from the first token on")
+    if values["ffn_hidden_layers"] != 1:
+        reasons.append(f"{values['ffn_hidden_layers']} hidden layers in the feed-forward")
+    return "; ".join(reasons) or "no option says why; are its logits finite?"
+
+
+@torch.no_grad()
+def _difference(before: nn.Module, after: nn.Module, symbols: tuple[int, int]) -> float:
+    """The largest difference of two models' logits, in double precision, on random sentences with padding."""
+    generator = torch.Generator().manual_seed(1)
+    reads = isinstance(before, MaskedLanguageModel)
+    longest = before.max_positions()  # of an encoder-decoder, those of each side
+    width = min(12, *([longest] if reads else longest))
+    lengths = torch.tensor([width, (width + 2) // 2, 1])
+    source, target = (torch.randint(4, max(n, 5), (3, width), generator=generator) for n in symbols)
+    pad, eos = 1, 2
+    for i, n in enumerate(lengths.tolist()):
+        source[i, : width - n], source[i, -1], target[i, 0], target[i, n:] = pad, eos, eos, pad
+    source, target = source.clamp(max=symbols[0] - 1), target.clamp(max=symbols[1] - 1)
+    logits = []
+    for model in (before, after):
+        model.double().eval()
+        logits.append(model(source)[0] if reads else model(source, lengths, target)[0])
+        model.float()
+    real = (source if reads else target) != pad
+    return float((logits[0] - logits[1])[real].abs().max())
+
+
+def _state(state: dict, model_name: str, values: dict, after: nn.Module, source: Any) -> dict[str, Any]:
+    """The new checkpoint: before its first update, of the first epoch."""
+    fresh = {
+        "optimizer_history": [
+            {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}, "num_updates": 0},
+        ],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "version": 2}},
+    }
+    config = state.get("cfg")
+    if not config:
+        with named(f"{source}: its args cannot be read"):
+            config = _upgrade_state_dict({"args": state["args"], **fresh})["cfg"]
+            config = OmegaConf.to_container(config, enum_to_str=True)
+    config = {**config, "model": {"_name": model_name, **values}}
+    return {"cfg": config, "args": None, "model": after.state_dict(), **fresh, "warm_started_from": Path(source).name}

@@ -1,0 +1,124 @@
+"""``ode-transformer doctor``: what is installed on this machine, and which features lack something."""
+
+import argparse
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...errors import install
+from .. import recipes, runs
+
+OPTIONAL = {
+    "MeCab": ("sacreBLEU of Japanese", "pip install 'sacrebleu[ja]'"),
+    "ctranslate2": ("export --format ctranslate2", install("ctranslate2")),
+    "errant": ("scores of grammatical error correction, besides M2SCORER", install("errant")),
+    "fairscale": ("--ddp-backend fully_sharded", install("sharded")),
+    "mecab_ko": ("sacreBLEU of Korean", "pip install 'sacrebleu[ko]'"),
+    "onnx": ("export --format onnx", install("onnx")),
+    "onnxruntime": ("export --format onnx, and translating with ONNX models", install("onnx")),
+    "onnxscript": ("export --format onnx", install("onnx")),
+    "rouge_score": ("scores of summaries", install("rouge")),
+    "tensorboardX": ("--tensorboard-logdir of fairseq-train", install("logging")),
+    "wandb": ("--wandb-project of fairseq-train", install("logging")),
+}
+"""Optional packages, as they are imported: what needs them, and how they are installed, in the clone."""
+
+VARIABLES = {
+    "M2SCORER": "scores of grammatical error correction by the official scorer",
+}
+"""Variables that name a program, and what needs it."""
+
+PROGRAMS = {
+    "curl": "downloads of corpora (or wget)",
+    "flock": "the scripts in data-prep",
+    "git": "the commit in records",
+    "perl": "--tokeniser moses of the scripts in data-prep",
+    "tar": "the scripts in data-prep",
+}
+LEAST_FREE = 5  # GiB
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """``ode-transformer doctor`` and ``path`` have no arguments."""
+
+
+def path_main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer path``; the exit status."""
+    print(Path(__file__).resolve().parents[2])
+    return 0
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer doctor``; the exit status is 1 if nothing can be trained here."""
+    sound = True
+    for title, part in (("installed", installed), ("hardware", hardware), ("data", data), ("optional", optional)):
+        print(f"{title}:")
+        for line in part():
+            sound = sound and not line.startswith("PROBLEM")
+            print(f"  {line}")
+    return 0 if sound else 1
+
+
+def installed() -> Iterator[str]:
+    """The versions of packages, and whether this package works with them."""
+    from ...requirements import check_requirements
+
+    try:
+        check_requirements()
+    except ImportError as error:
+        yield f"PROBLEM: {error}"
+    for package, version in runs.versions().items():
+        yield f"{package} {version}"
+    if not recipes.CONFIGS.is_dir():
+        yield f"no recipes in {recipes.CONFIGS}: `run` and `prepare` need a clone of the repository"
+
+
+def hardware() -> Iterator[str]:
+    """Processor, memory, GPUs and disk."""
+    try:
+        found = runs.hardware()
+    except ImportError as error:
+        yield f"PROBLEM: {error}"
+        return
+    yield f"{found['cores']} cores, {found['processor']}; {found['memory_gib']} GiB of memory"
+    none = "none: `run` trains on the CPU; recipes in a lower precision than fp32 need --cpu"
+    yield f"GPUs: {', '.join(found['gpus']) or none}"
+    free = shutil.disk_usage(recipes.ROOT).free / 2**30
+    few = "" if free >= LEAST_FREE else f": should be {LEAST_FREE} or more, as a run keeps a dozen checkpoints"
+    yield f"disk: {free:.0f} GiB are free in {recipes.ROOT}{few}"
+
+
+def data() -> Iterator[str]:
+    """The raw corpora, and the prepared data."""
+    named = os.environ.get("ODE_TRANSFORMER_DATA")
+    if not named:
+        yield "ODE_TRANSFORMER_DATA is not set: the scripts in data-prep download what they can"
+    elif not Path(named).is_dir():
+        yield f"PROBLEM: ODE_TRANSFORMER_DATA={named}: no such folder"
+    else:
+        sets = sorted({path.name.removesuffix(".tar.xz") for path in Path(named).iterdir() if _is_set(path)})
+        yield f"ODE_TRANSFORMER_DATA={named}: {', '.join(sets) or 'holds no set'}"
+    folder = recipes.ROOT / "data-bin"
+    # GLUE's tasks are one level deeper, and the Penn Treebank, which is prepared in one way only, has no manifest.
+    marks = ("*/manifest.json", "*/*/manifest.json", "*/dict.txt")
+    found = {path.parent for mark in marks for path in folder.glob(mark)}
+    prepared = sorted(path.relative_to(folder).as_posix() for path in found if path.suffix != ".part")
+    yield f"prepared in {folder}: {', '.join(prepared) or 'nothing'}"
+
+
+def _is_set(path: Path) -> bool:
+    return path.is_dir() or path.name.endswith(".tar.xz")
+
+
+def optional() -> Iterator[str]:
+    """The optional packages and programs, and which features need them."""
+    for package, (purpose, remedy) in OPTIONAL.items():
+        there = importlib.util.find_spec(package) is not None
+        yield f"{package} is installed: {purpose}" if there else f"{package} is missing: {purpose}; {remedy}"
+    for program, purpose in PROGRAMS.items():
+        if shutil.which(program) is None:
+            yield f"the program {program} is missing: {purpose}"
+    for variable, purpose in VARIABLES.items():
+        yield f"{variable} is {'set' if os.environ.get(variable) else 'not set'}: {purpose}"

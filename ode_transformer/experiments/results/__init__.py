@@ -1,0 +1,1 @@
+"""What records say together: tables, tests of significance, the report, and pictures."""

@@ -1,0 +1,193 @@
+"""Pictures of what is inside a model: what positions look like to it (FLOATER, Figure 3), and how the stages of each
+layer are weighted.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...checkpoints import CheckpointError
+from ...checkpoints.standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts, stacks
+from ...errors import OdeTransformerError
+from ...modules.positions import BiasPositions
+from ...numerics.coefficients import Coefficients
+from .. import markdown, runs
+from ..runs import records
+from .plots import pyplot_for, save, style, what_was_read
+
+
+@torch.no_grad()
+def position_vectors(model: nn.Module, length: int) -> dict[str, Tensor]:
+    """What a model tells its layers of positions 0 to ``length`` - 1, by name: (N, C) each.
+
+    ``encoder.input`` is what is added to embeddings; ``encoder.0.self_attn.q`` the moving bias of a projection;
+    ``encoder.1.input`` what is added to a further block's input.
+
+    Raises:
+        OdeTransformerError: a length beyond a learned table's.
+    """
+    tokens = torch.full((1, length), 4)
+    sides, found = stacks(model), {}
+    for side, stack in sides.items():
+        if stack.embed_positions is not None:
+            if length > (longest := stack.embed_positions.max_positions):
+                raise OdeTransformerError(f"--length {length}: must be at most {longest}, what the {side} has learned")
+            found[f"{side}.input"] = stack.embed_positions(tokens)[0]
+    encoder = getattr(model, "position_encoder", None)
+    if isinstance(encoder, BiasPositions):
+        found |= encoder.biases(length)
+    elif encoder is not None:
+        padding = torch.zeros_like(tokens, dtype=torch.bool)
+        found |= {
+            f"{side}.{layer}.input": place.addition[:, 0]
+            for side in sides
+            for layer, place in enumerate(encoder.places(side, tokens, padding))
+            if place.addition is not None
+        }
+    return found
+
+
+def positions(paths: list[str], of: str | None, length: int, output: str | Path) -> None:
+    """Draw position x dimension as colors, one panel per checkpoint, each on its own symmetric scale.
+
+    Args:
+        paths: checkpoints.
+        of: which vectors, a name of ``position_vectors``; None: the encoder's first queries where a flow or a
+            recurrent network moves them, else what is added to the encoder's embeddings; without an encoder the
+            decoder's.
+        length: positions, 2 or more.
+        output: the file; its suffix is the format.
+
+    Raises:
+        CheckpointError: a checkpoint that cannot be used, or has no vectors of that name.
+        OdeTransformerError: an unknown format.
+    """
+    pyplot = pyplot_for(output)
+    panels = []
+    for path in paths:
+        found = position_vectors(open_model(path), length)
+        if bad := [name for name, vectors in found.items() if not vectors.isfinite().all()]:
+            raise CheckpointError(f"{path}: {', '.join(bad[:4])} are not finite within {length} positions")
+        usual = (f"{side}.{vectors}" for side in ("encoder", "decoder") for vectors in ("0.self_attn.q", "input"))
+        name = of or next((name for name in usual if name in found), None)
+        if name not in found:
+            there = ", ".join(found) or "none, it has no positions"
+            raise CheckpointError(f"{path}: --of {of}: must be one of {there}")
+        panels.append((Path(path), name, found[name].float()))
+    size = (5 * len(panels) + 1, 4.5)
+    figure, axes = pyplot.subplots(1, len(panels), figsize=size, squeeze=False, layout="constrained")
+    for axis, (path, name, vectors) in zip(axes[0], panels, strict=True):
+        if name.count(".") == 3:  # a bias: how it moves from where it starts is what tells positions apart
+            vectors, name = vectors - vectors[:1], f"{name}: b(t) - b(0)"
+        scale = float(vectors.abs().max()) or 1.0
+        image = axis.imshow(vectors, aspect="auto", cmap="PuOr", vmin=-scale, vmax=scale, interpolation="nearest")
+        figure.colorbar(image, ax=axis, shrink=0.8)
+        axis.set_title(f"{path.parent.name}/{path.name}\n{name}", fontsize=9)
+        axis.set_xlabel("dimension")
+    axes[0][0].set_ylabel("position")
+    save(figure, output)
+
+
+@torch.no_grad()
+def stage_weights(model: nn.Module, net_input: dict[str, Tensor]) -> list[dict[str, Any]]:
+    """How learned coefficients weight stages.
+
+    Args:
+        model: a model.
+        net_input: its inputs, as :func:`.standalone.inputs_of` makes them; :func:`.standalone.observed` says which
+            stacks are seen.
+
+    Returns:
+        For each step in turn the name of its ``layer``, such as ``decoder 1``; and for each stage the ``mean`` and the
+        ``deviation`` of its weight over real tokens.
+    """
+    found, weighted, hooks = [], [], []
+
+    def note(real: Tensor) -> Callable:
+        def hook(module: Coefficients, args: tuple, _: Tensor) -> None:
+            weights = (w[real] if w.shape[:2] == real.shape else w.flatten() for w in module.weights(*args))
+            weighted.append([w.double() for w in weights])
+
+        return hook
+
+    def name(layer: str) -> Callable:  # coefficients do not know it: layers may share them
+        def hook(*_: Any) -> None:
+            for i, stages in enumerate(weighted):
+                row = {"layer": layer if len(weighted) == 1 else f"{layer}, step {i + 1}"}
+                row["mean"] = [float(weights.mean()) for weights in stages]
+                row["deviation"] = [float(weights.std(correction=0)) for weights in stages]
+                found.append(row)
+            weighted.clear()
+
+        return hook
+
+    try:
+        for side, (stack, real) in observed(model, net_input).items():
+            for module in stack.modules():
+                if isinstance(module, Coefficients) and any(True for _ in module.parameters()):
+                    hooks.append(module.register_forward_hook(note(real)))
+            for i, layer in enumerate(nn.ModuleList.__iter__(stack.layers)):
+                hooks.append(layer.register_forward_hook(name(f"{side} {i + 1}")))
+        model.eval()(**net_input)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def coefficients(
+    paths: list[str], files: Sequence[tuple[str, str]], count: int, output: str | Path, record: str | Path | None = None
+) -> None:
+    """Draw and print how learned coefficients weight the stages of each layer's step, one panel per checkpoint.
+
+    Args:
+        paths: checkpoints.
+        files, count: what they read, as in :func:`.standalone.read_texts`, for gates depend on it.
+        output: the file of the picture; its suffix is the format.
+        record: a JSON file for the numbers.
+
+    Raises:
+        CheckpointError: a checkpoint that cannot be used, or has no learned coefficients.
+        OdeTransformerError: an unknown format.
+    """
+    pyplot = pyplot_for(output)
+    texts, layers = read_texts(files, count), {}
+    for path in paths:
+        for _, dictionary in files:
+            check_dictionaries(path, dictionary)
+        with named(f"{path}: cannot read the sentences"):
+            model = open_model(path)
+            found = stage_weights(model, net_input := inputs_of(model, texts))
+        if not all(math.isfinite(value) for row in found for value in (*row["mean"], *row["deviation"])):
+            raise CheckpointError(f"{path}: its coefficients are not finite")
+        if not found:
+            seen = list(observed(model, net_input))
+            hint = "; --target has its decoder read, too" * (len(seen) < len(stacks(model)))
+            raise CheckpointError(f"{path}: has no learned coefficients in its {' and '.join(seen)}{hint}")
+        layers[path] = found
+    for path, found in layers.items():
+        stages = range(1, 1 + max(len(row["mean"]) for row in found))
+        cells = (
+            (row["layer"], *(f"{m:.4f} ± {d:.4f}" for m, d in zip(row["mean"], row["deviation"], strict=True)))
+            for row in found
+        )
+        print(f"{path}: the weight of each stage, mean and deviation over tokens\n")
+        print(markdown.table(("layer", *(f"stage {stage}" for stage in stages)), cells), end="\n\n")
+    figure, axes = pyplot.subplots(1, len(layers), figsize=(5.5 * len(layers), 4), squeeze=False, layout="constrained")
+    for axis, (path, found) in zip(axes[0], layers.items(), strict=True):
+        for i in range(max(len(row["mean"]) for row in found)):
+            points = [(x, row["mean"][i], row["deviation"][i]) for x, row in enumerate(found) if i < len(row["mean"])]
+            axis.errorbar(*zip(*points, strict=True), capsize=3, **style(i, f"stage {i + 1}"))
+        axis.set_xticks(range(len(found)), [row["layer"] for row in found], rotation=45, ha="right")
+        axis.set_ylabel("weight: mean and deviation over tokens")
+        axis.set_title(f"{Path(path).parent.name}/{Path(path).name}", fontsize=9)
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8)
+    save(figure, output)
+    if record:
+        content = {"what": "coefficients", "versions": runs.versions(), "layers": layers}
+        records.write(Path(record), content | what_was_read(files, texts))

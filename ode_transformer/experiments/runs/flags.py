@@ -1,0 +1,122 @@
+"""The flags of a run's steps, read by the parsers of their programs before anything runs.
+
+torch and fairseq are imported by the functions that need them.
+"""
+
+import argparse
+import contextlib
+import difflib
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+from ...errors import OdeTransformerError
+from .. import recipes
+from ..tasks.task import OURS, Step
+
+PARSERS = {
+    "fairseq-train": "get_training_parser",
+    "fairseq-generate": "get_generation_parser",
+    "fairseq-validate": "get_validation_parser",
+}
+"""The functions of fairseq that make the parsers of its programs."""
+
+
+class FlagError(OdeTransformerError):
+    """A command line that its program refuses; the message names the flag, its value, and what is near or valid."""
+
+
+def check(steps: Iterable[Step]) -> None:
+    """Check the command lines of steps; of several of one name the first, since they differ in the subset alone.
+
+    Raises:
+        FlagError: a program refuses its flags, or knows no such architecture.
+    """
+    first: dict[str, Step] = {}
+    for step in steps:
+        first.setdefault(step.name, step)
+    with contextlib.chdir(recipes.ROOT):
+        for step in first.values():
+            if step.command[0] in PARSERS:
+                parsed([*step.command, *step.where])
+            elif step.ours:
+                _check_ours(step.words[len(OURS) :])
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """What a program of fairseq reads from its command line, to be called from the top of the repository.
+
+    Raises:
+        FlagError: it refuses its flags.
+    """
+    from fairseq import options
+
+    from ... import models  # noqa: F401  registers the architectures
+
+    parser = getattr(options, PARSERS[words[0]])()
+
+    def error(message: str) -> None:
+        raise FlagError(f"{words[0]} refuses its flags: {_plain(message, parser)}")
+
+    parser.error = error  # instead of printing every flag that there is
+    try:
+        args = options.parse_args_and_arch(parser, list(words[1:]))
+    except OdeTransformerError:
+        raise
+    except (ValueError, SyntaxError) as fault:  # --fp16 with --bf16; --lr 0,001
+        raise FlagError(f"{words[0]} refuses its flags: {fault}") from fault
+    for name in ("fp16", "amp"):  # the former fails at the first gradient that overflows, the latter does nothing
+        if words[0] == "fairseq-train" and args.cpu and getattr(args, name):
+            raise FlagError(f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or bf16")
+    return args
+
+
+def _plain(message: str, parser: argparse.ArgumentParser) -> str:
+    """An error of argparse's, with the nearest of what is valid instead of all of it."""
+    if found := re.match(r"argument (\S+?)(?:/\S+)?: invalid choice: '(.*?)'", message):
+        option, value = found.groups()
+        valid = list(map(str, parser._option_string_actions[option].choices))
+        return f"{option} {value}: {_nearest(value, valid)}"
+    if found := re.match("unrecognized arguments: (.*)", message):
+        unknown = [word.partition("=")[0] for word in found[1].split() if word.startswith("-")]
+        known = list(parser._option_string_actions)
+        return "; ".join(f"{flag}: {_nearest(flag, known)}" for flag in unknown) or message
+    return message
+
+
+def _nearest(value: str, valid: Sequence[str]) -> str:
+    near = difflib.get_close_matches(value, valid, 3)
+    return f"is unknown; the nearest {'is' if len(near) == 1 else 'are'} {', '.join(near)}" if near else "is unknown"
+
+
+def differing(theirs: Sequence[str], ours: Sequence[str]) -> str:
+    """Which flags of another run's command differ from ours, as the end of a sentence; empty if none do."""
+
+    def values(words: Sequence[str]) -> dict[str, str]:
+        """The value of each flag; that of an empty one are the words before the flags."""
+        found, flag = {"": ""}, ""
+        for word in words:
+            if word.startswith("--"):
+                flag, _, found[flag] = word.partition("=")
+            else:
+                found[flag] = f"{found[flag]} {word}".strip()
+        return found
+
+    def said(found: dict[str, str], flag: str) -> str:
+        return f"{flag} {found[flag]}".strip() if flag in found else f"no {flag}"
+
+    there, here = values(theirs), values(ours)
+    flags = [flag for flag in {**there, **here} if there.get(flag) != here.get(flag)]
+    return "; ".join(f"with {said(there, flag)} in place of {said(here, flag)}" for flag in flags)
+
+
+def _check_ours(words: Sequence[str]) -> None:
+    from .. import cli
+
+    words = list(words)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            cli.parser(words[0]).parse_args(words[: words.index("--")] if "--" in words else words)
+    except SystemExit as error:
+        raise FlagError(said.getvalue().strip().rpartition("\n")[2]) from error

@@ -1,0 +1,1 @@
+"""Trained models at work: translation of raw text, bundles, and exports to CTranslate2 and ONNX."""

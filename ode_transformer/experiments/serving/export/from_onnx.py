@@ -1,0 +1,253 @@
+"""Translate with an exported folder of ONNX: beam search with ONNX Runtime and NumPy, without PyTorch.
+
+A model is two graphs. ``encoder.onnx`` reads sentences (B, S) and returns what decoding keeps of them: the caches of
+the source, with one row per sentence. ``decoder.onnx`` takes a step: from the symbols so far (B, n, T), of n
+hypotheses per sentence, it returns the log-probabilities of the next symbol (B, n, V), and the caches that have grown
+by one position.
+
+The growing caches have one row per hypothesis and are reordered within the graph: ``order`` (B, n) is the row of the
+previous step that each hypothesis continues. Before the first step they are empty, or hold the source if self-attention
+reads that too.
+
+The sentences of a batch are divided among threads, each of which searches by itself. Several threads per operation, as
+ONNX Runtime starts them by default, bring less.
+"""
+
+import itertools
+import math
+import mmap
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+import onnxruntime
+
+from ....files import regular
+from ....processors import usable
+from ...text.binarised import symbols_of
+from . import ExportError, Hypothesis, Search, check_length
+
+NEXT = ".next"
+"""A growing cache enters the decoder's graph under a name, and leaves it under this name with this suffix."""
+
+_TYPES = {"tensor(float)": np.float32, "tensor(bool)": np.bool_, "tensor(int64)": np.int64}
+
+
+class Symbols:
+    """A dictionary of fairseq: symbols and their numbers.
+
+    Args:
+        path: ``dict.LANGUAGE.txt``, with one line ``symbol count`` for every symbol but the first four.
+    """
+
+    def __init__(self, path: Path):
+        self.symbols = symbols_of(path)
+        self.numbers = {symbol: i for i, symbol in enumerate(self.symbols)}
+
+    def read(self, symbols: Sequence[str]) -> list[int]:
+        """The numbers of a sentence's symbols; an unknown symbol has the number of ``<unk>``."""
+        return [self.numbers.get(symbol, self.numbers["<unk>"]) for symbol in symbols]
+
+
+PAD, END = 1, 2
+
+
+class OnnxTranslator:
+    """A translator with ONNX Runtime. Its beam search is that of fairseq's ``SequenceGenerator``.
+
+    Args:
+        folder: the exported folder.
+        description: the content of its ``export.json``.
+        threads: how many parts of a batch are translated at the same time; 0 for one per processor.
+    """
+
+    device = "cpu"
+
+    def __init__(self, folder: Path, description: dict[str, Any], threads: int = 0):
+        self.threads = threads or usable()
+        try:
+            self.source, self.target = (
+                Symbols(folder / f"dict.{description[language]}.txt") for language in ("source_lang", "target_lang")
+            )
+            self.encoder, self.decoder = (_session(folder / name) for name in ("encoder.onnx", "decoder.onnx"))
+            self.of_source = [output.name for output in self.encoder.get_outputs()]
+            self.grown = [output.name for output in self.decoder.get_outputs() if output.name.endswith(NEXT)]
+            self.growing = {name.removesuffix(NEXT) for name in self.grown}
+            self.inputs = {given.name: given for given in self.decoder.get_inputs()}
+            self._check_graphs()
+        except Exception as error:  # damaged files raise errors of many kinds
+            raise ExportError(f"{folder}: is damaged, or not of this version: {error}") from error
+        self.name, self.longest = str(folder), description["longest"]
+
+    def _check_graphs(self) -> None:
+        """Check the inputs and outputs of both graphs by their names, and the types of those that begin empty."""
+        there = {output.name for output in self.decoder.get_outputs()}
+        if lacking := sorted({"log_probs", "values", "symbols"} - there):
+            raise ExportError(f"decoder.onnx has no output {lacking[0]}")
+        read = [given.name for given in self.encoder.get_inputs()]
+        if read != ["source"]:
+            raise ExportError(f"encoder.onnx has the inputs {read}, must have source")
+        if unknown := sorted(self.inputs.keys() - {"tokens", "order", "count", *self.of_source, *self.growing}):
+            raise ExportError(f"decoder.onnx has an input {unknown[0]}, which nothing gives")
+        for name in sorted(self.growing - set(self.of_source)):
+            given = self.inputs.get(name)
+            if given is None or given.type not in _TYPES or not given.shape:
+                raise ExportError(f"decoder.onnx has no input {name} of numbers for its output {name}{NEXT}")
+
+    def translate(self, sentences: Sequence[Sequence[str]], search: Search) -> list[list[Hypothesis]]:
+        """As in ``Translator``.
+
+        Raises:
+            ExportError: a sentence is longer than the model can read.
+        """
+        if not sentences:
+            return []
+        sources = [self.source.read(sentence) for sentence in sentences]
+        most = search.most(max(map(len, sources)) + 1, self.longest["target"])
+        size = math.ceil(len(sources) / self.threads)
+        parts = [sources[i : i + size] for i in range(0, len(sources), size)]
+        with ThreadPoolExecutor(len(parts)) as threads:
+            found = list(threads.map(lambda part: self.search(part, search, most), parts))
+        return [
+            [Hypothesis([self.target.symbols[i] for i in tokens], score) for tokens, score in hypotheses]
+            for hypotheses in itertools.chain.from_iterable(found)
+        ]
+
+    def score(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[list[float]]:
+        """As in ``Translator``, computed step by step and in one thread."""
+        rows = [[*self.target.read(target), END] for target in targets]
+        given = np.full((len(rows), 1, max(map(len, rows)) + 1), PAD)
+        for row, tokens in zip(given[:, 0], rows, strict=True):
+            row[0], row[1 : len(tokens) + 1] = END, tokens
+        caches = self._encode([self.source.read(source) for source in sources])
+        order, columns = np.arange(len(rows))[:, None], []
+        for t in range(given.shape[2] - 1):
+            # A sentence that has ended reads its end again, and the result is ignored.
+            tokens = np.where(given[:, :, : t + 1] == PAD, END, given[:, :, : t + 1])
+            (log_probs,) = self._step(["log_probs"], tokens, order, caches)
+            columns.append(np.take_along_axis(log_probs, given[:, :, t + 1 :][:, :, :1], axis=2)[:, 0, 0])
+        return [[float(column[i]) for column in columns[: len(row)]] for i, row in enumerate(rows)]
+
+    def search(
+        self, sources: Sequence[Sequence[int]], search: Search, most: int
+    ) -> list[list[tuple[list[int], float]]]:
+        """The ``nbest`` best translations and their scores.
+
+        A sentence is finished when it has as many translations as the beam size. As in fairseq, a translation ends if
+        its end is among the ``beam`` best of 2 ``beam`` candidates.
+
+        Args:
+            sources: sentences as numbers of symbols, without their end.
+            search: the options of the search.
+            most: the length of the longest translation, without its end.
+        """
+        beam = search.beam
+        # Candidates per hypothesis, with room for padding and for an end that comes too early.
+        count = min(2 * beam + 2, len(self.target.symbols))
+        caches = self._encode(sources)
+        left = np.arange(len(sources))  # the sentences that are not finished
+        found: list[list[tuple[list[int], float]]] = [[] for _ in sources]
+        tokens, scores = np.full((len(sources), 1, 1), END), np.zeros((len(sources), 1), np.float32)
+        order = left[:, None]
+        for step in range(most + 1):
+            if step < most:
+                values, symbols = self._step(["values", "symbols"], tokens, order, caches, count)
+                values[(symbols == PAD) | ((symbols == END) & (step < search.min_len))] = -np.inf
+            else:
+                (log_probs,) = self._step(["log_probs"], tokens, order, caches)
+                values, symbols = log_probs[:, :, [END]], np.full((*log_probs.shape[:2], 1), END)
+            totals = (scores[:, :, None] + values).reshape(len(left), -1)  # of all hypotheses of a sentence
+            best = np.argsort(-totals, axis=1, kind="stable")[:, : 2 * beam]
+            totals, taken = (np.take_along_axis(x, best, 1) for x in (totals, symbols.reshape(len(left), -1)))
+            parents = best // values.shape[2]
+            ends = (taken == END) & (totals > -np.inf)
+            for row, place in zip(*np.nonzero(ends[:, :beam]), strict=True):
+                hypotheses = found[left[row]]
+                if len(hypotheses) < beam:
+                    score = float(totals[row, place]) / (step + 1) ** search.lenpen
+                    hypotheses.append((tokens[row, parents[row, place], 1:].tolist(), score))
+            stay = np.array([len(found[sentence]) < beam for sentence in left])
+            if step == most or not stay.any():
+                break
+            # The best candidates that have not ended are continued.
+            going = np.argsort(ends, axis=1, kind="stable")[:, :beam]
+            scores, parents, taken = (np.take_along_axis(x, going, 1)[stay] for x in (totals, parents, taken))
+            order = np.flatnonzero(stay)[:, None] * tokens.shape[1] + parents
+            tokens = np.concatenate((tokens.reshape(-1, step + 1)[order], taken[:, :, None]), axis=2)
+            if not stay.all():
+                left = left[stay]
+                for name in caches.keys() - self.growing:
+                    caches[name] = _value(caches[name].numpy()[stay])
+        return [sorted(hypotheses, key=lambda pair: -pair[1])[: search.nbest] for hypotheses in found]
+
+    def _encode(self, sources: Sequence[Sequence[int]]) -> dict[str, Any]:
+        columns = max(map(len, sources)) + 1
+        check_length(columns, self.longest["source"])
+        padded = np.full((len(sources), columns), PAD)
+        for row, source in zip(padded, sources, strict=True):
+            row[columns - len(source) - 1 :] = [*source, END]
+        read = self._run(self.encoder, self.of_source, {"source": _value(padded)})
+        caches = dict(zip(self.of_source, read, strict=True))
+        for name, value in caches.items():
+            if not value.shape() or value.shape()[0] != len(sources):
+                raise ExportError(f"{self.name}: its {name} is of shape {value.shape()}, must have a row per sentence")
+        for name in self.growing - caches.keys():  # nothing is there yet
+            given = self.inputs[name]
+            shape = [len(sources), *(0 if isinstance(size, str) else size for size in given.shape[1:])]
+            caches[name] = _value(np.zeros(shape, _TYPES[given.type]))
+        return caches
+
+    def _step(
+        self, outputs: list[str], tokens: np.ndarray, order: np.ndarray, caches: dict[str, Any], count: int = 1
+    ) -> list[np.ndarray]:
+        """Take a step, and update the caches."""
+        given = {"tokens": tokens, "order": order, "count": np.array([count])}
+        given = {name: _value(x) for name, x in given.items() if name in self.inputs}
+        found = self._run(self.decoder, [*outputs, *self.grown], given | caches)
+        for name, value in zip(self.grown, found[len(outputs) :], strict=True):
+            caches[name.removesuffix(NEXT)] = value
+        arrays = [value.numpy().copy() for value in found[: len(outputs)]]  # their memory goes with the values
+        for name, array in zip(outputs, arrays, strict=True):
+            wide = len(self.target.symbols) if name == "log_probs" else count
+            if array.shape != (*order.shape, wide):
+                raise ExportError(f"{self.name}: its {name} are of shape {array.shape}, must be {(*order.shape, wide)}")
+            if name == "symbols" and not np.isin(array, range(len(self.target.symbols))).all():
+                raise ExportError(f"{self.name}: finds symbols that are not in its dictionary")
+            if name != "symbols" and not (array < np.inf).all():
+                raise ExportError(f"{self.name}: its log-probabilities are not numbers")
+        return arrays
+
+    def _run(self, graph: Any, outputs: list[str], given: dict[str, Any]) -> list[Any]:
+        """Run a graph, whose errors are of many kinds."""
+        try:
+            return graph.run_with_ort_values(outputs, given)
+        except Exception as error:
+            raise ExportError(f"{self.name}: cannot be computed: {' '.join(str(error).split())[:300]}") from error
+
+
+def _session(path: Path) -> onnxruntime.InferenceSession:
+    """Open a graph on one thread; one with a loop, which need not end, is refused: ours have none.
+
+    A node holds the name of its operator as protobuf's field 4, behind its length.
+    """
+    with regular(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if found := re.search(rb'"(?:\x04|\x84\x80*\x00)(Loop|Scan)', content):
+            raise ExportError(f"{path.name} has an operator {found[1].decode()}, must have none that repeats others")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # and not what a file claims to be
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def _value(x: np.ndarray) -> Any:
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(x))
+
+
+def open_folder(folder: Path, description: dict[str, Any], threads: int, device: Optional[str]) -> OnnxTranslator:
+    """Open an exported folder."""
+    if (device or "cpu") != "cpu":
+        raise ExportError(f"device {device}: the search over ONNX Runtime is for the CPU")
+    return OnnxTranslator(folder, description, threads)

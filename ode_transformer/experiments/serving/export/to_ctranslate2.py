@@ -1,0 +1,292 @@
+"""Write a model for CTranslate2, whose layers are those of the stock Transformer.
+
+A layer of CTranslate2 is self-attention, in a decoder cross-attention, and feed-forward, each with its residual. Our
+layers, and so whole stacks, are sequences of sub-layers that take Euler steps, and the sequence is cut into layers of
+CTranslate2. A sub-layer that is missing has zero weights, with which a pre-norm residual is the identity::
+
+    Macaron            half FFN_a | attention, half FFN_b           (two layers; the halves are in the second matrix)
+    strang-swapped     half attention, FFN | half attention
+    rk2_unit           the layer | the layer again                  (Heun with gamma = 1; equal tensors are stored once)
+
+All other models are refused, and the message names the option: histories, other integrators, coefficients, positions in
+the blocks, and TransEvolve.
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+from ctranslate2.converters import Converter, utils
+from ctranslate2.specs import attention_spec, common_spec, model_spec, transformer_spec
+from torch import Tensor, nn
+
+from ....modules.attention import RelativeAttention
+from ....modules.layers import SplitLayer, Sublayer
+from ....modules.stacks import SplitStack
+from ....numerics.coefficients import Ones
+from ....numerics.integrators import EULER, HEUN
+from . import ExportError
+from .from_ctranslate2 import renamed
+from .trained import Trained
+
+ACTIVATIONS = {
+    "relu": common_spec.Activation.RELU,
+    "gelu": common_spec.Activation.GELU,
+    "gelu_accurate": common_spec.Activation.GELUTanh,
+    "gelu_fast": common_spec.Activation.GELUTanh,
+    "tanh": common_spec.Activation.Tanh,
+}
+
+Step = tuple[SplitLayer, Sublayer]
+"""A layer, and one of its sub-layers, which takes an Euler step."""
+
+
+def _refuse(what: str) -> ExportError:
+    return ExportError(f"--format ctranslate2: has no layer for {what}; --format onnx has")
+
+
+def steps(stack: nn.Module, options: Any, integrator: str, shared: Optional[nn.Module]) -> Iterator[Step]:
+    """The Euler steps of a stack.
+
+    Args:
+        stack: an encoder or a decoder.
+        options: the :class:`Options` of its side.
+        integrator: the option that chose its integrator, with its value.
+        shared: the coefficients that its layers share.
+
+    Raises:
+        ExportError: the stack has steps of another kind.
+    """
+    for layer in stack.layers:
+        combine = shared if layer.coefficients is None else layer.coefficients
+        rows, twice = layer.sublayers(), options.integrator == HEUN and isinstance(combine, Ones)
+        if options.integrator != EULER and not twice:
+            raise _refuse(f"{integrator} with --coefficients {options.coefficients}")
+        if not twice and combine is not None:
+            raise _refuse(f"--coefficients {options.coefficients}")
+        if twice and options.released:
+            raise _refuse("stages of --ode-residual released")
+        if twice and options.rk_norm:
+            raise _refuse("stages that --rk-norm normalizes")
+        if not twice:
+            taken = rows
+        elif options.integrated_flows is None:
+            taken = rows * 2
+        else:
+            taken = itertools.chain.from_iterable(
+                [row] * (2 if row.flow in options.integrated_flows else 1) for row in rows
+            )
+        yield from ((layer, row) for row in taken)
+
+
+def layers(taken: Iterator[Step], places: str) -> list[dict[str, Step]]:
+    """Cut steps into layers of CTranslate2, each with its steps by flow.
+
+    Args:
+        taken: the steps, in order.
+        places: the flows of a layer, in order: FG or FCG.
+    """
+    found: list[dict[str, Step]] = []
+    last = len(places)
+    for step in taken:
+        place = places.index(step[1].flow)
+        if place <= last:
+            found.append({})
+        found[-1][places[place]] = step
+        last = place
+    return found
+
+
+def _check(model: nn.Module) -> None:
+    """Refuse a model with parts that CTranslate2 lacks.
+
+    Raises:
+        ExportError: the model has such a part; the message names it.
+    """
+    cfg = model.cfg
+    for side in ("encoder", "decoder"):
+        stack = getattr(model, side)
+        if not isinstance(stack, SplitStack):
+            raise _refuse(f"the blocks of {type(model).__name__}")
+        if (history := stack.layers[0].options.history) != "none":
+            raise _refuse(f"--{side}-history {history}")
+    for wrong, what in (
+        (getattr(model, "position_encoder", None) is not None, f"--position-encoder {cfg.position_encoder}"),
+        (model.encoder.layers[0].options.splitting.together, f"--splitting {cfg.splitting}"),
+        (cfg.ffn_hidden_layers != 1, f"--ffn-hidden-layers {cfg.ffn_hidden_layers}"),
+        (cfg.cross_self_attention or cfg.no_cross_attention, "--cross-self-attention or --no-cross-attention"),
+        (cfg.adaptive_softmax_cutoff is not None or cfg.adaptive_input, "--adaptive-softmax-cutoff, --adaptive-input"),
+        (cfg.activation_fn not in ACTIVATIONS, f"--activation-fn {cfg.activation_fn}"),
+    ):
+        if wrong:
+            raise _refuse(what)
+
+
+class OurConverter(Converter):
+    """The converter of our models to CTranslate2's specification."""
+
+    def __init__(self, trained: Trained):
+        self.trained = trained
+
+    def _load(self) -> transformer_spec.TransformerSpec:
+        model = self.trained.model
+        _check(model)
+        stacks = [_stack(getattr(model, side), model.cfg, side) for side in ("encoder", "decoder")]
+        spec = transformer_spec.TransformerSpec(*stacks)
+        for dictionary, register in zip(
+            self.trained.dictionaries, (spec.register_source_vocabulary, spec.register_target_vocabulary), strict=True
+        ):
+            register(renamed(dictionary.symbols))
+        spec.config.add_source_eos, spec.config.decoder_start_token = True, spec.config.eos_token
+        return spec
+
+
+def _stack(stack: nn.Module, cfg: Any, side: str) -> model_spec.LayerSpec:
+    """The specification of an encoder or a decoder."""
+    part, decoder = getattr(cfg, side), side == "decoder"
+    places = "FCG" if decoder else "FG"
+    options = stack.layers[0].options
+    integrator = f"--decoder-integrator {cfg.decoder_integrator}" if decoder else f"--integrator {cfg.integrator}"
+    cut = layers(steps(stack, options, integrator, stack.coefficients), places)
+    relative = options.relative_positions != "none"
+    # CTranslate2 adds positions to the input unless its first layer has relative ones.
+    if relative and stack.embed_positions is not None:
+        cut.insert(0, {})
+    if not part.normalize_before and any(set(layer) != set(places) for layer in cut):
+        what = "relative positions beside others" if relative else f"--splitting {cfg.splitting}"
+        raise _refuse(f"{what} in a post-norm {side}, whose norms act on sums")
+    common = {
+        "pre_norm": part.normalize_before,
+        "no_final_norm": stack.layer_norm is None,
+        "activation": ACTIVATIONS[cfg.activation_fn],
+        "layernorm_embedding": stack.layernorm_embedding is not None,
+    }
+    if decoder:
+        projected = stack.project_in_dim is not None or stack.project_out_dim is not None
+        spec = transformer_spec.TransformerDecoderSpec(
+            len(cut), part.attention_heads, project_in_out=projected, **common
+        )
+        _linear(spec.projection, stack.output_projection)
+        if projected:
+            width = stack.embed_tokens.embedding_dim
+            _linear(spec.project_in, stack.project_in_dim, identity=width)
+            _linear(spec.project_out, stack.project_out_dim, identity=stack.output_projection.in_features)
+    else:
+        spec = transformer_spec.TransformerEncoderSpec(len(cut), part.attention_heads, **common)
+    embeddings = spec.embeddings if decoder else spec.embeddings[0]
+    embeddings.weight = _numpy(stack.embed_tokens.weight)
+    spec.scale_embeddings = stack.embed_scale
+    spec.position_encodings.encodings = _positions(stack)
+    for name in ("layer_norm", "layernorm_embedding"):
+        if getattr(stack, name) is not None:
+            _norm(getattr(spec, name), getattr(stack, name))
+    zeros = _Zeros(part.embed_dim, cfg.encoder.embed_dim)
+    for into, layer in zip(spec.layer, cut, strict=True):
+        for flow, place in zip("FCG", ("self_attention", "attention", "ffn"), strict=True):
+            if flow not in places:
+                continue
+            if flow == "F" and flow in layer and relative:
+                into.self_attention = attention_spec.MultiHeadAttentionSpec(self_attention=True, relative_position=True)
+            if flow in layer:
+                _sublayer(getattr(into, place), layer[flow][1])
+            else:
+                zeros.fill(getattr(into, place))
+    return spec
+
+
+def _positions(stack: nn.Module) -> np.ndarray:
+    """The table of positions, (T, C); zeros if there are none."""
+    positions = stack.embed_positions
+    if positions is None:
+        return np.zeros((stack.max_positions(), stack.layers[0].embed_dim), np.float32)
+    table = positions.weight if isinstance(positions, nn.Embedding) else positions.weights
+    return _numpy(table)[positions.padding_idx + 1 :]
+
+
+def _sublayer(spec: model_spec.LayerSpec, row: Sublayer) -> None:
+    _norm(spec.layer_norm, row.norm)
+    if row.flow == "G":
+        _linear(spec.linear_0, row.modules[0])
+        _linear(spec.linear_1, row.modules[1], row.fraction)
+        return
+    (attention,) = row.modules
+    # Self-attention has its three projections in one matrix, cross-attention those of keys and values.
+    groups = ["qkv"] if row.flow == "F" else ["q", "kv"]
+    for into, group in zip(spec.linear, groups, strict=False):
+        parts = [common_spec.LinearSpec() for _ in group]
+        for part, name in zip(parts, group, strict=True):
+            _linear(part, getattr(attention, f"{name}_proj"))
+        utils.fuse_linear(into, parts)
+    _linear(spec.linear[-1], attention.out_proj, row.fraction)
+    if isinstance(attention, RelativeAttention):
+        spec.relative_position_keys = _numpy(attention.relative_position_keys)
+        values = attention.relative_position_values
+        spec.relative_position_values = model_spec.OPTIONAL if values is None else _numpy(values)
+
+
+class _Zeros:
+    """Sub-layers that add nothing. Those of one stack share their tensors.
+
+    Args:
+        width: C, the width.
+        memory: the width of the encoder.
+    """
+
+    def __init__(self, width: int, memory: int):
+        self.width = width
+        self.inner = 8  # feed-forward dimension
+        self.norm = np.ones(width, np.float32), np.zeros(width, np.float32)
+        self.memory = memory
+
+    def fill(self, spec: model_spec.LayerSpec) -> None:
+        """Fill a specification of an attention or a feed-forward."""
+        spec.layer_norm.gamma, spec.layer_norm.beta = self.norm
+        if isinstance(spec, attention_spec.MultiHeadAttentionSpec):
+            own = [(3 * self.width, self.width)]
+            sizes = own if len(spec.linear) == 2 else [(self.width, self.width), (2 * self.width, self.memory)]
+            linears, sizes = spec.linear, [*sizes, (self.width, self.width)]
+        else:
+            linears, sizes = (spec.linear_0, spec.linear_1), [(self.inner, self.width), (self.width, self.inner)]
+        for linear, size in zip(linears, sizes, strict=True):
+            linear.weight, linear.bias = np.zeros(size, np.float32), np.zeros(size[0], np.float32)
+
+
+def _linear(spec: common_spec.LinearSpec, module: Optional[nn.Linear], scale: float = 1.0, identity: int = 0) -> None:
+    if module is None:
+        spec.weight = np.eye(identity, dtype=np.float32)
+        return
+    spec.weight = _numpy(module.weight, scale)
+    if module.bias is not None:
+        spec.bias = _numpy(module.bias, scale)
+
+
+def _norm(spec: common_spec.LayerNormSpec, module: nn.LayerNorm) -> None:
+    spec.gamma, spec.beta = _numpy(module.weight), _numpy(module.bias)
+
+
+def _numpy(tensor: Tensor, scale: float = 1.0) -> np.ndarray:
+    return (tensor.detach().float() * scale).numpy()  # a copy, because CTranslate2 quantizes in place
+
+
+def _write(trained: Trained, folder: Path, quantisation: Optional[str] = None) -> None:
+    part = folder / "ctranslate2.part"  # the converter makes a new folder
+    OurConverter(trained).convert(str(part), quantization=quantisation)
+    for file in part.iterdir():
+        file.replace(folder / file.name)
+    part.rmdir()
+
+
+def write(trained: Trained, folder: Path) -> None:
+    """Write the model in single precision.
+
+    Raises:
+        ExportError: CTranslate2 cannot express it.
+    """
+    _write(trained, folder)
+
+
+def quantise(trained: Trained, folder: Path) -> None:
+    """Write the model again, with weights as 8-bit integers; activations are quantized at run time."""
+    _write(trained, folder, "int8")

@@ -1,0 +1,202 @@
+"""Sentences with errors and without: learners' corpora with their edits (M2 files), or errors made in correct English.
+
+JFLEG (Napoles et al. 2017) and CoNLL-2014 (Ng et al. 2014) test what is trained on either. JFLEG's development set is
+the validation set of generated errors.
+"""
+
+import argparse
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Set
+from pathlib import Path
+
+from ....errors import OdeTransformerError
+from ....files import copy_file, write_lines
+from ...arguments import at_least
+from ...text import m2
+from ...text.lines import read_lines
+from . import errors, pairs
+from .pairs import Pair
+
+REFERENCES = 4  # of JFLEG
+NUCLE_HELD_OUT = 5448  # pairs, Table 8 of the ODE Transformer
+# The names of M2 files: of NUCLE, in the data of BEA-2019 and in its releases 3.2 and 2.x; and of what tunes or tests.
+NUCLE = re.compile(r"nucle|conll1[34]st-preprocessed", re.IGNORECASE)
+TUNES_OR_TESTS = re.compile(r"official-(2014|preprocessed)|\.(dev|test)\.")
+ALTERNATIVES = re.compile(r"(?<!\|)\|\|(?!\|)")  # what is between several corrections of an edit
+
+
+def plain(line: str) -> str:
+    """A tokenized line with single blanks and straight quotation marks: what is trained and tested on must agree.
+
+    JFLEG's test set alone has the Penn Treebank's double ones, where its development set, CoNLL-2014 and learners'
+    corpora have straight ones; and the lines of its development set end with a blank.
+    """
+    return " ".join(errors.straight(line).split())
+
+
+def corrected(sentence: m2.Annotated) -> list[str]:
+    """The distinct corrections of a sentence, in the order of the annotators.
+
+    A sentence that nobody annotated is its own correction. Edits of a type in ``NO_CORRECTION`` are not made.
+    Insertions at one place stay in their order.
+    """
+    versions = [sentence.edits[annotator] for annotator in sorted(sentence.edits)] or [[]]
+    return list(dict.fromkeys(" ".join(_edited(sentence.tokens, edits)) for edits in versions))
+
+
+def _edited(tokens: list[str], edits: list[m2.Edit]) -> list[str]:
+    """The tokens after an annotator's edits, which do not overlap."""
+    out: list[str] = []
+    done = 0
+    for start, end, kind, text in sorted(edits, key=lambda edit: edit[:2]):
+        if kind in m2.NO_CORRECTION:
+            continue
+        new = [] if text == "-NONE-" else ALTERNATIVES.split(text)[0].split()
+        out += tokens[done:start] + new
+        done = max(done, end)
+    return out + tokens[done:]
+
+
+def published(folder: Path) -> dict[str, Iterator[Pair]]:
+    """Training and validation pairs of the M2 files of a folder, without those that hold no error.
+
+    Each distinct correction of a sentence is a pair of its own. Lang-8 has several for many sentences; the scripts of
+    Chollampatt and Ng (2018), which the ODE Transformer borrowed, also take each; the script of BEA-2019, who made the
+    M2 file, takes the first annotator's alone. NUCLE, FCE and W&I+LOCNESS have one annotator.
+
+    Pairs of NUCLE at equal distances are for validation: ``NUCLE_HELD_OUT`` of them, or half of NUCLE if it is smaller.
+
+    Raises:
+        OdeTransformerError: there is no M2 file, or not one of NUCLE, or a file is none, or is of a development or test
+            set; or W&I is there twice, as the files A, B and C and as their union ABC.
+    """
+    paths = sorted(folder.glob("*.m2"))
+    if held := [path.name for path in paths if TUNES_OR_TESTS.search(path.name)]:
+        raise OdeTransformerError(
+            f"{folder}: {held[0]} is of a development or test set, and must not be used for training"
+        )
+    levels = [path.name for path in paths if re.match(r"[ABC]\.", path.name)]
+    if levels and (unions := [path.name for path in paths if path.name.startswith("ABC.")]):
+        raise OdeTransformerError(
+            f"{folder}: {unions[0]} holds {', '.join(levels)} as well: must be there without them"
+        )
+    nucle = [path.name for path in paths if NUCLE.search(path.name)]
+    if not nucle:
+        raise OdeTransformerError(
+            f"{folder}: no M2 file of NUCLE; there are: {', '.join(path.name for path in paths) or 'none'}; its name "
+            "must contain nucle, conll14st-preprocessed or conll13st-preprocessed"
+        )
+    if len(nucle) > 1:
+        raise OdeTransformerError(
+            f"{folder}: {' and '.join(nucle)} are of NUCLE: must be one of them, since what is held out of one for "
+            "validation would be trained on in another"
+        )
+    train, valid = [], []
+    for path in paths:
+        found = list(m2.read(path))
+        made = (Pair(plain(" ".join(each.tokens)), plain(text)) for each in found for text in corrected(each))
+        wrong = [pair for pair in made if pair.target not in ("", pair.source)]
+        print(f"{path.name}: {len(found):,} sentences, {len(wrong):,} corrections of them", file=sys.stderr)
+        if path.name in nucle:
+            every = max(len(wrong) // NUCLE_HELD_OUT, 2)
+            valid = wrong[every - 1 :: every][:NUCLE_HELD_OUT]
+            taken = set(range(every - 1, every * len(valid), every))
+            wrong = [pair for i, pair in enumerate(wrong) if i not in taken]
+        train += wrong
+    return {"train": iter(train), "valid": iter(valid)}
+
+
+def generated(path: Path, seed: int, rate: float, count: int | None = None, most: int = 60) -> Iterator[Pair]:
+    """Sentences of a text with errors made in them; those without any are kept, which teaches to leave them alone.
+
+    Args:
+        path: one sentence per line.
+        seed: of chance.
+        rate: the probability of an error at a word.
+        count: how many sentences of the text are taken, from its beginning; None for all.
+        most: tokens of a sentence; longer ones are left out.
+    """
+    lines = itertools.islice(read_lines(path), count)
+    sentences = [tokens for line in lines if 0 < len(tokens := errors.tokenise(line)) <= most]
+    corrupter = errors.Corrupter(errors.Forms(errors.count(sentences)), seed, rate)
+    for tokens in sentences:
+        if wrong := corrupter.corrupt(tokens):
+            yield Pair(" ".join(wrong), " ".join(tokens))
+    made = ", ".join(f"{number:,} of {kind}" for kind, number in sorted(corrupter.made.items()))
+    print(f"{path.name}: {len(sentences):,} sentences, errors: {made}", file=sys.stderr)
+
+
+def jfleg(folder: Path, split: str) -> tuple[list[str], list[list[str]]]:
+    """The sentences of a split of JFLEG, ``dev`` or ``test``, and its four annotators' corrections, all :func:`plain`.
+
+    Raises:
+        OdeTransformerError: a file has another number of lines than the sentences.
+    """
+    sources, *references = (
+        list(map(plain, read_lines(folder / split / f"{split}.{name}")))
+        for name in ("src", *(f"ref{i}" for i in range(REFERENCES)))
+    )
+    for i, lines in enumerate(references):
+        if len(lines) != len(sources):
+            raise OdeTransformerError(f"{folder}/{split}: {len(sources)} sentences, {len(lines)} corrections of ref{i}")
+    return sources, references
+
+
+def _unseen(train: Iterable[Pair], held_out: Set[str]) -> Iterator[Pair]:
+    """The training pairs but those whose sentence is in a development or test set; how many these are is printed."""
+    dropped = 0
+    for pair in train:
+        if pair.source in held_out:
+            dropped += 1
+        else:
+            yield pair
+    print(f"train: {dropped:,} pairs left out, whose sentence is in CoNLL-2014 or JFLEG", file=sys.stderr)
+
+
+def add_arguments(add_to: Callable) -> None:
+    """The arguments of ``ode-transformer dataset gec``."""
+    add_to("--m2", type=Path, metavar="DIR", help="a folder of M2 files to train on; or")
+    add_to("--clean", type=Path, metavar="FILE", help="correct English to make errors in, one sentence per line")
+    add_to("--sentences", type=at_least(1), metavar="N", help="with --clean: use the first N sentences (default: all)")
+    add_to("--seed", metavar="N", type=int, default=1, help="seed of the generated errors (default: %(default)s)")
+    add_to(
+        "--rate", metavar="R", type=float, default=0.3, help="probability of an error at a word (default: %(default)s)"
+    )
+    add_to("--jfleg", type=Path, required=True, metavar="DIR", help="with dev and test")
+    add_to("--conll14", type=Path, required=True, metavar="FILE", help="official-2014.combined.m2")
+
+
+def write(args: argparse.Namespace) -> dict[str, int]:
+    """Write the pairs of all splits, and what test sets are scored with; the number of pairs by split.
+
+    ``train``, without the sentences of the sets that tune and test; ``valid``, of generated errors JFLEG's development
+    set; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
+
+    Raises:
+        OdeTransformerError: not one of ``--m2`` and ``--clean``, a rate that is no probability, or a corpus cannot be
+            used.
+    """
+    if bool(args.m2) == bool(args.clean):
+        raise OdeTransformerError("one of --m2 DIR and --clean FILE is needed")
+    if not 0 < args.rate < 1:
+        raise OdeTransformerError(f"--rate {args.rate}: must be a probability, above 0 and below 1")
+    tests = {name: jfleg(args.jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
+    conll14 = [Pair(" ".join(each.tokens), corrected(each)[0]) for each in m2.read(args.conll14)]
+    held_out = {plain(pair.source) for pair in conll14}.union(*(sources for sources, _ in tests.values()))
+    splits: dict[str, Iterable[Pair]] = {"conll14": conll14}
+    splits |= {name: map(Pair, sources, references[0]) for name, (sources, references) in tests.items()}
+    if args.m2:
+        splits |= published(args.m2)
+    else:
+        sources, references = tests["jfleg-dev"]
+        splits["train"] = generated(args.clean, args.seed, args.rate, args.sentences)
+        splits["valid"] = (Pair(source, lines[i]) for lines in references for i, source in enumerate(sources))
+    splits["train"] = _unseen(splits["train"], held_out)
+    counts = pairs.write(splits, args.output_dir)
+    for name, (_, references) in tests.items():
+        for i, lines in enumerate(references):
+            write_lines(args.output_dir / f"{name}.ref{i}", lines)
+    copy_file(args.conll14, args.output_dir / "conll14.m2")
+    return counts

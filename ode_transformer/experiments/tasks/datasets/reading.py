@@ -1,0 +1,119 @@
+"""Generated text in the published layouts of SQuAD, RACE and GLUE: for rehearsals and tests, not for results.
+
+A paragraph says where some people live and what they like; its questions ask for that. An answer is always a word of
+the paragraph, so that a small model can learn to find it. The two sentences of an example of GLUE say so of one person,
+and agree in both, in one of both, or in nothing.
+"""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from ....files import write_json, write_lines, write_text
+from ..glue_sets import GLUE
+from .race import LETTERS, LEVELS
+
+NAMES = ("Anna", "Boris", "Carla", "David", "Elena", "Farid", "Greta", "Henry", "Irene", "Jakob")
+PLACES = ("Lisbon", "Oslo", "Prague", "Vienna", "Dublin", "Athens", "Warsaw", "Zürich")
+THINGS = ("tea", "chess", "rain", "jazz", "trains", "bread", "stars", "roses")
+LABELS = {
+    "sts-b": ("0.000", "2.500", "5.000"),
+    "mnli": ("contradiction", "neutral", "entailment"),
+    **dict.fromkeys(("qnli", "rte"), ("not_entailment", "entailment")),
+}
+"""Of tasks of GLUE, from no to full agreement; of the others 0 and 1."""
+
+
+def _facts(rng: random.Random) -> tuple[str, list[tuple[str, str, str, tuple[str, ...]]]]:
+    """A paragraph; and per person and fact the question, its form with a gap, the answer, and what it is one of."""
+    sentences, asked = [], []
+    for name in rng.sample(NAMES, 4):
+        place, thing = rng.choice(PLACES), rng.choice(THINGS)
+        sentences.append(f"{name} lives in {place} and likes {thing}.")
+        asked.append((f"Where does {name} live?", f"{name} lives in _ .", place, PLACES))
+        asked.append((f"What does {name} like?", f"{name} likes _ .", thing, THINGS))
+    return " ".join(sentences), asked
+
+
+def write_squad(folder: Path, version: str, paragraphs: int, seed: int) -> None:
+    """Write ``train-vVERSION.json`` and ``dev-vVERSION.json``; in version 2.0 every third question has no answer.
+
+    Args:
+        folder: where they go.
+        version: ``1.1`` or ``2.0``.
+        paragraphs: to train on; an eighth of that to validate with.
+        seed: of the draws.
+    """
+    rng = random.Random(seed)
+    for split, count in (("train", paragraphs), ("dev", max(1, paragraphs // 8))):
+        articles: list[dict[str, Any]] = []
+        for i in range(count):
+            text, asked = _facts(rng)
+            absent = next(name for name in NAMES if name not in text)
+            qas = []
+            for j, (question, gap, answer, _) in enumerate(asked):
+                item: dict[str, Any] = {"id": f"{split}-{i}-{j}", "question": question}
+                start = text.index(answer, text.index(gap.split()[0]))
+                item["answers"] = [{"text": answer, "answer_start": start}]
+                if version == "2.0":
+                    item["is_impossible"] = j % 3 == 2
+                    if item["is_impossible"]:
+                        item |= {"question": question.replace(gap.split()[0], absent), "answers": []}
+                qas.append(item)
+            articles.append({"title": f"Article {i}", "paragraphs": [{"context": text, "qas": qas}]})
+        said = {"1.1": "1.1", "2.0": "v2.0"}[version]
+        write_json(folder / f"{split}-v{version}.json", {"version": said, "data": articles})
+
+
+def write_race(folder: Path, articles: int, seed: int) -> None:
+    """Write ``RACE/{train,dev,test}/{middle,high}/N.txt``; a question has a gap or none.
+
+    Args:
+        folder: where ``RACE`` goes.
+        articles: of a level to train on; an eighth of that to validate and to test with.
+        seed: of the draws.
+    """
+    rng = random.Random(seed)
+    for split, count in (("train", articles), ("dev", max(1, articles // 8)), ("test", max(1, articles // 8))):
+        for level in LEVELS:
+            for i in range(count):
+                text, asked = _facts(rng)
+                tree: dict[str, Any] = {"article": text.replace(". ", ".\n"), "id": f"{level}{i}.txt"}
+                tree |= {"questions": [], "options": [], "answers": []}
+                for question, gap, answer, others in rng.sample(asked, 3):
+                    options = [*rng.sample([other for other in others if other != answer], 3), answer]
+                    rng.shuffle(options)
+                    tree["questions"].append(gap if level == "high" else question)
+                    tree["options"].append(options)
+                    tree["answers"].append(LETTERS[options.index(answer)])
+                write_text(folder / "RACE" / split / level / f"{i}.txt", json.dumps(tree))
+
+
+def write_glue(folder: Path, name: str, examples: int, seed: int) -> None:
+    """Write the files of a task of GLUE, ``MNLI/train.tsv`` and so on.
+
+    Args:
+        folder: where the task's folder goes.
+        name: a key of ``GLUE``; a task of single sentences has both in one text.
+        examples: to train on; an eighth of that, and three at least, to validate and to test with.
+        seed: of the draws.
+    """
+    rng, task, labels = random.Random(seed), GLUE[name], LABELS.get(name, ("0", "1"))
+    for split, alternatives in task.splits.items():
+        inputs, label = task.where(split)
+        width = task.columns or max(*inputs, label or 0) + 1
+        rows = [] if split in task.headless else [[f"column {i}" for i in range(width)]]
+        for i in range(examples if split == "train" else max(3, examples // 8)):
+            agree, row = i % 3, ["-"] * width
+            places, things = rng.sample(PLACES, 2), rng.sample(THINGS, 2)
+            same = rng.sample((0, 1), 2) if agree == 1 else [agree // 2] * 2
+            who = rng.choice(NAMES)
+            pair = [f"{who} lives in {places[0]} and likes {things[0]}."]
+            pair.append(f"{who} lives in {places[1 - same[0]]} and likes {things[1 - same[1]]}.")
+            for column, text in zip(inputs, pair if len(inputs) == 2 else [" ".join(pair)], strict=True):
+                row[column] = text
+            if label is not None:
+                row[label] = labels[agree * (len(labels) - 1) // 2]
+            rows.append(row)
+        write_lines(folder / task.folder / alternatives[0][0], ("\t".join(row) for row in rows))

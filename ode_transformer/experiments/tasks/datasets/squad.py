@@ -1,0 +1,215 @@
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al. 2016, 2018): questions whose answers are spans of a paragraph, or that have none.
+
+The published layout is one JSON file per split. A paragraph that is longer than what a model reads becomes windows
+that overlap, as for BERT: each begins ``stride`` symbols behind the one before, until the end of the paragraph is read.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ....errors import OdeTransformerError
+from ....files import read_json, write_lines, write_text
+from ...text import segmentation
+
+SPECIAL = 4  # of a sample: <s> question </s> </s> window </s>
+VERSIONS = {"1.1": "1.1", "2.0": "2.0", "v2.0": "2.0"}
+_OFF = 2  # characters by which the place of an answer may be wrong
+
+Cut = Callable[[str], list[tuple[str, int, int]]]
+"""What turns text into symbols, each with the characters [begin, end) of the text that it stands for."""
+
+
+class Question(NamedTuple):
+    """A question: its name, its text, and its answers with the character of the paragraph where each begins."""
+
+    id: str
+    text: str
+    answers: list[tuple[int, str]]
+
+
+class Paragraph(NamedTuple):
+    """A paragraph and the questions about it."""
+
+    text: str
+    questions: list[Question]
+
+
+def read(path: Path) -> tuple[str, list[Paragraph]]:
+    """The version, ``1.1`` or ``2.0``, and the paragraphs of a published file.
+
+    Raises:
+        OdeTransformerError: it cannot be read, is of another layout or version, a question is there twice, or an answer
+            is not where the file says; names the file, and the question if there is one.
+    """
+    tree = read_json(path)
+    version = VERSIONS.get(str(tree.get("version"))) if isinstance(tree, dict) else None
+    if version is None:
+        raise OdeTransformerError(f"{path}: must be a file of SQuAD, whose version is one of {', '.join(VERSIONS)}")
+    found, seen = [], set()
+    for paragraph in _each(path, tree, "data", "paragraphs"):
+        text = _field(path, paragraph, "context", str)
+        questions = []
+        for item in _field(path, paragraph, "qas", list):
+            name = _field(path, item, "id", str)
+            if name in seen:
+                raise OdeTransformerError(f"{path}: question {name} is there twice")
+            seen.add(name)
+            answers = [_answer(path, name, text, one) for one in _field(path, item, "answers", list)]
+            if not answers and version == "1.1":
+                raise OdeTransformerError(f"{path}: question {name} has no answer, which only version 2.0 allows")
+            questions.append(Question(name, _field(path, item, "question", str), answers))
+        found.append(Paragraph(text, questions))
+    if not seen:
+        raise OdeTransformerError(f"{path}: no questions")
+    return version, found
+
+
+def _each(path: Path, tree: Any, *keys: str) -> list[Any]:
+    found = [tree]
+    for key in keys:
+        found = [inner for outer in found for inner in _field(path, outer, key, list)]
+    return found
+
+
+def _field(path: Path, tree: Any, key: str, kind: type) -> Any:
+    if not isinstance(tree, dict) or not isinstance(tree.get(key), kind):
+        raise OdeTransformerError(
+            f"{path}: is not of SQuAD's layout: {str(tree)[:60]!r} must have a {kind.__name__} {key}"
+        )
+    if kind is str:
+        try:
+            tree[key].encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise OdeTransformerError(f"{path}: {tree[key][:60]!r}: {error}") from error
+    return tree[key]
+
+
+def _answer(path: Path, question: str, text: str, tree: Any) -> tuple[int, str]:
+    answer, start = _field(path, tree, "text", str), _field(path, tree, "answer_start", int)
+    for place in sorted(range(start - _OFF, start + _OFF + 1), key=lambda place: abs(place - start)):
+        if place >= 0 and answer.strip() and text.startswith(answer, place):
+            return place, answer
+    there = text[max(start, 0) : max(start, 0) + len(answer)]
+    wrong = f"answer {answer[:60]!r} is not at character {start}, where the paragraph has {there[:60]!r}"
+    raise OdeTransformerError(f"{path}: question {question}: {wrong}")
+
+
+def cutter(folder: Path) -> Cut:
+    """What cuts text as the folder of a pretrained model says.
+
+    Raises:
+        SegmentationError: the folder does not say how, or a file in it cannot be used.
+        OdeTransformerError: SentencePiece is too old.
+    """
+    names = segmentation.files(folder)
+    if names == segmentation.OWN:
+        pieces = segmentation.sentencepiece_model(folder / names[0])
+        if not hasattr(pieces, "encode_as_offset_mapping"):
+            raise OdeTransformerError("sentencepiece: does not say where symbols are; update it to 0.2.3 or newer")
+
+        def cut(text: str) -> list[tuple[str, int, int]]:
+            found = pieces.encode_as_offset_mapping(text)
+            return [(_symbol(piece), *place) for piece, place in zip(found["pieces"], found["offsets"], strict=True)]
+
+        return cut
+
+    segmentation.opened(folder)  # which names what is wrong
+    from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
+
+    encoder = get_encoder(*(str(folder / name) for name in names))
+
+    def cut_bytes(text: str) -> list[tuple[str, int, int]]:
+        character = [i for i, c in enumerate(text) for _ in c.encode("utf-8")]  # of every byte
+        found, at = [], 0
+        for symbol in encoder.encode(text):
+            size = len(encoder.decoder[symbol])  # a character of its spelling per byte
+            found.append((str(symbol), character[at], character[at + size - 1] + 1))
+            at += size
+        return found
+
+    return cut_bytes
+
+
+def _symbol(piece: str) -> str:
+    """A symbol without white space, at which fairseq would cut it."""
+    return re.sub(r"\s", "", piece) or "<unk>"
+
+
+def starts(length: int, room: int, stride: int) -> list[int]:
+    """Where the windows of a paragraph of ``length`` symbols begin, if each has ``room`` symbols."""
+    found = [0]
+    while found[-1] + room < length:
+        found.append(found[-1] + stride)
+    return found
+
+
+def span(symbols: list[tuple[str, int, int]], answer: tuple[int, str]) -> tuple[int, int]:
+    """The first and the last symbol of an answer."""
+    start, end = answer[0], answer[0] + len(answer[1])
+    inside = [i for i, (_, first, last) in enumerate(symbols) if first < end and last > start]
+    return (inside[0], inside[-1]) if inside else (-1, -1)
+
+
+def write(
+    files: Mapping[str, Path], like: Path, most: int, stride: int, longest: int, folder: Path
+) -> dict[str, tuple[int, int]]:
+    """Write ``input0``, ``input1`` and ``spans`` of each split; of all but ``train`` ``SPLIT.questions.json`` as well,
+    which holds what answers are made of.
+
+
+    Args:
+        files: the published file of each split.
+        like: the folder of a pretrained model, which says how text is cut.
+        most: symbols of a sample.
+        stride: symbols from a window to the next.
+        longest: symbols of a question; what is more is cut off.
+        folder: where the files go.
+
+    Returns:
+        of each split the number of questions and of windows.
+
+    Raises:
+        OdeTransformerError: a file cannot be used, the files are of two versions, or windows would not meet.
+    """
+    if most - SPECIAL - longest < 1:
+        raise OdeTransformerError(
+            f"--max-symbols {most}: must be more than {SPECIAL + longest}, for {SPECIAL} symbols and a question of "
+            f"--longest-question {longest}"
+        )
+    if most - SPECIAL - longest < stride:
+        raise OdeTransformerError(
+            f"--stride {stride}: must be at most {most - SPECIAL - longest}, the room that --max-symbols {most} leaves "
+            f"beside {SPECIAL} symbols and a question of --longest-question {longest}"
+        )
+    loaded = {split: read(path) for split, path in files.items()}
+    if len({version for version, _ in loaded.values()}) > 1:
+        raise OdeTransformerError(f"{', '.join(map(str, files.values()))}: are of two versions of SQuAD")
+    cut, counts = cutter(like), {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, (version, paragraphs) in loaded.items():
+        texts, questions, places, samples = [], [], [], []
+        for number, paragraph in enumerate(paragraphs):
+            symbols = cut(paragraph.text)
+            texts.append({"text": paragraph.text, "offsets": [place for _, *place in symbols]})
+            for question in paragraph.questions:
+                words = [symbol for symbol, *_ in cut(question.text)][:longest]
+                room = most - SPECIAL - len(words)
+                first, last = span(symbols, question.answers[0]) if question.answers else (-1, -1)
+                for start in starts(len(symbols), room, stride):
+                    window = [symbol for symbol, *_ in symbols[start : start + room]]
+                    whole = start <= first and last < start + len(window)
+                    places.append([len(questions), start])
+                    samples.append((words, window, (first - start, last - start) if whole else (-1, -1)))
+                answers = [text for _, text in question.answers]
+                questions.append({"id": question.id, "paragraph": number, "answers": answers})
+        write_lines(folder / f"{split}.input0", (" ".join(words) for words, _, _ in samples))
+        write_lines(folder / f"{split}.input1", (" ".join(window) for _, window, _ in samples))
+        write_lines(folder / f"{split}.spans", (f"{first} {last}" for *_, (first, last) in samples))
+        tree = {"version": version, "paragraphs": texts, "questions": questions, "windows": places}
+        if split != "train":
+            write_text(folder / f"{split}.questions.json", json.dumps(tree, ensure_ascii=False) + "\n")
+        counts[split] = (len(questions), len(samples))
+    return counts

@@ -1,0 +1,125 @@
+"""ListOps: nested lists of digits under MIN, MAX, MED (the median, rounded down) and SM (the sum modulo 10).
+
+Nangia and Bowman 2018; the long version is that of the Long Range Arena (Tay et al. 2021): lists of 2 to 10 elements,
+up to 10 levels deep, 500 to 2,000 symbols. An element is a list with probability 1/4, and otherwise, or at the greatest
+depth, a digit. The grammar is theirs; the generator is ours, and gives the same sets for a seed everywhere. An example
+is ::
+
+    [MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]      of class 5
+
+An opening bracket and its operator are one symbol. The class is the value, one of ten.
+"""
+
+import argparse
+import hashlib
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ...errors import OdeTransformerError
+from ...files import write_lines
+from ..arguments import at_least
+
+VALUE_PROBABILITY = 0.75
+MAX_ELEMENTS = 10
+MAX_DEPTH = 10
+TRIES = 100_000  # expressions drawn for a new one before giving up
+
+
+def _median(values: Sequence[int]) -> int:
+    ordered, middle = sorted(values), len(values) // 2
+    return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
+
+
+OPERATORS: dict[str, Callable[[Sequence[int]], int]] = {
+    "MIN": min,
+    "MAX": max,
+    "MED": _median,
+    "SM": lambda values: sum(values) % 10,
+}
+# The symbols are shared strings: 96,000 expressions with separate strings would take gigabytes.
+DIGITS = [str(i) for i in range(10)]
+BEGINS = {operator: f"[{operator}" for operator in OPERATORS}
+
+
+def sample(rng: random.Random, limit: int, depth: int = 1) -> tuple[list[str], int]:
+    """Draw an expression.
+
+    Args:
+        rng: the random number generator.
+        limit: stop beyond so many symbols; the expression is then incomplete, and longer than the limit.
+        depth: the depth of the expression; the outermost has depth 1.
+
+    Returns:
+        Its symbols and its value.
+    """
+    if depth >= MAX_DEPTH or rng.random() < VALUE_PROBABILITY:
+        value = rng.randrange(10)
+        return [DIGITS[value]], value
+    operator = rng.choice(list(OPERATORS))
+    symbols, values = [BEGINS[operator]], []
+    for _ in range(rng.randint(2, MAX_ELEMENTS)):
+        inner, value = sample(rng, limit, depth + 1)
+        symbols += inner
+        values.append(value)
+        if len(symbols) > limit:
+            break
+    symbols.append("]")
+    return symbols, OPERATORS[operator](values)
+
+
+def _digest(symbols: Sequence[str]) -> bytes:
+    return hashlib.blake2b(" ".join(symbols).encode(), digest_size=16).digest()
+
+
+def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tuple[list[str], int]]:
+    """Different expressions of ``shortest`` to ``longest`` symbols with their values, until no new one is found."""
+    rng = random.Random(seed)
+    seen, since = set(), 0
+    while (since := since + 1) <= TRIES:
+        symbols, value = sample(rng, longest)
+        if shortest <= len(symbols) <= longest and (key := _digest(symbols)) not in seen:
+            seen.add(key)
+            since = 0
+            yield symbols, value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``ode-transformer listops``."""
+    parser.add_argument(
+        "directory", metavar="DIR", help="folder for train, valid and test, with the endings .input0 and .label"
+    )
+    parser.add_argument(
+        "--train", type=at_least(1), default=96000, metavar="N", help="training expressions (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--valid", type=at_least(1), default=2000, metavar="N", help="validation expressions (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--test", type=at_least(1), default=2000, metavar="N", help="test expressions (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--shortest", type=at_least(1), default=500, metavar="N", help="least symbols (default: %(default)s)"
+    )
+    parser.add_argument("--longest", type=int, default=2000, metavar="N", help="most symbols (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the generator (default: %(default)s)")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer listops``; the exit status. Each file appears when it is complete."""
+    if args.shortest > args.longest:
+        raise OdeTransformerError(f"--shortest {args.shortest}: must be at most --longest, {args.longest}")
+    directory = Path(args.directory)
+    expressions = generate(args.seed, args.shortest, args.longest)
+    for split in ("test", "valid", "train"):
+        rows = list(itertools.islice(expressions, getattr(args, split)))
+        if len(rows) < getattr(args, split):
+            raise OdeTransformerError(
+                f"--{split} {getattr(args, split)}: there are too few expressions of --shortest {args.shortest} "
+                f"to --longest {args.longest} symbols"
+            )
+        write_lines(directory / f"{split}.input0", (" ".join(symbols) for symbols, _ in rows))
+        write_lines(directory / f"{split}.label", (str(value) for _, value in rows))
+        print(f"{len(rows)} expressions -> {directory}/{split}.input0, .label")
+    return 0

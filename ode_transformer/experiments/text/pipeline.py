@@ -1,0 +1,114 @@
+"""The way from raw text to the subword units of a model, and back, as the manifest of the model's data describes it.
+
+Imports neither torch nor fairseq.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ...files import sha256
+from ..metrics.translations import JOIN, detokenise
+from .lines import TextError
+from .manifest import MODEL_FILES, read_manifest
+from .subwords import segmented
+from .tokenisation import LOWERCASE, Tokeniser
+
+MODELS = {"subword-nmt": MODEL_FILES[0], "sentencepiece": MODEL_FILES[1], "none": None}
+"""The file of the model that a segmentation learned, by the name of the segmentation."""
+
+
+def joined(units: str, segmentation: str) -> str:
+    """The words that a line of units makes, by one of ``MODELS``."""
+    return JOIN[segmentation.replace("-", "_")](units)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The way from raw text to subword units, and back.
+
+    Args:
+        tokeniser: the tokenizer of the source language.
+        target: the target language.
+        segmentation: one of ``MODELS``.
+        model: the file of the model that the segmentation learned.
+        by_moses: whether Moses itself tokenized the data; ``tokeniser`` makes almost the same of new text.
+    """
+
+    tokeniser: Tokeniser
+    target: str
+    segmentation: str = "none"
+    model: Path | None = None
+    by_moses: bool = False
+
+    @classmethod
+    def of(cls, folder: Path) -> "Pipeline":
+        """The pipeline of a folder of binarized data, or of a bundle.
+
+        Raises:
+            TextError: there is no manifest, it does not describe the pipeline, or a file is not the one that it names.
+        """
+        path = folder / "manifest.json"
+        if not path.is_file():
+            raise TextError(
+                f"{path}: no such file; it describes how the data of the model were prepared, and is in their folder "
+                "(--data). For data that fairseq-preprocess made, `ode-transformer text describe` writes it"
+            )
+        try:
+            manifest = read_manifest(folder)
+        except OSError as error:
+            raise TextError(str(error)) from error
+        options = manifest.get("tokenise")
+        if options is None:
+            raise TextError(
+                f"{path}: does not say how text was tokenized: the data were prepared elsewhere, or by an older "
+                f"version of this package. Move {folder} away, and its script in data-prep makes the same data again"
+            )
+        known = {f.name: f.type for f in fields(Tokeniser) if f.name != "lang"}
+        source, target = manifest.get("source_lang"), manifest.get("target_lang")
+        if not isinstance(options, dict):
+            raise TextError(f"{path}: its tokenise must be a mapping")
+        for name, lang in (("source_lang", source), ("target_lang", target)):
+            if not isinstance(lang, str) or not re.fullmatch(r"[\w-]+", lang):
+                raise TextError(f"{path}: its {name} must be a language, is {lang!r}")
+        for name, value in options.items():
+            if type(value) is not known.get(name) or (name == "lowercase" and value not in LOWERCASE):
+                raise TextError(f"{path}: tokenise.{name} {value!r}: is not an option of this version's tokenizer")
+        found = [name for name, file in MODELS.items() if file in manifest["sha256"]]
+        segmentation = found[0] if found else "none"
+        model = folder / MODELS[segmentation] if found else None
+        settings = manifest.get("settings")
+        by_moses = isinstance(settings, dict) and str(settings.get("tokeniser")).startswith("moses")
+        return cls(Tokeniser(source, **options), target, segmentation, model, by_moses)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """A value that is equal for equal pipelines, wherever their files are."""
+        return self.tokeniser, self.target, self.segmentation, self.model and sha256(self.model)
+
+    def units(self, lines: Sequence[str]) -> list[str]:
+        """Raw sentences -> their subword units, separated by single spaces."""
+        words = list(self.tokeniser.tokenise(lines))
+        return segmented(words, self.segmentation, self.model)
+
+    def target_units(self, lines: Sequence[str]) -> list[str]:
+        """As :meth:`units`, of raw text in the target language."""
+        return replace(self, tokeniser=replace(self.tokeniser, lang=self.target)).units(lines)
+
+    def plain(self, lines: Sequence[str]) -> list[str]:
+        """Subword units separated by spaces -> text to read."""
+        words = [joined(line, self.segmentation) for line in lines]
+        return words if self.tokeniser.plain else detokenise(words, self.target)
+
+    def ends_word(self, units: Sequence[str], i: int) -> bool:
+        """Whether a word ends with unit i."""
+        if self.segmentation == "sentencepiece":
+            return i + 1 == len(units) or units[i + 1].startswith("\u2581")
+        return self.segmentation == "none" or not units[i].endswith("@@")
+
+    def __str__(self) -> str:
+        made = "as it is" if self.tokeniser.plain else "tokenized with Moses' rules"
+        case = "" if self.tokeniser.lowercase == "no" else ", lower-cased"
+        return f"{self.tokeniser.lang} to {self.target}, text {made}{case}, units by {self.segmentation}"

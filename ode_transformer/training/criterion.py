@@ -1,0 +1,131 @@
+"""``--criterion chunked_label_smoothed_cross_entropy``: fairseq's label-smoothed cross-entropy in less memory and time.
+
+The decoder's features are projected onto the vocabulary chunk by chunk within the loss (``numerics/losses.py``), so
+that no tensor of tokens x symbols is held, unless all tokens fit into one chunk. Values, gradients, options and logs
+are those of ``label_smoothed_cross_entropy``.
+"""
+
+import logging
+import os
+from typing import Any, Optional
+
+import torch
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from torch import Tensor, nn
+
+from .. import processors
+from ..errors import OdeTransformerError
+from ..numerics.losses import projected_cross_entropy
+
+logger = logging.getLogger(__name__)
+
+NAME = "chunked_label_smoothed_cross_entropy"
+
+_CACHE = processors.cache()
+_FEWEST = 512  # tokens; with fewer, a product is slow
+
+
+@register_criterion(NAME, dataclass=LabelSmoothedCrossEntropyCriterionConfig)
+class ChunkedLabelSmoothedCrossEntropy(LabelSmoothedCrossEntropyCriterion):
+    """As fairseq's; for models whose decoder ends with a projection without bias."""
+
+    _logged = False
+
+    def train(self, mode: bool = True) -> "ChunkedLabelSmoothedCrossEntropy":
+        """As any module does. A training on a CPU that goes on after a validation takes the cores that are free now.
+
+        fairseq calls nothing else of a plugin between two epochs.
+        """
+        if mode and not self.training and not torch.distributed.is_initialized():
+            threads = processors.threads_now(os.environ)
+            if threads and threads != torch.get_num_threads():
+                logger.info(f"from here on as many threads as cores are free: {threads}")
+                torch.set_num_threads(threads)
+        return super().train(mode)
+
+    def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
+        """The loss of a sample, what to divide it by, and what to log; as fairseq's criterion.
+
+        Raises:
+            OdeTransformerError: the model's output is not a plain projection, or accuracy or losses per token are
+                asked for.
+        """
+        # No layer is the one whose attention weights are returned: it could not take the fused kernel.
+        net_input = {**sample["net_input"], "features_only": True, "alignment_layer": -1}
+        return super().forward(model, {**sample, "net_input": net_input}, reduce)
+
+    def compute_loss(
+        self, model: nn.Module, net_output: tuple[Tensor, Any], sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Loss and negative log-likelihood, summed over the tokens of a sample.
+
+        Args:
+            model: with a decoder that ends with a projection.
+            net_output: features (B, T, C), and more.
+            sample: with ``target``, (B, T).
+            reduce: must be true.
+        """
+        if not reduce or self.report_accuracy:
+            option = "--report-accuracy" if self.report_accuracy else "a loss per token"
+            raise OdeTransformerError(f"--criterion {NAME}: cannot compute {option}; take label_smoothed_cross_entropy")
+        features = net_output[0][:, self.ignore_prefix_size :]
+        target = model.get_targets(sample, net_output)[:, self.ignore_prefix_size :]
+        rows, weight = features.reshape(-1, features.size(-1)), _projection(model)
+        device = rows.device.type
+        tokens = _tokens(*weight.shape, _CACHE if device == "cpu" else None)
+        if not self._logged:
+            self._logged = True
+            logger.info(
+                f"the loss projects up to {tokens:,} tokens at a time onto {len(weight):,} symbols; a batch of up to "
+                "one and a half times as many is not divided"
+            )
+        if torch.is_autocast_enabled(device):
+            rows, weight = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (rows, weight))
+        with torch.autocast(device, enabled=False):
+            return projected_cross_entropy(rows, weight, target.reshape(-1), self.eps, self.padding_idx, tokens)
+
+
+def _tokens(symbols: int, width: int, cache: Optional[int]) -> int:
+    """How many tokens are projected at a time.
+
+    On a CPU it is the number of tokens whose scores fit into the last-level cache, in single precision and within
+    limits: a large cache is shared by many cores, and memory should be saved. On a GPU there are enough tokens to keep
+    it busy. The number follows from the machine and the model alone, not from a measurement, so that repeating a
+    training with as many threads gives the same bits.
+
+    Each chunk reads the projection, (V, C), twice and its gradient once. With C tokens or more, that is no more than is
+    read and written of the chunk's scores.
+
+    Args:
+        symbols: V, the vocabulary size.
+        width: C, the number of channels of a token's features.
+        cache: the bytes of the CPU's last-level cache, 0 if unknown; None for a GPU.
+    """
+    scores = 2**26 if cache is None else min(max(cache, 2**23), 2**25) // 4
+    return max(_FEWEST, width, scores // symbols)
+
+
+def _projection(model: nn.Module) -> Tensor:
+    """The matrix (vocabulary size, C) that turns a decoder's features into scores."""
+    decoder = getattr(model, "decoder", None)
+    if getattr(decoder, "adaptive_softmax", None) is not None:
+        raise OdeTransformerError(
+            f"--criterion {NAME}: cannot be combined with --adaptive-softmax-cutoff; take adaptive_loss"
+        )
+    projection = getattr(decoder, "output_projection", None)
+    if type(projection) is not nn.Linear or projection.bias is not None:
+        found = type(projection).__name__ if projection is not None else "none"
+        raise OdeTransformerError(
+            f"--criterion {NAME}: needs a decoder with an output_projection without bias, got {found}"
+        )
+    distributed = getattr(model, "module", None)  # fairseq's wrapper of PyTorch's
+    if getattr(distributed, "find_unused_parameters", False) and projection.weight is not decoder.embed_tokens.weight:
+        raise OdeTransformerError(
+            f"--criterion {NAME}: cannot be combined with --find-unused-parameters unless the output projection is the "
+            "embedding (--share-decoder-input-output-embed): the model by itself does not use the projection"
+        )
+    return projection.weight

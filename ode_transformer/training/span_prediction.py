@@ -1,0 +1,226 @@
+"""Answers that are spans of a paragraph (SQuAD): ``--task span_prediction --criterion span_prediction``.
+
+fairseq has neither. A sample is a question and a window of a paragraph, in the form in which the model was trained to
+read pairs, RoBERTa's with ``--separator-token 2``::
+
+    <s> question </s> </s> window </s>
+
+The head is one linear layer, which gives every token a logit for the first and one for the last token of the answer.
+The loss is the mean of both cross-entropies over all tokens of a sample (Devlin et al. 2019, section 4.2). Where the
+window does not hold the answer, or there is none, both are ``<s>``.
+
+The data are those of ``data-prep/prepare-squad.sh``: ``input0``, the questions, and ``input1``, the windows, binarized,
+a question for every window; and ``SPLIT.spans``, in each line the first and the last symbol of the window's answer,
+counted from 0, or -1 twice.
+"""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+import torch
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.data import Dictionary, FairseqDataset, data_utils
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from fairseq.tasks import FairseqTask, register_task
+from omegaconf import II, MISSING
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..errors import OdeTransformerError
+
+NAME = "span_prediction"
+
+
+class Spans(FairseqDataset):
+    """Questions with windows, and where the answers are.
+
+    Args:
+        questions, windows: of equal number; each ends with the end-of-sentence symbol.
+        spans: of each the first and the last symbol of the answer in the window, or -1 twice; (samples, 2).
+        dictionary: the symbols.
+        before: the symbol before the question.
+        between: a second separator symbol between question and window, or None.
+        shuffle: give the samples in a random order, whatever their length, as fairseq's fine-tuning tasks do.
+    """
+
+    def __init__(
+        self,
+        questions: FairseqDataset,
+        windows: FairseqDataset,
+        spans: np.ndarray,
+        dictionary: Dictionary,
+        before: int,
+        between: Optional[int],
+        shuffle: bool,
+    ):
+        self.questions, self.windows, self.spans, self.dictionary = questions, windows, spans, dictionary
+        self.before, self.between, self.shuffle = before, [] if between is None else [between], shuffle
+        self.sizes = np.asarray(questions.sizes) + np.asarray(windows.sizes) + 1 + len(self.between)
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        begin = torch.cat((torch.tensor([self.before]), self.questions[index], torch.tensor(self.between).long()))
+        first, last = (len(begin) + place if place >= 0 else 0 for place in self.spans[index].tolist())
+        source = torch.cat((begin, self.windows[index]))
+        return {"id": index, "source": source, "begin": len(begin), "first": first, "last": last}
+
+    def collater(self, samples: list[dict[str, Any]]) -> dict[str, Any]:
+        """A batch: sources (B, T), padded on the right; ``first`` and ``last`` token of the answers, and ``begin``, the
+        first token of the windows, all (B,)."""
+        if not samples:
+            return {}
+        source = data_utils.collate_tokens([s["source"] for s in samples], self.dictionary.pad())
+        return {
+            **{key: torch.tensor([s[key] for s in samples]) for key in ("id", "begin", "first", "last")},
+            "net_input": {"src_tokens": source, "src_lengths": torch.tensor([len(s["source"]) for s in samples])},
+            "nsentences": len(samples),
+            "ntokens": sum(len(s["source"]) for s in samples),
+        }
+
+    def num_tokens(self, index: int) -> int:
+        """Symbols of a sample."""
+        return self.sizes[index]
+
+    def size(self, index: int) -> int:
+        """Symbols of a sample."""
+        return self.sizes[index]
+
+    def ordered_indices(self) -> np.ndarray:
+        """All samples in a random order; or as they are."""
+        return np.random.permutation(len(self)) if self.shuffle else np.arange(len(self))
+
+
+@dataclass
+class SpanPredictionConfig(FairseqDataclass):
+    """The form of a sample, and how long it may be."""
+
+    data: str = field(default=MISSING, metadata={"help": "the folder of binarized data"})
+    init_token: int = field(default=0, metadata={"help": "the symbol before the question"})
+    separator_token: Optional[int] = field(
+        default=None, metadata={"help": "one more symbol between the question, which has an end, and the window"}
+    )
+    max_positions: int = field(default=512, metadata={"help": "most symbols of a sample"})
+    no_shuffle: bool = field(default=False, metadata={"help": "samples in the order of the data"})
+    seed: int = II("common.seed")
+
+
+@register_task(NAME, dataclass=SpanPredictionConfig)
+class SpanPredictionTask(FairseqTask):
+    """Predict where in a window the answer to a question begins and ends."""
+
+    def __init__(self, cfg: SpanPredictionConfig, dictionary: Dictionary):
+        super().__init__(cfg)
+        self.dictionary = dictionary
+
+    @classmethod
+    def setup_task(cls, cfg: SpanPredictionConfig, **unused: Any) -> "SpanPredictionTask":
+        """The task with its dictionary, to which ``<mask>`` is added, as in pretraining."""
+        dictionary = Dictionary.load(str(Path(cfg.data) / "input0" / "dict.txt"))
+        dictionary.add_symbol("<mask>")
+        return cls(cfg, dictionary)
+
+    def load_dataset(self, split: str, combine: bool = False, **unused: Any) -> Spans:
+        """Load a split.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            OdeTransformerError: its parts do not belong together, or a sample is longer than ``--max-positions``.
+        """
+        folder = Path(self.cfg.data)
+        paths = [str(folder / part / split) for part in ("input0", "input1")]
+        parts = [data_utils.load_indexed_dataset(path, self.dictionary) for path in paths]
+        path = folder / f"{split}.spans"
+        if None in parts or not path.is_file():
+            raise FileNotFoundError(f"Dataset not found: {split} ({folder}): input0, input1 and {path.name}")
+        try:
+            rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+            spans = np.array(rows, dtype=np.int64)
+        except (ValueError, OverflowError) as error:
+            raise OdeTransformerError(f"{path}: must have two numbers in every line: {error}") from error
+        questions, windows = parts
+        if not len(questions) == len(windows) == len(spans) or spans.ndim != 2 or spans.shape[1] != 2:
+            raise OdeTransformerError(
+                f"{path}: {len(spans)} spans, {len(questions)} questions, {len(windows)} windows: must be equally many"
+            )
+        first, last = spans.T
+        within = (first >= 0) & (first <= last) & (last < np.asarray(windows.sizes) - 1)
+        if not (within | (spans == -1).all(1)).all():
+            raise OdeTransformerError(f"{path}: has a span that is not in its window")
+        dataset = Spans(
+            questions, windows, spans, self.dictionary, self.cfg.init_token, self.cfg.separator_token,
+            not self.cfg.no_shuffle,
+        )  # fmt: skip
+        if dataset.sizes.max() > self.cfg.max_positions:
+            raise OdeTransformerError(
+                f"--max-positions {self.cfg.max_positions}: a sample of {split} has {dataset.sizes.max()} symbols; "
+                "prepare the data with a --max-symbols that the model accepts"
+            )
+        self.datasets[split] = dataset
+        return dataset
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> nn.Module:
+        """The model with a span head.
+
+        Raises:
+            OdeTransformerError: it is no masked language model of ours.
+        """
+        model = super().build_model(cfg, from_checkpoint)
+        if not hasattr(model, "register_span_head"):
+            raise OdeTransformerError(f"--task {NAME}: needs a masked language model, such as floater_roberta_base")
+        model.register_span_head()
+        return model
+
+    def max_positions(self) -> int:
+        """Most symbols of a sample."""
+        return self.cfg.max_positions
+
+    @property
+    def source_dictionary(self) -> Dictionary:
+        """The symbols."""
+        return self.dictionary
+
+    @property
+    def target_dictionary(self) -> Dictionary:
+        """The symbols."""
+        return self.dictionary
+
+
+@register_criterion(NAME, dataclass=FairseqDataclass)
+class SpanPredictionCriterion(FairseqCriterion):
+    """The mean of the cross-entropies of the answer's first and last token; logged in bits per sample."""
+
+    def forward(self, model: nn.Module, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict]:
+        """The loss of a sample, what to divide it by, and what to log; as fairseq's criterions."""
+        logits, _ = model(**sample["net_input"], spans=True)
+        padding = sample["net_input"]["src_tokens"].eq(self.padding_idx)
+        logits = logits.float().masked_fill(padding.unsqueeze(-1), -math.inf)  # (B, T, 2)
+        targets = torch.stack((sample["first"], sample["last"]), 1)  # (B, 2)
+        loss = F.cross_entropy(logits, targets, reduction="sum") / 2
+        size = len(targets)
+        log = {
+            "loss": loss.data,
+            "ncorrect": (logits.argmax(1) == targets).all(1).sum(),
+            "ntokens": sample["ntokens"],
+            "nsentences": size,
+            "sample_size": size,
+        }
+        return loss, size, log
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: list[dict[str, Any]]) -> None:
+        """Log the loss, and the percentage of samples with both ends right."""
+        total = {key: sum(log[key] for log in logging_outputs) for key in logging_outputs[0]}
+        size = total["sample_size"]
+        metrics.log_scalar("loss", total["loss"] / size / math.log(2), size, round=3)
+        metrics.log_scalar("accuracy", 100.0 * total["ncorrect"] / size, size, round=1)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Whether fairseq may sum them over devices."""
+        return True
