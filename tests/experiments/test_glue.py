@@ -23,8 +23,7 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
-from ode_transformer.experiments.runs import OtherRunError, RunError
-from ode_transformer.experiments.runs import grid
+from ode_transformer.experiments.runs import OtherRunError, RunError, grid
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks import glue_sets as glue
 from ode_transformer.experiments.tasks.classify import Outputs
