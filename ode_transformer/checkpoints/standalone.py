@@ -169,7 +169,7 @@ def model_options(state: dict[str, Any], path: str | Path) -> tuple[str, dict[st
     if len(set(models)) > 1:  # fairseq reads one or the other
         raise CheckpointError(f"{path}: is of architectures {_short(names[0])} and {_short(names[1])}; must be of one")
     name, model = names[0], models[0]
-    ours = getattr(MODEL_REGISTRY.get(model), "__module__", "").startswith(f"{__package__}.")
+    ours = getattr(MODEL_REGISTRY.get(model), "__module__", "").startswith("ode_transformer.")
     if not ours and model not in STOCK:
         kinds = ", ".join(stock.what for stock in STOCK.values())
         raise CheckpointError(f"{path}: is of architecture {_short(name)}; must be one of ours, {kinds}")

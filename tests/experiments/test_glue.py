@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score, matthews_corrcoef
 
+from ode_transformer import paths
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.standalone import open_model, pair_form
 from ode_transformer.errors import OdeTransformerError
@@ -286,7 +287,8 @@ def test_pairs_have_the_form_that_they_were_trained_in():
 
 def test_a_grid_gives_medians_and_the_best_and_names_what_diverged(monkeypatch, capsys, tmp_path):
     """A search space of four points and three seeds, with the runs' scores as given; two runs have none."""
-    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", tmp_path)
     done = {}
 
     def run(argv):

@@ -28,6 +28,7 @@ from fairseq_cli import generate, train
 from subword_nmt import apply_bpe
 
 import ode_transformer
+from ode_transformer import paths
 from ode_transformer.checkpoints import bundles
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, runs
@@ -499,7 +500,8 @@ def test_what_run_says_comes_next_can_be_done_anywhere(run, home, capsys, monkey
     *_, title, command = capsys.readouterr().err.rstrip().split("\n")
     assert title == "Next:" and command == f"ode-transformer translate {run} FILE"
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(recipes, "ROOT", run.parent)
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", run.parent)
     file = home / "mine" / "raw" / "test.de"
     assert translated(capsys, run.name, file) == translated(capsys, run, file)
 
@@ -1170,7 +1172,8 @@ def test_a_bundle_is_exported_as_its_run_is(run, bundle, home):
 def test_a_run_is_exported_from_elsewhere_as_it_is_translated(run, home, tmp_path, monkeypatch):
     shutil.copytree(home / "mine", tmp_path / "data")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(recipes, "ROOT", home)
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", home)
     assert open_trained(run.name).files == open_trained(run).files, "found in the repository"
     moved = open_trained(run.name, "data").files
     assert [path.parent for path in moved] == [Path("data")] * len(moved)
@@ -1311,7 +1314,8 @@ def test_an_exported_model_translates_raw_text_as_its_run_does(run, exported, tr
     found = [json.loads(line) for line in translated(capsys, exported, file, "--json", "--beam", "2")]
     assert [each["source"] for each in found] == ["", *sentences[:2]]
     assert "ctranslate2, fp32" in repr(loaded) and "de to en" in repr(loaded)
-    monkeypatch.setattr(recipes, "ROOT", exported.parent)
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", exported.parent)
     assert translated(capsys, exported.name, file) == best, "as a run's folder is found in the repository"
 
 

@@ -15,6 +15,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import validate as validate_cli
 
+from ode_transformer import paths
 from ode_transformer.checkpoints import CheckpointError
 from ode_transformer.checkpoints.standalone import open_model
 from ode_transformer.errors import OdeTransformerError
@@ -463,7 +464,8 @@ def test_what_cannot_answer_is_named(trained, data, tmp_path, capsys):
 def test_runs_are_compared_by_f1_at_their_best_threshold(data, tmp_path, monkeypatch, right, others, score, expected):
     """Six questions with the right answer or a wrong one, two that have none and this no-answer score."""
     recipe = recipes.load("squad/floater-v2", scale="small")
-    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", tmp_path)
     (tmp_path / recipe.data.directory).parent.mkdir(parents=True)
     (tmp_path / recipe.data.directory).symlink_to(data)
     golds = squad.golds(squad.questions(data, "valid"))
@@ -662,7 +664,8 @@ def test_race_from_its_layout_to_accuracy(published, own, tmp_path):
 def test_rows_of_race_are_compared(tmp_path, monkeypatch):
     """The predictions of two runs, where their recipes' steps write them."""
     rows = [recipes.load(f"race/{row}") for row in ("roberta", "floater")]
-    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", tmp_path)
     monkeypatch.setattr(significance, "_precision", lambda one: "fp32")
     systems = [significance.system(recipe) for recipe in rows]
     for one, wrong in zip(systems, (8, 2), strict=True):

@@ -20,7 +20,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from sacrebleu.metrics import BLEU
 
-from ode_transformer import checkpoints
+from ode_transformer import checkpoints, paths
 from ode_transformer.checkpoints import standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
@@ -668,7 +668,8 @@ def test_edits_by_type_as_a_picture(tmp_path, capsys):
 def test_corrections_are_compared_by_gleu_or_by_errant(tmp_path, monkeypatch):
     """Each on the test sets that have what it needs; and by the official scorer on none."""
     rows = [recipes.load(f"gec-generated/{row}-tiny") for row in ("transformer", "rk2")]
-    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", tmp_path)
     monkeypatch.setattr(significance, "_precision", lambda one: "fp32")
     monkeypatch.setattr(significance.records, "check_scores", lambda recipe, folder: None)
     raw = tmp_path / rows[0].data.directory / "raw"
@@ -760,7 +761,8 @@ def test_a_class_may_be_called_nan():
 def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     loaded = {name: recipes.load(name, seed=1) for name in ("imdb/transformer", "imdb/fullff-1")}
-    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", tmp_path)
     for share, recipe in zip((0.6, 0.9), loaded.values(), strict=True):
         run = tmp_path / recipes.default_run_dir(recipe)
         for subset in recipe.subsets:
@@ -809,7 +811,8 @@ def test_systems_whose_runs_are_gone_are_compared_by_what_lies_beside_their_reco
         pytest.importorskip("rouge_score", reason="pip install 'ode-transformer[rouge]'")
     first, second = list(recipes.group(group)["rows"])[:2]
     loaded = {f"{group}/{name}": recipes.load(f"{group}/{name}") for name in (first, second)}
-    monkeypatch.setattr(recipes, "ROOT", tmp_path)
+    for place in (paths, recipes):
+        monkeypatch.setattr(place, "ROOT", tmp_path)
     monkeypatch.setattr(recipes, "load", lambda name, **_: loaded[name])
     for share, (name, recipe) in zip((0.5, 0.9), loaded.items(), strict=True):
         kept(tmp_path / "runs" / name, recipe.task, recipe, share)

@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ...errors import OdeTransformerError
+from ...paths import ROOT
 from . import plain_yaml
 
-ROOT = Path(__file__).resolve().parents[3]
 CONFIGS = ROOT / "configs"
 PRECISIONS = ("fp32", "fp16", "bf16", "amp")
 SCALES = ("full", "small")

@@ -5,14 +5,17 @@ Beside the binarized data are the sentences of a test set, ``raw/SUBSET.source``
 """
 
 from collections.abc import Sequence
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
-from .. import recipes
+from ... import paths
 from .task import Scored, Step, Task
 from .translation import generated, generation, scoring, task_flags, translations
 
+if TYPE_CHECKING:
+    from ..recipes import Recipe
 
-def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+
+def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
     found = generation(recipe, run_dir, where)
     for subset in recipe.subsets:
         prefix = f"{recipe.data.directory}/raw/{subset}"
@@ -25,12 +28,12 @@ def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) ->
     return found
 
 
-def _scored(recipe: "recipes.Recipe", corrections: Sequence[str], subset: str, metric: str) -> Optional[Scored]:
+def _scored(recipe: "Recipe", corrections: Sequence[str], subset: str, metric: str) -> Optional[Scored]:
     """Scores by GLEU, with the mean over the references in place of references drawn at random, or by ERRANT's F0.5."""
     from ..metrics import errant, gleu
     from ..metrics.translations import read_lines
 
-    prefix = recipes.ROOT / recipe.data.directory / "raw" / subset
+    prefix = paths.ROOT / recipe.data.directory / "raw" / subset
     sources, has_edits = read_lines(f"{prefix}.source"), subset in recipe.score.edits
     if metric == "gleu" and not has_edits:
         references = [read_lines(f"{prefix}.ref{i}") for i in range(recipe.score.references)]

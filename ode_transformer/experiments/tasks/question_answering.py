@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ... import paths
 from ..metrics import squad
 from .task import OURS, Scored, Step, Task, flags
 
@@ -35,10 +36,9 @@ def _outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
 def _scored(recipe: Any, lines: Sequence[str], subset: str, metric: str) -> Scored:
     import numpy as np
 
-    from .. import recipes
     from .squad import golds, questions
 
-    tree, rows = questions(recipes.ROOT / recipe.data.directory, subset), list(map(json.loads, lines))
+    tree, rows = questions(paths.ROOT / recipe.data.directory, subset), list(map(json.loads, lines))
     gold, answers = golds(tree), {name: answer for name, answer, _ in rows}
     no_answer = {name: score for name, _, score in rows if score is not None} or None
     compared = squad.compare(gold, answers, tree["version"])

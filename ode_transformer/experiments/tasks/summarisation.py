@@ -5,13 +5,17 @@ sentences may have tabs between them, and the tokenized texts, ``tok/SUBSET.sour
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from .. import recipes
+from ... import paths
 from .task import Scored, Step, Task
 from .translation import generated, generation, scoring, task_flags, translations
 
+if TYPE_CHECKING:
+    from ..recipes import Recipe
 
-def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+
+def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
     found = generation(recipe, run_dir, where)
     for subset in recipe.subsets:
         words = ["--summaries", translations(run_dir, subset), "--ref", _references(recipe, subset)]
@@ -21,17 +25,17 @@ def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) ->
     return found
 
 
-def _references(recipe: "recipes.Recipe", subset: str) -> str:
+def _references(recipe: "Recipe", subset: str) -> str:
     return f"{recipe.data.directory}/raw/{subset}.target"
 
 
-def _scored(recipe: "recipes.Recipe", summaries: Sequence[str], subset: str, metric: str) -> Scored:
+def _scored(recipe: "Recipe", summaries: Sequence[str], subset: str, metric: str) -> Scored:
     import numpy as np
 
     from ..metrics import METRICS, rouge
     from ..metrics.translations import read_lines
 
-    references = read_lines(recipes.ROOT / _references(recipe, subset))
+    references = read_lines(paths.ROOT / _references(recipe, subset))
     found = rouge.each(summaries, references)[:, [rouge.KINDS.index(METRICS[metric].key)]]
     units = np.hstack([found, np.ones_like(found)])
     return Scored(rouge.signature(), units, lambda sums: sums[0] / sums[1], references)

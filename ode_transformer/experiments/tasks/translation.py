@@ -3,17 +3,22 @@
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .. import recipes
+from ... import paths
+from ...errors import OdeTransformerError
 from .task import OURS, Step, Task, flags
 
+if TYPE_CHECKING:
+    from ..recipes import Recipe
 
-def task_flags(recipe: "recipes.Recipe") -> list[str]:
+
+def task_flags(recipe: "Recipe") -> list[str]:
     """The flags of fairseq's task, which other tasks from text to text use too."""
     return ["--task", "translation", "--source-lang", recipe.data.source, "--target-lang", recipe.data.target]
 
 
-def generation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+def generation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
     """A step per subset that decodes it."""
     model = f"{run_dir}/average.pt"
     data = [recipe.data.directory, "--user-dir", "ode_transformer", *task_flags(recipe)]
@@ -34,28 +39,28 @@ def generation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> 
     return found
 
 
-def post_process(recipe: "recipes.Recipe") -> str | None:
+def post_process(recipe: "Recipe") -> str | None:
     """How ``fairseq-generate`` joins subword units to words, by the recipe; None if it does not say."""
     given = recipe.generate.flags
     return given.get("post-process", given.get("remove-bpe"))
 
 
-def check_units(recipe: "recipes.Recipe") -> None:
+def check_units(recipe: "Recipe") -> None:
     """Check that the recipe joins the units that its data are segmented into, as far as their manifest tells; and warn
     of sets with many unknown units.
 
     Raises:
-        RecipeError: it does not, so that units would be scored in place of words.
+        OdeTransformerError: it does not, so that units would be scored in place of words.
     """
     from ..text import binarised  # which takes longer to import than the rest
     from ..text.manifest import read_mapping
 
-    folder = recipes.ROOT / recipe.data.directory
+    folder = paths.ROOT / recipe.data.directory
     held = read_mapping(folder / "manifest.json").get("sha256", {}) if (folder / "manifest.json").is_file() else {}
     joined = {"codes": ("subword_nmt", "@@ ", "@@"), "sentencepiece.model": ("sentencepiece",)}
     for model, known in joined.items():
         if model in held and (found := post_process(recipe)) not in known:
-            raise recipes.RecipeError(
+            raise OdeTransformerError(
                 f"{recipe.name}: generate.flags.post-process is {found}, must be {known[0]}, by which the text of "
                 f"{recipe.data.directory} is segmented"
             )
@@ -67,7 +72,7 @@ def check_units(recipe: "recipes.Recipe") -> None:
             binarised.warn_of_unknown(prefix, *binarised.unknown(prefix))
 
 
-def scoring(recipe: "recipes.Recipe", run_dir: str, subset: str, words: Sequence[str]) -> Step:
+def scoring(recipe: "Recipe", run_dir: str, subset: str, words: Sequence[str]) -> Step:
     """The step that scores a subset, as words of ``ode-transformer score`` say."""
     output = f"{run_dir}/scores/{subset}.json"
     # What fairseq-generate has joined are words, whatever characters they have.
@@ -76,7 +81,7 @@ def scoring(recipe: "recipes.Recipe", run_dir: str, subset: str, words: Sequence
     return Step("score", command, [translations(run_dir, subset)], [output], subset)
 
 
-def _evaluation(recipe: "recipes.Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
+def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
     found = generation(recipe, run_dir, where)
     for subset in recipe.subsets:
         words = [
@@ -96,27 +101,27 @@ def translations(run_dir: str, subset: str) -> str:
     return f"{run_dir}/generate/generate-{subset}.txt"
 
 
-def generated(recipe: "recipes.Recipe", folder: Path, subset: str) -> list[str]:
+def generated(recipe: "Recipe", folder: Path, subset: str) -> list[str]:
     """The best hypotheses of a subset, in words."""
     from ..metrics.translations import read_generate_output  # which takes longer to import than the rest
 
     return read_generate_output(translations(str(folder), subset)).hypotheses
 
 
-def plain_text(recipe: "recipes.Recipe", lines: Sequence[str]) -> list[str]:
+def plain_text(recipe: "Recipe", lines: Sequence[str]) -> list[str]:
     """Lines of the target language as the recipe's sacreBLEU has them: detokenized, unless they are plain text."""
     from ..metrics.translations import detokenise
 
     return list(lines) if recipe.score.plain else detokenise(lines, recipe.data.target)
 
 
-def _metrics(recipe: "recipes.Recipe") -> list[str]:
+def _metrics(recipe: "Recipe") -> list[str]:
     if recipe.score.plain:
         return ["sacrebleu"]
     return ["compound_split" if recipe.score.compound_split else "tokenised", "sacrebleu"]
 
 
-def _outputs(recipe: "recipes.Recipe", folder: Path, subset: str) -> list[str]:
+def _outputs(recipe: "Recipe", folder: Path, subset: str) -> list[str]:
     return plain_text(recipe, generated(recipe, folder, subset))
 
 
