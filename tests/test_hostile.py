@@ -18,11 +18,11 @@ from ode_transformer.checkpoints import CheckpointError, hugging_face, standalon
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.metrics import perplexity, translations
-from ode_transformer.experiments.metrics.translations import read_generate_output, read_lines
+from ode_transformer.experiments.metrics.translations import read_generate_output
 from ode_transformer.experiments.recipes import plain_yaml
 from ode_transformer.experiments.runs import records
 from ode_transformer.experiments.text import binarised, lines, moses, pairs, segmentation, subwords
-from ode_transformer.experiments.text.lines import read_lines as text_lines
+from ode_transformer.experiments.text.lines import read_all, read_lines
 from ode_transformer.files import sha256, write_json
 from tests.helpers import SMALL, model, parse, small, task
 from tests.test_warm_start import SIZES, stock, words
@@ -298,7 +298,7 @@ def test_an_id_that_is_made_up_costs_nothing(tmp_path):
 def test_a_byte_order_mark_is_no_text(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("\ufeffein Haus\u2028mit Tür\nzwei\n".encode())
-    assert read_lines(path) == list(text_lines(path)) == ["ein Haus\u2028mit Tür", "zwei"]
+    assert read_all(path) == list(read_lines(path)) == ["ein Haus\u2028mit Tür", "zwei"]
     (tmp_path / "dict.txt").write_text("ein 1\nHaus 1\nmit 1\nTür 1\nzwei 1\n")
     assert [len(text) for text in standalone.read_texts([(path, tmp_path / "dict.txt")], 9)] == [2]
 
@@ -450,7 +450,7 @@ def readers(path, folder):
         "text": lambda: files.read_text(path),
         "hash": lambda: files.sha256(path),
         "copy": lambda: files.copy_file(path, folder / "copy"),
-        "lines": lambda: list(text_lines(path)),
+        "lines": lambda: list(read_lines(path)),
         "yaml": lambda: plain_yaml.read(path),
         "checkpoint": lambda: checkpoints.load(path),
         "log": lambda: records.read_log(path),
@@ -488,7 +488,7 @@ def test_a_pipe_of_the_shell_is_read():
     os.write(writer, b"ein Haus\n")
     os.close(writer)
     try:
-        assert read_lines(f"/dev/fd/{reader}") == ["ein Haus"]
+        assert read_all(f"/dev/fd/{reader}") == ["ein Haus"]
     finally:
         os.close(reader)
 
@@ -521,6 +521,6 @@ def test_a_line_without_end_is_named(tmp_path, monkeypatch):
     with gzip.open(tmp_path / "x.gz", "wb") as file:
         file.write(b"a\n" + b"x" * 1001)
     with pytest.raises(OdeTransformerError, match=r"x.gz: line 2 has more than 1,000 bytes; is it text?"):
-        list(text_lines(tmp_path / "x.gz"))
+        list(read_lines(tmp_path / "x.gz"))
     (tmp_path / "y").write_bytes(b"x" * 999 + b"\n" + b"y" * 1000)
-    assert [len(line) for line in text_lines(tmp_path / "y")] == [999, 1000]
+    assert [len(line) for line in read_lines(tmp_path / "y")] == [999, 1000]

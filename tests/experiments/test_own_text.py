@@ -33,7 +33,7 @@ from ode_transformer.checkpoints import bundles
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.bench import serving
-from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output
+from ode_transformer.experiments.metrics.translations import read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
 from ode_transformer.experiments.runs import prepare, processes, runner
 from ode_transformer.experiments.serving import translate
@@ -43,6 +43,7 @@ from ode_transformer.experiments.serving.translator import LONGEST
 from ode_transformer.experiments.tasks.translation import check_units
 from ode_transformer.experiments.text import binarised
 from ode_transformer.experiments.text.corpus import Grammar
+from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.experiments.text.lines import read_pair
 from ode_transformer.experiments.text.pipeline import Pipeline, joined
 from ode_transformer.experiments.text.subwords import segmented

@@ -10,11 +10,11 @@ import pytest
 from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.bench import preparation, suite
 from ode_transformer.experiments.metrics import METRICS
-from ode_transformer.experiments.metrics.translations import read_lines
 from ode_transformer.experiments.results import significance, tables
 from ode_transformer.experiments.runs import OtherRunError, records
 from ode_transformer.experiments.runs.records import RecordError
 from ode_transformer.experiments.tasks import TASKS
+from ode_transformer.experiments.text.lines import read_all
 from ode_transformer.files import sha256
 from tests.helpers import ROOT
 
@@ -156,7 +156,7 @@ def test_a_committed_record_says_what_was_run(path):
     for test_set, score in record["scores"].items():
         beside, known = records.translations_beside(path, test_set), record.get("translations", {}).get(test_set)
         assert (sha256(beside) if beside.is_file() else None) == known
-        assert known is None or len(read_lines(beside)) == score["sentences"]
+        assert known is None or len(read_all(beside)) == score["sentences"]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_translations_are_kept_beside_a_record(tmp_path, monkeypatch, plain, lin
     output = tmp_path / "rk2.json"
     assert cli.main(["record", "any", "--run-dir", str(tmp_path), "--output", str(output), "--translations"]) == 0
     beside = tmp_path / "rk2.generated.txt"
-    assert read_lines(beside) == [line]
+    assert read_all(beside) == [line]
     assert json.loads(output.read_text()) == {"translations": {"generated": sha256(beside)}}
 
 

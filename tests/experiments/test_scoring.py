@@ -18,6 +18,9 @@ from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
 from ode_transformer.experiments.metrics import bleu, perplexity
 from ode_transformer.experiments.metrics import translations as scoring
+from ode_transformer.experiments.text.detokenisation import detokenise
+from ode_transformer.experiments.text.joining import remove_segmentation
+from ode_transformer.experiments.text.lines import read_all
 from tests.helpers import refused
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,7 +117,7 @@ def test_compound_splitting_is_refused_for_other_languages():
 def test_detokenised_scores_and_their_reference():
     hyp = ["er sagt &quot; ja &quot; , und geht &apos;s gut @-@ nein ##AT##-##AT## doch ."]
     raw = ['Er sagt "ja", und geht \'s gut-nein-doch.']
-    assert scoring.detokenise([hyp[0]], "de")[0] == 'er sagt "ja", und geht \'s gut-nein-doch.'
+    assert detokenise([hyp[0]], "de")[0] == 'er sagt "ja", und geht \'s gut-nein-doch.'
     cased = scoring.score(hyp, hyp, "de", raw_refs=[raw])
     lower = scoring.score(hyp, hyp, "de", raw_refs=[raw], lowercase=True)
     without = scoring.score(hyp, hyp, "de")
@@ -164,11 +167,8 @@ def test_the_scores_of_a_validation(tmp_path, capsys):
 
 
 def test_french_and_english_detokenisation():
-    assert (
-        scoring.detokenise(["it &apos;s a man &apos;s hat , isn &apos;t it ?"], "en")[0]
-        == "it's a man's hat, isn't it?"
-    )
-    assert scoring.detokenise(["l&apos; homme qu&apos; il voit"], "fr")[0] == "l'homme qu'il voit"
+    assert detokenise(["it &apos;s a man &apos;s hat , isn &apos;t it ?"], "en")[0] == "it's a man's hat, isn't it?"
+    assert detokenise(["l&apos; homme qu&apos; il voit"], "fr")[0] == "l'homme qu'il voit"
 
 
 @pytest.mark.parametrize(
@@ -252,15 +252,15 @@ def test_generate_output_that_is_not_whole(tmp_path, text, message):
 
 def test_lines_end_at_line_feeds_only(tmp_path):
     path = write(tmp_path / "f", "a\u2028b\x85c\rd\x1ce\n\nf")
-    assert scoring.read_lines(path) == ["a\u2028b\x85c\rd\x1ce", "", "f"]
+    assert read_all(path) == ["a\u2028b\x85c\rd\x1ce", "", "f"]
 
 
 def test_subword_units_are_joined():
-    assert scoring.remove_segmentation(["ha@@ us am@@", "", "a b"], "subword_nmt") == ["haus am", "", "a b"]
-    assert scoring.remove_segmentation(["\u2581ha us \u2581a m", ""], "sentencepiece") == ["haus am", ""]
-    assert scoring.remove_segmentation(["haus am"], "sentencepiece") == ["haus am"]
+    assert remove_segmentation(["ha@@ us am@@", "", "a b"], "subword_nmt") == ["haus am", "", "a b"]
+    assert remove_segmentation(["\u2581ha us \u2581a m", ""], "sentencepiece") == ["haus am", ""]
+    assert remove_segmentation(["haus am"], "sentencepiece") == ["haus am"]
     with pytest.raises(OdeTransformerError, match=r"--remove-bpe bpe: must be one of subword_nmt"):
-        scoring.remove_segmentation(["a"], "bpe")
+        remove_segmentation(["a"], "bpe")
 
 
 def run(*arguments: str, program=("scripts/score.sh",)) -> subprocess.CompletedProcess:

@@ -19,6 +19,7 @@ from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import translations
 from ode_transformer.experiments.results import significance, tables
 from ode_transformer.experiments.runs import KEYS, records, search
+from ode_transformer.experiments.text.detokenisation import detokenise
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, run_record
 
@@ -329,7 +330,7 @@ def test_translations_beside_a_record_are_compared_as_those_of_the_run(runs):
         record = runs / f"results/{one.recipe.name}.json"
         record.parent.mkdir(parents=True, exist_ok=True)
         beside = records.translations_beside(record, "generated")
-        beside.write_text("".join(f"{line}\n" for line in translations.detokenise(hyps, "en")))
+        beside.write_text("".join(f"{line}\n" for line in detokenise(hyps, "en")))
         record.write_text(json.dumps(run_record(translations={"generated": sha256(beside)})))
         shutil.rmtree(one.folder)
     baseline, *others = load("transformer", "rk2", "rk4")

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ode_transformer.experiments.metrics.translations import detokenise, read_generate_output, read_lines
+from ode_transformer.experiments.metrics.translations import read_generate_output
+from ode_transformer.experiments.text.detokenisation import detokenise
+from ode_transformer.experiments.text.lines import read_all
 from tests.helpers import ROOT, environment
 
 DATA = Path(os.environ.get("ODE_TRANSFORMER_DATA", "/nonexistent"))
@@ -57,5 +59,5 @@ def test_the_raw_test_set_of_multi30k_is_translated_as_the_recipe_translates_it(
     raw = ROOT / "data-bin" / "multi30k-own.en-de" / "raw" / "test.en"
     assert command("translate", run, raw, "--cpu").stdout.splitlines() == expected
     backwards = tmp_path / "backwards.en"
-    backwards.write_text("".join(f"{line}\n" for line in reversed(read_lines(raw))), encoding="utf-8")
+    backwards.write_text("".join(f"{line}\n" for line in reversed(read_all(raw))), encoding="utf-8")
     assert command("translate", run, backwards, "--cpu").stdout.splitlines() == expected[::-1]

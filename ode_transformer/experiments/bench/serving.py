@@ -28,12 +28,12 @@ from ...checkpoints.standalone import task
 from ...errors import OdeTransformerError
 from .. import markdown
 from ..metrics.bleu import multi_bleu
-from ..metrics.translations import JOIN
 from ..serving.export import ExportError, Search, describe, load_module, open_exported
 from ..serving.export.command import compare, export, sentences, write_description
 from ..serving.export.trained import Trained, padded
 from ..serving.trained_translator import TrainedTranslator, find
 from ..text.binarised import check_data
+from ..text.joining import JOIN
 from ..text.lines import read_lines
 from .contest import Setting, System, configure, median_and_quartiles, seconds, speed
 

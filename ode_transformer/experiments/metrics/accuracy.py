@@ -71,9 +71,9 @@ def columns(path: str, count: int, form: str) -> list[list[str]]:
     Raises:
         OdeTransformerError: a line has another number of columns; there is no such file, or it is empty or not UTF-8.
     """
-    from .translations import read_lines
+    from ..text.lines import read_all
 
-    rows = [line.split("\t") for line in read_lines(path)]
+    rows = [line.split("\t") for line in read_all(path)]
     if odd := [number for number, row in enumerate(rows, 1) if len(row) != count]:
         raise OdeTransformerError(f"{path}: line {odd[0]}: must be {form}")
     return [list(column) for column in zip(*rows, strict=True)]

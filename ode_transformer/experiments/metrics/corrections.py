@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import OdeTransformerError
+from ..text.joining import words
+from ..text.lines import lines_of
 from . import errant, gleu, m2
 
 UNCORRECTED = "uncorrected"
@@ -32,7 +34,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
         OdeTransformerError: an option is missing, or a file has another number of lines; a program failed; corrections
             hold subword units.
     """
-    from .translations import lines_of, read_generate_output, words
+    from .translations import read_generate_output
 
     if not args.source or bool(args.references) == bool(args.edits):
         raise OdeTransformerError(

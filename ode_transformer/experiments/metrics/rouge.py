@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import OdeTransformerError, install
 from .. import markdown
 from ..arguments import at_least
+from ..text.joining import words
+from ..text.lines import lines_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,7 +97,7 @@ def score_files(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         OdeTransformerError: an option is missing, or a file has another number of lines; summaries hold subword units.
     """
-    from .translations import lines_of, read_generate_output, words
+    from .translations import read_generate_output
 
     if not args.ref or (args.lead and not args.source):
         raise OdeTransformerError("--summaries FILE needs --ref FILE, and --lead N needs --source FILE")

@@ -11,16 +11,17 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import OdeTransformerError
 from ...files import write_json
 from ..arguments import Once
-from ..text import lines as text_lines
+from ..text.detokenisation import detokenise
+from ..text.joining import JOIN, words
+from ..text.lines import lines_of, read_all
 from ..text.tokenisation import languages
-from ..text.typography import rejoin
 from . import accuracy, chrf, corrections, perplexity, rouge
 from .bleu import detokenised_bleu, multi_bleu, split_compounds, transevolve_bleu
 
@@ -118,97 +119,6 @@ def is_endless(translation: str, reference: str) -> bool:
     return len(translation) >= max(200, 2 * len(reference))
 
 
-def detokenise(lines: Sequence[str], lang: str) -> list[str]:
-    """Detokenize lines, typographic characters included, and undo escapes (``&apos;``, ``@-@``, ``##AT##``)."""
-    from sacremoses import MosesDetokenizer
-
-    moses = MosesDetokenizer(lang)
-    found = []
-    for line in lines:
-        line = " ".join(line.split())  # patterns of any number of blanks would try each of them
-        line = re.sub(" ?##AT##-##AT## ?", "-", line)
-        line = re.sub(" ?@([-/])@ ?", r"\1", line)
-        found.append(rejoin(moses.detokenize(line.split()), lang))
-    return found
-
-
-def _join_subwords(line: str) -> str:
-    return f"{line} ".replace("@@ ", "").rstrip(" ")
-
-
-def _join_pieces(line: str) -> str:
-    return line.replace(" ", "").replace("\u2581", " ").strip(" ")
-
-
-JOIN: dict[str, Callable[[str], str]] = {"subword_nmt": _join_subwords, "sentencepiece": _join_pieces, "none": str}
-"""Segmentations, and what joins the subword units of a line to words."""
-
-
-def is_segmented(lines: Sequence[str], segmentation: str) -> bool:
-    """Whether a text is of subword units, not of words, judged by their marks.
-
-    SentencePiece marks the beginning of almost every line, while a text of words has the mark by chance. Without this
-    distinction all blanks between its words would be lost.
-    """
-    if segmentation == "sentencepiece":
-        return 2 * sum(line.startswith("\u2581") for line in lines) > sum(map(bool, lines))
-    return segmentation != "none" and any("@@ " in f"{line} " for line in lines)
-
-
-def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
-    """Join subword units to words; a text of words is unchanged.
-
-    Raises:
-        OdeTransformerError: the segmentation is unknown.
-    """
-    if segmentation not in JOIN:
-        raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(JOIN)}")
-    return [JOIN[segmentation](line) for line in lines] if is_segmented(lines, segmentation) else list(lines)
-
-
-def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
-    """Lines with their subword units joined to words.
-
-    Args:
-        lines: the lines.
-        name: the file that they are from, for the message.
-        segmentation: the value of ``--remove-bpe``; None if it is not given.
-
-    Raises:
-        OdeTransformerError: the lines hold subword units, and it is not given; or it is unknown.
-    """
-    units = sum("@@ " in line or "\u2581" in line for line in lines)
-    if units and segmentation is None:
-        raise OdeTransformerError(
-            f"{name}: {units} of {len(lines)} lines hold subword units, not words; give --remove-bpe "
-            f"{'|'.join(JOIN)} (none: score them as they are), or in a recipe generate.flags.post-process"
-        )
-    found = remove_segmentation(lines, segmentation or "none")
-    if units and segmentation == "sentencepiece" and found == list(lines):
-        print(f"warning: {name}: {units} of {len(lines)} lines hold \u2581, and are taken for words", file=sys.stderr)
-    return found
-
-
-def read_lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 file, as :func:`~.lines.read_lines` reads them.
-
-    Raises:
-        OdeTransformerError: there is no such file, or it is empty or not UTF-8.
-    """
-    lines = list(text_lines.read_lines(Path(path)))
-    if not lines:
-        raise OdeTransformerError(f"{path}: the file is empty")
-    return lines
-
-
-def lines_of(path: str, count: int, source: str) -> list[str]:
-    """As :func:`read_lines`, for a file that must have as many lines as ``source`` has sentences."""
-    found = read_lines(path)
-    if len(found) != count:
-        raise OdeTransformerError(f"{source} has {count} sentences, {path} {len(found)} lines")
-    return found
-
-
 def references_in(data: str | Path, subset: str, lang: str) -> dict[str, str]:
     """The files of references that a preparation left beside binarized data, by kind: ``tok`` (tokenized), ``raw``.
 
@@ -246,7 +156,7 @@ def read_generate_output(path: str | Path) -> Generated:
     refs: dict[int, str] = {}
     sources: dict[int, str] = {}
     ended, translated = False, None
-    for line in read_lines(path):
+    for line in read_all(path):
         if match := re.match(rf"H-({_ID})\t[^\t]*\t(.*)", line):
             hyps.setdefault(int(match[1]), match[2])
         elif match := re.match(rf"T-({_ID})\t(.*)", line):
@@ -386,7 +296,7 @@ def _score_files(args: argparse.Namespace) -> dict[str, Any]:
     if args.generate_output:
         hyps, refs, _ = read_generate_output(args.generate_output)
     else:
-        hyps, refs = read_lines(args.hyp), None
+        hyps, refs = read_all(args.hyp), None
     source = args.generate_output or args.hyp
     if ref:
         refs = lines_of(ref, len(hyps), source)

@@ -17,6 +17,7 @@ from ..tasks import TASKS
 from ..tasks.task import Scored
 from ..tasks.translation import plain_text
 from ..tasks.translation import translations as translated
+from ..text.lines import read_all
 
 TRANSLATIONS_BY = "sacrebleu"  # the metric of translations, and of comparisons that do not say theirs
 TESTS = {"randomisation": "approximate randomization", "bootstrap": "paired bootstrap"}
@@ -369,7 +370,7 @@ def _outputs(one: System, test_set: str) -> list[str]:
         )
     if known != sha256(path):
         raise OdeTransformerError(f"{path}: must have the SHA-256 in {one.record.name}, {known}")
-    return translations.read_lines(path)
+    return read_all(path)
 
 
 def _references(one: System, test_set: str, count: int) -> list[str]:
@@ -378,9 +379,9 @@ def _references(one: System, test_set: str, count: int) -> list[str]:
     data = recipes.ROOT / recipe.data.directory
     beside = translations.references_in(data, subset, recipe.data.target)
     if "raw" in beside:
-        found = translations.read_lines(beside["raw"])
+        found = read_all(beside["raw"])
     elif "tok" in beside:
-        found = plain_text(recipe, translations.read_lines(beside["tok"]))
+        found = plain_text(recipe, read_all(beside["tok"]))
     elif one.record:
         raise OdeTransformerError(f"{data}: must have the references of {test_set}; made by: {recipe.data.prepare}")
     else:

@@ -7,24 +7,22 @@ hardware and versions of every start. Records, comparisons and the runner read i
 torch and fairseq are imported by the functions that need them.
 """
 
-import contextlib
 import functools
 import heapq
-import importlib.metadata
 import itertools
 import json
 import math
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from ... import processors
 from ...errors import OdeTransformerError
 from ...files import read_json, sha256, write_json
-from ...version import __version__
+from ...version import __version__, installed
 from .. import recipes
 from ..schema import count, lacks, one_of
 from . import flags as command_lines
@@ -95,15 +93,6 @@ def versions() -> dict[str, str]:
     if commit():
         found["commit"] = commit()
     return found | installed(PACKAGES)
-
-
-def installed(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of those packages that are installed."""
-    found = {}
-    for package in packages:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
 
 
 def here_and_now() -> dict[str, Any]:

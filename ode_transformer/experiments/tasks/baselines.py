@@ -18,8 +18,8 @@ from ...errors import OdeTransformerError
 from .. import runs
 from ..arguments import at_least
 from ..metrics import accuracy
-from ..metrics.translations import read_lines
 from ..runs import records
+from ..text.lines import read_all
 
 SPLITS = ("test", "valid")  # that are scored, as far as they are there
 
@@ -70,10 +70,10 @@ def main(args: argparse.Namespace) -> int:
     """Run ``ode-transformer baseline``; the exit status."""
     names = ["train", *(name for name in SPLITS if (args.folder / f"{name}.label").is_file())]
     texts = {
-        name: [" ".join(line.split()[: args.positions]) for line in read_lines(args.folder / f"{name}.input0")]
+        name: [" ".join(line.split()[: args.positions]) for line in read_all(args.folder / f"{name}.input0")]
         for name in names
     }
-    classes = {name: read_lines(args.folder / f"{name}.label") for name in names}
+    classes = {name: read_all(args.folder / f"{name}.label") for name in names}
     for name in names:
         if len(texts[name]) != len(classes[name]):
             raise OdeTransformerError(

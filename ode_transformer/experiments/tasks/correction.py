@@ -31,17 +31,17 @@ def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[St
 def _scored(recipe: "Recipe", corrections: Sequence[str], subset: str, metric: str) -> Optional[Scored]:
     """Scores by GLEU, with the mean over the references in place of references drawn at random, or by ERRANT's F0.5."""
     from ..metrics import errant, gleu
-    from ..metrics.translations import read_lines
+    from ..text.lines import read_all
 
     prefix = paths.ROOT / recipe.data.directory / "raw" / subset
-    sources, has_edits = read_lines(f"{prefix}.source"), subset in recipe.score.edits
+    sources, has_edits = read_all(f"{prefix}.source"), subset in recipe.score.edits
     if metric == "gleu" and not has_edits:
-        references = [read_lines(f"{prefix}.ref{i}") for i in range(recipe.score.references)]
+        references = [read_all(f"{prefix}.ref{i}") for i in range(recipe.score.references)]
         units = gleu.counts(sources, corrections, references).mean(1)
         return Scored(gleu.SIGNATURE, units, lambda sums: 100 * gleu.of_sums(sums), references)
     if metric == "errant" and has_edits:
         gold = f"{prefix}.m2"
-        return Scored(errant.signature(), errant.counts(sources, corrections, gold), errant.of_sums, read_lines(gold))
+        return Scored(errant.signature(), errant.counts(sources, corrections, gold), errant.of_sums, read_all(gold))
     return None
 
 

@@ -33,9 +33,9 @@ def _scored(recipe: "Recipe", summaries: Sequence[str], subset: str, metric: str
     import numpy as np
 
     from ..metrics import METRICS, rouge
-    from ..metrics.translations import read_lines
+    from ..text.lines import read_all
 
-    references = read_lines(paths.ROOT / _references(recipe, subset))
+    references = read_all(paths.ROOT / _references(recipe, subset))
     found = rouge.each(summaries, references)[:, [rouge.KINDS.index(METRICS[metric].key)]]
     units = np.hstack([found, np.ones_like(found)])
     return Scored(rouge.signature(), units, lambda sums: sums[0] / sums[1], references)

@@ -119,11 +119,11 @@ def predicted(read: Callable[[str], Any]) -> Callable[[Any, Path, str], list[str
     """The ``outputs`` of a task whose classes are predicted: the lines of that file, which ``read`` checks."""
 
     def outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
-        from ..metrics.translations import read_lines
+        from ..text.lines import read_all
 
         path = predictions(str(folder), subset)
         read(path)
-        return read_lines(path)
+        return read_all(path)
 
     return outputs
 

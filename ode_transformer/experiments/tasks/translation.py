@@ -110,7 +110,7 @@ def generated(recipe: "Recipe", folder: Path, subset: str) -> list[str]:
 
 def plain_text(recipe: "Recipe", lines: Sequence[str]) -> list[str]:
     """Lines of the target language as the recipe's sacreBLEU has them: detokenized, unless they are plain text."""
-    from ..metrics.translations import detokenise
+    from ..text.detokenisation import detokenise
 
     return list(lines) if recipe.score.plain else detokenise(lines, recipe.data.target)
 

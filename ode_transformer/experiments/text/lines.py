@@ -70,6 +70,26 @@ def read_lines(path: Path, errors: str = "strict", bar: str = "") -> Iterator[st
         raise TextError(f"{path}: {error.strerror or error}") from error
 
 
+def read_all(path: str | Path) -> list[str]:
+    """The lines of a UTF-8 file, as :func:`read_lines` reads them.
+
+    Raises:
+        OdeTransformerError: there is no such file, or it is empty or not UTF-8.
+    """
+    lines = list(read_lines(Path(path)))
+    if not lines:
+        raise OdeTransformerError(f"{path}: the file is empty")
+    return lines
+
+
+def lines_of(path: str | Path, count: int, source: str) -> list[str]:
+    """As :func:`read_all`, for a file that must have as many lines as ``source`` has sentences."""
+    found = read_all(path)
+    if len(found) != count:
+        raise OdeTransformerError(f"{source} has {count} sentences, {path} {len(found)} lines")
+    return found
+
+
 def unpacked(path: Path, stored: IO[bytes]) -> IO[bytes]:
     """The content of an open file, which is packed if its name ends in ``.gz``."""
     return gzip.open(stored) if path.suffix == ".gz" else stored

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ...files import sha256
-from ..metrics.translations import JOIN, detokenise
+from .detokenisation import detokenise
+from .joining import JOIN
 from .lines import TextError
 from .manifest import MODEL_FILES, read_manifest
 from .subwords import segmented

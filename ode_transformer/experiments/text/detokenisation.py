@@ -1,4 +1,4 @@
-"""Typographic characters, which Moses' rules split off words and do not join to them again.
+"""Detokenization: Moses' rules, and typographic characters, which these split off words and do not join again.
 
 A mark is joined where its language and its line leave no doubt where it belongs: an apostrophe in elisions and
 contractions, closing quotation marks after the opening ones, the danda, a slash between words. Marks that stand apart
@@ -6,6 +6,7 @@ in good French, such as guillemets, stay apart.
 """
 
 import re
+from collections.abc import Sequence
 
 MARKS = frozenset("\u2018\u2019\u201a\u201d\u00ab\u00bb\u0964\u0965/")
 ELISION = frozenset(("ca", "fr", "ga", "it", "uk"))
@@ -15,6 +16,20 @@ CONTRACTED = {"en": r"(s|t|re|ve|ll|m|d)\b", "de": r"s\b"}
 """What follows an apostrophe without a blank, by language."""
 
 _AMOUNT = re.compile(r"(?<=\d )([$\u00a3\u00a5\u20ac\u20b9])(?=[^\W\d_])")  # joined to the word after it
+
+
+def detokenise(lines: Sequence[str], lang: str) -> list[str]:
+    """Detokenize lines, typographic characters included, and undo escapes (``&apos;``, ``@-@``, ``##AT##``)."""
+    from sacremoses import MosesDetokenizer
+
+    moses = MosesDetokenizer(lang)
+    found = []
+    for line in lines:
+        line = " ".join(line.split())  # patterns of any number of blanks would try each of them
+        line = re.sub(" ?##AT##-##AT## ?", "-", line)
+        line = re.sub(" ?@([-/])@ ?", r"\1", line)
+        found.append(rejoin(moses.detokenize(line.split()), lang))
+    return found
 
 
 def rejoin(text: str, lang: str) -> str:

@@ -1,0 +1,66 @@
+"""Joining the subword units of a line to words, whatever segmented them.
+
+Imports neither torch nor fairseq.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from ...errors import OdeTransformerError
+
+
+def _join_subwords(line: str) -> str:
+    return f"{line} ".replace("@@ ", "").rstrip(" ")
+
+
+def _join_pieces(line: str) -> str:
+    return line.replace(" ", "").replace("\u2581", " ").strip(" ")
+
+
+JOIN: dict[str, Callable[[str], str]] = {"subword_nmt": _join_subwords, "sentencepiece": _join_pieces, "none": str}
+"""Segmentations, and what joins the subword units of a line to words."""
+
+
+def is_segmented(lines: Sequence[str], segmentation: str) -> bool:
+    """Whether a text is of subword units, not of words, judged by their marks.
+
+    SentencePiece marks the beginning of almost every line, while a text of words has the mark by chance. Without this
+    distinction all blanks between its words would be lost.
+    """
+    if segmentation == "sentencepiece":
+        return 2 * sum(line.startswith("\u2581") for line in lines) > sum(map(bool, lines))
+    return segmentation != "none" and any("@@ " in f"{line} " for line in lines)
+
+
+def remove_segmentation(lines: Sequence[str], segmentation: str) -> list[str]:
+    """Join subword units to words; a text of words is unchanged.
+
+    Raises:
+        OdeTransformerError: the segmentation is unknown.
+    """
+    if segmentation not in JOIN:
+        raise OdeTransformerError(f"--remove-bpe {segmentation}: must be one of {', '.join(JOIN)}")
+    return [JOIN[segmentation](line) for line in lines] if is_segmented(lines, segmentation) else list(lines)
+
+
+def words(lines: Sequence[str], name: str, segmentation: str | None) -> list[str]:
+    """Lines with their subword units joined to words.
+
+    Args:
+        lines: the lines.
+        name: the file that they are from, for the message.
+        segmentation: the value of ``--remove-bpe``; None if it is not given.
+
+    Raises:
+        OdeTransformerError: the lines hold subword units, and it is not given; or it is unknown.
+    """
+    units = sum("@@ " in line or "\u2581" in line for line in lines)
+    if units and segmentation is None:
+        raise OdeTransformerError(
+            f"{name}: {units} of {len(lines)} lines hold subword units, not words; give --remove-bpe "
+            f"{'|'.join(JOIN)} (none: score them as they are), or in a recipe generate.flags.post-process"
+        )
+    found = remove_segmentation(lines, segmentation or "none")
+    if units and segmentation == "sentencepiece" and found == list(lines):
+        print(f"warning: {name}: {units} of {len(lines)} lines hold \u2581, and are taken for words", file=sys.stderr)
+    return found
