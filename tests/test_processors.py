@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from ode_transformer import machine as this_machine
 from ode_transformer import processors
-from ode_transformer.experiments import runs
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_containers_quota_is_a_bound(machine):
 
 def test_a_record_says_the_cores_that_a_container_may_take(machine):
     machine(1, 1, 1, 1, quota="250000 100000")
-    assert runs.hardware()["cores"] == 2
+    assert this_machine.hardware()["cores"] == 2
 
 
 def test_a_quota_of_the_first_version_of_control_groups(machine, monkeypatch):

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .. import machine
 from ..checkpoints import CheckpointError
 from ..checkpoints.standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts
 from ..errors import OdeTransformerError
@@ -41,7 +42,7 @@ from ..numerics.integrators import EULER, HEUN, INTEGRATORS, RK4, Multistep
 from ..numerics.momentum import Momentum
 from ..numerics.protocol import Field, Integrator, Learned
 from ..numerics.splitting import SPLITTINGS, Substep, split_step
-from . import markdown, runs
+from . import markdown
 from .arguments import at_least
 from .results import plots
 from .runs import records
@@ -438,7 +439,7 @@ def _flows(args: argparse.Namespace) -> int:
     measured = {name: flow_errors(*found, args.positions) for name, found in flows.items()}
     print(flow_table(measured))
     if args.output:
-        about = {"what": "flow", "positions": args.positions, "versions": runs.versions()}
+        about = {"what": "flow", "positions": args.positions, "versions": machine.versions()}
         records.write(Path(args.output), {**about, "flows": measured})
     return 0
 
@@ -486,7 +487,13 @@ def _orders(args: argparse.Namespace) -> int:
             head = ("layer", "relative size of its step", "relative distance of two half steps from it")
             print(markdown.table(head, steps))
     if args.output:
-        record = {"what": "orders", "versions": runs.versions(), "methods": rows, "without": WITHOUT, "layers": layers}
+        record = {
+            "what": "orders",
+            "versions": machine.versions(),
+            "methods": rows,
+            "without": WITHOUT,
+            "layers": layers,
+        }
         if args.checkpoints:
             record |= plots.what_was_read(files, texts)
         records.write(Path(args.output), record)

@@ -26,7 +26,7 @@ from ode_transformer import checkpoints
 from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.bench import gpu_suite
 from ode_transformer.experiments.cli import doctor
-from ode_transformer.experiments.runs import RunError, processes, runner
+from ode_transformer.experiments.runs import RunError, command_lines, processes, runner, schedule
 from ode_transformer.files import sha256
 from tests.helpers import ROOT, SMALL, ask, environment, write_parallel
 
@@ -386,7 +386,7 @@ def test_what_cannot_be_averaged_is_said_before_training(recipe, programs, tmp_p
         assert run(path, "--run-dir", tmp_path / "run", "--cpu", "--until", "average", "--", *flags) == 1
         return capsys.readouterr().err
 
-    per_epoch = runs.updates_per_epoch(runs.configuration(
+    per_epoch = schedule.updates_per_epoch(command_lines.configuration(
         runner.steps(recipes.load(str(recipe)), runner.Place())[1].words[1:]))  # fmt: skip
     assert "average.last_epochs 3: training would leave 2" in said(lambda t: t.update(average={"last_epochs": 3}))
     assert "by --keep-last-epochs" in said(lambda t: None, "--keep-last-epochs", "1")
@@ -437,7 +437,7 @@ def test_a_training_that_ended_early_is_averaged_in_the_end(recipe, programs, tm
 )
 def test_the_checkpoints_are_those_that_fairseq_writes(flags, recipe, tmp_path, monkeypatch):
     """Its own loop, of epochs with five updates, without the training: each validation is better, or none is."""
-    config = runs.configuration(runner.steps(recipes.load(str(recipe)), runner.Place())[1].words[1:])
+    config = command_lines.configuration(runner.steps(recipes.load(str(recipe)), runner.Place())[1].words[1:])
     flags = {"max_epoch": 7, "keep_best_checkpoints": 100, "save_dir": str(tmp_path), **flags}
     for section in (config.checkpoint, config.dataset, config.optimization):
         section.update({name: value for name, value in flags.items() if name in section})
@@ -459,13 +459,13 @@ def test_the_checkpoints_are_those_that_fairseq_writes(flags, recipe, tmp_path, 
     patterns |= {} if "patience" in flags else {"best": r"checkpoint\.best_.*"}
     for kind, pattern in patterns.items():
         there = [path.name for path in tmp_path.iterdir() if re.fullmatch(pattern, path.name)]
-        assert runs.written(config, 5, kind, 100, flags.get("patience", 0)) == len(there), (kind, there)
+        assert schedule.written(config, 5, kind, 100, flags.get("patience", 0)) == len(there), (kind, there)
 
 
 def test_an_epoch_has_the_updates_that_fairseq_counts(finished, recipe):
-    config = runs.configuration(runner.steps(recipes.load(str(recipe)), runner.Place())[1].words[1:])
+    config = command_lines.configuration(runner.steps(recipes.load(str(recipe)), runner.Place())[1].words[1:])
     counted = json.loads((finished / "record.json").read_text())["training"]["curve"]
-    assert [entry["num_updates"] for entry in counted] == [runs.updates_per_epoch(config) * n for n in (1, 2)]
+    assert [entry["num_updates"] for entry in counted] == [schedule.updates_per_epoch(config) * n for n in (1, 2)]
 
 
 def test_a_lock_outlives_the_runner_that_was_killed(tmp_path):

@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from ode_transformer import requirements
-from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer import machine, requirements
+from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.cli import doctor
 from ode_transformer.files import write_text
 
@@ -19,7 +19,7 @@ def test_what_is_here(monkeypatch, tmp_path, capsys):
     (tmp_path / "ptb").mkdir()
     (tmp_path / "README.md").touch()
     monkeypatch.setenv("ODE_TRANSFORMER_DATA", str(tmp_path))
-    monkeypatch.setattr(runs, "commit", lambda: "")
+    monkeypatch.setattr(machine, "commit", lambda: "")
     assert cli.main(["doctor"]) == 0
     found = lines(capsys)
     assert f"ODE_TRANSFORMER_DATA={tmp_path}: multi30k, ptb" in found
@@ -34,7 +34,7 @@ def test_what_is_missing(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("ODE_TRANSFORMER_DATA", str(tmp_path / "none"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(requirements, "check_requirements", absent)
-    monkeypatch.setattr(runs, "commit", lambda: "")
+    monkeypatch.setattr(machine, "commit", lambda: "")
     monkeypatch.setattr(recipes, "CONFIGS", tmp_path / "configs")
     monkeypatch.setattr(doctor, "OPTIONAL", {"no_such_package": ("nothing", "pip install it")})
     monkeypatch.setattr(doctor, "LEAST_FREE", 10**9)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ode_transformer.experiments import recipes, runs
+from ode_transformer import machine
+from ode_transformer.experiments import recipes
 from ode_transformer.experiments.runs import estimates
 from tests.helpers import run_record
 
@@ -27,7 +28,7 @@ def test_a_record_tells_what_a_run_takes(tmp_path, monkeypatch):
         recipes.load("multi30k-full/macaron-tiny"), seeds=[]
     )  # 8,000 updates; the checkpoints of ten epochs are kept
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
-    monkeypatch.setattr(runs, "hardware", lambda: HERE | {"memory_gib": 7})
+    monkeypatch.setattr(machine, "hardware", lambda: HERE | {"memory_gib": 7})
     assert estimates.lines(recipe) == []
     name = "results/multi30k-full/macaron-tiny.json"
     write(tmp_path, name)
@@ -44,7 +45,7 @@ def test_a_record_tells_what_a_run_takes(tmp_path, monkeypatch):
     write(tmp_path, "runs/multi30k-full/macaron-tiny/record.json", trained_on=[{"hardware": HERE}])
     assert "(runs/multi30k-full/macaron-tiny/record.json)" in estimates.lines(recipe)[1]
     # What a CPU took beside a GPU is no speed of that.
-    monkeypatch.setattr(runs, "hardware", lambda: HERE | {"gpus": ["G"]})
+    monkeypatch.setattr(machine, "hardware", lambda: HERE | {"gpus": ["G"]})
     write(tmp_path, name, trained_on=[{"hardware": HERE | {"gpus": ["G"]}}])
     assert "1 x G" in estimates.lines(recipe)[1]
     record = json.loads((tmp_path / name).read_text()) | {"command": "fairseq-train data --cpu"}

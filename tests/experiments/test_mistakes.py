@@ -7,7 +7,8 @@ import shutil
 import pytest
 import yaml
 
-from ode_transformer.experiments import cli, runs
+from ode_transformer import machine
+from ode_transformer.experiments import cli
 from ode_transformer.experiments.runs import processes, runner
 from tests.helpers import SMALL, dictionary, refused
 
@@ -65,7 +66,7 @@ def test_a_file_or_folder_that_is_not_there_is_named(name, tmp_path, monkeypatch
 def recipe(tmp_path, monkeypatch):
     """A recipe whose data are not there, of programs that do nothing."""
     monkeypatch.setattr(processes, "launch", lambda *_: 0)
-    monkeypatch.setattr(runs, "commit", lambda: "")
+    monkeypatch.setattr(machine, "commit", lambda: "")
     flags = {**SMALL, "share-all-embeddings": True, "optimizer": "adam", "max-tokens": 99, "max-update": 2}
     tree = {
         "description": "a mistake",

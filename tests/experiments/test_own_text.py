@@ -28,10 +28,10 @@ from fairseq_cli import generate, train
 from subword_nmt import apply_bpe
 
 import ode_transformer
-from ode_transformer import paths
+from ode_transformer import machine, paths
 from ode_transformer.checkpoints import bundles
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.bench import serving
 from ode_transformer.experiments.metrics.translations import read_generate_output
 from ode_transformer.experiments.metrics.translations import score as score_texts
@@ -119,7 +119,7 @@ def run(home):
     """The recipe, from the prepared data to its record."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "launch", in_process)
-        patch.setattr(runs, "commit", lambda: "")  # which would ask git, in a process
+        patch.setattr(machine, "commit", lambda: "")  # which would ask git, in a process
         words = ["run", f"{home}/mine.yaml/macaron-tiny", "--run-dir", f"{home}/run", "--cpu"]
         assert cli.main(words) == 0
     return home / "run"
@@ -495,7 +495,7 @@ def test_raw_text_is_translated_as_the_recipe_translates_it(run, home, capsys):
 
 
 def test_what_run_says_comes_next_can_be_done_anywhere(run, home, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(runs, "commit", lambda: "")
+    monkeypatch.setattr(machine, "commit", lambda: "")
     capsys.readouterr()
     assert cli.main(["run", f"{home}/mine.yaml/macaron-tiny", "--run-dir", str(run), "--cpu", "--from", "record"]) == 0
     *_, title, command = capsys.readouterr().err.rstrip().split("\n")
@@ -826,7 +826,7 @@ def test_unknown_units_are_counted_where_text_is_read(home, run, bundle, exporte
 
 def test_a_translation_with_marks_of_units_is_scored(home, run, tmp_path, monkeypatch, capsys):
     """A recipe says how its units are joined; its scorer does not look for their marks in words."""
-    monkeypatch.setattr(runs, "commit", lambda: "")
+    monkeypatch.setattr(machine, "commit", lambda: "")
     copied = shutil.copytree(run, tmp_path / "run")
     output = copied / "generate" / "generate-test.txt"
     text = output.read_text(encoding="utf-8")

@@ -16,10 +16,9 @@ from fairseq.models import ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments import cli, recipes, runs
+from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.recipes import RecipeError
-from ode_transformer.experiments.runs import estimates, runner
-from ode_transformer.experiments.runs import flags as command_lines
+from ode_transformer.experiments.runs import command_lines, estimates, runner
 from ode_transformer.experiments.runs.recipe_command import _wrapped, show
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.tasks.task import flags
@@ -837,4 +836,4 @@ def test_a_start_that_fairseq_cannot_train_in_bf16_on_a_cpu_is_trained_in_fp32(t
 def test_flags_that_fairseq_cannot_read_are_named(flags):
     words = ["data", "--arch", "transformer", "--task", "translation", *flags]
     with pytest.raises(OdeTransformerError, match="fairseq-train refuses its flags: "):
-        runs.configuration(words)
+        command_lines.configuration(words)

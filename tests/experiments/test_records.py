@@ -11,7 +11,7 @@ from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.bench import preparation, suite
 from ode_transformer.experiments.metrics import METRICS
 from ode_transformer.experiments.results import significance, tables
-from ode_transformer.experiments.runs import OtherRunError, records
+from ode_transformer.experiments.runs import OtherRunError, command_lines, records
 from ode_transformer.experiments.runs.records import RecordError
 from ode_transformer.experiments.tasks import TASKS
 from ode_transformer.experiments.text.lines import read_all
@@ -259,6 +259,8 @@ def test_no_comparison_without_the_records_it_compares(path):
 @pytest.mark.parametrize(("arch", "width"), [("transformer", 24), ("macaron_tiny", 24)])
 def test_a_run_says_the_model_of_stock_architectures_too(arch, width):
     flags = ["--task", "translation", "--source-lang", "a", "--target-lang", "b", "--encoder-embed-dim", str(width)]
-    options = runs.model_options(runs.configuration(["data", *flags, "--arch", arch, "--save-dir", "/somewhere"]))
+    options = runs.model_options(
+        command_lines.configuration(["data", *flags, "--arch", arch, "--save-dir", "/somewhere"])
+    )
     assert options["encoder_embed_dim"] == width and options["encoder_layers"]
     assert not {"save_dir", "data", "lr", "max_update"} & set(options)

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from ode_transformer import machine
 from ode_transformer.experiments import cli, recipes, runs
 from ode_transformer.experiments.results.report import _chosen, _comparison, _marked
 from ode_transformer.experiments.runs import KEYS
@@ -49,7 +50,7 @@ class Page(HTMLParser):
 def folder(tmp_path, monkeypatch):
     """Finished runs of two systems on one test set, the second of them with fewer errors and two seeds."""
     monkeypatch.setattr(recipes, "ROOT", tmp_path)
-    monkeypatch.setattr(runs, "commit", lambda: "")
+    monkeypatch.setattr(machine, "commit", lambda: "")
     rng = random.Random(0)
     references = [" ".join(rng.choices(WORDS, k=12)) for _ in range(80)]
     for name, errors, seed in (("transformer-tiny", 0.4, 1), ("rk2-tiny", 0.1, 1), ("rk2-tiny", 0.1, 2)):

@@ -20,7 +20,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from sacrebleu.metrics import BLEU
 
-from ode_transformer import checkpoints, paths
+from ode_transformer import checkpoints, machine, paths
 from ode_transformer.checkpoints import standalone
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli, recipes
@@ -770,7 +770,7 @@ def test_systems_of_a_task_are_compared_by_its_metric(tmp_path, monkeypatch, cap
             rows = [f"pos\t{'pos' if rng.random() < share else 'neg'}\t0.9\n" for _ in range(100)]
             (run / "validate" / f"{subset}.tsv").write_text("".join(rows))
     monkeypatch.setattr(significance, "_precision", lambda one: "fp32")
-    monkeypatch.setattr(significance.runs, "versions", dict)
+    monkeypatch.setattr(machine, "versions", dict)
     systems = [significance.system(recipe) for recipe in loaded.values()]
     with pytest.raises(OdeTransformerError, match="imdb/transformer: must be given once"):
         significance.compare(systems[0], [systems[0]])

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from ... import processors
+from ... import machine, processors
 from ...errors import OdeTransformerError
 from ...files import read_json
-from .. import recipes, runs
+from .. import recipes
 from ..arguments import at_least
 from ..runs import processes, records
 from . import contest, gpu, lengths, preparation, profile, shapes, suite
@@ -210,8 +210,8 @@ def _arithmetic() -> dict[str, str]:
 
 
 def _record(what: str, measured: dict[str, Any]) -> dict[str, Any]:
-    hardware = {**runs.hardware(), "threads": torch.get_num_threads(), **_arithmetic()}
-    return {"what": what, "hardware": hardware, "versions": runs.versions(), **measured}
+    hardware = {**machine.hardware(), "threads": torch.get_num_threads(), **_arithmetic()}
+    return {"what": what, "hardware": hardware, "versions": machine.versions(), **measured}
 
 
 def _write(args: argparse.Namespace, record: dict[str, Any]) -> None:

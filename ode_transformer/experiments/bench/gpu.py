@@ -23,8 +23,8 @@ from typing import Any, Optional
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from ... import files
-from .. import markdown, runs
+from ... import files, machine
+from .. import markdown
 from .contest import Setting, System, prepare, stock_like
 
 SYSTEMS = ("macaron_wmt_en_de", "ode_residual", "rk2", "rk2_learnable", "rk4", "floater_base", "transevolve_fullff_2")
@@ -163,7 +163,12 @@ def measure(systems: dict[str, System], each: Sequence[Round], out: Path, second
         worker = context.Process(target=_serve, args=(theirs, system, each), daemon=True)
         worker.start()
         workers[name] = (worker, ours)
-    record: dict[str, Any] = {"what": "gpu", "device": _device(), "torch": torch.__version__, "commit": runs.commit()}
+    record: dict[str, Any] = {
+        "what": "gpu",
+        "device": _device(),
+        "torch": torch.__version__,
+        "commit": machine.commit(),
+    }
     record["rounds"] = []
     for one in each:
         if time.monotonic() > end or not workers:

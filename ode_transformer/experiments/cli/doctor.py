@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from ... import machine
 from ...errors import install
-from .. import recipes, runs
+from .. import recipes
 
 OPTIONAL = {
     "MeCab": ("sacreBLEU of Japanese", "pip install 'sacrebleu[ja]'"),
@@ -69,7 +70,7 @@ def installed() -> Iterator[str]:
         check_requirements()
     except ImportError as error:
         yield f"PROBLEM: {error}"
-    for package, version in runs.versions().items():
+    for package, version in machine.versions().items():
         yield f"{package} {version}"
     if not recipes.CONFIGS.is_dir():
         yield f"no recipes in {recipes.CONFIGS}: `run` and `prepare` need a clone of the repository"
@@ -78,7 +79,7 @@ def installed() -> Iterator[str]:
 def hardware() -> Iterator[str]:
     """Processor, memory, GPUs and disk."""
     try:
-        found = runs.hardware()
+        found = machine.hardware()
     except ImportError as error:
         yield f"PROBLEM: {error}"
         return

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ... import machine
 from ...checkpoints import CheckpointError
 from ...checkpoints.standalone import check_dictionaries, inputs_of, named, observed, open_model, read_texts, stacks
 from ...errors import OdeTransformerError
 from ...modules.positions import BiasPositions
 from ...numerics.coefficients import Coefficients
-from .. import markdown, runs
+from .. import markdown
 from ..runs import records
 from .plots import pyplot_for, save, style, what_was_read
 
@@ -189,5 +190,5 @@ def coefficients(
         axis.legend(fontsize=8)
     save(figure, output)
     if record:
-        content = {"what": "coefficients", "versions": runs.versions(), "layers": layers}
+        content = {"what": "coefficients", "versions": machine.versions(), "layers": layers}
         records.write(Path(record), content | what_was_read(files, texts))

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
+from ... import machine
 from ...errors import OdeTransformerError
 from ...files import sha256
 from .. import markdown, recipes, runs
@@ -141,7 +142,7 @@ def compare(
         "metric": metric,
         "signature": signature,
         "test_sets": found,
-        "versions": runs.versions(),
+        "versions": machine.versions(),
     }
 
 

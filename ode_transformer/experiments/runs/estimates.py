@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from .. import recipes, runs
+from ... import machine
+from .. import recipes
 from .records import RecordError, read_record
 
 SAME = ("processor", "cores", "gpus")  # what two machines have in common whose speeds are compared
@@ -124,7 +125,7 @@ def _disk(recipe: "recipes.Recipe", path: str, about: dict[str, Any]) -> tuple[s
 
 def _speed(recipe: "recipes.Recipe", found: list[tuple[str, dict[str, Any]]]) -> tuple[str, float]:
     """The line on the time of a training, and its hours."""
-    here = runs.hardware() if found else {}
+    here = machine.hardware() if found else {}
     for path, about in found:
         if not (about["cpu"] and here["gpus"]) and all(
             place[key] == here[key] for place in about["places"] for key in SAME

@@ -9,8 +9,7 @@ from typing import Optional
 
 from .. import recipes
 from ..arguments import at_least
-from . import estimates, runner
-from . import flags as command_lines
+from . import command_lines, estimates, runner
 
 WIDTH = 120  # of lines that are printed
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ... import machine
 from ...errors import OdeTransformerError
 from ...files import read_json, regular, sha256, write_json, write_lines
 from .. import recipes, runs
@@ -270,7 +271,7 @@ def record(recipe: recipes.Recipe, run_dir: Path) -> dict[str, Any]:
         "model": run["model"],
         "sha256": hashes,
         "data": read_json(manifest) if manifest.is_file() else None,
-        **runs.here_and_now(),
+        **machine.here_and_now(),
     }
 
 

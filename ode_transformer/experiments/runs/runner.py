@@ -27,8 +27,7 @@ from ..tasks import TASKS
 from ..tasks.task import OURS, Step, flags
 from ..tasks.translation import check_units
 from ..text import binarised
-from . import OtherRunError, RunError, processes, records
-from . import flags as command_lines
+from . import OtherRunError, RunError, command_lines, processes, records, schedule
 
 # Of fairseq-train, with a value: where it runs, and who else is told of its progress.
 PLACE_FLAGS = (
@@ -381,7 +380,7 @@ class Run:
         """Check that training can begin or resume, and note it; the updates that are done, and whether they are all."""
         from ... import checkpoints
 
-        config = runs.configuration([*step.command[1:], *step.where])
+        config = command_lines.configuration([*step.command[1:], *step.where])
         updates = checkpoints.resume_point(self.folder, mend=self.place.rank == 0)
         if config.optimization.max_update and updates >= config.optimization.max_update:
             return updates, True
@@ -397,7 +396,7 @@ class Run:
 
     def _check_average(self, config: Any, average: bool) -> None:
         try:
-            if doubt := runs.check_average(self.recipe, config):
+            if doubt := schedule.check_average(self.recipe, config):
                 processes.say(f"warning: {doubt}")
         except RunError as error:
             if average:

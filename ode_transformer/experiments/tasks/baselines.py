@@ -14,8 +14,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from ... import machine
 from ...errors import OdeTransformerError
-from .. import runs
 from ..arguments import at_least
 from ..metrics import accuracy
 from ..runs import records
@@ -83,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
     predictions = dict(zip(names[1:], predicted, strict=True))
     scores = {name: accuracy.take(classes[name], taken) for name, taken in predictions.items()}
     record = {"what": "baseline", "kind": args.kind, "data": args.folder.name, "positions": args.positions}
-    record |= {"scores": scores, "versions": runs.versions()}
+    record |= {"scores": scores, "versions": machine.versions()}
     for name, score in scores.items():
         print(f"{name}: accuracy {score['value']:.2f} ({score['examples']} examples)")
     if args.predictions:

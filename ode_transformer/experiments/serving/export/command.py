@@ -16,8 +16,8 @@ from typing import Any, Optional
 import torch
 from fairseq.dataclass.configs import GenerationConfig
 
+from .... import machine
 from ....files import whole_folder, write_json
-from ... import runs
 from ..trained_translator import SEARCH
 from . import DESCRIPTION, FORMATS, ExportError, Translator, hashes, load_module, open_exported
 from .trained import Trained
@@ -55,7 +55,7 @@ def export(trained: Trained, format: str, output: str | Path, quantisation: Opti
         "target_lang": trained.languages[1],
         "longest": trained.longest,
         "search": _search(trained.search),
-        "versions": runs.versions() | {name: version(name) for name in FORMATS[format].libraries},
+        "versions": machine.versions() | {name: version(name) for name in FORMATS[format].libraries},
     }
     if hasattr(writer, "OPSET"):
         description["opset"] = writer.OPSET

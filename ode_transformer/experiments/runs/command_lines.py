@@ -9,10 +9,14 @@ import difflib
 import io
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ...errors import OdeTransformerError
 from .. import recipes
 from ..tasks.task import OURS, Step
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 PARSERS = {
     "fairseq-train": "get_training_parser",
@@ -69,6 +73,21 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
         if words[0] == "fairseq-train" and args.cpu and getattr(args, name):
             raise FlagError(f"--{name} with --cpu: fairseq can train in {name} on a GPU only; take fp32 or bf16")
     return args
+
+
+def configuration(words: Sequence[str]) -> "DictConfig":
+    """What fairseq makes of the flags of ``fairseq-train``, to be called from the top of the repository.
+
+    Raises:
+        FlagError: it refuses them.
+    """
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    read = parsed(["fairseq-train", *words])
+    try:
+        return convert_namespace_to_omegaconf(read)
+    except ValueError as error:
+        raise FlagError(f"fairseq-train refuses its flags: {error}") from error
 
 
 def _plain(message: str, parser: argparse.ArgumentParser) -> str:

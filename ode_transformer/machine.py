@@ -1,0 +1,56 @@
+"""This machine, and the versions of what runs on it, as records note them.
+
+torch is imported by the function that needs it.
+"""
+
+import functools
+import platform
+import re
+import subprocess
+from typing import Any
+
+from . import processors
+from .paths import ROOT
+from .version import __version__, installed
+
+PACKAGES = ("torch", "fairseq-fixed", "numpy", "sacrebleu", "sacremoses", "subword-nmt", "sentencepiece")
+
+
+def hardware() -> dict[str, Any]:
+    """Return processor, cores that this process may take, memory in GiB, and GPUs of this machine."""
+    import torch
+
+    model = re.search(r"model name\s*: (.*)", processors.text("/proc/cpuinfo"))
+    memory = re.search(r"MemTotal:\s*(\d+)", processors.text("/proc/meminfo"))
+    return {
+        "processor": model[1] if model else platform.processor() or platform.machine(),
+        "cores": processors.usable(),
+        "memory_gib": round(int(memory[1]) / 2**20) if memory else None,
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+    }
+
+
+@functools.cache
+def commit() -> str:
+    """Return the commit of the code that runs here, ``+`` if its files differ from it; empty if that is unknown."""
+    if not (ROOT / ".git").exists():  # installed, perhaps into another project's repository
+        return ""
+    words = ["git", "-C", ROOT, "describe", "--always", "--exclude=*", "--dirty=+"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True)
+    except OSError:  # no git here
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python, this package with its commit, and what numbers depend on."""
+    found = {"python": platform.python_version(), "ode_transformer": __version__}
+    if commit():
+        found["commit"] = commit()
+    return found | installed(PACKAGES)
+
+
+def here_and_now() -> dict[str, Any]:
+    """Return ``hardware`` and ``versions``."""
+    return {"hardware": hardware(), "versions": versions()}
