@@ -473,7 +473,7 @@ def test_a_lock_outlives_the_runner_that_was_killed(tmp_path):
     code = """
 import sys
 from pathlib import Path
-from ode_transformer.experiments import processes
+from ode_transformer.experiments.runs import processes
 folder = Path(sys.argv[1])
 with processes.alone_in(folder) as lock:
     words = ["sh", "-c", "echo begun; sleep 2; echo ended"]
@@ -505,7 +505,7 @@ def test_a_program_that_fails_is_named(tmp_path, capsys):
 def test_what_interrupts_the_runner_ends_its_program(tmp_path):
     code = """
 import signal, sys
-from ode_transformer.experiments import processes
+from ode_transformer.experiments.runs import processes
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 # Slow to say that it is there: by then the runner waits for it.
 processes.launch(["sh", "-c", "sleep 1; echo $$ >$0; exec sleep 60", sys.argv[1]], processes.environment({}), None, -1)
