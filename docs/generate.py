@@ -16,6 +16,7 @@ import os
 import pkgutil
 import re
 import statistics
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -517,6 +518,24 @@ def contest(path: str) -> str:
     return rendered(path.rpartition("/")[2], _results(f"bench/{path}"))
 
 
+def speed(path: str) -> str:
+    """The speed of training with CUDA graphs on real batches, beside fairseq's own Transformer in its fastest round."""
+    record = _results(f"bench/{path}")
+    title = "batches of 4,096 tokens, fp16"
+    found = {r["mode"]: r["systems"] for r in record["rounds"] if r["title"] == title}
+    stock = min(its["stock"]["milliseconds"] for its in found.values() if "stock" in its)
+    rk4, macaron = (stock / found["graphs"][name]["milliseconds"] for name in ("rk4", "macaron_wmt_en_de"))
+    return textwrap.fill(
+        f"- With `--cuda-graphs` an ODE Transformer with RK4 trains {rk4:.1f} times as fast as fairseq's own "
+        f"Transformer in its fastest round, and Macaron Net {macaron:.1f} times ({record['device']}, base size, "
+        f"{title}: [GPUs](docs/gpus.md#what-was-measured)). On a CPU they keep pace with it "
+        "([Benchmarks](docs/benchmarks.md)).",
+        120,
+        subsequent_indent="  ",
+        break_on_hyphens=False,
+    )
+
+
 def launches(path: str) -> str:
     """The launches, kernels and memory of single steps of a contest on a GPU, at this path below ``results/bench``."""
     from ode_transformer.experiments.bench import gpu
@@ -1005,6 +1024,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "thresholds": thresholds,
     "contest": contest,
     "launches": launches,
+    "speed": speed,
     "before": before,
     "arithmetic": arithmetic,
     "comparison": comparison,
