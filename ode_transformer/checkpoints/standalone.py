@@ -342,26 +342,6 @@ HEAD = "sentence_classification_head"
 """The head that fairseq's criterion ``sentence_prediction`` trains."""
 
 
-def open_with_head(path: str | Path, data: Path, cpu: bool, criterion: str) -> tuple[dict[str, Any], nn.Module]:
-    """A checkpoint, and its classifier or masked language model with the head ``HEAD``, in evaluation mode.
-
-    Args:
-        path: of the checkpoint.
-        data: the folder of binarized data that the model is to read.
-        cpu: do not use a GPU; otherwise the model is on the GPU, if there is one.
-        criterion: which trains that head, for the message.
-
-    Raises:
-        CheckpointError: as :func:`open_state` and :func:`check_dictionaries`, or there is no such head.
-    """
-    check_dictionaries(path, data)
-    state = load(path)
-    model = open_state(state, path, heads=True).eval()
-    if HEAD not in getattr(model, "classification_heads", {}):
-        raise CheckpointError(f"{path}: has no {HEAD}, which the criterion {criterion} trains")
-    return state, model.cuda() if torch.cuda.is_available() and not cpu else model
-
-
 def check_dictionaries(checkpoint: str | Path, data: str | Path) -> bool:
     """Refuse dictionaries other than those that the run of a checkpoint was trained with.
 

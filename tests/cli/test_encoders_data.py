@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from ode_transformer.errors import OdeTransformerError
-from ode_transformer.experiments.tasks import glue_sets as glue
+from ode_transformer.experiments.tasks import glue
 from ode_transformer.experiments.text import segmentation
 from ode_transformer.experiments.text.manifest import VERSION
 from ode_transformer.files import sha256, write_json

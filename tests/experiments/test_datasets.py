@@ -10,7 +10,10 @@ import pytest
 
 from ode_transformer.errors import OdeTransformerError
 from ode_transformer.experiments import cli
-from ode_transformer.experiments.tasks.datasets import aeslc, agnews, cnndm, errors, gec, imdb, labelled
+from ode_transformer.experiments.tasks import classification as labelled
+from ode_transformer.experiments.tasks import summarisation
+from ode_transformer.experiments.tasks.correction import corpora as gec
+from ode_transformer.experiments.tasks.correction import errors
 from ode_transformer.experiments.text import m2, segmentation
 from ode_transformer.files import write_text
 
@@ -21,7 +24,7 @@ def lines(path):
 
 def write_reviews(folder, train=6, test=4, aside=0):
     """IMDB's layout; the last ``aside`` training reviews of a class are in ``val``."""
-    for label in imdb.LABELS:
+    for label in labelled.SENTIMENTS:
         for part, numbers in (
             ("train", range(train - aside)),
             ("val", range(train - aside, train)),
@@ -35,8 +38,8 @@ def write_reviews(folder, train=6, test=4, aside=0):
 
 def test_imdb_is_the_same_whatever_a_copy_has_put_aside(tmp_path):
     whole, copy = write_reviews(tmp_path / "a"), write_reviews(tmp_path / "b", aside=2)
-    found = imdb.read(whole, 4)
-    assert found == imdb.read(copy, 4)
+    found = labelled.read_imdb(whole, 4)
+    assert found == labelled.read_imdb(copy, 4)
     assert {name: len(examples) for name, examples in found.items()} == {"train": 8, "valid": 4, "test": 8}
     assert found["train"][0] == ("A neg film, number 0\u2026", "neg")
     # The highest numbers are held out, and no review is on both sides.
@@ -57,31 +60,33 @@ def test_imdb_is_the_same_whatever_a_copy_has_put_aside(tmp_path):
 def test_what_is_wrong_with_imdb_is_named(tmp_path, damage, message):
     damage(write_reviews(tmp_path))
     with pytest.raises(OdeTransformerError, match=message):
-        imdb.read(tmp_path, 2)
+        labelled.read_imdb(tmp_path, 2)
 
 
 def test_as_many_reviews_as_there_are_cannot_be_held_out(tmp_path):
     with pytest.raises(OdeTransformerError, match="--valid 12: must be from 2 to fewer than the 12"):
-        imdb.read(write_reviews(tmp_path), 12)
+        labelled.read_imdb(write_reviews(tmp_path), 12)
 
 
 def test_agnews(tmp_path):
     rows = [f'"{i % 4 + 1}","Title, {i}","He said ""no"".\\Then {i}"' for i in range(12)]
     for name, part in (("train", rows), ("test", rows[:3])):
         (tmp_path / f"{name}.csv").write_text("".join(f"{row}\n" for row in part), encoding="utf-8")
-    found = agnews.read(tmp_path, 3)
+    found = labelled.read_agnews(tmp_path, 3)
     assert {name: len(examples) for name, examples in found.items()} == {"train": 9, "valid": 3, "test": 3}
     assert found["train"][0] == ('Title, 0 He said "no". Then 0', "world")
     assert [example.text[7:9].strip() for example in found["valid"]] == ["3", "7", "11"]
     for held_out in (7, 0):
         with pytest.raises(OdeTransformerError, match=f"--valid {held_out}: must be from 1 to half of the 12"):
-            agnews.read(tmp_path, held_out)
+            labelled.read_agnews(tmp_path, held_out)
     text = (tmp_path / "train.csv").read_text(encoding="utf-8")
     (tmp_path / "train.csv").write_text(f"\ufeffClass Index,Title,Description\n\n{text}\n", encoding="utf-8")
-    assert agnews.read(tmp_path, 3) == found, "of a copy with a byte order mark, a row of titles and blank rows"
+    assert labelled.read_agnews(tmp_path, 3) == found, (
+        "of a copy with a byte order mark, a row of titles and blank rows"
+    )
     (tmp_path / "test.csv").write_text('"5","x","y"\n')
     with pytest.raises(OdeTransformerError, match=r"test\.csv: article 1: must be a class of 1, 2, 3, 4"):
-        agnews.read(tmp_path, 3)
+        labelled.read_agnews(tmp_path, 3)
 
 
 def test_labelled_text_as_symbols(tmp_path):
@@ -113,11 +118,11 @@ def email(body, subject, more=""):
 
 
 def test_aeslc(tmp_path):
-    for part in aeslc.SPLITS.values():
+    for part in ("train", "dev", "test"):
         (tmp_path / part).mkdir()
         (tmp_path / part / "b.subject").write_text(email("Dear all,\nplease  come.", "Lunch", "\n\n@ann0\nfood\n"))
         (tmp_path / part / "a.subject").write_text(email("Hello.", "Hi there"))
-    found = {name: list(pairs) for name, pairs in aeslc.read(tmp_path).items()}
+    found = {name: list(pairs) for name, pairs in summarisation.read_aeslc(tmp_path).items()}
     assert found["test"] == [("Hello.", "Hi there"), ("Dear all, please come.", "Lunch")]
     for text, message in (
         ("Hello.", "must have a line @subject"),
@@ -125,9 +130,9 @@ def test_aeslc(tmp_path):
     ):
         (tmp_path / "dev" / "a.subject").write_text(text)
         with pytest.raises(OdeTransformerError, match=rf"a\.subject: .*{message}"):
-            list(aeslc.read(tmp_path)["valid"])
+            list(summarisation.read_aeslc(tmp_path)["valid"])
     with pytest.raises(OdeTransformerError, match="no such folder, or no e-mail"):
-        list(aeslc.read(tmp_path / "none")["test"])
+        list(summarisation.read_aeslc(tmp_path / "none")["test"])
 
 
 def write_stories(folder):
@@ -144,14 +149,14 @@ def write_stories(folder):
 
 def test_cnndm_as_see_et_al_made_it(tmp_path):
     folders = write_stories(tmp_path)
-    found = {name: list(pairs) for name, pairs in cnndm.read(folders, tmp_path).items()}
+    found = {name: list(pairs) for name, pairs in summarisation.read_cnndm(folders, tmp_path).items()}
     assert found["train"] == [("(CNN) -- It rained . It did.", 'Rain at http://cnn/1 .\t"Wet"')]
     assert found["test"][0].target.startswith("Rain at http://dm/1")
     with pytest.raises(OdeTransformerError, match="the story of http://dm/1: not in"):
-        list(cnndm.read(folders[:1], tmp_path)["test"])
+        list(summarisation.read_cnndm(folders[:1], tmp_path)["test"])
     (tmp_path / "all_val.txt").write_text("")
     with pytest.raises(OdeTransformerError, match=r"all_val\.txt: holds no addresses"):
-        list(cnndm.read(folders, tmp_path)["valid"])
+        list(summarisation.read_cnndm(folders, tmp_path)["valid"])
 
 
 M2 = """S This are a test .

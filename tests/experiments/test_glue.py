@@ -25,10 +25,9 @@ from ode_transformer.experiments import cli, recipes
 from ode_transformer.experiments.metrics import glue as metric
 from ode_transformer.experiments.metrics.glue import LOGGED
 from ode_transformer.experiments.runs import OtherRunError, RunError, grid
-from ode_transformer.experiments.tasks import TASKS
-from ode_transformer.experiments.tasks import glue_sets as glue
-from ode_transformer.experiments.tasks.classify import Outputs
-from ode_transformer.experiments.tasks.datasets import squad
+from ode_transformer.experiments.tasks import TASKS, classification, glue
+from ode_transformer.experiments.tasks.classification import Outputs
+from ode_transformer.experiments.tasks.question_answering import published as squad
 from ode_transformer.experiments.text import documents, segmentation, subwords
 from tests.helpers import refused
 from tests.models.test_masked_lm import SMALL, train, write
@@ -170,7 +169,7 @@ def test_from_tables_to_scores_and_server_files(tmp_path, like, name, more, metr
 
     # Scores anew from predictions of the validation set, by other means; of STS-B, the server's are clamped.
     server = glue.predict(checkpoint, data, name, "valid", 7, True)
-    sent = [float(line.split("\t")[1]) for line in server.splitlines()[1:]]
+    sent = [float(line.split("\t")[1]) for line in server[1:]]
     predicted = [float(line.split("\t")[1]) for line in (tmp_path / "valid.tsv").read_text().splitlines()]
     gold = [*map(float, gold)]
     if name == "sts-b":
@@ -424,7 +423,7 @@ def test_a_recipe_without_a_search_has_to_be_given_one(tmp_path, capsys):
     path.write_text(f"extends: {base}\ndescription: x\n{rest}search: {{values: {{lr: [1, 2]}}}}\nseeds: [3, 4]\n")
     assert cli.main(["recipe", "show", str(path)]) == 0
     shown = capsys.readouterr().out.replace("\n#   ", " ")
-    assert f"# search: lr 1, 2; seeds 3, 4 (4 trainings, `ode-transformer glue grid {path}`)" in shown
+    assert f"# search: lr 1, 2; seeds 3, 4 (4 trainings, `ode-transformer grid {path}`)" in shown
 
 
 def test_the_settings_of_macarons_rows_are_of_their_search():
@@ -584,11 +583,11 @@ def test_a_fine_tuned_model_is_opened_with_its_head(tmp_path, like):
 def test_the_server_gets_a_file_of_every_test_set_that_is_there(tmp_path, monkeypatch, capsys):
     """MNLI's model predicts the diagnostic set, too; of WNLI the more frequent class is sent."""
     (tmp_path / "data" / "input0").mkdir(parents=True)
-    monkeypatch.setattr(glue, "predict", lambda checkpoint, data, name, subset, *_: f"{name} {subset}\n")
+    monkeypatch.setattr(glue, "predict", lambda checkpoint, data, name, subset, *_: [f"{name} {subset}"])
     words = ["glue", "predict", "m.pt", "--task", "mnli", "--data", str(tmp_path / "data")]
     (tmp_path / "data" / "input0" / "test1.idx").touch()
     assert cli.main([*words, "--output-dir", str(tmp_path / "two")]) == 0
-    assert "data: has no test2, AX.tsv is not written" in capsys.readouterr().err
+    assert "data: has no test2, of which no file is written" in capsys.readouterr().out
     (tmp_path / "data" / "input0" / "test2.idx").touch()
     assert cli.main([*words, "--output-dir", str(tmp_path / "three")]) == 0
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["MNLI-m.tsv", "MNLI-mm.tsv"]
@@ -603,7 +602,8 @@ def test_a_diverged_model_predicts_nothing(tmp_path, monkeypatch):
     (tmp_path / "label").mkdir()
     (tmp_path / "label" / "dict.txt").touch()
     scores = torch.tensor([[0.0, 1.0], [float("nan"), 0.0]])
-    monkeypatch.setattr(glue, "outputs", lambda *_: Outputs(scores, torch.tensor([0, 1]), ["0", "1"]))
+    for module in (classification, glue):
+        monkeypatch.setattr(module, "outputs", lambda *_: Outputs(scores, ["0", "1"], ["0", "1"]))
     assert glue.validate(tmp_path / "m.pt", tmp_path, "valid", 1, True) == [("0", "1"), ("1", "not a number")]
     with pytest.raises(OdeTransformerError, match=r"m.pt: its outputs on test are not all numbers"):
         glue.predict(tmp_path / "m.pt", tmp_path, "cola", "test", 1, True)

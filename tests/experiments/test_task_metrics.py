@@ -28,7 +28,8 @@ from ode_transformer.experiments.metrics import METRICS, accuracy, corrections, 
 from ode_transformer.experiments.results import significance
 from ode_transformer.experiments.runs import KEYS, records, search
 from ode_transformer.experiments.tasks import TASKS
-from ode_transformer.experiments.tasks.classify import check_numbers, classify
+from ode_transformer.experiments.tasks.classification import classify, read_numbers
+from ode_transformer.experiments.tasks.encoders import Encoder
 from ode_transformer.experiments.tasks.task import Scored
 from ode_transformer.experiments.text.binarised import check_data
 from ode_transformer.files import sha256, write_lines, write_text
@@ -495,7 +496,7 @@ def trained(tmp_path_factory, request):
 
 def test_a_classifier_is_opened_as_it_was_trained(trained):
     path, data, model = trained
-    _, opened = standalone.open_with_head(path, data, True, "x")
+    opened = Encoder(path, data, "test", True, standalone.HEAD, ["sentence_prediction_by_length"]).model
     tokens = torch.randint(4, 16, (3, 5), generator=torch.Generator().manual_seed(0))
     args = (tokens, torch.full((3,), 5))
     expected, found = (m(*args, classification_head_name=standalone.HEAD)[0] for m in (model, opened))
@@ -541,7 +542,7 @@ def test_a_translator_is_no_classifier(trained, tmp_path):
     state = checkpoints.load(path)
     state["model"] = {name: tensor for name, tensor in state["model"].items() if "heads" not in name}
     checkpoints.save(state, tmp_path / "x.pt")
-    with pytest.raises(checkpoints.CheckpointError, match="has no sentence_classification_head, which the criterion"):
+    with pytest.raises(checkpoints.CheckpointError, match="has no sentence_classification_head, which --task"):
         classify(tmp_path / "x.pt", data, "test", 1, True)
     state["cfg"]["task"]["_name"] = "translation"
     with pytest.raises(checkpoints.CheckpointError, match="was trained with --task 'translation', must be sentence_pr"):
@@ -621,9 +622,9 @@ def test_damaged_data_are_named(trained, tmp_path, name, damage, message):
 
 def test_numbers_to_predict_are_one_for_each_example(tmp_path):
     prefix, labels = write_labelled(tmp_path / "data") / "input0" / "test", tmp_path / "test.label"
-    check_numbers(labels, prefix)  # a test set has none
+    read_numbers(labels, prefix)  # a test set has none
     labels.write_text("0.5\n" * len(LENGTHS))
-    check_numbers(labels, prefix)
+    read_numbers(labels, prefix)
     for text, message in (
         ("0.5\n" * 5, "has 5 lines, must be one for each of 6"),
         ("0.5\nnan\n" * 3, "line 2: must be a number, got 'nan'"),
@@ -631,7 +632,7 @@ def test_numbers_to_predict_are_one_for_each_example(tmp_path):
     ):
         labels.write_text(text)
         with pytest.raises(OdeTransformerError, match=message):
-            check_numbers(labels, prefix)
+            read_numbers(labels, prefix)
 
 
 def test_a_diverged_classifier_has_no_accuracy(trained, tmp_path, capsys):

@@ -61,22 +61,27 @@ COMMANDS = {
         "warm_start_main",
         takes_flags=True,
     ),
-    "classify": Command(".tasks.classify", "predict the class of each example of a test set"),
-    "baseline": Command(".tasks.baselines", "classify a test set by its first symbols, or by a linear model of them"),
-    "choose": Command(".tasks.choose", "choose an option for each question of a test set, as RACE's"),
+    "classify": Command(".tasks.command", "predict the class of each example of a test set", "add_classify_arguments"),
+    "baseline": Command(
+        ".tasks.command",
+        "classify a test set by its first symbols, or by a linear model of them",
+        "add_baseline_arguments",
+    ),
+    "choose": Command(
+        ".tasks.command", "choose an option for each question of a test set, as RACE's", "add_choose_arguments"
+    ),
     "score": Command(".metrics.translations", "score translations, summaries, corrections or predictions"),
     "export": Command(".serving.export", "write a trained model for serving with CTranslate2 or ONNX"),
     "text": Command(".text.command", "tokenize, clean, segment and check parallel text"),
     "corpus": Command(".text.corpus", "write the generated German-English corpus"),
-    "dataset": Command(".tasks.datasets.command", "read a published data set"),
-    "listops": Command(".tasks.listops", "write generated ListOps expressions"),
+    "dataset": Command(".tasks.command", "read a published data set", "add_dataset_arguments"),
+    "listops": Command(".tasks.command", "write generated ListOps expressions", "add_listops_arguments"),
     "documents": Command(".text.documents", "write plain text as documents for masked language models"),
-    "glue": Command(
-        ".tasks.glue_sets",
-        "prepare, validate, score and predict GLUE's tasks, and search their settings",
-        takes_flags=True,
+    "glue": Command(".tasks.command", "prepare, validate, score and predict GLUE's tasks", "add_glue_arguments"),
+    "grid": Command(".runs.grid", "train over a search space, and print medians and the best run", takes_flags=True),
+    "squad": Command(
+        ".tasks.command", "answer the questions of SQuAD with a trained model, and score answers", "add_squad_arguments"
     ),
-    "squad": Command(".tasks.squad", "answer the questions of SQuAD with a trained model, and score answers"),
     "bench": Command(".bench", "measure speed and memory, several systems in one run", takes_flags=True),
     "lab": Command(".lab", "measure orders of convergence, the grid of a flow, and steps inside trained models"),
     "plot": Command(".results.plots", "draw pictures"),
@@ -86,6 +91,10 @@ COMMANDS = {
     "compare": Command(".results.significance", "test whether systems differ from a baseline"),
     "gpu-suite": Command(".bench.gpu_suite", "run checks, the benchmark and trainings on a GPU", takes_flags=True),
 }
+
+
+MOVED = {("glue", "grid"): ["grid"]}
+"""Words of commands that have another name now, and that name."""
 
 
 class Intermixed(argparse.ArgumentParser):
@@ -129,6 +138,7 @@ def call(words: Sequence[str]) -> int:
     """Run a command in this process; its exit status. Errors are raised."""
     # The shell leaves ~ as it is in --option=~/FILE and in quotation marks; a folder of that name is ./~.
     words, flags = [re.sub(r"^(--[\w-]+=)?(~(?=/|$).*)", _at_home, word) for word in words], []
+    words = MOVED.get(tuple(words[:2]), words[:2]) + words[2:]
     chosen = next((word for word in words if not word.startswith("-")), None)
     if chosen in COMMANDS and COMMANDS[chosen].takes_flags and "--" in words:
         words, flags = words[: words.index("--")], words[words.index("--") + 1 :]

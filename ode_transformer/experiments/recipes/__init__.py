@@ -145,7 +145,7 @@ class Paper:
 
 @dataclass(frozen=True)
 class Search:
-    """A search space: ``ode-transformer glue grid`` trains at every point with every seed."""
+    """A search space: ``ode-transformer grid`` trains at every point with every seed."""
 
     values: dict[str, list[Any]]  # of flags of fairseq-train, without dashes
     seeds: list[int] = field(default_factory=list)  # if there are none, the recipe's

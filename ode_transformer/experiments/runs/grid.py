@@ -1,4 +1,4 @@
-"""``ode-transformer glue grid``: train over a search space, such as that of a paper.
+"""``ode-transformer grid``: train over a search space, such as that of a paper.
 
 It says which run is best by the development set, and the median over seeds at every point of the space.
 """
@@ -112,7 +112,7 @@ def run_options(given: str, options: Sequence[str]) -> argparse.Namespace:
     Raises:
         OdeTransformerError: they are not options, or are options that a grid sets itself.
     """
-    parser = argparse.ArgumentParser(prog="ode-transformer glue grid ... --")
+    parser = argparse.ArgumentParser(prog="ode-transformer grid ... --")
     runner.add_arguments(parser)
     args = parser.parse_args([given, *options])
     if args.recipe != [given]:
@@ -218,7 +218,7 @@ def summary(points: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer glue grid``."""
+    """The arguments of ``ode-transformer grid``."""
     parser.add_argument("recipe", metavar="RECIPE", help="of the task glue")
     parser.add_argument(
         "--values", nargs="+", action="append", default=[], metavar=("FLAG", "VALUE"),
@@ -231,8 +231,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Words after -- are options of ode-transformer run, such as --cpu."
 
 
-def main(args: argparse.Namespace) -> None:
-    """Run ``ode-transformer glue grid``."""
+def main(args: argparse.Namespace) -> int:
+    """Run ``ode-transformer grid``; the exit status."""
     values: dict[str, list[str]] = {}
     for flag, *of in args.values:
         if not of:
@@ -251,3 +251,4 @@ def main(args: argparse.Namespace) -> None:
     if args.output:
         write_json(args.output, points)
     print(summary(points, selection(recipe)))
+    return 0

@@ -82,7 +82,7 @@ def _about(recipe: recipes.Recipe, devices: int, precision: str) -> list[str]:
         space = replace(recipe.search, seeds=recipe.search.seeds or recipe.seeds or [recipe.own_seed])
         parts = {**space.values, "seeds": space.seeds}
         said = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in parts.items())
-        lines.append(f"# search: {said} ({space.trainings} trainings, `ode-transformer glue grid {recipe.given}`)")
+        lines.append(f"# search: {said} ({space.trainings} trainings, `ode-transformer grid {recipe.given}`)")
     return lines + [f"# note: {line}" for line in recipe.note.splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""``ode-transformer baseline``: what a classification task yields to a rule by one symbol, or to a linear model.
+"""What a classification task yields to a rule by one symbol, or to a linear model.
 
 A model that is no better has not learned more of the task than these do:
 
@@ -9,23 +9,21 @@ A model that is no better has not learned more of the task than these do:
   counts for nothing.
 """
 
-import argparse
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ... import machine
 from ...errors import OdeTransformerError
-from ..arguments import at_least
 from ..metrics import accuracy
-from ..runs import records
-from ..text.lines import read_all
+from ..text.lines import lines_of, read_all
 
 SPLITS = ("test", "valid")  # that are scored, as far as they are there
 
 
 def first_symbol(texts: Sequence[str], classes: Sequence[str], tests: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The predictions of the rule, for each of several test sets; its fit is to the texts and their classes.
+    """Return the predictions of the rule, for each of several test sets; its fit is to the texts and their classes.
 
     A first symbol that no text has is given the most frequent class of all.
     """
@@ -38,7 +36,7 @@ def first_symbol(texts: Sequence[str], classes: Sequence[str], tests: Sequence[S
 
 
 def bag_of_symbols(texts: Sequence[str], classes: Sequence[str], tests: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The predictions of the linear model, with scikit-learn's default regularization; otherwise as above."""
+    """Return the predictions of the linear model, with scikit-learn's default regularization; otherwise as above."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -51,51 +49,37 @@ def bag_of_symbols(texts: Sequence[str], classes: Sequence[str], tests: Sequence
 KINDS = {"first-symbol": first_symbol, "bag-of-symbols": bag_of_symbols}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of ``ode-transformer baseline``."""
-    parser.add_argument("kind", choices=KINDS, help="a rule by the first symbol, or a linear model on all of them")
-    parser.add_argument(
-        "folder", metavar="DIR", type=Path, help="with train, test and perhaps valid, as .input0 and .label"
-    )
-    parser.add_argument(
-        "--positions", metavar="N", type=at_least(1), help="symbols of an example that are read (default: all)"
-    )
-    parser.add_argument(
-        "--predictions", metavar="FILE", help="of a model for the test set: how far is it a rule by the first symbol?"
-    )
-    parser.add_argument("--output", metavar="FILE", type=Path, help="file for the record, as JSON")
+def measure(kind: str, folder: Path, positions: int | None = None, predictions: Path | None = None) -> dict[str, Any]:
+    """Fit a baseline and score it.
 
+    Args:
+        kind: a key of ``KINDS``.
+        folder: with ``train`` and one or more of ``SPLITS``, each as ``.input0`` and ``.label``.
+        positions: symbols of an example that are read; None for all.
+        predictions: those of a model for the test set, which are examined for the rule by the first symbol.
 
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer baseline``; the exit status."""
-    names = ["train", *(name for name in SPLITS if (args.folder / f"{name}.label").is_file())]
+    Returns:
+        The record: the accuracies by split in ``scores``; and in ``model`` the percentage of the model's predictions
+        that are its most frequent one for the first symbol (``agreement``), and the accuracy of that alone (``rule``).
+
+    Raises:
+        OdeTransformerError: a file is missing, or is not of the same examples as another.
+    """
+    names = ["train", *(name for name in SPLITS if (folder / f"{name}.label").is_file())]
     texts = {
-        name: [" ".join(line.split()[: args.positions]) for line in read_all(args.folder / f"{name}.input0")]
-        for name in names
+        name: [" ".join(line.split()[:positions]) for line in read_all(folder / f"{name}.input0")] for name in names
     }
-    classes = {name: read_all(args.folder / f"{name}.label") for name in names}
-    for name in names:
-        if len(texts[name]) != len(classes[name]):
-            raise OdeTransformerError(
-                f"{args.folder}/{name}.label: must have {len(texts[name])} lines, as {name}.input0"
-            )
-    predicted = KINDS[args.kind](texts["train"], classes["train"], [texts[name] for name in names[1:]])
-    predictions = dict(zip(names[1:], predicted, strict=True))
-    scores = {name: accuracy.take(classes[name], taken) for name, taken in predictions.items()}
-    record = {"what": "baseline", "kind": args.kind, "data": args.folder.name, "positions": args.positions}
+    classes = {name: lines_of(folder / f"{name}.label", len(texts[name]), f"{folder}/{name}.input0") for name in names}
+    tests = names[1:]
+    predicted = KINDS[kind](texts["train"], classes["train"], [texts[name] for name in tests])
+    scores = {name: accuracy.take(classes[name], taken) for name, taken in zip(tests, predicted, strict=True)}
+    record = {"what": "baseline", "kind": kind, "data": folder.name, "positions": positions}
     record |= {"scores": scores, "versions": machine.versions()}
-    for name, score in scores.items():
-        print(f"{name}: accuracy {score['value']:.2f} ({score['examples']} examples)")
-    if args.predictions:
-        golds, theirs = accuracy.read(args.predictions)
+    if predictions:
+        golds, theirs = accuracy.read(str(predictions))
         if golds != classes["test"]:
-            raise OdeTransformerError(f"--predictions {args.predictions}: must be of {args.folder}/test.input0")
+            raise OdeTransformerError(f"--predictions {predictions}: must be of {folder}/test.input0")
         (rule,) = first_symbol(texts["test"], theirs, [texts["test"]])
         same, alone = accuracy.take(theirs, rule)["value"], accuracy.take(golds, rule)["value"]
-        record["model"] = {"predictions": Path(args.predictions).name, "agreement": same, "rule": alone}
-        print(
-            f"its most frequent prediction by first symbol: {same:.2f} percent of its predictions, accuracy {alone:.2f}"
-        )
-    if args.output:
-        records.write(args.output, record)
-    return 0
+        record["model"] = {"predictions": predictions.name, "agreement": same, "rule": alone}
+    return record

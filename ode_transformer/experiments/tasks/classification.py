@@ -1,10 +1,301 @@
-"""Sentence classification, fairseq's ``sentence_prediction``, by accuracy; recipes give the number of classes."""
+"""Sentence classification, fairseq's ``sentence_prediction``, by accuracy; recipes give the number of classes.
 
-from collections.abc import Sequence
-from typing import Any
+The published sets are IMDB's reviews and AG's news; their text is cut into subwords or characters.
+"""
 
+import csv
+import math
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import OdeTransformerError
+from ...files import read_text, regular, write_lines
 from ..metrics import accuracy, glue
+from ..text import segmentation
 from .task import Scored, Task, predicted, prediction
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LEVELS = ("subword", "characters")
+BLANK = "\u2581"  # a blank among characters, as SentencePiece writes it
+SENTIMENTS = ("neg", "pos")
+TOPICS = {"1": "world", "2": "sports", "3": "business", "4": "science"}
+HEADER = ["Class Index", "Title", "Description"]  # of some copies of AG's news
+
+
+class Example(NamedTuple):
+    """A text without line ends, and the name of its class."""
+
+    text: str
+    label: str
+
+
+def read_imdb(folder: Path, held_out: int) -> dict[str, list[Example]]:
+    """Return IMDB's reviews (Maas et al. 2011) by split: 25,000 to train on and 25,000 to test, half of each positive.
+
+    The published layout is ``aclImdb/{train,test}/{pos,neg}/NUMBER_RATING.txt``. Copies that put some of the training
+    reviews aside, in ``aclImdb/val``, are read as if they had not. The data set has no validation set: here it is the
+    training reviews of the highest numbers. Reviews of one film have neighboring numbers, so that few films are on both
+    sides, as none is in both training and test set.
+
+    Args:
+        folder: ``aclImdb``.
+        held_out: training reviews for validation, half of each class.
+
+    Raises:
+        OdeTransformerError: a folder is missing or empty, a file is not called as published, twice there or not UTF-8;
+            or more reviews are to be held out than there are.
+    """
+    splits: dict[str, list[Example]] = {"train": [], "valid": [], "test": []}
+    for label in SENTIMENTS:
+        train = _reviews(folder / "train" / label)
+        if (folder / "val" / label).is_dir():
+            aside = _reviews(folder / "val" / label)
+            if twice := sorted(train.keys() & aside.keys()):
+                raise OdeTransformerError(f"{folder}: review {twice[0]} of {label} is both in train and in val")
+            train |= aside
+        order = sorted(train)
+        if not 0 < held_out // 2 < len(order):
+            raise OdeTransformerError(
+                f"--valid {held_out}: must be from 2 to fewer than the {2 * len(order)} training reviews"
+            )
+        first = len(order) - held_out // 2
+        splits["train"] += [Example(train[i], label) for i in order[:first]]
+        splits["valid"] += [Example(train[i], label) for i in order[first:]]
+        splits["test"] += [Example(text, label) for _, text in sorted(_reviews(folder / "test" / label).items())]
+    return splits
+
+
+def _reviews(folder: Path) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for path in sorted(folder.glob("*.txt")):
+        name = re.fullmatch(r"(\d{1,9})_\d{1,2}", path.stem)
+        if not name or int(name[1]) in found:
+            raise OdeTransformerError(f"{path}: must be called NUMBER_RATING.txt, with a number of its own")
+        found[int(name[1])] = _plain(read_text(path))
+    if not found:
+        raise OdeTransformerError(f"{folder}: no such folder, or no reviews in it")
+    return found
+
+
+def read_agnews(folder: Path, held_out: int) -> dict[str, list[Example]]:
+    """Return AG's news (Zhang et al. 2015) by split: titles and descriptions of four classes, 120,000 to train on.
+
+    The published layout is ``train.csv`` and ``test.csv``, with the number of the class, the title and the description;
+    copies may begin with a header row that names these columns. The data set has no validation set: here it is every
+    Nth article of the training set.
+
+    Args:
+        folder: of ``train.csv`` and ``test.csv``.
+        held_out: about how many training articles are held out for validation.
+
+    Raises:
+        OdeTransformerError: a file is missing or has a row that is no article, or no article or more than half of them
+            are to be held out.
+    """
+    train, test = _articles(folder / "train.csv"), _articles(folder / "test.csv")
+    if not 1 <= held_out <= len(train) // 2:
+        raise OdeTransformerError(f"--valid {held_out}: must be from 1 to half of the {len(train)} training articles")
+    every = len(train) // held_out
+    kept = [example for i, example in enumerate(train, 1) if i % every]
+    return {"train": kept, "valid": train[every - 1 :: every], "test": test}
+
+
+def _articles(path: Path) -> list[Example]:
+    found: list[Example] = []
+    try:
+        with regular(path).open(encoding="utf-8-sig", newline="") as file:
+            for row in csv.reader(file):
+                if not "".join(row).strip() or (row == HEADER and not found):
+                    continue
+                if len(row) != 3 or row[0] not in TOPICS:
+                    raise OdeTransformerError(
+                        f"{path}: article {len(found) + 1}: must be a class of {', '.join(TOPICS)}, a title and a "
+                        f"description, got {len(row)} fields that begin with {row[:1]}"
+                    )
+                # A backslash stands for a line end or a blank.
+                found.append(Example(_plain(f"{row[1]} {row[2]}".replace("\\", " ")), TOPICS[row[0]]))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise OdeTransformerError(f"{path}: {error}") from error
+    if not found:
+        raise OdeTransformerError(f"{path}: no articles")
+    return found
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line: HTML's line breaks and all white space become single blanks."""
+    return " ".join(re.sub(r"<br\s*/?>", " ", text).split())
+
+
+def write(splits: Mapping[str, Sequence[Example]], level: str, size: int, workers: int, folder: Path) -> dict[str, int]:
+    """Write ``SPLIT.input0`` and ``SPLIT.label``, as ``sentence_prediction`` calls them, in symbols.
+
+    Args:
+        splits: ``train``, ``valid`` and ``test``.
+        level: one of ``LEVELS``.
+        size: of the subwords' vocabulary, which is learned on ``train``.
+        workers: threads of that.
+        folder: where they go; with subwords their model, ``sentencepiece.model``, as well.
+
+    Returns:
+        The number of examples of each split.
+
+    Raises:
+        OdeTransformerError: a split is empty, or one of its texts has no symbols.
+    """
+    for name, examples in splits.items():
+        if not examples:
+            raise OdeTransformerError(f"{name}: no examples")
+    folder.mkdir(parents=True, exist_ok=True)
+    if level == "subword":
+        texts = (example.text for example in splits["train"])
+        segmentation.learn(texts, size, workers, folder / segmentation.OWN[0])
+        cut = segmentation.opened(folder)
+    else:
+        cut = lambda text: " ".join(text.replace(" ", BLANK))  # noqa: E731
+    units = {name: [cut(example.text) for example in examples] for name, examples in splits.items()}
+    for name, lines in units.items():
+        if not all(lines):
+            raise OdeTransformerError(f"{name}: a text is empty")
+    for name, examples in splits.items():
+        write_lines(folder / f"{name}.input0", units[name])
+        write_lines(folder / f"{name}.label", (example.label for example in examples))
+    return {name: len(examples) for name, examples in splits.items()}
+
+
+class Outputs(NamedTuple):
+    """The outputs of a model on a set of examples.
+
+    Args:
+        scores: (examples, classes); one column for a regression model.
+        golds: the class of each example, or the number to predict; None for a set without labels.
+        classes: their names; empty for a regression model.
+    """
+
+    scores: "Tensor"
+    golds: list[str] | None
+    classes: list[str]
+
+
+def outputs(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> Outputs:
+    """Return the outputs of a trained model on a set, in the order of its examples.
+
+    Examples that are longer than the model accepts are truncated, as in training. Labels without a dictionary are
+    numbers, for a regression.
+
+    Args:
+        checkpoint: of the model.
+        data: the folder of data binarized for fairseq's task ``sentence_prediction``.
+        subset: the set.
+        batch_size: examples per batch.
+        cpu: do not use a GPU.
+
+    Raises:
+        CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the head is one for other labels.
+        OdeTransformerError: as these, or the labels are not those of the model.
+    """
+    from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+
+    from ...checkpoints import CheckpointError
+    from ...checkpoints.standalone import HEAD
+    from ...training.sentence_prediction import NAME, OF_PAIRS
+    from .encoders import Encoder
+
+    encoder = Encoder(checkpoint, data, subset, cpu, HEAD, ("sentence_prediction", NAME, OF_PAIRS))
+    count, labels = encoder.head.out_proj.out_features, data / "label"
+    numbers = not (labels / "dict.txt").is_file()
+    if numbers != (count == 1):
+        needed = "one for the numbers" if numbers else "one for each of the classes"
+        raise CheckpointError(f"{checkpoint}: has {count} outputs, must have {needed} in {labels}")
+    options = SentencePredictionConfig(
+        data=str(data), num_classes=count, **encoder.form, no_shuffle=True, shorten_method="truncate",
+        max_positions=encoder.model.max_positions(), regression_target=numbers, classification_head_name=HEAD, seed=1,
+    )  # fmt: skip
+    task = encoder.task(SentencePredictionTask, options)
+    if numbers:
+        classes, golds = [], read_numbers(labels / f"{subset}.label", data / "input0" / subset)
+        dataset = encoder.examples(task)
+    else:
+        known = task.label_dictionary
+        classes = known.symbols[known.nspecial : len(known) - 1][:count]  # the last is <mask>, which fairseq adds
+        if len(classes) < count:
+            raise CheckpointError(f"{checkpoint}: has {count} classes, {labels / 'dict.txt'} {len(classes)}")
+        dataset = encoder.examples(task)
+        golds = _read_classes(labels / subset, known.symbols, classes)
+    scores = encoder.scores(
+        dataset,
+        batch_size,
+        lambda batch: encoder.model(batch["net_input"]["src_tokens"], classification_head_name=HEAD)[0],
+    )
+    return Outputs(scores, golds, classes)
+
+
+def _read_classes(prefix: Path, symbols: Sequence[str], classes: Sequence[str]) -> list[str] | None:
+    """Return the class of each example of binarized labels; None if there are none."""
+    from ..text.binarised import numbers_of
+
+    if not Path(f"{prefix}.idx").is_file():
+        return None
+    found = [symbols[number] for number in numbers_of(prefix)[0][::2]]  # between them are ends of sentences
+    if odd := sorted(set(found) - set(classes)):
+        raise OdeTransformerError(
+            f"{prefix.parents[1]}: class {odd[0]} of {prefix.name}: must be one of {', '.join(classes)}"
+        )
+    return found
+
+
+def read_numbers(path: Path, prefix: Path) -> list[str] | None:
+    """Return the number to predict of each sentence of binarized text; None if there is no such file.
+
+    Raises:
+        OdeTransformerError: the file has another number of lines than the text sentences, or one is not a number.
+    """
+    from ..text.binarised import count_sentences
+    from ..text.lines import read_lines
+
+    if not path.exists():
+        return None
+    lines, count = list(read_lines(path)), count_sentences(prefix)
+    if len(lines) != count:
+        raise OdeTransformerError(f"{path}: has {len(lines)} lines, must be one for each of {count} sentences")
+    for number, line in enumerate(lines, 1):
+        with suppress(ValueError):
+            if math.isfinite(float(line)):
+                continue
+        raise OdeTransformerError(f"{path}: line {number}: must be a number, got {line[:60]!r}")
+    return [f"{float(line):.9g}" for line in lines]
+
+
+def classify(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, ...]]:
+    """Classify the examples of a set, or predict their numbers.
+
+    Args:
+        checkpoint, data, subset, batch_size, cpu: as those of :func:`outputs`.
+
+    Returns:
+        For each example, in the order of the data, its class, the predicted class, and the probability of the latter;
+        where a score is not a number, ``accuracy.UNDEFINED`` and ``nan``. Of a regression the number and the predicted
+        one, or ``accuracy.UNDEFINED``.
+
+    Raises:
+        CheckpointError: as :func:`outputs`.
+        OdeTransformerError: as :func:`outputs`, or the examples have no labels.
+    """
+    from .encoders import best
+
+    found = outputs(checkpoint, data, subset, batch_size, cpu)
+    if found.golds is None:
+        raise OdeTransformerError(f"{data}: subset {subset} has no labels")
+    if not found.classes:
+        values = found.scores[:, 0].tolist()
+        taken = [f"{value:.9g}" if math.isfinite(value) else accuracy.UNDEFINED for value in values]
+        return list(zip(found.golds, taken, strict=True))
+    probabilities = [f"{value:.6f}" for value in found.scores.softmax(-1).amax(-1).tolist()]
+    return list(zip(found.golds, best(found.scores, found.classes), probabilities, strict=True))
 
 
 def _scored(recipe: Any, lines: Sequence[str], subset: str, metric: str) -> Scored:

@@ -10,16 +10,14 @@ is ::
 An opening bracket and its operator are one symbol. The class is the value, one of ten.
 """
 
-import argparse
 import hashlib
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...errors import OdeTransformerError
 from ...files import write_lines
-from ..arguments import at_least
 
 VALUE_PROBABILITY = 0.75
 MAX_ELEMENTS = 10
@@ -74,7 +72,7 @@ def _digest(symbols: Sequence[str]) -> bytes:
 
 
 def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tuple[list[str], int]]:
-    """Different expressions of ``shortest`` to ``longest`` symbols with their values, until no new one is found."""
+    """Yield different expressions of so many symbols with their values, until no new one is found."""
     rng = random.Random(seed)
     seen, since = set(), 0
     while (since := since + 1) <= TRIES:
@@ -85,41 +83,26 @@ def generate(seed: int, shortest: int = 500, longest: int = 2000) -> Iterator[tu
             yield symbols, value
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``ode-transformer listops``."""
-    parser.add_argument(
-        "directory", metavar="DIR", help="folder for train, valid and test, with the endings .input0 and .label"
-    )
-    parser.add_argument(
-        "--train", type=at_least(1), default=96000, metavar="N", help="training expressions (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--valid", type=at_least(1), default=2000, metavar="N", help="validation expressions (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--test", type=at_least(1), default=2000, metavar="N", help="test expressions (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--shortest", type=at_least(1), default=500, metavar="N", help="least symbols (default: %(default)s)"
-    )
-    parser.add_argument("--longest", type=int, default=2000, metavar="N", help="most symbols (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the generator (default: %(default)s)")
+def write(folder: Path, sizes: Mapping[str, int], shortest: int, longest: int, seed: int) -> None:
+    """Write ``SPLIT.input0`` and ``SPLIT.label`` of each split, in this order; each file appears when it is complete.
 
+    Args:
+        folder: where they go.
+        sizes: the number of expressions of each split.
+        shortest, longest: the fewest and the most symbols of an expression.
+        seed: of the draws.
 
-def main(args: argparse.Namespace) -> int:
-    """Run ``ode-transformer listops``; the exit status. Each file appears when it is complete."""
-    if args.shortest > args.longest:
-        raise OdeTransformerError(f"--shortest {args.shortest}: must be at most --longest, {args.longest}")
-    directory = Path(args.directory)
-    expressions = generate(args.seed, args.shortest, args.longest)
-    for split in ("test", "valid", "train"):
-        rows = list(itertools.islice(expressions, getattr(args, split)))
-        if len(rows) < getattr(args, split):
+    Raises:
+        OdeTransformerError: there are too few such expressions.
+    """
+    if shortest > longest:
+        raise OdeTransformerError(f"--shortest {shortest}: must be at most --longest, {longest}")
+    expressions = generate(seed, shortest, longest)
+    for split, size in sizes.items():
+        rows = list(itertools.islice(expressions, size))
+        if len(rows) < size:
             raise OdeTransformerError(
-                f"--{split} {getattr(args, split)}: there are too few expressions of --shortest {args.shortest} "
-                f"to --longest {args.longest} symbols"
+                f"--{split} {size}: there are too few expressions of --shortest {shortest} to --longest {longest}"
             )
-        write_lines(directory / f"{split}.input0", (" ".join(symbols) for symbols, _ in rows))
-        write_lines(directory / f"{split}.label", (str(value) for _, value in rows))
-        print(f"{len(rows)} expressions -> {directory}/{split}.input0, .label")
-    return 0
+        write_lines(folder / f"{split}.input0", (" ".join(symbols) for symbols, _ in rows))
+        write_lines(folder / f"{split}.label", (str(value) for _, value in rows))

@@ -1,9 +1,177 @@
-"""RACE: which of several texts is right, by fairseq's ``sentence_ranking``; accuracy."""
+"""RACE (Lai et al. 2017): questions about articles, each with four options, one of them right; accuracy.
 
+The task is fairseq's ``sentence_ranking``. The published layout is ``RACE/{train,dev,test}/{middle,high}/NAME.txt``,
+each file a JSON object with an article, its questions, their options, and the letters of the right ones. Every option
+becomes a text of its own, as in fairseq's preparation of RoBERTa's data: it takes the place of the question's gap,
+``_``, or stands behind the question. Line feeds become blanks; all else of a text remains, double blanks and HTML's
+``<br>`` among it.
+"""
+
+from itertools import count, takewhile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import OdeTransformerError
+from ...files import read_json, read_text, write_lines
+from ..text import segmentation
 from . import glue
 from .task import Task, prediction
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 NAME = "sentence_ranking"  # of fairseq's task and of its criterion
+LEVELS = ("middle", "high")
+LETTERS = "ABCD"
+# Of every split its folder and levels; the test set whole, and each level alone.
+SPLITS = {
+    "train": ("train", LEVELS),
+    "valid": ("dev", LEVELS),
+    "test": ("test", LEVELS),
+    "test1": ("test", ("middle",)),
+    "test2": ("test", ("high",)),
+}
+
+
+class Choice(NamedTuple):
+    """An article, the question with each of its options, and which of them is right, from 0."""
+
+    article: str
+    options: list[str]
+    right: int
+
+
+def read(folder: Path, levels: tuple[str, ...]) -> list[Choice]:
+    """The questions of some levels of a split, in the order of the files' names.
+
+    Args:
+        folder: of the split, such as ``RACE/dev``.
+        levels: of ``LEVELS``.
+
+    Raises:
+        OdeTransformerError: there are no files, or one cannot be read or is of another layout; names it.
+    """
+    found = []
+    for level in levels:
+        paths = sorted((folder / level).glob("*.txt"), key=lambda path: (len(path.stem), path.stem))
+        if not paths:
+            raise OdeTransformerError(f"{folder / level}: no such folder, or no articles in it")
+        for path in paths:
+            found += _choices(path)
+    return found
+
+
+def _choices(path: Path) -> list[Choice]:
+    tree = read_json(path)
+    kinds = {"article": str, "questions": list, "options": list, "answers": list}
+    if not isinstance(tree, dict) or not all(isinstance(tree.get(key), kind) for key, kind in kinds.items()):
+        raise OdeTransformerError(f"{path}: must have an article and lists of questions, options and answers")
+    if not len(tree["questions"]) == len(tree["options"]) == len(tree["answers"]):
+        sizes = ", ".join(f"{len(tree[key])} {key}" for key in ("questions", "options", "answers"))
+        raise OdeTransformerError(f"{path}: has {sizes}: the numbers must be equal")
+    article, found = _line(tree["article"]), []
+    for i, (question, options, answer) in enumerate(
+        zip(tree["questions"], tree["options"], tree["answers"], strict=True), 1
+    ):
+        texts = [question, *options] if isinstance(options, list) else []
+        if len(texts) != 1 + len(LETTERS) or not all(isinstance(text, str) for text in texts):
+            raise OdeTransformerError(f"{path}: question {i} must be a text with {len(LETTERS)} options")
+        if not isinstance(answer, str) or len(answer) != 1 or answer not in LETTERS:
+            raise OdeTransformerError(
+                f"{path}: answer {i} is {str(answer)[:20]!r}, must be one of {', '.join(LETTERS)}"
+            )
+        joined = [question.replace("_", option) if "_" in question else f"{question} {option}" for option in options]
+        found.append(Choice(article, [_line(text) for text in joined], LETTERS.index(answer)))
+    return found
+
+
+def _line(text: str) -> str:
+    """A text on one line; what is cut into symbols has no blanks around it."""
+    return text.replace("\n", " ").strip()
+
+
+def write(source: Path, like: Path, folder: Path) -> dict[str, int]:
+    """Write ``input0``, the articles, ``input1`` to ``input4``, the options, and ``label`` of every split.
+
+    Args:
+        source: ``RACE``.
+        like: the folder of a pretrained model, which says how text is cut.
+        folder: where the files go.
+
+    Returns:
+        the number of questions of each split.
+
+    Raises:
+        OdeTransformerError: as in :func:`read`.
+    """
+    cut = segmentation.opened(like)
+    splits = {name: read(source / part, levels) for name, (part, levels) in SPLITS.items()}
+    for name, choices in splits.items():
+        articles = {article: cut(article) for article in {choice.article for choice in choices}}
+        write_lines(folder / f"{name}.input0", (articles[choice.article] for choice in choices))
+        for i in range(len(LETTERS)):
+            write_lines(folder / f"{name}.input{i + 1}", (cut(choice.options[i]) for choice in choices))
+        write_lines(folder / f"{name}.label", (str(choice.right) for choice in choices))
+    return {name: len(choices) for name, choices in splits.items()}
+
+
+def choose(checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool) -> list[tuple[str, str]]:
+    """Choose an option for every question of a subset.
+
+    Args:
+        checkpoint: of a model that was trained with fairseq's task ``sentence_ranking``.
+        data: the folder of data binarized for it: ``input0``, the texts; ``input1`` and so on, the options; ``label``.
+        subset: the subset, such as ``test``.
+        batch_size: questions per batch.
+        cpu: do not use a GPU.
+
+    Returns:
+        For each question, in the order of the data, the numbers of the right and of the chosen option, from 0; the
+        latter is ``accuracy.UNDEFINED`` where a score is not a number. Options and texts are cut as in training.
+
+    Raises:
+        CheckpointError: as :class:`.Encoder` and :meth:`.Encoder.task`, or the head has not one output.
+        OdeTransformerError: as these, or the set has no labels or others than options.
+    """
+    import torch
+    from fairseq.tasks.sentence_ranking import SentenceRankingTask
+
+    from ... import checkpoints
+    from ...checkpoints import CheckpointError
+    from ...checkpoints.standalone import HEAD
+    from ..text.binarised import count_sentences
+    from .encoders import Encoder, best
+
+    options = [f"input{i}" for i in takewhile(lambda i: (data / f"input{i}").is_dir(), count(1))]
+    encoder = Encoder(checkpoint, data, subset, cpu, HEAD, [NAME], ["input0", *options])
+    if (outputs := encoder.head.out_proj.out_features) != 1:
+        raise CheckpointError(f"{checkpoint}: has {outputs} classes, must have one score")
+    longest = checkpoints.options(encoder.state, "task").get("max_option_length")
+    if longest is not None and not (type(longest) is int and longest > 0):
+        raise CheckpointError(f"{checkpoint}: its option max_option_length is {longest!r}, must be a positive number")
+    given = SimpleNamespace(
+        data=str(data), criterion=NAME, num_classes=len(options), **encoder.form, no_shuffle=True,
+        shorten_method="truncate", shorten_data_split_list="", max_option_length=longest, dataset_impl=None,
+        max_positions=encoder.model.max_positions(), seed=1,
+    )  # fmt: skip
+    task, path = encoder.task(SentenceRankingTask, given), data / "label" / f"{subset}.label"
+    names = [str(i) for i in range(len(options))]
+    if not path.is_file():
+        raise OdeTransformerError(f"{data}: subset {subset} has no labels")
+    labels, questions = read_text(path).split(), count_sentences(data / "input0" / subset)
+    if len(labels) != questions or not set(labels) <= set(names):
+        raise OdeTransformerError(
+            f"{path}: must hold a number below {len(options)} for each of the {questions} questions"
+        )
+    dataset = encoder.examples(task)
+
+    def forward(batch: dict[str, Any]) -> "Tensor":
+        inputs = (batch[f"net_input{i + 1}"]["src_tokens"] for i in range(len(options)))
+        return torch.cat([encoder.model(tokens, classification_head_name=HEAD)[0] for tokens in inputs], 1)
+
+    return list(zip(labels, best(encoder.scores(dataset, batch_size, forward), names), strict=True))
+
 
 TASK = Task(
     name="multiple_choice",

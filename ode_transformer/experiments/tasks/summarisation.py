@@ -1,18 +1,100 @@
 """Summarization with fairseq's task ``translation``, scored by ROUGE, beside the ROUGE of the texts' first sentences.
 
 Beside the binarized data lie the references of a test set as they were published, ``raw/SUBSET.target``, whose
-sentences may have tabs between them, and the tokenized texts, ``tok/SUBSET.source``.
+sentences may have tabs between them, and the tokenized texts, ``tok/SUBSET.source``. The published sets are AESLC and
+CNN/DailyMail.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ... import paths
+from ...errors import OdeTransformerError
+from ...files import read_text
 from .task import Scored, Step, Task
-from .translation import generated, generation, scoring, task_flags, translations
+from .translation import Pair, generated, generation, scoring, task_flags, translations
 
 if TYPE_CHECKING:
     from ..recipes import Recipe
+
+SUBJECT = "@subject"
+HIGHLIGHT = "@highlight"
+ENDS = (".", "!", "?", "'", "`", '"', "\u2019", "\u201d", ")")
+
+
+def read_aeslc(folder: Path) -> dict[str, Iterator[Pair]]:
+    """Return AESLC (Zhang and Tetreault 2019) by split: e-mails of Enron and their subject lines, 14,436 to train on.
+
+    The published layout is ``enron_subject_line/{train,dev,test}/NAME.subject``: the body, a sentence per line, then a
+    line ``@subject`` and the subject. Behind it ``dev`` and ``test`` have three annotators' subjects, which nothing
+    here reads.
+
+    Args:
+        folder: ``enron_subject_line``.
+
+    Raises:
+        OdeTransformerError: while they are read: a folder is missing or empty, or a file is no e-mail with its subject.
+    """
+    return {name: _emails(folder / part) for name, part in (("train", "train"), ("valid", "dev"), ("test", "test"))}
+
+
+def _emails(folder: Path) -> Iterator[Pair]:
+    files = sorted(folder.glob("*.subject"))
+    if not files:
+        raise OdeTransformerError(f"{folder}: no such folder, or no e-mail NAME.subject in it")
+    for path in files:
+        lines = read_text(path).split("\n")
+        if SUBJECT not in lines:
+            raise OdeTransformerError(f"{path}: must have a line {SUBJECT} behind the body")
+        end = lines.index(SUBJECT)
+        subject = next((line for line in lines[end + 1 :] if line.strip()), "")
+        pair = Pair(*(" ".join(text.split()) for text in (" ".join(lines[:end]), subject)))
+        if not all(pair) or pair.target.startswith("@ann"):
+            raise OdeTransformerError(f"{path}: must have a body and a subject")
+        yield pair
+
+
+def read_cnndm(folders: Sequence[Path], lists: Path) -> dict[str, Iterator[Pair]]:
+    """Return CNN/DailyMail by split: stories and their highlights, not anonymized, as See et al. (2017) made them.
+
+    The published parts are the stories, ``{cnn,dailymail}/stories/HASH.story``, and lists of addresses by split,
+    ``all_{train,val,test}.txt``. HASH is the SHA-1 of an address. In a story every highlight stands behind a line
+    ``@highlight``; all other lines are the article. A line that ends in no punctuation is given a full stop.
+
+    Args:
+        folders: of stories, ``cnn/stories`` and ``dailymail/stories``.
+        lists: the folder of the three lists.
+
+    Raises:
+        OdeTransformerError: while they are read: a list or a story is missing, or is empty or not UTF-8.
+    """
+    parts = (("train", "train"), ("valid", "val"), ("test", "test"))
+    return {name: _stories(folders, lists / f"all_{part}.txt") for name, part in parts}
+
+
+def _stories(folders: Sequence[Path], addresses: Path) -> Iterator[Pair]:
+    known = read_text(addresses).split()
+    if not known:
+        raise OdeTransformerError(f"{addresses}: holds no addresses")
+    for address in known:
+        name = f"{hashlib.sha1(address.encode()).hexdigest()}.story"
+        path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+        if path is None:
+            raise OdeTransformerError(f"{name}, the story of {address}: not in {' or '.join(map(str, folders))}")
+        yield _story(read_text(path))
+
+
+def _story(text: str) -> Pair:
+    """Return the article of a story, which ends at the first highlight, and the highlights with tabs between them."""
+    article, highlights, behind = [], [], False
+    for line in filter(None, (" ".join(line.split()) for line in text.split("\n"))):
+        if line.startswith(HIGHLIGHT):
+            behind = True
+            continue
+        (highlights if behind else article).append(line if line.endswith(ENDS) else f"{line} .")
+    return Pair(" ".join(article), "\t".join(highlights))
 
 
 def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:

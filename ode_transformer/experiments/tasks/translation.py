@@ -1,16 +1,38 @@
-"""Translation: ``fairseq-generate`` translates every test set, and the output is scored."""
+"""Translation: ``fairseq-generate`` translates every test set, and the output is scored.
+
+Other tasks from text to text share its flags, its decoding and its files of pairs.
+"""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ... import paths
 from ...errors import OdeTransformerError
+from ...files import write_lines
 from .task import OURS, Step, Task, flags
 
 if TYPE_CHECKING:
     from ..recipes import Recipe
+
+
+class Pair(NamedTuple):
+    """A text and what it is to become, each on one line; the latter's sentences, if known, with tabs between them."""
+
+    source: str
+    target: str
+
+
+def write_pairs(splits: Mapping[str, Iterable[Pair]], folder: Path) -> dict[str, int]:
+    """Write ``SPLIT.source`` and ``SPLIT.target`` of each split; return the number of pairs by split."""
+    counts = {}
+    for name, pairs in splits.items():
+        found = list(pairs)
+        counts[name] = len(found)
+        for i, side in enumerate(Pair._fields):
+            write_lines(folder / f"{name}.{side}", (pair[i] for pair in found))
+    return counts
 
 
 def task_flags(recipe: "Recipe") -> list[str]:

@@ -4,20 +4,18 @@ JFLEG (Napoles et al. 2017) and CoNLL-2014 (Ng et al. 2014) test what is trained
 the validation set of generated errors.
 """
 
-import argparse
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 
 from ....errors import OdeTransformerError
 from ....files import copy_file, write_lines
-from ...arguments import at_least
 from ...text import m2
 from ...text.lines import read_lines
-from . import errors, pairs
-from .pairs import Pair
+from ..translation import Pair, write_pairs
+from . import errors
 
 REFERENCES = 4  # of JFLEG
 NUCLE_HELD_OUT = 5448  # pairs, Table 8 of the ODE Transformer
@@ -155,48 +153,56 @@ def _unseen(train: Iterable[Pair], held_out: Set[str]) -> Iterator[Pair]:
     print(f"train: {dropped:,} pairs left out, whose sentence is in CoNLL-2014 or JFLEG", file=sys.stderr)
 
 
-def add_arguments(add_to: Callable) -> None:
-    """The arguments of ``ode-transformer dataset gec``."""
-    add_to("--m2", type=Path, metavar="DIR", help="a folder of M2 files to train on; or")
-    add_to("--clean", type=Path, metavar="FILE", help="correct English to make errors in, one sentence per line")
-    add_to("--sentences", type=at_least(1), metavar="N", help="with --clean: use the first N sentences (default: all)")
-    add_to("--seed", metavar="N", type=int, default=1, help="seed of the generated errors (default: %(default)s)")
-    add_to(
-        "--rate", metavar="R", type=float, default=0.3, help="probability of an error at a word (default: %(default)s)"
-    )
-    add_to("--jfleg", type=Path, required=True, metavar="DIR", help="with dev and test")
-    add_to("--conll14", type=Path, required=True, metavar="FILE", help="official-2014.combined.m2")
-
-
-def write(args: argparse.Namespace) -> dict[str, int]:
-    """Write the pairs of all splits, and what test sets are scored with; the number of pairs by split.
+def write(
+    folder: Path,
+    jfleg_folder: Path,
+    conll14: Path,
+    *,
+    m2_files: Path | None = None,
+    clean: Path | None = None,
+    sentences: int | None = None,
+    seed: int = 1,
+    rate: float = 0.3,
+) -> dict[str, int]:
+    """Write the pairs of all splits, and what test sets are scored with.
 
     ``train``, without the sentences of the sets that tune and test; ``valid``, of generated errors JFLEG's development
     set; ``conll14`` with ``conll14.m2``; ``jfleg`` and ``jfleg-dev`` with ``.ref0`` and so on.
 
+    Args:
+        folder: where they go.
+        jfleg_folder: with ``dev`` and ``test``.
+        conll14: ``official-2014.combined.m2``.
+        m2_files: a folder of M2 files to train on, or else
+        clean: correct English to make errors in, one sentence per line.
+        sentences, seed, rate: of :func:`generated`.
+
+    Returns:
+        The number of pairs by split.
+
     Raises:
-        OdeTransformerError: not one of ``--m2`` and ``--clean``, a rate that is no probability, or a corpus cannot be
+        OdeTransformerError: not one of ``m2_files`` and ``clean``, a rate that is no probability, or a corpus cannot be
             used.
     """
-    if bool(args.m2) == bool(args.clean):
+    if bool(m2_files) == bool(clean):
         raise OdeTransformerError("one of --m2 DIR and --clean FILE is needed")
-    if not 0 < args.rate < 1:
-        raise OdeTransformerError(f"--rate {args.rate}: must be a probability, above 0 and below 1")
-    tests = {name: jfleg(args.jfleg, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
-    conll14 = [Pair(" ".join(each.tokens), corrected(each)[0]) for each in m2.read(args.conll14)]
-    held_out = {plain(pair.source) for pair in conll14}.union(*(sources for sources, _ in tests.values()))
-    splits: dict[str, Iterable[Pair]] = {"conll14": conll14}
+    if not 0 < rate < 1:
+        raise OdeTransformerError(f"--rate {rate}: must be a probability, above 0 and below 1")
+    tests = {name: jfleg(jfleg_folder, split) for name, split in (("jfleg", "test"), ("jfleg-dev", "dev"))}
+    conll = [Pair(" ".join(each.tokens), corrected(each)[0]) for each in m2.read(conll14)]
+    held_out = {plain(pair.source) for pair in conll}.union(*(sources for sources, _ in tests.values()))
+    splits: dict[str, Iterable[Pair]] = {"conll14": conll}
     splits |= {name: map(Pair, sources, references[0]) for name, (sources, references) in tests.items()}
-    if args.m2:
-        splits |= published(args.m2)
+    if m2_files:
+        splits |= published(m2_files)
     else:
         sources, references = tests["jfleg-dev"]
-        splits["train"] = generated(args.clean, args.seed, args.rate, args.sentences)
+        splits["train"] = generated(clean, seed, rate, sentences)
         splits["valid"] = (Pair(source, lines[i]) for lines in references for i, source in enumerate(sources))
     splits["train"] = _unseen(splits["train"], held_out)
-    counts = pairs.write(splits, args.output_dir)
+    counts = write_pairs(splits, folder)
     for name, (_, references) in tests.items():
         for i, lines in enumerate(references):
-            write_lines(args.output_dir / f"{name}.ref{i}", lines)
-    copy_file(args.conll14, args.output_dir / "conll14.m2")
+            write_lines(folder / f"{name}.ref{i}", lines)
+    copy_file(conll14, folder / "conll14.m2")
     return counts

@@ -8,14 +8,27 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....errors import OdeTransformerError
 from ....files import read_json, write_lines, write_text
+from ...schema import lacks
 from ...text import segmentation
 
 SPECIAL = 4  # of a sample: <s> question </s> </s> window </s>
 VERSIONS = {"1.1": "1.1", "2.0": "2.0", "v2.0": "2.0"}
+_LAYOUT = {
+    "data": [
+        {
+            "paragraphs": [
+                {
+                    "context": str,
+                    "qas": [{"id": str, "question": str, "answers": [{"text": str, "answer_start": int}]}],
+                }
+            ]
+        }
+    ]
+}
 _OFF = 2  # characters by which the place of an answer may be wrong
 
 Cut = Callable[[str], list[tuple[str, int, int]]]
@@ -38,7 +51,7 @@ class Paragraph(NamedTuple):
 
 
 def read(path: Path) -> tuple[str, list[Paragraph]]:
-    """The version, ``1.1`` or ``2.0``, and the paragraphs of a published file.
+    """Return the version, ``1.1`` or ``2.0``, and the paragraphs of a published file.
 
     Raises:
         OdeTransformerError: it cannot be read, is of another layout or version, a question is there twice, or an answer
@@ -48,47 +61,27 @@ def read(path: Path) -> tuple[str, list[Paragraph]]:
     version = VERSIONS.get(str(tree.get("version"))) if isinstance(tree, dict) else None
     if version is None:
         raise OdeTransformerError(f"{path}: must be a file of SQuAD, whose version is one of {', '.join(VERSIONS)}")
+    if wrong := lacks(tree, _LAYOUT):
+        raise OdeTransformerError(f"{path}: is not of SQuAD's layout: {wrong}")
     found, seen = [], set()
-    for paragraph in _each(path, tree, "data", "paragraphs"):
-        text = _field(path, paragraph, "context", str)
-        questions = []
-        for item in _field(path, paragraph, "qas", list):
-            name = _field(path, item, "id", str)
+    for paragraph in (one for article in tree["data"] for one in article["paragraphs"]):
+        text, questions = paragraph["context"], []
+        for item in paragraph["qas"]:
+            name = item["id"]
             if name in seen:
                 raise OdeTransformerError(f"{path}: question {name} is there twice")
             seen.add(name)
-            answers = [_answer(path, name, text, one) for one in _field(path, item, "answers", list)]
+            answers = [_answer(path, name, text, one["text"], one["answer_start"]) for one in item["answers"]]
             if not answers and version == "1.1":
                 raise OdeTransformerError(f"{path}: question {name} has no answer, which only version 2.0 allows")
-            questions.append(Question(name, _field(path, item, "question", str), answers))
+            questions.append(Question(name, item["question"], answers))
         found.append(Paragraph(text, questions))
     if not seen:
         raise OdeTransformerError(f"{path}: no questions")
     return version, found
 
 
-def _each(path: Path, tree: Any, *keys: str) -> list[Any]:
-    found = [tree]
-    for key in keys:
-        found = [inner for outer in found for inner in _field(path, outer, key, list)]
-    return found
-
-
-def _field(path: Path, tree: Any, key: str, kind: type) -> Any:
-    if not isinstance(tree, dict) or not isinstance(tree.get(key), kind):
-        raise OdeTransformerError(
-            f"{path}: is not of SQuAD's layout: {str(tree)[:60]!r} must have a {kind.__name__} {key}"
-        )
-    if kind is str:
-        try:
-            tree[key].encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise OdeTransformerError(f"{path}: {tree[key][:60]!r}: {error}") from error
-    return tree[key]
-
-
-def _answer(path: Path, question: str, text: str, tree: Any) -> tuple[int, str]:
-    answer, start = _field(path, tree, "text", str), _field(path, tree, "answer_start", int)
+def _answer(path: Path, question: str, text: str, answer: str, start: int) -> tuple[int, str]:
     for place in sorted(range(start - _OFF, start + _OFF + 1), key=lambda place: abs(place - start)):
         if place >= 0 and answer.strip() and text.startswith(answer, place):
             return place, answer
@@ -98,7 +91,7 @@ def _answer(path: Path, question: str, text: str, tree: Any) -> tuple[int, str]:
 
 
 def cutter(folder: Path) -> Cut:
-    """What cuts text as the folder of a pretrained model says.
+    """Return what cuts text as the folder of a pretrained model says.
 
     Raises:
         SegmentationError: the folder does not say how, or a file in it cannot be used.
@@ -134,12 +127,12 @@ def cutter(folder: Path) -> Cut:
 
 
 def _symbol(piece: str) -> str:
-    """A symbol without white space, at which fairseq would cut it."""
+    """Return a symbol without white space, at which fairseq would cut it."""
     return re.sub(r"\s", "", piece) or "<unk>"
 
 
 def starts(length: int, room: int, stride: int) -> list[int]:
-    """Where the windows of a paragraph of ``length`` symbols begin, if each has ``room`` symbols."""
+    """Return where the windows of a paragraph of ``length`` symbols begin, if each has ``room`` symbols."""
     found = [0]
     while found[-1] + room < length:
         found.append(found[-1] + stride)
@@ -147,7 +140,7 @@ def starts(length: int, room: int, stride: int) -> list[int]:
 
 
 def span(symbols: list[tuple[str, int, int]], answer: tuple[int, str]) -> tuple[int, int]:
-    """The first and the last symbol of an answer."""
+    """Return the first and the last symbol of an answer."""
     start, end = answer[0], answer[0] + len(answer[1])
     inside = [i for i, (_, first, last) in enumerate(symbols) if first < end and last > start]
     return (inside[0], inside[-1]) if inside else (-1, -1)
@@ -159,7 +152,6 @@ def write(
     """Write ``input0``, ``input1`` and ``spans`` of each split; of all but ``train`` ``SPLIT.questions.json`` as well,
     which holds what answers are made of.
 
-
     Args:
         files: the published file of each split.
         like: the folder of a pretrained model, which says how text is cut.
@@ -169,20 +161,16 @@ def write(
         folder: where the files go.
 
     Returns:
-        of each split the number of questions and of windows.
+        Of each split the number of questions and of windows.
 
     Raises:
         OdeTransformerError: a file cannot be used, the files are of two versions, or windows would not meet.
     """
-    if most - SPECIAL - longest < 1:
+    room = most - SPECIAL - longest
+    if room < stride:
         raise OdeTransformerError(
-            f"--max-symbols {most}: must be more than {SPECIAL + longest}, for {SPECIAL} symbols and a question of "
-            f"--longest-question {longest}"
-        )
-    if most - SPECIAL - longest < stride:
-        raise OdeTransformerError(
-            f"--stride {stride}: must be at most {most - SPECIAL - longest}, the room that --max-symbols {most} leaves "
-            f"beside {SPECIAL} symbols and a question of --longest-question {longest}"
+            f"--stride {stride}: must be at most {room}, the room that --max-symbols {most} leaves beside {SPECIAL} "
+            f"symbols and a question of --longest-question {longest}"
         )
     loaded = {split: read(path) for split, path in files.items()}
     if len({version for version, _ in loaded.values()}) > 1:

@@ -10,9 +10,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-from ....files import write_json, write_lines, write_text
-from ..glue_sets import GLUE
-from .race import LETTERS, LEVELS
+from ...files import write_json, write_lines, write_text
+from .glue import GLUE
+from .multiple_choice import LETTERS, LEVELS
 
 NAMES = ("Anna", "Boris", "Carla", "David", "Elena", "Farid", "Greta", "Henry", "Irene", "Jakob")
 PLACES = ("Lisbon", "Oslo", "Prague", "Vienna", "Dublin", "Athens", "Warsaw", "Zürich")
@@ -23,10 +23,28 @@ LABELS = {
     **dict.fromkeys(("qnli", "rte"), ("not_entailment", "entailment")),
 }
 """Of tasks of GLUE, from no to full agreement; of the others 0 and 1."""
+LAYOUTS = ("squad-1.1", "squad-2.0", "race", *(f"glue-{name}" for name in GLUE))
+
+
+def write(layout: str, folder: Path, articles: int, seed: int) -> None:
+    """Write generated text in one of ``LAYOUTS``.
+
+    Args:
+        layout: whose files.
+        folder: where they go.
+        articles: paragraphs, articles of a level or examples of GLUE to train on; an eighth of that to validate and to
+            test with.
+        seed: of the draws.
+    """
+    kind, _, name = layout.partition("-")
+    if kind == "race":
+        _write_race(folder, articles, seed)
+    else:
+        {"squad": _write_squad, "glue": _write_glue}[kind](folder, name, articles, seed)
 
 
 def _facts(rng: random.Random) -> tuple[str, list[tuple[str, str, str, tuple[str, ...]]]]:
-    """A paragraph; and per person and fact the question, its form with a gap, the answer, and what it is one of."""
+    """Return a paragraph; and of each fact a question, its form with a gap, the answer, and what it is one of."""
     sentences, asked = [], []
     for name in rng.sample(NAMES, 4):
         place, thing = rng.choice(PLACES), rng.choice(THINGS)
@@ -36,15 +54,8 @@ def _facts(rng: random.Random) -> tuple[str, list[tuple[str, str, str, tuple[str
     return " ".join(sentences), asked
 
 
-def write_squad(folder: Path, version: str, paragraphs: int, seed: int) -> None:
-    """Write ``train-vVERSION.json`` and ``dev-vVERSION.json``; in version 2.0 every third question has no answer.
-
-    Args:
-        folder: where they go.
-        version: ``1.1`` or ``2.0``.
-        paragraphs: to train on; an eighth of that to validate with.
-        seed: of the draws.
-    """
+def _write_squad(folder: Path, version: str, paragraphs: int, seed: int) -> None:
+    """Write ``train-vVERSION.json`` and ``dev-vVERSION.json``; in version 2.0 every third question has no answer."""
     rng = random.Random(seed)
     for split, count in (("train", paragraphs), ("dev", max(1, paragraphs // 8))):
         articles: list[dict[str, Any]] = []
@@ -66,14 +77,8 @@ def write_squad(folder: Path, version: str, paragraphs: int, seed: int) -> None:
         write_json(folder / f"{split}-v{version}.json", {"version": said, "data": articles})
 
 
-def write_race(folder: Path, articles: int, seed: int) -> None:
-    """Write ``RACE/{train,dev,test}/{middle,high}/N.txt``; a question has a gap or none.
-
-    Args:
-        folder: where ``RACE`` goes.
-        articles: of a level to train on; an eighth of that to validate and to test with.
-        seed: of the draws.
-    """
+def _write_race(folder: Path, articles: int, seed: int) -> None:
+    """Write ``RACE/{train,dev,test}/{middle,high}/N.txt``; a question has a gap or none."""
     rng = random.Random(seed)
     for split, count in (("train", articles), ("dev", max(1, articles // 8)), ("test", max(1, articles // 8))):
         for level in LEVELS:
@@ -90,15 +95,8 @@ def write_race(folder: Path, articles: int, seed: int) -> None:
                 write_text(folder / "RACE" / split / level / f"{i}.txt", json.dumps(tree))
 
 
-def write_glue(folder: Path, name: str, examples: int, seed: int) -> None:
-    """Write the files of a task of GLUE, ``MNLI/train.tsv`` and so on.
-
-    Args:
-        folder: where the task's folder goes.
-        name: a key of ``GLUE``; a task of single sentences has both in one text.
-        examples: to train on; an eighth of that, and three at least, to validate and to test with.
-        seed: of the draws.
-    """
+def _write_glue(folder: Path, name: str, examples: int, seed: int) -> None:
+    """Write the files of a task of GLUE; a task of single sentences has both sentences in one text."""
     rng, task, labels = random.Random(seed), GLUE[name], LABELS.get(name, ("0", "1"))
     for split, alternatives in task.splits.items():
         inputs, label = task.where(split)

@@ -7,12 +7,12 @@ Beside the binarized data are the sentences of a test set, ``raw/SUBSET.source``
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
-from ... import paths
-from .task import Scored, Step, Task
-from .translation import generated, generation, scoring, task_flags, translations
+from .... import paths
+from ..task import Scored, Step, Task
+from ..translation import generated, generation, scoring, task_flags, translations
 
 if TYPE_CHECKING:
-    from ..recipes import Recipe
+    from ...recipes import Recipe
 
 
 def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[Step]:
@@ -30,8 +30,8 @@ def _evaluation(recipe: "Recipe", run_dir: str, where: Sequence[str]) -> list[St
 
 def _scored(recipe: "Recipe", corrections: Sequence[str], subset: str, metric: str) -> Optional[Scored]:
     """Scores by GLEU, with the mean over the references in place of references drawn at random, or by ERRANT's F0.5."""
-    from ..metrics import errant, gleu
-    from ..text.lines import read_all
+    from ...metrics import errant, gleu
+    from ...text.lines import read_all
 
     prefix = paths.ROOT / recipe.data.directory / "raw" / subset
     sources, has_edits = read_all(f"{prefix}.source"), subset in recipe.score.edits

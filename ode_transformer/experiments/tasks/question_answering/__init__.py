@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ... import paths
-from ..metrics import squad
-from .task import OURS, Scored, Step, Task, flags
+from .... import paths
+from ...metrics import squad
+from ..task import OURS, Scored, Step, Task, flags
 
 
 def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
@@ -27,7 +27,7 @@ def _evaluation(recipe: Any, run_dir: str, where: Sequence[str]) -> list[Step]:
 
 def _outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
     """Of each question its name, its answer, and the score of there being none, or null: in JSON."""
-    from .squad import read_answers
+    from .answers import read_answers
 
     answers, no_answer = read_answers(folder / "answers" / subset)
     return [json.dumps([name, answer, (no_answer or {}).get(name)]) for name, answer in answers.items()]
@@ -36,7 +36,7 @@ def _outputs(recipe: Any, folder: Path, subset: str) -> list[str]:
 def _scored(recipe: Any, lines: Sequence[str], subset: str, metric: str) -> Scored:
     import numpy as np
 
-    from .squad import golds, questions
+    from .answers import golds, questions
 
     tree, rows = questions(paths.ROOT / recipe.data.directory, subset), list(map(json.loads, lines))
     gold, answers = golds(tree), {name: answer for name, answer, _ in rows}

@@ -1,0 +1,120 @@
+"""Trained encoders that predict: a model is opened with its head and its data, and one loop runs it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import OdeTransformerError
+from ..metrics.accuracy import UNDEFINED
+
+if TYPE_CHECKING:
+    from fairseq.data import FairseqDataset
+    from fairseq.tasks import FairseqTask
+    from torch import Tensor
+
+SPANS = "span_head"
+
+
+class Encoder:
+    """A trained encoder with a head, and binarized data that it can read.
+
+    Args:
+        checkpoint: of the model.
+        data: the folder of the data.
+        subset: the set of examples.
+        cpu: do not use a GPU; otherwise the model is on the GPU, if there is one.
+        head: the name of a classification head, or ``SPANS``.
+        tasks: fairseq's tasks, with one of which the model must have been trained.
+        parts: the folders of the texts of an example.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be opened, is of another task or has no such head; or its run was trained
+            with other dictionaries.
+        OdeTransformerError: there is no such set in the data.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        data: Path,
+        subset: str,
+        cpu: bool,
+        head: str,
+        tasks: Sequence[str],
+        parts: Sequence[str] = ("input0",),
+    ):
+        import torch
+
+        from ... import models  # noqa: F401  registers the architectures
+        from ...checkpoints import CheckpointError, standalone
+
+        standalone.check_dictionaries(checkpoint, data)
+        if not all((data / part / f"{subset}.idx").is_file() for part in parts):
+            raise OdeTransformerError(f"{data}: has no subset {subset}")
+        self.data, self.subset = data, subset
+        self.state = standalone.load(checkpoint)
+        model = standalone.open_state(self.state, checkpoint, heads=True).eval()
+        heads = {**getattr(model, "classification_heads", {}), SPANS: getattr(model, SPANS, None)}
+        if heads.get(head) is None:
+            raise CheckpointError(f"{checkpoint}: has no {head}, which --task {tasks[0]} trains")
+        self.head = heads[head]
+        self.form = standalone.pair_form(self.state, checkpoint, *tasks)
+        self.model = model.cuda() if torch.cuda.is_available() and not cpu else model
+
+    def task(self, kind: type["FairseqTask"], options: Any) -> "FairseqTask":
+        """Return fairseq's task with the dictionaries of the data.
+
+        Raises:
+            CheckpointError: the dictionaries cannot be read.
+            OdeTransformerError: the data have other symbols than the model.
+        """
+        from ...checkpoints.standalone import check_symbols, named
+
+        with named(f"{self.data}: its dictionaries cannot be read"):
+            task = kind.setup_task(options)
+        check_symbols(self.data, task.source_dictionary, self.model)
+        return task
+
+    def examples(self, task: "FairseqTask") -> "FairseqDataset":
+        """Return the set of examples, after a check of its files; an ``OdeTransformerError`` names what is damaged."""
+        from ..text.binarised import check_data
+
+        check_data(self.data, self.subset)
+        return task.load_dataset(self.subset)
+
+    def outputs(
+        self, dataset: "FairseqDataset", batch_size: int, forward: Callable[[dict[str, Any]], "Tensor"]
+    ) -> Iterator[tuple[int, "Tensor"]]:
+        """Yield the number of each example and the model's output of it; short examples come first, for little padding.
+
+        Args:
+            dataset: the examples.
+            batch_size: examples per batch.
+            forward: what runs the model on a batch, which is on its device.
+        """
+        import torch
+        from fairseq import utils
+
+        device = next(self.model.parameters()).device
+        order = sorted(range(len(dataset)), key=dataset.num_tokens)
+        for first in range(0, len(order), batch_size):
+            numbers = order[first : first + batch_size]
+            batch = dataset.collater([dataset[i] for i in numbers])
+            with torch.inference_mode():
+                found = forward(utils.apply_to_sample(lambda tensor: tensor.to(device), batch)).float().cpu()
+            yield from zip(numbers, found, strict=True)
+
+    def scores(
+        self, dataset: "FairseqDataset", batch_size: int, forward: Callable[[dict[str, Any]], "Tensor"]
+    ) -> "Tensor":
+        """Return the outputs of all examples in their order, (examples, outputs)."""
+        import torch
+
+        found = dict(self.outputs(dataset, batch_size, forward))
+        return torch.stack([found[i] for i in range(len(dataset))])
+
+
+def best(scores: "Tensor", names: Sequence[str]) -> list[str]:
+    """Return the name of the best score of each example, or ``UNDEFINED`` where one of its scores is not a number."""
+    taken, finite = scores.argmax(-1).tolist(), scores.isfinite().all(-1).tolist()
+    return [names[one] if found else UNDEFINED for one, found in zip(taken, finite, strict=True)]

@@ -1,0 +1,233 @@
+"""Answers to SQuAD's questions by a trained model, and their scores.
+
+A model with a span head runs over all windows of all questions. As usual since BERT, candidates of a question are spans
+from one of the best first tokens to one of the best last tokens of a window, at most ``--longest`` symbols, whose first
+token has more text around it in this window than in any other; their score is the sum of both logits. The no-answer
+score of a question is the least sum of the logits of ``<s>`` in its windows, less the best candidate's score. An answer
+is the text of the paragraph from the first character to the last.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ....errors import OdeTransformerError
+from ....files import read_json, write_json
+from ...metrics import squad
+from ...schema import lacks
+
+PARTS = ("predictions", "no_answer", "nbest")
+_QUESTIONS = {
+    "version": lambda version: "" if version in ("1.1", "2.0") else "must be 1.1 or 2.0",
+    "paragraphs": [{"text": str, "offsets": [[int, int]]}],
+    "questions": [{"id": str, "paragraph": int, "answers": [str]}],
+    "windows": [[int, int]],
+}
+_NONE = 1e6  # the no-answer score where there is no candidate, nearly
+
+
+class Candidate(NamedTuple):
+    """A span of a paragraph, symbols first to last, and its score."""
+
+    score: float
+    first: int
+    last: int
+
+
+def questions(data: Path, subset: str) -> dict[str, Any]:
+    """Return what ``data-prep/prepare-squad.sh`` says of the questions of a subset.
+
+    Raises:
+        OdeTransformerError: it has not made these data, or not this subset.
+    """
+    path = data / f"{subset}.questions.json"
+    tree = read_json(path)
+    wrong = lacks(tree, _QUESTIONS)
+    if not wrong:
+        names = [one["id"] for one in tree["questions"]]
+        if not names or len(set(names)) < len(names):
+            wrong = "questions must be there, each once"
+        elif tree["version"] == "1.1" and not all(one["answers"] for one in tree["questions"]):
+            wrong = "questions of version 1.1 must have answers"
+        elif not all(0 <= one["paragraph"] < len(tree["paragraphs"]) for one in tree["questions"]):
+            wrong = "questions must be about one of its paragraphs"
+        elif not all(0 <= question < len(names) and begin >= 0 for question, begin in tree["windows"]):
+            wrong = "windows must be of one of its questions, and begin in its paragraph"
+    if wrong:
+        raise OdeTransformerError(f"{path}: is not what prepare-squad.sh writes: {wrong}")
+    return tree
+
+
+def most_context(spans: list[tuple[int, int]], symbol: int) -> int:
+    """Return which of the windows [begin, end) has the most text around a symbol, on the shorter side; of equals the
+    longest, and of these the first."""
+
+    def room(window: int) -> float:
+        begin, end = spans[window]
+        inside = begin <= symbol < end
+        return min(symbol - begin, end - 1 - symbol) + 0.01 * (end - begin) if inside else -math.inf
+
+    return max(range(len(spans)), key=room)
+
+
+def candidates(
+    first: list[float],
+    last: list[float],
+    begin: int,
+    spans: list[tuple[int, int]],
+    window: int,
+    best: int,
+    longest: int,
+) -> list[Candidate]:
+    """Return the spans of a window.
+
+    Args:
+        first, last: the logits of the window's symbols.
+        begin: the symbol of the paragraph that the window begins with.
+        spans: all windows of the question; ``window`` is this one.
+        best: how many of the best first and last symbols are combined.
+        longest: symbols of a span.
+    """
+    firsts, lasts = (sorted(range(len(x)), key=lambda i: -x[i])[:best] for x in (first, last))
+    firsts = [i for i in firsts if most_context(spans, begin + i) == window]
+    return [Candidate(first[i] + last[j], begin + i, begin + j) for i in firsts for j in lasts if i <= j < i + longest]
+
+
+def answers(
+    text: str, offsets: list[list[int]], found: list[Candidate], null: float, best: int
+) -> tuple[list[dict[str, Any]], float]:
+    """Return the best different answers to a question, best first, and its no-answer score.
+
+    Args:
+        text: the paragraph; ``offsets`` are the characters of its symbols.
+        found: candidates of all windows.
+        null: the least score of no answer.
+        best: how many answers to return.
+    """
+    listed: dict[str, dict[str, Any]] = {}
+    for score, first, last in sorted(found, key=lambda one: (-one.score, one.first, one.last)):
+        if len(listed) == best:
+            break
+        start, end = offsets[first][0], offsets[last][1]
+        answer = text[start:end].strip()
+        if answer and answer not in listed:
+            start += len(text[start:end]) - len(text[start:end].lstrip())
+            listed[answer] = {"text": answer, "start": start, "score": score}
+    top = max((one["score"] for one in listed.values()), default=-_NONE)
+    return list(listed.values()), null - top
+
+
+def predict(
+    checkpoint: Path, data: Path, subset: str, batch_size: int, cpu: bool, best: int = 20, longest: int = 30
+) -> dict[str, dict[str, Any]]:
+    """Answer the questions of a subset.
+
+    Returns:
+        By the name of a question ``predictions``, its best answer; ``no_answer``, its no-answer score; and ``nbest``,
+        answers with the characters where they start, and scores.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be opened, or has no span head.
+        OdeTransformerError: the data are not SQuAD data, or logits are not numbers.
+    """
+    import torch
+
+    from ....checkpoints import CheckpointError
+    from ....training.span_prediction import NAME, SpanPredictionConfig, SpanPredictionTask
+    from ..encoders import SPANS, Encoder
+
+    tree = questions(data, subset)
+    encoder = Encoder(checkpoint, data, subset, cpu, SPANS, [NAME], ["input0", "input1"])
+    if encoder.form["init_token"] is None:
+        raise CheckpointError(f"{checkpoint}: has no init_token, the symbol that stands for no answer")
+    longest_sample = encoder.model.max_positions()
+    options = SpanPredictionConfig(
+        data=str(data), **encoder.form, max_positions=longest_sample, no_shuffle=True, seed=1
+    )
+    dataset = encoder.examples(encoder.task(SpanPredictionTask, options))
+    sizes = [int(size) - 1 for size in dataset.windows.sizes]
+    if len(sizes) != len(tree["windows"]):
+        raise OdeTransformerError(
+            f"{data}: {len(sizes)} windows of {subset}, but {len(tree['windows'])} in questions.json"
+        )
+    spans: list[list[tuple[int, int]]] = [[] for _ in tree["questions"]]
+    numbers = []  # of each window among those of its question
+    for (question, begin), size in zip(tree["windows"], sizes, strict=True):
+        symbols = len(tree["paragraphs"][tree["questions"][question]["paragraph"]]["offsets"])
+        if begin + size > symbols:
+            raise OdeTransformerError(f"{data}: a window of {subset} ends behind its paragraph, of {symbols} symbols")
+        numbers.append(len(spans[question]))
+        spans[question].append((begin, begin + size))
+    found: list[list[Candidate]] = [[] for _ in tree["questions"]]
+    null = [math.inf] * len(tree["questions"])
+    for i, logits in encoder.outputs(
+        dataset, batch_size, lambda batch: encoder.model(batch["net_input"]["src_tokens"], spans=True)[0]
+    ):
+        question, start = tree["windows"][i]
+        end = dataset.size(i) - 1  # of the window, before the symbol that ends the sample
+        row = torch.cat((logits[:1], logits[end - sizes[i] : end]))
+        if not row.isfinite().all():
+            name = tree["questions"][question]["id"]
+            raise OdeTransformerError(f"{checkpoint}: its logits of question {name} are not numbers")
+        null[question] = min(null[question], row[0].sum().item())
+        first, last = row[1:].T.tolist()
+        found[question] += candidates(first, last, start, spans[question], numbers[i], best, longest)
+    result: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
+    for one, its, score in zip(tree["questions"], found, null, strict=True):
+        paragraph = tree["paragraphs"][one["paragraph"]]
+        listed, no_answer = answers(paragraph["text"], paragraph["offsets"], its, score, best)
+        result["predictions"][one["id"]] = listed[0]["text"] if listed else ""
+        result["no_answer"][one["id"]] = no_answer
+        result["nbest"][one["id"]] = listed
+    return result
+
+
+def write(found: dict[str, dict[str, Any]], threshold: float | None, folder: Path) -> None:
+    """Write what :func:`predict` returned, a file for each of ``PARTS``.
+
+    Args:
+        found: the answers.
+        threshold: leave answers empty where the no-answer score is above it; None leaves all as they are.
+        folder: where the files go.
+    """
+    if threshold is not None:
+        left = {name: "" for name, score in found["no_answer"].items() if score > threshold}
+        found = found | {"predictions": found["predictions"] | left}
+    for part in PARTS:
+        write_json(folder / f"{part}.json", found[part])
+
+
+def golds(tree: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the gold answers of every question."""
+    return {one["id"]: one["answers"] for one in tree["questions"]}
+
+
+def read_answers(folder: Path) -> tuple[dict[str, str], dict[str, float] | None]:
+    """Return the predictions and no-answer scores of a folder of ``squad predict``; the latter may be missing.
+
+    Raises:
+        OdeTransformerError: there are none, or they are no mapping of texts or numbers.
+    """
+    found = []
+    for part, kinds in (("predictions", (str,)), ("no_answer", (int, float))):
+        path = folder / f"{part}.json"
+        if part == "no_answer" and not path.exists():
+            return found[0], None
+        tree = read_json(path)
+        # NaN, which has no place in an order, is the one value that does not equal itself.
+        if not isinstance(tree, dict) or not all(type(value) in kinds and value == value for value in tree.values()):
+            raise OdeTransformerError(f"{path}: must say of every question {'a text' if str in kinds else 'a number'}")
+        found.append(tree)
+    return found[0], found[1]
+
+
+def score(folder: Path, data: Path, subset: str) -> dict[str, Any]:
+    """Return the scores of the answers in a folder, as :func:`.squad.take`.
+
+    Raises:
+        OdeTransformerError: as :func:`questions`, :func:`read_answers` and :func:`.squad.take`.
+    """
+    tree = questions(data, subset)
+    predictions, no_answer = read_answers(folder)
+    return squad.take(golds(tree), predictions, tree["version"], no_answer)
